@@ -1,0 +1,57 @@
+# Pillarbox: everything a newcomer types. Needs make, git and a Python; the rest is fetched into .venv and .tools.
+.DEFAULT_GOAL := help
+.PHONY: help demo up test test-fast test-postgres15 check format lock java peers clean ready-demo ready-test
+
+PY := .venv/bin/python
+PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
+SOURCES := $(wildcard smtpd queued shared scripts sql tests conftest.py)
+export PYTHON
+
+help:  ## list these targets
+	@awk 'BEGIN {FS = ":[^#]*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo '  ARGS="…" passes options through, for example: make demo ARGS="--mail DIR"'
+
+demo: ready-demo  ## show Pillarbox at work: real mail through real daemons, nothing to install first
+	@.venv/bin/pillarbox demo $(ARGS)
+
+up: ready-demo  ## run smtpd and the queued workers of config/ until Ctrl-C
+	@.venv/bin/pillarbox up $(ARGS)
+
+test: ready-test  ## run every test, Spark and Postfix's programs included
+	@$(PY) -m scripts.java_runtime || true
+	@$(PY) -m scripts.peers || true
+	@$(PYTEST) $(ARGS)
+
+test-fast: ready-test  ## run the rings that need no server: unit, property, layout
+	@$(PY) -m pytest tests/unit tests/property tests/layout $(ARGS)
+
+test-postgres15: ready-test  ## run the integration ring on Debian's PostgreSQL 15
+	@PILLARBOX_TEST_POSTGRES=debian15 $(PY) -m pytest tests/integration $(ARGS)
+
+check: ready-test  ## the gate: format, lint, strict types, layout
+	@$(PY) -m ruff format --check $(SOURCES)
+	@$(PY) -m ruff check $(SOURCES)
+	@$(PY) -m mypy
+	@$(PY) -m pytest -q tests/layout
+
+format: ready-test  ## write the format the gate asks for
+	@$(PY) -m ruff format $(SOURCES)
+	@$(PY) -m ruff check --fix $(SOURCES)
+
+lock: ready-demo  ## write constraints.txt anew from pyproject.toml
+	@sh scripts/lock.sh
+
+java: ready-test  ## make a Java for Spark ready in .tools/java
+	@$(PY) -m scripts.java_runtime
+
+peers: ready-test  ## make smtp-source, smtp-sink and swaks ready for the tests
+	@$(PY) -m scripts.peers
+
+clean:  ## remove what was built or fetched; keeps var/, where mail lives
+	rm -rf .venv .tools build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+ready-demo:
+	@sh scripts/bootstrap.sh demo
+
+ready-test:
+	@sh scripts/bootstrap.sh test

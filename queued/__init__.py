@@ -1,0 +1,5 @@
+"""queued — delivers what is queued
+
+Owns: the way claim → deliver → result, for the rows its WHERE selects.
+Called by: `python -m queued`, `pillarbox up`.
+"""

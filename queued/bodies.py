@@ -1,0 +1,48 @@
+"""bodies — holds the content of claimed messages, within a budget
+
+Owns: fetching bodies for claimed recipients, and the count of octets held.
+Called by: queued.dispatch.
+Guarantees: one body is held once for all its recipients in hand. Beyond the budget nothing is fetched until something
+    is let go, so memory is bounded whatever the queue holds; one message larger than the whole budget is still let
+    through alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from queued.deliver import Body
+from shared import database
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+
+class Bodies:
+    """The budget, and the door to messages.content."""
+
+    def __init__(self, pool: database.Pool, budget: int) -> None:
+        self._pool = pool
+        self._budget = budget
+        self._held = 0
+        self._room = asyncio.Event()
+
+    async def reserve(self, size: int) -> None:
+        """Wait until `size` octets fit, and count them."""
+        while self._held and self._held + size > self._budget:
+            self._room.clear()
+            await self._room.wait()
+        self._held += size
+
+    def let_go(self, size: int) -> None:
+        """The octets are no longer held."""
+        self._held -= size
+        self._room.set()
+
+    async def fetch(self, ids: list[UUID]) -> Mapping[UUID, Body]:
+        """The bodies there are; one that is missing is missing in the answer."""
+        async with self._pool.connection() as connection:
+            rows = await database.fetch(connection, "message_bodies", ids=ids)
+        return {row.id: Body(bytes(row.content), row.smtputf8) for row in rows}

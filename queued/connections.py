@@ -1,0 +1,205 @@
+"""connections — keep SMTP connections open between transactions, and count them
+
+Owns: every SmtpConnection from opening to closing, kept per host and port.
+Called by: deliver, which borrows one at a time; the daemon, which closes the pool when it stops.
+Guarantees: at most `concurrency` connections borrowed per host and port; a kept one is handed out only
+while it is usable and within its limits, the newest first; what is not kept is closed in the background;
+after `close` nothing is open any more.
+Raises: ConversationError from `acquire` when opening fails; PoolClosedError after `close` began.
+See: Postfix smtp_connection_cache_time_limit (idle), smtp_connection_reuse_count_limit (transactions),
+smtp_connection_reuse_time_limit (age), default_destination_concurrency_limit (concurrency).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queued.smtp_client import SmtpConnection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+    from queued.transaction import Timeouts
+
+
+class PoolClosedError(Exception):
+    """A connection was asked for after the pool began to close."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseLimits:
+    """When a connection is not kept any longer.
+
+    transactions: how many one connection carries. idle, age: seconds unused, and since it was opened.
+    """
+
+    transactions: int = 100
+    idle: float = 2.0
+    age: float = 300.0
+
+
+class ConnectionPool:
+    """Connections of one transport: one HELO name, one set of limits, any number of hosts."""
+
+    def __init__(
+        self,
+        *,
+        hostname: str,
+        timeouts: Timeouts,
+        concurrency: int = 20,
+        limits: ReuseLimits | None = None,
+    ) -> None:
+        """`hostname` is our name in EHLO; `concurrency` counts connections per host and port."""
+        self._hostname = hostname
+        self._timeouts = timeouts
+        self._concurrency = concurrency
+        self._limits = limits or ReuseLimits()
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._borrowed: set[SmtpConnection] = set()
+        self._chores: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self._changed = asyncio.Event()
+
+    @property
+    def borrowed(self) -> int:
+        """Connections in use now."""
+        return len(self._borrowed)
+
+    @property
+    def idle(self) -> int:
+        """Connections kept open and not in use."""
+        return sum(len(lane.idle) for lane in self._lanes.values())
+
+    @asynccontextmanager
+    async def acquire(self, host: str, port: int) -> AsyncIterator[SmtpConnection]:
+        """A connection to host:port for the body of the `async with`, waiting for a free one.
+
+        Its `transactions` is 0 when it was opened just now; a fault in phase mail on an older one may only
+        mean that the host had grown tired of it.
+        """
+        lane = self._lanes.get((host, port))
+        if lane is None:
+            lane = self._lanes[host, port] = _Lane((host, port), self._concurrency)
+        lane.users += 1
+        try:
+            async with lane.slots:
+                connection = await self._take(lane, host, port)
+                self._borrowed.add(connection)
+                try:
+                    yield connection
+                finally:
+                    self._borrowed.discard(connection)
+                    self._give_back(lane, connection)
+        finally:
+            lane.users -= 1
+            self._forget_unused(lane)
+            self._changed.set()
+
+    async def close(self) -> None:
+        """Close what is idle, wait for what is borrowed, close that too; idempotent.
+
+        Cancelled, it cuts every connection that is left: the caller's patience is the limit.
+        """
+        self._closing = True
+        for lane in self._lanes.values():
+            while lane.idle:
+                self._discard(lane.idle.pop())
+        try:
+            while self._chores or any(lane.users for lane in self._lanes.values()):
+                self._changed.clear()
+                await self._changed.wait()
+        except asyncio.CancelledError:
+            for chore in self._chores:
+                chore.cancel()
+            for connection in self._borrowed:
+                connection.abort()
+            raise
+        finally:
+            for lane in self._lanes.values():
+                lane.stop_timer()
+            self._lanes.clear()
+
+    async def _take(self, lane: _Lane, host: str, port: int) -> SmtpConnection:
+        if self._closing:
+            raise PoolClosedError
+        while lane.idle:
+            connection = lane.idle.pop()
+            if self._may_stay(connection):
+                return connection
+            self._discard(connection)
+        return await SmtpConnection.open(host, port, hostname=self._hostname, timeouts=self._timeouts)
+
+    def _give_back(self, lane: _Lane, connection: SmtpConnection) -> None:
+        if self._closing or not self._may_stay(connection):
+            self._discard(connection)
+            return
+        lane.idle.append(connection)
+        if lane.timer is None:
+            loop = asyncio.get_running_loop()
+            lane.timer = loop.call_later(self._limits.idle, self._sweep, lane)
+
+    def _may_stay(self, connection: SmtpConnection) -> bool:
+        now, limits = asyncio.get_running_loop().time(), self._limits
+        return (
+            connection.usable
+            and connection.transactions < limits.transactions
+            and now - connection.last_used < limits.idle
+            and now - connection.opened_at < limits.age
+        )
+
+    def _sweep(self, lane: _Lane) -> None:
+        """Close what has been idle too long; look again when the next one will have been."""
+        lane.timer = None
+        looked_at, lane.idle = lane.idle, deque()
+        for connection in looked_at:
+            if self._may_stay(connection):
+                lane.idle.append(connection)
+            else:
+                self._discard(connection)
+        if lane.idle:
+            loop = asyncio.get_running_loop()
+            soonest = min(connection.last_used for connection in lane.idle) + self._limits.idle
+            lane.timer = loop.call_at(soonest, self._sweep, lane)
+        self._forget_unused(lane)
+
+    def _forget_unused(self, lane: _Lane) -> None:
+        """A host we have nothing to do with any more costs nothing."""
+        if not lane.users and not lane.idle and self._lanes.get(lane.key) is lane:
+            lane.stop_timer()
+            del self._lanes[lane.key]
+
+    def _discard(self, connection: SmtpConnection) -> None:
+        """Close in the background: nobody need wait for a QUIT."""
+        if connection.usable:
+            self._start(connection.close())
+        else:
+            connection.abort()
+
+    def _start(self, chore: Coroutine[object, object, None]) -> None:
+        running = asyncio.ensure_future(chore)
+        self._chores.add(running)
+        running.add_done_callback(self._finished)
+
+    def _finished(self, chore: asyncio.Task[None]) -> None:
+        self._chores.discard(chore)
+        self._changed.set()
+
+
+class _Lane:
+    """What the pool holds for one host and port."""
+
+    def __init__(self, key: tuple[str, int], concurrency: int) -> None:
+        self.key = key
+        self.slots = asyncio.Semaphore(concurrency)
+        self.idle: deque[SmtpConnection] = deque()
+        self.users = 0  # holders of a slot and those who wait for one
+        self.timer: asyncio.TimerHandle | None = None
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

@@ -1,0 +1,92 @@
+"""daemon — builds a worker's parts and owns their order
+
+Owns: the start (database proven, schema and condition checked, then ready) and the stop: claim nothing more, give back
+    what is not begun, let attempts finish, record every result, close.
+Called by: queued.__main__.
+Guarantees: nothing half-started. After a bounded stop whatever is still in flight is said in the log; its lease gives
+    it back.
+Raises: PillarboxError for what an operator can mend.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from queued import maintain
+from queued.bodies import Bodies
+from queued.claim import Claimer
+from queued.deliver import Transport
+from queued.dispatch import Dispatcher
+from queued.result import Recorder
+from shared import database, events, lifecycle, migrate, wakeup
+from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from shared.queued_config import QueuedConfig
+
+# One connection each for claiming, fetching bodies, recording, maintaining.
+_CONNECTIONS = 4
+_RECORDING = 10.0  # seconds the last results may take when stopping
+
+
+async def run(config: QueuedConfig, worker: str, where: str) -> None:
+    """Deliver until a signal comes."""
+    conninfo = database.resolve(config.environment.database.uri, config.environment.var)
+    migrate.check(conninfo)
+    name = f"pillarbox {worker}"
+    pool = await database.open_pool(conninfo, name, _CONNECTIONS)
+    try:
+        await _check_where(pool, where)
+        await _serve(config, worker, where, conninfo, pool)
+    finally:
+        await pool.close()
+
+
+async def _serve(config: QueuedConfig, worker: str, where: str, conninfo: str, pool: database.Pool) -> None:
+    identity = f"{worker}@{socket.gethostname()}:{os.getpid()}"
+    transports = {t.id: Transport(t, socket.getfqdn(), config.claim.lease) for t in config.transports}
+    recorder = Recorder(pool, identity, config.maintenance.ahead)
+    dispatcher = Dispatcher(
+        pool,
+        Claimer(where, identity, config.claim),
+        Bodies(pool, config.claim.maxbytes),
+        transports,
+        recorder,
+        config.claim,
+    )
+
+    async def stop() -> None:
+        dispatcher.stop()
+        patience = config.shutdown.timeout.total_seconds()
+        await lifecycle.step("attempts", dispatcher.drained(), patience, on=lambda: f"{dispatcher.inflight} recipients")
+        await lifecycle.step("results", recorder.drained(), _RECORDING, on=lambda: f"{recorder.unrecorded} results")
+        for transport in transports.values():
+            await lifecycle.step("connections", transport.close(), 1.0)
+        left = dispatcher.inflight + recorder.unrecorded
+        if left:
+            events.emit("daemon.waiting", step="lease", on=f"{left} recipients left to their lease")
+
+    events.emit("daemon.started", role="queued", pid=os.getpid(), worker=worker, where=where)
+    await lifecycle.serve(
+        {
+            "wakeup": wakeup.listen(conninfo, f"pillarbox {worker} wakeup", where, dispatcher.due),
+            "recorder": recorder.run(),
+            "dispatcher": dispatcher.run(),
+            "maintain": maintain.run(pool, identity, config.maintenance),
+        },
+        f"worker {worker} where {where}",
+        stop,
+    )
+
+
+async def _check_where(pool: database.Pool, where: str) -> None:
+    """Let PostgreSQL itself read the condition before anything is claimed with it."""
+    try:
+        async with pool.connection() as connection:
+            await database.fetch(connection, "claim_probe", where=where)
+    except database.REFUSAL as error:
+        reason = error.diag.message_primary or error
+        allowed = "one SQL condition on the columns of queue"
+        raise ConfigError(f"environment.database.where: {where!r}: {reason}; allowed: {allowed}") from None

@@ -1,0 +1,164 @@
+"""result — records what became of each attempt, in groups, fenced by the claim token
+
+Owns: the way from an Outcome to rows: attempt always, archive when finished, next_retry when deferred.
+Called by: queued.deliver hands results in; queued.daemon runs it and waits for it when stopping.
+Guarantees: a result is kept in memory and tried again until PostgreSQL has it, however long an outage lasts; only the
+    end of the process can lose it, and then the lease runs out and the mail is sent again (counted as claim.expired).
+    A result whose claim another worker has taken over changes no row but leaves its attempt (claim.lost). A result
+    PostgreSQL refuses is refused alone. Nobody waits on a timer: while one group is recorded, the next one gathers.
+See: sql/queries/result_record_if_claimed.sql; sql/README.md, "Crash table".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from shared import database, events
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queued.claim import Claimed
+    from shared.outcome import Outcome
+
+_GROUP = 500
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One attempt's end for one recipient: `next_retry` when it is tried again, else `result` says how it finished."""
+
+    claimed: Claimed
+    outcome: Outcome
+    remote: str | None  # host:port talked to
+    duration: timedelta
+    result: str | None  # success, failed, expired: the archive's words
+    next_retry: datetime | None
+
+    @staticmethod
+    def later(claimed: Claimed, outcome: Outcome, wait: timedelta) -> Result:
+        """A try that failed on our side, before any peer was asked: again after `wait`, whatever the schedule says."""
+        return Result(claimed, outcome, None, timedelta(0), None, datetime.now(UTC) + wait)
+
+
+class Recorder:
+    """Records results in groups over the pool."""
+
+    def __init__(self, pool: database.Pool, worker: str, ahead: int) -> None:
+        self._pool = pool
+        self._worker = worker
+        self._ahead = ahead
+        self._waiting: deque[Result] = deque()
+        self._arrived = asyncio.Event()
+        self._recorded = asyncio.Event()
+        self._recorded.set()
+
+    def add(self, results: Sequence[Result]) -> None:
+        """Take results over; they are recorded soon."""
+        self._waiting.extend(results)
+        self._recorded.clear()
+        self._arrived.set()
+
+    async def drained(self) -> None:
+        """Return when every result taken over is recorded."""
+        await self._recorded.wait()
+
+    @property
+    def unrecorded(self) -> int:
+        """How many results PostgreSQL does not have yet."""
+        return len(self._waiting)
+
+    async def run(self) -> None:
+        """Record groups until cancelled."""
+        pause, limit = _FIRST_PAUSE, _GROUP
+        while True:
+            await self._arrived.wait()
+            group = [self._waiting[i] for i in range(min(limit, len(self._waiting)))]
+            try:
+                await self._record(group)
+            except database.OUTAGE as error:
+                events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            except database.REFUSAL as error:
+                if len(group) > 1:  # one of them; alone each shows whether it is the one
+                    limit = 1
+                    continue
+                events.emit("result.refused", recipient_id=group[0].claimed.id, error=error)
+            pause = _FIRST_PAUSE
+            limit = min(2 * limit, _GROUP)
+            for _ in group:
+                self._waiting.popleft()
+            if not self._waiting:
+                self._arrived.clear()
+                self._recorded.set()
+
+    async def _record(self, group: list[Result]) -> None:
+        values = _columns(group)
+        async with self._pool.connection() as connection:
+            try:
+                rows = await self._write(connection, values)
+            except database.NO_PARTITION:
+                # The clock jumped past the days made in advance.
+                await database.fetch(connection, "history_create", now=None, ahead=self._ahead)
+                rows = await self._write(connection, values)
+        ours = {row.id for row in rows}
+        for result in group:
+            _tell(result, ours=result.claimed.id in ours)
+
+    async def _write(self, connection: database.Connection, values: dict[str, Any]) -> list[Any]:
+        return await database.fetch(connection, "result_record_if_claimed", now=None, worker=self._worker, **values)
+
+
+def _columns(group: list[Result]) -> dict[str, Any]:
+    """The group by column, as the query's unnest takes it."""
+    claimed = [r.claimed for r in group]
+    outcomes = [r.outcome for r in group]
+    return {
+        "id": [c.id for c in claimed],
+        "messages__id": [c.message_id for c in claimed],
+        "token": [c.token for c in claimed],
+        "retry_count": [c.retry_count for c in claimed],
+        "partid": [c.partid for c in claimed],
+        "transportid": [c.transportid for c in claimed],
+        "jobid": [c.jobid for c in claimed],
+        "senderdomain": [c.sender.domain if c.sender else None for c in claimed],
+        "recipientdomain": [c.recipient.domain for c in claimed],
+        "size": [c.size for c in claimed],
+        "remote": [r.remote for r in group],
+        "outcome": [o.kind for o in outcomes],
+        "scope": [o.scope for o in outcomes],
+        "uncertain": [o.uncertain for o in outcomes],
+        "reply_code": [o.reply_code for o in outcomes],
+        "reply_enhanced": [o.enhanced for o in outcomes],
+        "reply_text": [o.text for o in outcomes],
+        "duration": [r.duration for r in group],
+        "result": [r.result for r in group],
+        "next_retry": [r.next_retry for r in group],
+    }
+
+
+def _tell(result: Result, *, ours: bool) -> None:
+    c, outcome = result.claimed, result.outcome
+    if not ours:
+        events.emit("claim.lost", recipient_id=c.id, id=c.message_id, to=c.recipient, outcome=outcome.kind)
+        return
+    kind = outcome.kind if result.result != "expired" else "failed"
+    events.emit(
+        f"result.{kind}",
+        id=c.message_id,
+        to=c.recipient,
+        remote=result.remote,
+        result=result.result if kind == "failed" else None,
+        reply=outcome.text,
+        uncertain=outcome.uncertain or None,
+        tries=c.retry_count,
+        seconds=result.duration.total_seconds(),
+        next_retry=result.next_retry and result.next_retry.isoformat(timespec="seconds"),
+    )

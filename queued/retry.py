@@ -1,0 +1,55 @@
+"""retry — when a deferred recipient is tried again, or that it no longer is
+
+Owns: the arithmetic of the retry schedule.
+Called by: claim, which writes the next retry before the try; result, which settles a deferred outcome.
+Guarantees: pure; never sooner than the interval, unless the age limit comes first; never after it.
+See: Postfix minimal_backoff_time, maximal_backoff_time and maximal_queue_lifetime; RFC 5321 §4.5.4.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+
+class RetrySchedule(Protocol):
+    """What a transport's `retry` section holds."""
+
+    @property
+    def intervals(self) -> Sequence[timedelta]:
+        """Waits after the first, second, … try; the last one repeats; at least one."""
+
+    @property
+    def jitter(self) -> float:
+        """Largest fraction of the interval that is added to it, 0 to 1."""
+
+    @property
+    def count(self) -> int:
+        """Tries after which we give up."""
+
+    @property
+    def age(self) -> timedelta:
+        """How long after receipt we give up (Postfix maximal_queue_lifetime)."""
+
+
+def decide(
+    now: datetime,
+    *,
+    received: datetime,
+    tries: int,
+    schedule: RetrySchedule,
+    roll: float,
+) -> datetime | None:
+    """When to try next after `tries` tries, the one just deferred included; None to give up.
+
+    `roll` is a random number in [0, 1). It only ever lengthens the wait: spread out is the aim, and a wait
+    cut short could become none. A wait that would pass the age limit ends at the limit, for one last try.
+    """
+    left = schedule.age - (now - received)
+    if tries >= schedule.count or left.total_seconds() <= 0:
+        return None
+    interval = schedule.intervals[min(max(tries, 1), len(schedule.intervals)) - 1]
+    return now + min(interval + interval * (schedule.jitter * roll), left)

@@ -1,0 +1,42 @@
+"""cli — the command `pillarbox`
+
+Owns: the list of verbs, and turning an error an operator can mend into one line and an exit status.
+Called by: the console script `pillarbox`.
+Guarantees: no stack trace for bad input; Ctrl-C is status 130 without one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import Final
+
+from shared.errors import PillarboxError
+
+#: The verbs, each a module of scripts with `add_parser`; imported only as far as the command line needs them.
+VERBS: Final = ("demo", "up", "migrate", "database", "user", "sink", "bench")
+_INTERRUPTED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb."""
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(prog="pillarbox", description="An open mail-queue server on PostgreSQL.")
+    subparsers = parser.add_subparsers(required=True, metavar="VERB")
+    wanted = [verb for verb in VERBS if verb in given[:1]] or VERBS
+    for verb in wanted:
+        importlib.import_module(f"scripts.{verb}").add_parser(subparsers)
+    options = parser.parse_args(given)
+    try:
+        status: int = options.func(options)
+    except PillarboxError as error:
+        sys.stderr.write(f"pillarbox: {error}\n")
+        return error.exit_status
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

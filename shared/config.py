@@ -1,0 +1,66 @@
+"""config — the configuration of both daemons, read, checked, and explained
+
+Owns: reading smtpd.yaml and queued.yaml into frozen models, and the JSON Schemas of both for editors.
+Called by: the daemons and commands at start and reload; scripts.schema.
+Guarantees: a model that is returned is valid as a whole; the shipped files and the models' defaults are equal.
+Raises: ConfigError with every problem found, one line each: file, line, key, value and what is allowed.
+See: config/smtpd.yaml and config/queued.yaml for every key, shared.smtpd_config and shared.queued_config
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, override
+
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+
+from shared.config_errors import explain
+from shared.errors import ConfigError
+from shared.queued_config import QueuedConfig
+from shared.smtpd_config import SmtpdConfig
+from shared.yaml_source import load_yaml
+
+__all__ = ["SCHEMAS", "QueuedConfig", "SmtpdConfig", "load_queued", "load_smtpd", "schema_text"]
+
+SCHEMAS: Final[dict[str, type[BaseModel]]] = {
+    "smtpd.schema.json": SmtpdConfig,
+    "queued.schema.json": QueuedConfig,
+}
+
+
+def load_smtpd(path: Path | str, environ: Mapping[str, str] = os.environ) -> SmtpdConfig:
+    """The configuration in the smtpd.yaml at `path`; `environ` is what `!Env` sees. Raises ConfigError."""
+    return _load(SmtpdConfig, path, environ)
+
+
+def load_queued(path: Path | str, environ: Mapping[str, str] = os.environ) -> QueuedConfig:
+    """The configuration in the queued.yaml at `path`; `environ` is what `!Env` sees. Raises ConfigError."""
+    return _load(QueuedConfig, path, environ)
+
+
+def _load[Model: BaseModel](model: type[Model], path: Path | str, environ: Mapping[str, str]) -> Model:
+    source = load_yaml(path, environ)
+    try:
+        return model.model_validate(source.values)
+    except ValidationError as error:
+        # Not chained: pydantic's own text would quote values that we mask.
+        raise ConfigError("\n".join(explain(source, model, error))) from None
+
+
+class _Schema(GenerateJsonSchema):
+    """pydantic's generator without the titles that only repeat each key."""
+
+    @override
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def schema_text(model: type[BaseModel]) -> str:
+    """The JSON Schema (draft 2020-12) of `model` as the text of its file, keys as written in YAML."""
+    schema = {
+        "$schema": _Schema.schema_dialect,
+        **model.model_json_schema(by_alias=True, schema_generator=_Schema),
+    }
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,96 @@
+"""lifecycle — how a daemon starts, stops and says so
+
+Owns: signals, the steps of a stop, and telling whoever started us that we are ready (sd_notify).
+Called by: smtpd.daemon, queued.daemon; scripts.supervise listens to the same notifications.
+Guarantees: the first SIGTERM or SIGINT asks for a stop; the second has its default effect and kills. A part that dies
+    stops the daemon, loudly: it does not limp on without it. Every step of a stop is bounded and says for whom it
+    waits.
+See: sd_notify(3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from shared import events
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class PartDied(Exception):
+    """A part of a daemon that must run as long as the daemon ended by itself; its text is `part: error`."""
+
+
+async def serve(
+    parts: Mapping[str, Coroutine[object, object, None]], ready: str, stop: Callable[[], Awaitable[None]]
+) -> None:
+    """Run the parts until a signal comes or one of them ends, then run `stop` and cancel what is left.
+
+    `ready` is the one line that tells what is served. PartDied is raised after the stop when a part ended by itself.
+    """
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def ask(number: signal.Signals) -> None:
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+        events.emit("daemon.stopping", signal=number.name)
+        asked.set()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, ask, number)
+    running = {asyncio.create_task(coroutine, name=name) for name, coroutine in parts.items()}
+    waiting = asyncio.create_task(asked.wait(), name="signal")
+    notify(f"READY=1\nSTATUS={ready}")
+    died: str | None = None
+    try:
+        done, _ = await asyncio.wait({waiting, *running}, return_when=asyncio.FIRST_COMPLETED)
+        for ended in done - {waiting}:
+            error = None if ended.cancelled() else ended.exception()
+            died = f"{ended.get_name()}: {error!r}"
+            events.emit("daemon.failed", part=ended.get_name(), error=repr(error))
+        notify("STOPPING=1")
+        started = monotonic()
+        await stop()
+        events.emit("daemon.stopped", seconds=monotonic() - started)
+    finally:
+        for each in (waiting, *running):
+            each.cancel()
+        await asyncio.gather(waiting, *running, return_exceptions=True)
+    if died:
+        raise PartDied(died)
+
+
+async def step(name: str, work: Awaitable[object], limit: float, on: Callable[[], object] = str) -> bool:
+    """One step of a stop, at most `limit` seconds; says every two seconds what it waits for. False: time ran out."""
+    future = asyncio.ensure_future(work)
+    deadline = monotonic() + limit
+    while not future.done():
+        left = deadline - monotonic()
+        if left <= 0:
+            future.cancel()
+            await asyncio.gather(future, return_exceptions=True)
+            return False
+        await asyncio.wait({future}, timeout=min(left, 2.0))
+        if not future.done():
+            events.emit("daemon.waiting", step=name, on=on())
+    future.result()
+    return True
+
+
+def notify(message: str) -> None:
+    """Tell the supervisor (systemd, `pillarbox up`, a test) through NOTIFY_SOCKET; without one, nobody asked."""
+    path = os.environ.get("NOTIFY_SOCKET")
+    if path:
+        address = "\0" + path[1:] if path.startswith("@") else path
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as door:
+            door.connect(address)
+            door.sendall(message.encode())

@@ -1,0 +1,58 @@
+"""queries — SQL by name, from sql/queries/*.sql
+
+Owns: reading a query's text once, and putting an operator's WHERE where the query says {where}.
+Called by: every module that talks to PostgreSQL; no SQL text stands in Python.
+Guarantees: values are always bound parameters. The only text ever inserted is the worker's own WHERE, which its
+    operator wrote and PostgreSQL checked at start (sql/queries/claim_probe.sql), and words from a fixed list.
+Raises: KeyError for a query that does not exist; ConfigError for a condition that could end the one it is put into.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import LiteralString
+
+from shared.errors import ConfigError
+
+_COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+# Strings and quoted names are passed over whole; of the rest, only what could end the condition counts.
+_TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--|/\*|[();]""")
+
+
+@cache
+def query(name: str) -> LiteralString:
+    """The text of sql/queries/<name>.sql without its comments.
+
+    A LiteralString because the text comes from our own package, never from input.
+    """
+    path = files("sql") / "queries" / f"{name}.sql"
+    if not path.is_file():
+        raise KeyError(name)
+    return _COMMENT.sub("", path.read_text(encoding="utf-8")).strip()
+
+
+def where_query(name: str, where: str) -> LiteralString:
+    """The query with the worker's own condition in place of {where}.
+
+    The condition is the operator's SQL, checked as one parenthesised expression. Percent signs are doubled, because the
+    driver reads a single one as a parameter.
+    """
+    check_condition(where)
+    return query(name).replace("{where}", where.replace("%", "%%"))
+
+
+def check_condition(where: str) -> None:
+    """Refuse a condition that reaches out of the parentheses it is put into: this is about mistakes, not trust."""
+    depth = 0
+    for token in _TOKENS.findall(where):
+        if token in {";", "--", "/*"}:
+            raise ConfigError(f"environment.database.where: {where!r}: {token!r} is not allowed in a condition")
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        if depth < 0:
+            break
+    if depth != 0 or not where.strip():
+        raise ConfigError(
+            f"environment.database.where: {where!r} is not one SQL condition: its parentheses do not balance"
+        )

@@ -1,0 +1,166 @@
+"""smtp_reply — turn the bytes a peer sends back into SMTP replies
+
+Owns: Reply, and ReplyParser, which is fed bytes in whatever pieces the network cut them.
+Called by: queued/smtp_wire.py; whoever needs to say what a peer said (classify, results, bounces).
+Guarantees: pure; `feed` never raises and its replies do not depend on how the bytes were cut; text
+holds printable characters only, so a reply can be logged, stored and mailed as it stands; memory is
+bounded by LINE_LIMIT times LINES_LIMIT.
+See: RFC 5321 §4.2 and §4.2.1 (syntax, several lines), RFC 2034 §4 and RFC 3463 §2 (enhanced codes).
+Bugs: a reply whose lines carry different codes is refused, though some receivers let the last win;
+which of the two was meant is a guess, and a guess could bounce mail.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Self
+
+LINE_LIMIT: Final = 8192  # octets with line end; RFC 5321 §4.5.3.1.5 says 512, real hosts send more
+LINES_LIMIT: Final = 100  # lines in one reply; the longest honest ones are EHLO's, a few dozen
+
+_POSITIVE, _INTERMEDIATE, _TRANSIENT, _PERMANENT = 2, 3, 4, 5  # first digits; RFC 5321 §4.2.1
+
+# RFC 5321 §4.2: the first digit is 2 to 5. The others are taken as they come.
+_LINE = re.compile(rb"([2-5][0-9][0-9])(?:([ -])(.*))?", re.DOTALL)
+_ENHANCED = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})(?: |$)")  # RFC 3463 §2
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a peer answered to one command.
+
+    `code` is the three-digit reply code, `enhanced` the RFC 3463 status when the peer gave one that
+    agrees with the code, `lines` the text of each line without either.
+    """
+
+    code: int
+    enhanced: str | None
+    lines: tuple[str, ...]
+
+    @classmethod
+    def make(cls, code: int, enhanced: str | None, text: str) -> Self:
+        """A reply of one line, as if a peer had sent it."""
+        return cls(code, enhanced, (text,))
+
+    @property
+    def text(self) -> str:
+        """All lines as one, without the codes."""
+        return " ".join(self.lines).strip()
+
+    @property
+    def is_positive(self) -> bool:
+        """2yz: done (RFC 5321 §4.2.1)."""
+        return self.code // 100 == _POSITIVE
+
+    @property
+    def is_intermediate(self) -> bool:
+        """3yz: go on, as 354 after DATA (RFC 5321 §4.2.1)."""
+        return self.code // 100 == _INTERMEDIATE
+
+    @property
+    def is_transient(self) -> bool:
+        """4yz: not now (RFC 5321 §4.2.1)."""
+        return self.code // 100 == _TRANSIENT
+
+    @property
+    def is_permanent(self) -> bool:
+        """5yz: not ever (RFC 5321 §4.2.1)."""
+        return self.code // 100 == _PERMANENT
+
+    def __str__(self) -> str:
+        """The reply on one line, codes first, as operators know it from a mail log."""
+        return " ".join(part for part in (str(self.code), self.enhanced, self.text) if part)
+
+
+class ReplyParser:
+    """Collects bytes and gives out whole replies.
+
+    After a line that is no reply, `broken` says what was wrong with it and everything later is ignored:
+    nobody can tell any more which command the next line would answer.
+    """
+
+    __slots__ = ("_buffer", "_code", "_lines", "broken")
+
+    def __init__(self) -> None:
+        """A parser that has read nothing."""
+        self.broken: str | None = None
+        self._buffer = b""
+        self._code = 0
+        self._lines: list[str] = []
+
+    def feed(self, received: bytes) -> list[Reply]:
+        """The replies completed by these bytes, in order; those before a broken line included."""
+        replies: list[Reply] = []
+        if self.broken is not None:
+            return replies
+        *lines, self._buffer = (self._buffer + received).split(b"\n")
+        try:
+            for line in lines:
+                reply = self._take(line)
+                if reply is not None:
+                    replies.append(reply)
+            _check_length(self._buffer)
+        except _BrokenLine as error:
+            self.broken = str(error)
+            self._buffer = b""
+            self._lines = []
+        return replies
+
+    def _take(self, line: bytes) -> Reply | None:
+        """One line without its LF; a reply when this line ends one."""
+        _check_length(line)
+        # A bare LF ends a reply line too: receivers that send it exist, and nothing hides behind it.
+        match = _LINE.fullmatch(line.removesuffix(b"\r"))
+        if match is None:
+            raise _BrokenLine(f"not an SMTP reply: {printable(line[:80])}")
+        code = int(match[1])
+        if self._lines and code != self._code:
+            raise _BrokenLine(f"one reply with two codes, {self._code} and {code}")
+        if len(self._lines) >= LINES_LIMIT:
+            raise _BrokenLine(f"reply of more than {LINES_LIMIT} lines")
+        self._code = code
+        self._lines.append(printable(match[3] or b""))
+        if match[2] == b"-":
+            return None
+        lines, self._lines = self._lines, []
+        return _reply(code, lines)
+
+
+class _BrokenLine(ValueError):  # noqa: N818 - never leaves `feed`
+    """What came is no reply; its text says why."""
+
+
+def _check_length(line: bytes) -> None:
+    if len(line) >= LINE_LIMIT:
+        raise _BrokenLine(f"reply line longer than {LINE_LIMIT} octets")
+
+
+def _reply(code: int, lines: list[str]) -> Reply:
+    """Lift the enhanced code out of the lines that repeat it (RFC 2034 §4)."""
+    match = _ENHANCED.match(lines[0])
+    # A status of another class than the code is an error of the peer's; the code is what binds.
+    if match is None or int(match[1][0]) != code // 100:
+        return Reply(code, None, tuple(lines))
+    enhanced = match[1]
+    prefix = f"{enhanced} "
+    return Reply(
+        code,
+        enhanced,
+        tuple("" if line == enhanced else line.removeprefix(prefix) for line in lines),
+    )
+
+
+def printable(raw: bytes) -> str:
+    r"""Bytes from a peer as text fit for logs and terminals.
+
+    UTF-8 where it is UTF-8 (RFC 6531 §3.7.4.2 allows it), `\x..` where it is not, and every character
+    that is not printable as its escape, so that no peer writes control sequences to a terminal.
+    """
+    text = raw.decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )

@@ -1,0 +1,2 @@
+-- Lets another session maintain.
+SELECT pg_advisory_unlock(hashtext('pillarbox.maintain'))

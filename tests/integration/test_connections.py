@@ -1,0 +1,193 @@
+"""test_connections — the pool keeps, limits, renews and closes connections to a sink"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from queued.connections import ConnectionPool, PoolClosedError, ReuseLimits
+from queued.transaction import ConversationError, Timeouts, Transaction
+from scripts.sink_server import Sink
+from tests.fixtures.scripted_peer import CLOSE, PLAIN, ScriptedPeer, until
+
+MESSAGE = Transaction("alice@example.com", ("bob@example.net",), b"Subject: x\r\n\r\ntext\r\n")
+HANGING = Transaction("alice@example.com", ("hangdot@example.net",), b"Subject: x\r\n\r\ntext\r\n")
+FOREVER = ReuseLimits(transactions=1_000_000, idle=3600.0, age=3600.0)
+
+
+def make_pool(*, concurrency: int = 20, limits: ReuseLimits = FOREVER) -> ConnectionPool:
+    return ConnectionPool(hostname="c.example", timeouts=Timeouts(), concurrency=concurrency, limits=limits)
+
+
+async def deliver(pool: ConnectionPool, sink: Sink, transaction: Transaction = MESSAGE) -> int:
+    async with pool.acquire(sink.host, sink.port) as connection:
+        result = await connection.send(transaction)
+        assert result.final is not None
+        return connection.transactions
+
+
+async def test_one_after_another_shares_a_connection() -> None:
+    async with Sink() as sink:
+        pool = make_pool()
+        assert [await deliver(pool, sink) for _ in range(5)] == [1, 2, 3, 4, 5]
+        assert (sink.connections, pool.idle, pool.borrowed) == (1, 1, 0)
+        await pool.close()
+        await sink.wait_until_empty()
+        assert sink.commands["QUIT"] == 1
+
+
+async def test_never_more_at_once_than_the_limit() -> None:
+    most = 0
+    async with Sink() as sink:
+        pool = make_pool(concurrency=3)
+
+        async def one() -> None:
+            nonlocal most
+            async with pool.acquire(sink.host, sink.port) as connection:
+                most = max(most, pool.borrowed)
+                await connection.send(MESSAGE)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(50):
+                group.create_task(one())
+        assert most == 3
+        assert sink.connections == 3
+        assert len(sink.received) == 50
+        await pool.close()
+
+
+async def test_hosts_do_not_wait_for_each_other() -> None:
+    async with Sink() as first, Sink() as second:
+        pool = make_pool(concurrency=1)
+        async with pool.acquire(first.host, first.port), asyncio.timeout(5):
+            assert await deliver(pool, second) == 1
+        await pool.close()
+
+
+async def test_renewed_after_so_many_transactions() -> None:
+    async with Sink() as sink:
+        pool = make_pool(limits=ReuseLimits(transactions=3, idle=3600, age=3600))
+        assert [await deliver(pool, sink) for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
+        assert sink.connections == 3
+        await pool.close()
+
+
+async def test_renewed_when_too_old() -> None:
+    async with Sink() as sink:
+        pool = make_pool(limits=ReuseLimits(transactions=100, idle=3600, age=0))
+        assert [await deliver(pool, sink) for _ in range(3)] == [1, 1, 1]
+        assert pool.idle == 0
+        await pool.close()
+
+
+async def test_closed_when_idle_too_long() -> None:
+    async with Sink() as sink:
+        pool = make_pool(limits=ReuseLimits(transactions=100, idle=0.05, age=3600))
+        await deliver(pool, sink)
+        assert sink.open_connections == 1
+        await sink.wait_until_empty()  # with nobody asking the pool for anything
+        assert pool.idle == 0
+        assert not pool._lanes
+        await pool.close()
+
+
+async def test_a_host_that_hung_up_gets_a_new_connection() -> None:
+    async with ScriptedPeer(*PLAIN, CLOSE) as peer:
+        pool = make_pool()
+        async with pool.acquire("127.0.0.1", peer.port) as connection:
+            pass
+        await until(lambda: not connection.usable)
+        async with pool.acquire("127.0.0.1", peer.port) as another:
+            assert another is not connection
+        assert peer.connections == 2
+        await pool.close()
+
+
+async def test_a_connection_out_of_step_is_not_kept() -> None:
+    async with Sink() as sink:
+        pool = make_pool()
+        async with pool.acquire(sink.host, sink.port) as connection:
+            await connection.send(Transaction("a@example.com", ("dropdot@example.net",), b"x\r\n"))
+        assert pool.idle == 0
+        assert await deliver(pool, sink) == 1
+        await pool.close()
+
+
+async def test_opening_that_fails_leaves_nothing_behind() -> None:
+    async with Sink() as sink:
+        port = sink.port
+    pool = make_pool(concurrency=1)
+    for _ in range(3):  # a slot lost on the way would make the second wait for ever
+        async with asyncio.timeout(5):
+            with pytest.raises(ConversationError) as caught:
+                async with pool.acquire("127.0.0.1", port):
+                    raise AssertionError("nobody listens there")
+        assert caught.value.fault.kind == "connect"
+    assert not pool._lanes
+    await pool.close()
+
+
+async def test_an_error_in_the_body_gives_the_slot_back() -> None:
+    async with Sink() as sink:
+        pool = make_pool(concurrency=1)
+        with pytest.raises(KeyError):
+            async with pool.acquire(sink.host, sink.port):
+                raise KeyError
+        async with asyncio.timeout(5):
+            assert await deliver(pool, sink) == 1
+        await pool.close()
+
+
+async def test_close_waits_for_what_is_borrowed() -> None:
+    async with Sink() as sink:
+        pool = make_pool()
+        await deliver(pool, sink)
+        async with pool.acquire(sink.host, sink.port) as connection:
+            closing = asyncio.ensure_future(pool.close())
+            await asyncio.sleep(0)
+            with pytest.raises(PoolClosedError):
+                async with pool.acquire(sink.host, sink.port):
+                    raise AssertionError("the pool is closing")
+            assert not closing.done()
+            assert (await connection.send(MESSAGE)).final is not None
+        async with asyncio.timeout(5):
+            await closing
+        await sink.wait_until_empty()
+        assert (len(sink.received), sink.commands["QUIT"]) == (2, 1)
+        await pool.close()
+
+
+async def test_close_out_of_time_cuts_what_is_left() -> None:
+    async with Sink() as sink:
+        pool = make_pool()
+
+        async def stuck() -> str:
+            async with pool.acquire(sink.host, sink.port) as connection:
+                result = await connection.send(HANGING)
+            assert result.fault is not None
+            return result.fault.kind
+
+        delivering = asyncio.ensure_future(stuck())
+        await sink.wait_for(1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await pool.close()
+        async with asyncio.timeout(5):
+            assert await delivering == "closed"
+        await sink.wait_until_empty()
+        assert (pool.borrowed, pool.idle) == (0, 0)
+
+
+async def test_cancelled_while_waiting_for_a_slot() -> None:
+    async with Sink() as sink:
+        pool = make_pool(concurrency=1)
+        async with pool.acquire(sink.host, sink.port):
+            waiting = asyncio.ensure_future(deliver(pool, sink))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert await deliver(pool, sink) == 1
+        await pool.close()
+        assert not pool._lanes

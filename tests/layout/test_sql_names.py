@@ -1,0 +1,86 @@
+"""test-sql-names — SQL is found by name, says its purpose, and migrations form one unbroken row
+
+Guarantees: each query opens with a sentence and is used; migrations are numbered without gaps, each `pre` or `post`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.layout.sources import PACKAGES, python_files, read, tracked, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+MIGRATION: Final = re.compile(r"(\d{4})_(pre|post)_[a-z0-9]+(_[a-z0-9]+)*\.sql")
+
+
+def sql_files(folder: str) -> list[Path]:
+    """The .sql files of one folder below sql/."""
+    return [path for path in tracked() if path.parent.parts == ("sql", folder) and path.suffix == ".sql"]
+
+
+def opens_with_a_sentence(text: str) -> bool:
+    """Whether the text begins with a `--` comment whose first paragraph is a sentence."""
+    paragraph = []
+    for line in text.splitlines():
+        if not line.startswith("--") or not line.removeprefix("--").strip():
+            break
+        paragraph.append(line.removeprefix("--").strip())
+    sentence = " ".join(paragraph)
+    return len(sentence.split()) > 2 and sentence[0].isupper() and sentence.endswith(".")
+
+
+def migration_faults(names: Sequence[str]) -> list[str]:
+    """What breaks the row of migrations, given their file names."""
+    matches = {name: MIGRATION.fullmatch(name) for name in names}
+    found = [f"{name}: not of the form NNNN_pre_what.sql or NNNN_post_what.sql" for name, m in matches.items() if not m]
+    numbers = sorted(int(match[1]) for match in matches.values() if match)
+    if numbers != list(range(1, len(numbers) + 1)):
+        found.append(f"numbers have gaps or repeat: {numbers}")
+    return found
+
+
+def test_every_query_opens_with_a_sentence_of_purpose() -> None:
+    assert [str(path) for path in sql_files("queries") if not opens_with_a_sentence(read(path))] == []
+
+
+def test_every_query_is_used_by_name_in_the_code() -> None:
+    texts = {
+        node.value
+        for path in python_files(*PACKAGES)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert [str(path) for path in sql_files("queries") if path.stem not in texts] == []
+
+
+def test_migrations_form_one_unbroken_row() -> None:
+    names = [path.name for path in sql_files("migrations")]
+    assert names, "sql/migrations is empty"
+    assert migration_faults(names) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT 1", "-- claim\nSELECT 1", "--\n-- Takes due rows.\nSELECT 1", "-- Takes due rows"]
+)
+def test_a_query_without_a_sentence_is_seen(text: str) -> None:
+    assert not opens_with_a_sentence(text)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["0001_pre_initial.sql", "0003_post_more.sql"],
+        ["0001_pre_initial.sql", "0001_post_more.sql"],
+        ["0001_initial.sql"],
+        ["1_pre_initial.sql"],
+    ],
+)
+def test_a_broken_row_of_migrations_is_seen(names: list[str]) -> None:
+    assert migration_faults(names) != []

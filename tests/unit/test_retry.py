@@ -1,0 +1,51 @@
+"""test_retry — the retry schedule by example"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from queued.retry import decide
+
+RECEIVED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    intervals: tuple[timedelta, ...] = (MINUTE, 15 * MINUTE, 60 * MINUTE)
+    jitter: float = 0.0
+    count: int = 30
+    age: timedelta = timedelta(days=5)
+
+
+@pytest.mark.parametrize(("tries", "minutes"), [(0, 1), (1, 1), (2, 15), (3, 60), (4, 60), (29, 60)])
+def test_intervals_in_order_and_the_last_one_repeats(tries: int, minutes: int) -> None:
+    assert (
+        decide(RECEIVED, received=RECEIVED, tries=tries, schedule=Schedule(), roll=0.5) == RECEIVED + minutes * MINUTE
+    )
+
+
+def test_gives_up_after_count_tries() -> None:
+    assert decide(RECEIVED, received=RECEIVED, tries=29, schedule=Schedule(), roll=0) is not None
+    assert decide(RECEIVED, received=RECEIVED, tries=30, schedule=Schedule(), roll=0) is None
+
+
+def test_gives_up_at_the_age_limit_and_not_before() -> None:
+    limit = RECEIVED + timedelta(days=5)
+    just_before = limit - timedelta(seconds=1)
+    assert decide(just_before, received=RECEIVED, tries=3, schedule=Schedule(), roll=0) == limit
+    assert decide(limit, received=RECEIVED, tries=4, schedule=Schedule(), roll=0) is None
+
+
+def test_jitter_only_lengthens() -> None:
+    schedule = Schedule(jitter=0.5)
+    assert decide(RECEIVED, received=RECEIVED, tries=1, schedule=schedule, roll=0.0) == RECEIVED + MINUTE
+    assert decide(RECEIVED, received=RECEIVED, tries=1, schedule=schedule, roll=0.5) == RECEIVED + 1.25 * MINUTE
+
+
+def test_a_clock_behind_the_receipt_still_schedules() -> None:
+    earlier = RECEIVED - timedelta(hours=1)
+    assert decide(earlier, received=RECEIVED, tries=1, schedule=Schedule(), roll=0) == earlier + MINUTE
