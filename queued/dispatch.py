@@ -107,6 +107,8 @@ class Dispatcher:
 
     async def _wait_for_mail(self) -> None:
         """Until a wake-up, the next due time or the poll interval."""
+        if self.due.is_set():
+            return
         try:
             async with self._pool.connection() as connection:
                 wait = await self._claimer.until_due(connection)

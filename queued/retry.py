@@ -28,7 +28,7 @@ class RetrySchedule(Protocol):
 
     @property
     def count(self) -> int:
-        """Tries after which we give up."""
+        """Further tries after the first before we give up (Halon retry.count)."""
 
     @property
     def age(self) -> timedelta:
@@ -49,7 +49,7 @@ def decide(
     cut short could become none. A wait that would pass the age limit ends at the limit, for one last try.
     """
     left = schedule.age - (now - received)
-    if tries >= schedule.count or left.total_seconds() <= 0:
+    if tries > schedule.count or left.total_seconds() <= 0:
         return None
     interval = schedule.intervals[min(max(tries, 1), len(schedule.intervals)) - 1]
     return now + min(interval + interval * (schedule.jitter * roll), left)

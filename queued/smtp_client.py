@@ -267,8 +267,8 @@ class _Progress:
         )
 
 
-class _Closing(Exception):  # noqa: N818 - not an error: the reply that ends the connection, on its way to `send`
-    """The peer gave an answer after which it will hear no more from us."""
+class _Closing(Exception):
+    """Not an error: the reply that ends the connection, on its way to `send`."""
 
     def __init__(self, phase: Phase, reply: Reply) -> None:
         super().__init__()

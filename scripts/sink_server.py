@@ -95,9 +95,12 @@ class Sink:
         *,
         log: Path | None = None,
         callback: Callable[[Received], Awaitable[object] | None] | None = None,
-        **options: Any,  # noqa: ANN401 - the fields of SinkOptions, which checks them
+        **options: Any,
     ) -> None:
-        """`port` 0 takes any free port; `callback` is called, and awaited, before the 250 of each record."""
+        """`port` 0 takes any free port; `callback` is called, and awaited, before the 250 of each record.
+
+        `options` are the fields of SinkOptions.
+        """
         self.host = host
         self.port = port
         self.options = SinkOptions(**options)
@@ -113,6 +116,7 @@ class Sink:
         self._replies: set[asyncio.Task[None]] = set()
         self._greylisted: set[tuple[str, str]] = set()
         self._news = asyncio.Event()
+        self._closing = False
 
     @property
     def open_connections(self) -> int:
@@ -139,6 +143,7 @@ class Sink:
         trace: TracebackType | None,
     ) -> None:
         """Stop listening and cut every connection."""
+        self._closing = True
         if self._server is not None:
             self._server.close()
         for session in tuple(self._sessions):
@@ -177,6 +182,8 @@ class Sink:
         """A connection was made; whether it is one too many."""
         self.connections += 1
         self._sessions.add(session)
+        if self._closing:
+            session.abort()
         return len(self._sessions) > self.options.max_connections
 
     def left(self, session: Session) -> None:

@@ -3,8 +3,8 @@
 Owns: the child processes of `pillarbox up` and `pillarbox demo`, and their readiness (sd_notify).
 Called by: scripts.up, scripts.demo, scenario tests.
 Guarantees: `start` returns when the child says it is ready, or raises with the line the child said last. A child that
-    dies later is started again after a pause that grows. `stop` asks the last started first to end, unless told
-    otherwise, and kills only after its patience ends.
+    dies later is started again after a pause that grows. `stop` asks them to end in the order
+    they were started, smtpd before the workers, and kills only after its patience ends.
 Raises: ChildFailed.
 See: sd_notify(3); shared/lifecycle.py has the other end.
 """
@@ -73,7 +73,7 @@ class Supervisor:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.stop(*reversed(self.children))
+        await self.stop(*self.children)
 
     async def start(self, child: Child) -> Child:
         """Start a child and wait until it is ready; from then on it is kept up."""
@@ -96,6 +96,8 @@ class Supervisor:
                 except TimeoutError:
                     child.process.kill()
                     await child.process.wait()
+                if child.process.returncode:
+                    events.emit("child.failed", name=child.name, pid=child.pid, status=child.process.returncode)
             if child in self.children:
                 self.children.remove(child)
 

@@ -97,5 +97,3 @@ async def _serve(folder: Path, queued: QueuedConfig) -> None:
             await supervisor.start(child)
             print(f"{child.name}: {child.status}")
         await asked.wait()
-        # smtpd first: what it still accepts, the workers may still deliver.
-        await supervisor.stop(*supervisor.children)

@@ -21,9 +21,9 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, BinaryIO
 
-from shared.embedded_account import choose_account, open_programs, open_way
+from shared.embedded_account import Account, choose_account, open_programs, open_way
 from shared.embedded_postmaster import DATABASE, POLL, REPORT, ROLE, EmbeddedStatus, Place
-from shared.embedded_settings import Machine, render
+from shared.embedded_settings import PORT, Machine, render
 from shared.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _log = logging.getLogger("pillarbox.embedded")
-_PSQL_TIMEOUT = 60.0  # seconds; a server that is ready answers within milliseconds
+_PSQL_TIMEOUT = 20.0  # seconds; a server that is ready answers within milliseconds
+_CONNECTION_LOST = 2  # psql's exit status for that, as for a refused connection
 _LAST_WORDS = 8192  # bytes of the log's end in which the reason of a failure is looked for
 _BUILTIN_LOCALE = 17  # the major version that brought the builtin locale provider
 
@@ -64,17 +65,28 @@ class EmbeddedServer:
                 f"{place.data} belongs to PostgreSQL {made}, and this is PostgreSQL {self.version}: dump it "
                 f"with version {made} and restore it here, or move it away; server log: {place.log}"
             )
-        status = place.status()
-        if status is not None and not status.ready:
-            status = self._await_ready(status.pid)
-        if status is None:
-            held = place.claim()
-            if held is None and self._answers():
-                status = place.recorded()  # it runs in another container over the same directory
-            if status is None:
-                status = self._launch(place.claim_from_orphans() if held is None else held)
-        self._create_database()
-        return status
+        began = time.monotonic()
+        while True:
+            status = self._find() or self._launch_or_find_elsewhere()
+            done = self._create_database()
+            if done.returncode == 0:
+                return status
+            if done.returncode != _CONNECTION_LOST or time.monotonic() - began > _PSQL_TIMEOUT:
+                raise DatabaseUnavailable(
+                    f"PostgreSQL over {place.data} refuses us: {_reason(done.stderr)}; server log: {place.log}"
+                )
+            time.sleep(POLL)  # it was told to stop a moment ago, and soon says so
+
+    def _find(self) -> EmbeddedStatus | None:
+        """The server that runs, once it is ready; None when there is none, or it ended meanwhile."""
+        status = self.place.status()
+        return self._await_ready(status.pid) if status and not status.ready else status
+
+    def _launch_or_find_elsewhere(self) -> EmbeddedStatus:
+        held = self.place.claim()
+        if held is None and self._psql("SELECT 1").returncode == 0 and (status := self.place.recorded()):
+            return status  # it runs in another container over the same directory
+        return self._launch(self.place.claim_from_orphans() if held is None else held)
 
     def _launch(self, held: int) -> EmbeddedStatus:
         """Prepare everything, start the postmaster, which inherits the lock `held`, and wait for it."""
@@ -84,12 +96,14 @@ class EmbeddedServer:
                 open_way((place.data, place.socket(), self.binaries, *self._trees), account)
                 open_programs(self._trees, account)
             self._initialize()
-            self._write_settings(self._make_socket_directory())
-            # We hold the lock, so what is recorded is stale; a reused process id would stop the start.
-            (place.data / "postmaster.pid").unlink(missing_ok=True)
+            socket = self._make_socket_directory()
+            self._write_settings(socket)
+            # We hold the lock, so both are stale; a reused process id, or a zombie's, would stop the start.
+            for recorded in (place.data / "postmaster.pid", socket / f".s.PGSQL.{PORT}.lock"):
+                recorded.unlink(missing_ok=True)
             command = ("/bin/sh", "-c", _DETACH, "sh", self._program("postgres"), "-D", str(place.data))
             with self._open_log() as log:
-                pid = int(self._run(*command, stderr=log, pass_fds=(held,)).stdout)
+                pid = int(_run(*command, account=account, stderr=log, pass_fds=(held,)).stdout)
         finally:
             os.close(held)
         who = account.name if account else "ourselves"
@@ -116,7 +130,7 @@ class EmbeddedServer:
         if self.version >= _BUILTIN_LOCALE:
             # The C library may lack the locale; the builtin one sorts alike everywhere and never changes.
             locale = ("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
-        done = self._run(
+        done = _run(
             self._program("initdb"),
             f"--pgdata={place.unfinished}",
             f"--username={ROLE}",
@@ -125,6 +139,7 @@ class EmbeddedServer:
             *locale,
             "--data-checksums",
             "--no-instructions",
+            account=self._account,
         )
         if done.returncode != 0:
             raise DatabaseUnavailable(f"initdb for {place.data} failed: {_reason(done.stderr)}")
@@ -146,7 +161,7 @@ class EmbeddedServer:
         return socket
 
     def _write_settings(self, socket: Path) -> None:
-        lz4 = "--with-lz4" in self._run(self._program("pg_config"), "--configure").stdout
+        lz4 = "--with-lz4" in _run(self._program("pg_config"), "--configure", account=self._account).stdout
         text = render(Machine.measure(), socket=socket, cluster=self.place.cluster, lz4=lz4)
         # Made aside and renamed: the directory is the account's, and root must not follow a link found there.
         made, name = tempfile.mkstemp(dir=self.place.data, prefix="pillarbox.conf.")
@@ -176,47 +191,17 @@ class EmbeddedServer:
                 last = self._last_words().strip().rpartition("\n")[2]
                 _log.info("PostgreSQL (pid %d) not ready after %d s; its log says: %s", pid, now - began, last)
 
-    def _create_database(self) -> None:
-        found = self._psql(f"SELECT count(*) FROM pg_database WHERE datname = '{DATABASE}'")  # noqa: S608  a constant
-        if found.returncode == 0 and found.stdout.strip() == "0":
-            found = self._psql(f"CREATE DATABASE {DATABASE}")
-        if found.returncode != 0:
-            raise DatabaseUnavailable(
-                f"PostgreSQL over {self.place.data} refuses us: {_reason(found.stderr)}; server log: {self.place.log}"
-            )
-
-    def _answers(self) -> bool:
-        return self._psql("SELECT 1").returncode == 0
+    def _create_database(self) -> subprocess.CompletedProcess[str]:
+        """Create our database unless it exists; what psql said last."""
+        found = self._psql(f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")  # noqa: S608  a constant
+        if found.returncode == 0 and not found.stdout:
+            return self._psql(f"CREATE DATABASE {DATABASE}")
+        return found
 
     def _psql(self, sql: str) -> subprocess.CompletedProcess[str]:
         arguments = ("-XAtqw", "-d", self.place.uri("postgres"), "-c", sql)
-        return self._run(self._program("psql"), *arguments, timeout=_PSQL_TIMEOUT)
-
-    def _run(
-        self,
-        *command: str,
-        stderr: int | BinaryIO = subprocess.PIPE,
-        pass_fds: Sequence[int] = (),
-        timeout: float | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        """Run `command` as the server's account, in a session of its own, and return what it printed."""
-        account = self._account
-        return subprocess.run(  # noqa: S603  programs by full path, arguments of ours, nothing interpolated
-            command,
-            check=False,
-            cwd="/",  # the account may not be allowed into ours
-            env=_environment(),
-            errors="backslashreplace",
-            pass_fds=pass_fds,
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            timeout=timeout,
-            user=account.uid if account else None,
-            group=account.gid if account else None,
-            extra_groups=() if account else None,
-        )
+        # As ourselves: this proves that we get in, and needs no way opened for the account.
+        return _run(self._program("psql"), *arguments, account=None, timeout=_PSQL_TIMEOUT)
 
     def _program(self, name: str) -> str:
         return str(self.binaries / name)
@@ -229,6 +214,32 @@ class EmbeddedServer:
         with self.place.log.open("rb") as log:
             log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LAST_WORDS))
             return log.read().decode("utf-8", "backslashreplace")
+
+
+def _run(
+    *command: str,
+    account: Account | None,
+    stderr: int | BinaryIO = subprocess.PIPE,
+    pass_fds: Sequence[int] = (),
+    timeout: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `command` as `account`, in a session of its own, and return what it printed."""
+    return subprocess.run(  # noqa: S603  programs by full path, arguments of ours, nothing interpolated
+        command,
+        check=False,
+        cwd="/",  # the account may not be allowed into ours
+        env=_environment(),
+        errors="backslashreplace",
+        pass_fds=pass_fds,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        timeout=timeout,
+        user=account.uid if account else None,
+        group=account.gid if account else None,
+        extra_groups=() if account else None,
+    )
 
 
 def _environment() -> dict[str, str]:

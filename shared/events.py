@@ -67,6 +67,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "maintain.days": (INFO, "Coming days of history were made; `partitions`."),
     "maintain.failed": (WARNING, "A round of maintenance failed; the next one tries again; `error`."),
     "child.started": (INFO, "The supervisor started a daemon; `name`, `pid`."),
+    "child.failed": (ERROR, "A daemon that was asked to stop ended with an error; `name`, `pid`, `status`."),
     "child.died": (WARNING, "A daemon died; `name`, `pid`, `status`, `seconds` until it is started again."),
 }
 

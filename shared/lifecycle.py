@@ -14,6 +14,7 @@ import asyncio
 import os
 import signal
 import socket
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -91,6 +92,7 @@ def notify(message: str) -> None:
     path = os.environ.get("NOTIFY_SOCKET")
     if path:
         address = "\0" + path[1:] if path.startswith("@") else path
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as door:
+        # As sd_notify(3) has it: nobody listening any more is no reason to do anything differently.
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as door:
             door.connect(address)
             door.sendall(message.encode())

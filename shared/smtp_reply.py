@@ -127,8 +127,8 @@ class ReplyParser:
         return _reply(code, lines)
 
 
-class _BrokenLine(ValueError):  # noqa: N818 - never leaves `feed`
-    """What came is no reply; its text says why."""
+class _BrokenLine(ValueError):
+    """What came is no reply; its text says why. Never leaves `feed`."""
 
 
 def _check_length(line: bytes) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from binascii import Error as Base64Error
+from functools import cache
 from typing import TYPE_CHECKING
 
 from aiosmtpd.smtp import AuthResult, LoginPassword
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 _PLAIN_PARTS = 3
 _REFUSED = AuthResult(success=False, handled=False, message="535 5.7.8 Authentication credentials invalid")
 _HASHER = PasswordHasher()
-_NOBODY = _HASHER.hash("nobody has this password")
+
+
+@cache
+def _nobody() -> str:
+    """A hash no password of a user is checked against: what an unknown user costs. Made at the first need."""
+    return _HASHER.hash("nobody has this password")
 
 
 class Authenticator:
@@ -57,8 +63,9 @@ class Authenticator:
         return await self._verdict(name, password)
 
     async def _verdict(self, name: bytes, password: bytes) -> AuthResult:
-        known = self._users.get(name.decode(errors="replace"), _NOBODY)
-        if await asyncio.to_thread(_verify, known, password) and known is not _NOBODY:
+        known = self._users.get(name.decode(errors="replace"))
+        right = await asyncio.to_thread(_verify, known or _nobody(), password)
+        if right and known:
             return AuthResult(success=True, auth_data=LoginPassword(name, b""))
         return _REFUSED
 

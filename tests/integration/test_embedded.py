@@ -180,7 +180,7 @@ def test_a_start_that_fails_says_why_and_where_to_read_on(var: Path) -> None:
     embedded.stop(var)
     with (var / "postgres" / "postgresql.conf").open("a") as conf:
         conf.write("max_connections = many\n")
-    with pytest.raises(DatabaseUnavailable, match='did not start: .*"max_connections"') as caught:
+    with pytest.raises(DatabaseUnavailable, match=r"did not start: configuration file .* contains errors") as caught:
         embedded.ensure_running(var)
     assert "\n" not in str(caught.value)
     assert str(Place(var).log) in str(caught.value)

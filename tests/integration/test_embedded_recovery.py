@@ -11,7 +11,7 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,7 +73,7 @@ def rows(uri: str) -> list[tuple[int]]:
 def test_a_killed_postmaster_is_recovered_with_what_was_committed(var: Path) -> None:
     uri = embedded.ensure_running(var)
     commit_one_row(uri)
-    with psycopg.connect(uri) as open_transaction:
+    with closing(psycopg.connect(uri)) as open_transaction:
         open_transaction.execute("INSERT INTO public.kept VALUES (8)")
         kill(pid_of(var))
         assert embedded.status(var) is None
@@ -86,7 +86,7 @@ def test_a_backend_deep_in_a_query_does_not_keep_the_data(var: Path) -> None:
     uri = embedded.ensure_running(var)
     commit_one_row(uri)
     postmaster = pid_of(var)
-    with psycopg.connect(uri) as connection:
+    with closing(psycopg.connect(uri)) as connection:
         backend = connection.info.backend_pid
         # Counts for minutes without waiting for anything: such a backend does not notice its postmaster's end.
         connection.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 1000000000) a, generate_series(1, 9) b")
@@ -105,25 +105,29 @@ def test_kill_9_of_everything_and_a_reused_process_id(var: Path) -> None:
     uri = embedded.ensure_running(var)
     commit_one_row(uri)
     postmaster = pid_of(var)
-    everything = [postmaster, *children(postmaster)]
+    everything = children(postmaster)
     os.kill(postmaster, signal.SIGSTOP)  # it must not see its children die and tidy up
-    for pid in reversed(everything):
+    for pid in everything:
         with suppress(ProcessLookupError):
-            kill(pid) if pid == postmaster else os.kill(pid, signal.SIGKILL)
-    recorded = var / "postgres" / "postmaster.pid"
-    owner = recorded.stat()
-    root = os.geteuid() == 0
+            os.kill(pid, signal.SIGKILL)
+    kill(postmaster)
+    place = Place(var)
+    pid_files = (place.data / "postmaster.pid", place.socket() / ".s.PGSQL.5432.lock")
+    owner = place.data.stat() if os.geteuid() == 0 else None
     # Another program of the same account now has the recorded id, as happens in containers, where ids are small.
-    with subprocess.Popen(
-        ("sleep", "600"), user=owner.st_uid if root else None, group=owner.st_gid if root else None
-    ) as stranger:
-        lines = recorded.read_text().splitlines()
-        recorded.write_text("\n".join((str(stranger.pid), *lines[1:])) + "\n")
+    stranger = subprocess.Popen(
+        ("sleep", "600"), user=owner.st_uid if owner else None, group=owner.st_gid if owner else None
+    )
+    try:
+        for recorded in pid_files:
+            recorded.write_text(recorded.read_text().replace(f"{postmaster}\n", f"{stranger.pid}\n", 1))
         assert embedded.status(var) is None
         assert embedded.stop(var) is False
         assert embedded.ensure_running(var) == uri
         assert stranger.poll() is None
+    finally:
         stranger.kill()
+        stranger.wait()
     assert rows(uri) == [(7,)]
 
 

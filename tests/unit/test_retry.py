@@ -15,6 +15,8 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Schedule:
+    """A retry section with round figures."""
+
     intervals: tuple[timedelta, ...] = (MINUTE, 15 * MINUTE, 60 * MINUTE)
     jitter: float = 0.0
     count: int = 30
@@ -28,9 +30,10 @@ def test_intervals_in_order_and_the_last_one_repeats(tries: int, minutes: int) -
     )
 
 
-def test_gives_up_after_count_tries() -> None:
-    assert decide(RECEIVED, received=RECEIVED, tries=29, schedule=Schedule(), roll=0) is not None
-    assert decide(RECEIVED, received=RECEIVED, tries=30, schedule=Schedule(), roll=0) is None
+def test_gives_up_after_count_further_tries() -> None:
+    assert decide(RECEIVED, received=RECEIVED, tries=30, schedule=Schedule(), roll=0) is not None
+    assert decide(RECEIVED, received=RECEIVED, tries=31, schedule=Schedule(), roll=0) is None
+    assert decide(RECEIVED, received=RECEIVED, tries=1, schedule=Schedule(count=0), roll=0) is None
 
 
 def test_gives_up_at_the_age_limit_and_not_before() -> None:

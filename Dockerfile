@@ -1,0 +1,23 @@
+# Pillarbox in one image: smtpd, queued and the command `pillarbox`; which of them runs is the container's command.
+ARG PYTHON_IMAGE=python:3.13-slim
+FROM ${PYTHON_IMAGE}
+
+# A venv of its own, so that the image also builds on a distribution's Python.
+RUN python3 -m venv /opt/pillarbox
+ENV PATH=/opt/pillarbox/bin:$PATH PYTHONUNBUFFERED=1
+
+WORKDIR /usr/src/pillarbox
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY smtpd smtpd
+COPY queued queued
+COPY shared shared
+COPY scripts scripts
+COPY sql sql
+RUN pip install --no-cache-dir --disable-pip-version-check -q -c constraints.txt .
+
+# The daemons need no rights beyond their sockets; the queue lives in PostgreSQL.
+RUN useradd --system --home-dir /var/lib/pillarbox --create-home pillarbox
+USER pillarbox
+WORKDIR /var/lib/pillarbox
+COPY config config
+CMD ["pillarbox", "--help"]

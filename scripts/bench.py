@@ -1,0 +1,140 @@
+"""bench — `pillarbox bench`: messages per second through the whole system, by Postfix's own load tools
+
+Owns: one measured run: smtp-source → smtpd → PostgreSQL → workers → smtp-sink, fsync and synchronous_commit on.
+Called by: `make bench`.
+Guarantees: a figure is printed only if every message was accepted and archived as delivered, once; the last line is
+    `accept_msgs_s=… flow_msgs_s=… messages=… size=… sessions=… workers=…`.
+Raises: PillarboxError when a tool is missing or the ledger of the run does not agree.
+See: smtp-source(1), smtp-sink(1). accept: until smtp-source ends. flow: until the last recipient is archived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from scripts import up
+from scripts.peers import find_peer, how_to_get
+from scripts.supervise import Supervisor
+from shared import database, embedded
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    import argparse
+
+_SMTPD = """\
+environment: {{database: {{uri: "embedded:"}}, var: {var}, log: {{level: warning}}}}
+servers: [{{id: bench, hostname: bench.pillarbox.example, listeners: [{{port: 0}}]}}]
+"""
+_QUEUED = """\
+environment: {{database: {{uri: "embedded:"}}, var: {var}, log: {{level: warning}}}}
+workers:
+  - {{id: queued-123, where: "metadata->>'_partid' IN ('1', '2', '3')"}}
+  - {{id: queued-456, where: "metadata->>'_partid' IN ('4', '5', '6') OR metadata->>'_partid' IS NULL"}}
+transports: [{{id: default, hostname: bench.pillarbox.example, connection: {{server: 127.0.0.1, port: {port}}}}}]
+"""
+# One domain of each half of the partitions, so that both workers have work (shared/partition.py, six partitions).
+_DOMAINS = ("alder.example", "birch.example")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `bench` to the command line."""
+    parser = subparsers.add_parser("bench", help="measure messages per second through the whole system")
+    parser.add_argument("--messages", type=int, default=5000, metavar="N", help="default 5000")
+    parser.add_argument("--size", type=int, default=4096, metavar="OCTETS", help="of each message (4096)")
+    parser.add_argument("--sessions", type=int, default=20, metavar="N", help="SMTP sessions at once (20)")
+    parser.add_argument("--reuse", action="store_true", help="send more than one message over a connection")
+    parser.add_argument("--var", type=Path, default=Path("var/bench"), metavar="DIR", help="emptied first (var/bench)")
+    parser.set_defaults(func=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """One run; the last line printed holds the figures."""
+    for name in ("smtp-source", "smtp-sink"):
+        if find_peer(name) is None:
+            raise PillarboxError(how_to_get(name))
+    embedded.stop(options.var)
+    shutil.rmtree(options.var, ignore_errors=True)
+    options.var.mkdir(parents=True)
+    try:
+        print(asyncio.run(_measure(options)))
+    finally:
+        embedded.stop(options.var)
+    return 0
+
+
+async def _measure(options: argparse.Namespace) -> str:
+    var: Path = options.var
+    port = _free_port()
+    (var / "smtpd.yaml").write_text(_SMTPD.format(var=var))
+    (var / "queued.yaml").write_text(_QUEUED.format(var=var, port=port))
+    smtpd, queued = up.load_both(var)
+    conninfo = up.prepare(smtpd)
+    sink = await _start("smtp-sink", *_unprivileged(), f"127.0.0.1:{port}", "1000")
+    try:
+        async with Supervisor() as supervisor:
+            children = up.children(var, queued, logs=var)
+            for child in children:
+                await supervisor.start(child)
+            began = monotonic()
+            await asyncio.gather(*(_send(options, children[0].address[1], domain) for domain in _DOMAINS))
+            accepted = monotonic()
+            await _delivered(conninfo, options.messages)
+            finished = monotonic()
+    finally:
+        sink.terminate()
+        await sink.wait()
+    accept, flow = (options.messages / (instant - began) for instant in (accepted, finished))
+    setting = (
+        f"messages={options.messages} size={options.size} sessions={options.sessions} workers={len(queued.workers)}"
+    )
+    return f"accept_msgs_s={accept:.0f} flow_msgs_s={flow:.0f} {setting}"
+
+
+async def _send(options: argparse.Namespace, port: int, domain: str) -> None:
+    """This domain's share of the messages."""
+    share = options.messages // len(_DOMAINS) + (options.messages % len(_DOMAINS) if domain == _DOMAINS[0] else 0)
+    counts = ("-s", str(max(1, options.sessions // len(_DOMAINS))), "-m", str(share), "-l", str(options.size))
+    reuse = ("-d",) if options.reuse else ()
+    addresses = ("-f", "source@pillarbox.example", "-t", f"sink@{domain}")
+    source = await _start("smtp-source", *reuse, *counts, *addresses, f"127.0.0.1:{port}")
+    if await source.wait():
+        raise PillarboxError(f"smtp-source ended with status {source.returncode}: not every message was accepted")
+
+
+async def _delivered(conninfo: str, messages: int) -> None:
+    """Return when as many recipients are archived as delivered; more or other results are an error."""
+    connection = await database.connect(conninfo, "pillarbox bench")
+    try:
+        while True:
+            counts = {row.result: row.recipients for row in await database.fetch(connection, "inspect_results")}
+            if counts.keys() - {"success"} or counts.get("success", 0) > messages:
+                raise PillarboxError(f"{messages} messages were sent, but the archive has {counts}")
+            if counts.get("success") == messages:
+                return
+            await asyncio.sleep(0.05)
+    finally:
+        await connection.close()
+
+
+async def _start(name: str, *arguments: str) -> asyncio.subprocess.Process:
+    program = find_peer(name)
+    if program is None:
+        raise PillarboxError(how_to_get(name))
+    return await asyncio.create_subprocess_exec(program, *arguments)
+
+
+def _unprivileged() -> tuple[str, ...]:
+    """smtp-sink refuses to serve as root."""
+    return ("-u", "nobody") if os.geteuid() == 0 else ()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port: int = door.getsockname()[1]
+    return port

@@ -1,0 +1,2 @@
+-- How many recipients finished with each result.
+SELECT result, count(*) AS recipients FROM pillarbox.archive GROUP BY result

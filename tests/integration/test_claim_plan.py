@@ -1,0 +1,113 @@
+"""test_claim_plan — PostgreSQL claims by the index and only in the worker's leaves
+
+Owns: proofs about the plans of claim.sql and claim_next_due.sql, as first planned and as kept for prepared statements.
+See: PostgreSQL manual, "Partition Pruning" and plan_cache_mode.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg.rows import namedtuple_row
+
+from shared.queries import where_query
+from tests.fixtures.factory import Factory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fixtures.postgres import ServerUnderTest
+
+# In each leaf. Far below this PostgreSQL may rightly prefer to read a leaf whole the first few times it plans.
+ROWS = 50_000
+TYPES = {
+    "now": "timestamptz",
+    "floor": "timestamptz",
+    "batch": "integer",
+    "worker": "text",
+    "lease": "interval",
+}
+VALUES = {
+    "now": "NULL",
+    "floor": "now() - interval '10 seconds'",
+    "batch": "200",
+    "worker": "'worker'",
+    "lease": "interval '15 minutes'",
+}
+ONE_LEAF = "metadata->>'_partid' IN ('1','3')"
+TWO_LEAVES = "metadata->>'_partid' IN ('4','5','6') OR metadata->>'_partid' IS NULL"
+
+
+@pytest.fixture(scope="module")
+def filled(server: ServerUnderTest, template_database: str) -> Iterator[Factory]:
+    """A long queue, made once: no test here changes it."""
+    with (
+        server.fresh_database(template=template_database) as uri,
+        psycopg.connect(uri, autocommit=True, row_factory=namedtuple_row, prepare_threshold=None) as connection,
+    ):
+        factory = Factory(uri, connection)
+        for partid in ("1", "4", None):
+            factory.rows(ROWS, partid=partid)
+        factory.sql("ANALYZE pillarbox.queue")
+        yield factory
+
+
+def explain(factory: Factory, name: str, where: str, mode: str, floor: str | None = None) -> dict[str, Any]:
+    """The plan that a prepared statement runs by."""
+    names = [n for n in TYPES if f"%({n})s" in where_query(name, where)]
+    text = re.sub(r"%\((\w+)\)s", lambda m: f"${names.index(m[1]) + 1}", where_query(name, where)).replace("%%", "%")
+    values = {**VALUES, "floor": floor or VALUES["floor"]}
+    factory.sql("DEALLOCATE ALL")
+    factory.sql(f"SET plan_cache_mode = {mode}")
+    factory.sql(f"PREPARE asked ({', '.join(TYPES[n] for n in names)}) AS {text}")
+    [[[plan]]] = factory.sql(f"EXPLAIN (FORMAT JSON) EXECUTE asked ({', '.join(values[n] for n in names)})")
+    found: dict[str, Any] = plan["Plan"]
+    return found
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for below in plan.get("Plans", []):
+        yield from nodes(below)
+
+
+def due_indexes(factory: Factory) -> set[str]:
+    """The parts of queue_due on the leaves."""
+    found = factory.sql(
+        """SELECT c.relname FROM pg_partition_tree('pillarbox.queue_due') t JOIN pg_class c ON c.oid = t.relid
+            WHERE t.isleaf"""
+    )
+    return {row.relname for row in found}
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("floor", [None, "NULL"], ids=["floor", "full-pass"])
+@pytest.mark.parametrize(
+    ("where", "leaves"),
+    [(ONE_LEAF, {"queue_def_123"}), (TWO_LEAVES, {"queue_def_456", "queue_def_def"})],
+    ids=["one-leaf", "two-leaves"],
+)
+def test_a_claim_reads_queue_due_of_its_leaves_only(
+    filled: Factory, where: str, leaves: set[str], floor: str | None, mode: str
+) -> None:
+    plan = list(nodes(explain(filled, "claim", where, mode, floor)))
+    read = [node for node in plan if node.get("Relation Name", "").startswith("queue_") and "Scan" in node["Node Type"]]
+    assert {node["Relation Name"] for node in read} == leaves
+    assert not any(node["Node Type"] == "Seq Scan" for node in read)
+    due = [node for node in read if node.get("Index Name") in due_indexes(filled)]
+    assert {node["Relation Name"] for node in due} == leaves, "not every leaf is read by queue_due"
+    # Sorting would mean reading every due row first, however few are wanted.
+    limit = next(node for node in plan if node["Node Type"] == "Limit")
+    assert not any(node["Node Type"] in {"Sort", "Incremental Sort"} for node in nodes(limit))
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_the_next_due_time_is_read_from_the_end_of_queue_due(filled: Factory, mode: str) -> None:
+    plan = list(nodes(explain(filled, "claim_next_due", TWO_LEAVES, mode)))
+    read = [node for node in plan if "Relation Name" in node]
+    assert {node["Relation Name"] for node in read} == {"queue_def_456", "queue_def_def"}
+    assert all(node.get("Index Name") in due_indexes(filled) for node in read)
+    assert any(node["Node Type"] == "Limit" for node in plan), "every waiting row is read"

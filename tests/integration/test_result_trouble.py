@@ -1,0 +1,113 @@
+"""test_result_trouble — results outlive outages, missing days and refusals of one among them
+
+Owns: proofs about queued.result.Recorder when PostgreSQL does not take what it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from tests.fixtures.heard import until
+from tests.fixtures.results import DELIVERED, RECORDER, claim, finished, running_recorder
+
+if TYPE_CHECKING:
+    from tests.fixtures.factory import Factory
+    from tests.fixtures.heard import Heard
+
+
+@pytest.mark.parametrize("history", ["attempts", "archive"])
+async def test_a_missing_day_is_made_on_demand(factory: Factory, history: str) -> None:
+    factory.row()
+    days = factory.sql(
+        "SELECT relid::regclass::text AS day FROM pg_partition_tree(%(t)s) WHERE isleaf", t=f"pillarbox.{history}"
+    )
+    assert len(days) >= 8
+    for row in days:
+        factory.on(row.day.removeprefix("pillarbox."), "DROP TABLE {table}")
+    async with running_recorder(factory.uri, ahead=2) as recorder:
+        [c] = await claim(factory.uri)
+        with pytest.raises(psycopg.errors.CheckViolation, match="no partition"):
+            factory.on(history, "INSERT INTO {table} SELECT (NULL::{table}).*")
+        recorder.add([finished(c, DELIVERED, "success")])
+        await recorder.drained()
+    assert len(factory.archive()) == len(factory.attempts()) == 1
+    leaves = factory.one("SELECT count(*) FROM pg_partition_tree(%(t)s) WHERE isleaf", t=f"pillarbox.{history}")
+    assert leaves == 4  # yesterday, today and the two days ahead
+
+
+async def test_results_are_kept_through_an_outage_and_recorded_once_after_it(factory: Factory, heard: Heard) -> None:
+    message = factory.message()
+    factory.rows(20, message=message)
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri, 20)
+        with factory.another() as holding:
+            holding.execute("LOCK TABLE pillarbox.attempts IN ACCESS EXCLUSIVE MODE")
+            recorder.add([finished(c, DELIVERED, "success") for c in taken[:10]])
+            for failures in (1, 2):
+                await until(lambda: factory.waiting(RECORDER), "the recorder to be at it")
+                factory.terminate(RECORDER)
+                await heard.wait("result.unrecorded", failures)
+            recorder.add([finished(c, DELIVERED, "success") for c in taken[10:]])
+            assert recorder.unrecorded == 20
+        async with asyncio.timeout(20):
+            await recorder.drained()
+        assert recorder.unrecorded == 0
+    assert {archived.id for archived in factory.archive()} == {c.id for c in taken}
+    assert len(factory.attempts()) == 20
+    assert factory.bodies()[message].refcount == 0
+    assert len(heard.all("result.delivered")) == 20
+
+
+async def test_the_pause_grows_while_the_outage_lasts(factory: Factory, heard: Heard) -> None:
+    factory.row()
+    async with running_recorder(factory.uri) as recorder:
+        [c] = await claim(factory.uri)
+        with factory.another() as holding:
+            holding.execute("LOCK TABLE pillarbox.attempts IN ACCESS EXCLUSIVE MODE")
+            recorder.add([finished(c, DELIVERED, "success")])
+            for failures in (1, 2, 3):
+                await until(lambda: factory.waiting(RECORDER), "the recorder to be at it")
+                factory.terminate(RECORDER)
+                await heard.wait("result.unrecorded", failures)
+        await recorder.drained()
+    pauses = [failure["seconds"] for failure in heard.all("result.unrecorded")]
+    assert pauses == [0.1, 0.2, 0.4]
+
+
+async def test_a_result_postgresql_refuses_is_refused_alone(factory: Factory, heard: Heard) -> None:
+    factory.rows(9)
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri)
+        poison = replace(DELIVERED, text="a\0b")
+        recorder.add([finished(c, poison if c is taken[4] else DELIVERED, "success") for c in taken])
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert [refused["recipient_id"] for refused in heard.all("result.refused")] == [taken[4].id]
+    assert [row.id for row in factory.queue()] == [taken[4].id]
+    assert len(factory.archive()) == len(factory.attempts()) == 8
+    # Its lease runs out, so it is tried again: nothing is lost by the refusal.
+    factory.sql("UPDATE pillarbox.queue SET lease_until = now()")
+    assert [c.id for c in await claim(factory.uri)] == [taken[4].id]
+
+
+async def test_a_result_that_meets_a_hold_in_the_making_is_recorded_after_it(factory: Factory, heard: Heard) -> None:
+    """Whoever deletes a row while it moves to another partition gets SQLSTATE 40001, which is no refusal."""
+    [id_] = factory.rows(1)
+    async with running_recorder(factory.uri) as recorder:
+        [c] = await claim(factory.uri)
+        with factory.another() as operator:
+            operator.execute("UPDATE pillarbox.queue SET status = 'HOLD' WHERE id = %s", (id_,))
+            recorder.add([finished(c, DELIVERED, "success")])
+            await until(lambda: factory.waiting(RECORDER), "the recorder to meet the move")
+            operator.commit()
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert heard.all("result.refused") == []
+    assert factory.queue() == []
+    assert [archived.result for archived in factory.archive()] == ["success"]
+    assert len(factory.attempts()) == 1

@@ -1,0 +1,67 @@
+"""test-compose — docker-compose.yml starts what exists, with configurations we accept
+
+Guarantees: every command names a module or command of ours, every configuration written there loads, and each worker
+    of that configuration has exactly one service.
+Bugs: Docker itself is not asked; a mistake in Compose's own grammar shows only when the system is brought up.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+
+from shared.config import load_queued, load_smtpd
+from tests.layout.sources import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPOSE: Final[dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+OURS: Final = {name: service for name, service in COMPOSE["services"].items() if "build" in service}
+
+
+@pytest.fixture
+def configurations(tmp_path: Path) -> Path:
+    """The folder of YAML files the containers see."""
+    for name, config in COMPOSE["configs"].items():
+        (tmp_path / f"{name}.yaml").write_text(config["content"].replace("$$", "$"), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_command_exists(name: str) -> None:
+    program, *arguments = OURS[name]["command"]
+    if program == "python3":
+        assert arguments[0] == "-m"
+        assert importlib.util.find_spec(arguments[1]) is not None
+    else:
+        pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+        assert program in pyproject["project"]["scripts"]
+
+
+def test_smtpd_accepts_its_configuration_and_listens_where_the_port_is_published(configurations: Path) -> None:
+    uri = "postgresql://postgres/pillarbox"
+    config = load_smtpd(configurations / "smtpd.yaml", {"PILLARBOX_DATABASE_URI": uri})
+    assert config.environment.database.uri == uri
+    (listener,) = config.servers[0].listeners
+    (published,) = OURS["smtpd"]["ports"]
+    assert published.endswith(f":{listener.port}")
+    assert listener.address == "0.0.0.0"  # noqa: S104 - inside its container
+
+
+def test_each_worker_of_the_configuration_is_one_service(configurations: Path) -> None:
+    config = load_queued(configurations / "queued.yaml", {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"})
+    started = [service["command"][-1] for service in OURS.values() if "--worker" in service["command"]]
+    assert sorted(started) == sorted(worker.id for worker in config.workers)
+
+
+def test_the_workers_deliver_to_the_sink(configurations: Path) -> None:
+    config = load_queued(configurations / "queued.yaml", {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"})
+    (transport,) = config.transports
+    command = OURS["sink"]["command"]
+    assert transport.connection.server == "sink"
+    assert str(transport.connection.port) == command[command.index("--port") + 1]
