@@ -23,6 +23,9 @@ _LABEL_LIMIT: Final = 63  # RFC 1035 section 2.3.4
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\u0080-\U0010ffff-]"
 _DOT_STRING = re.compile(rf"{_ATEXT}+(?:\.{_ATEXT}+)*")
 _QUOTED_STRING = re.compile(r'"(?:[ !#-\[\]-~\u0080-\U0010ffff]|\\[ -~])*"')
+_PATH = re.compile(
+    r"<(?:@[^<>:]*:)?(?P<mailbox>(?:\"(?:[^\"\\]|\\.)*\"|[^<>\"])*)>(?P<parameters>(?:[ \t].*)?)", re.DOTALL
+)
 # Underscore is not a host name character, but real domains with mail carry it; what follows the rule is not refused
 # for it.
 _LABEL = re.compile(r"[A-Za-z0-9_\u0080-\U0010ffff](?:[A-Za-z0-9_\u0080-\U0010ffff-]*[A-Za-z0-9_\u0080-\U0010ffff])?")
@@ -35,6 +38,20 @@ class AddressRefused(ValueError):
 
 class DomainMissing(AddressRefused):
     """There is a local-part but no domain."""
+
+
+def split_path(argument: str) -> tuple[str, str] | None:
+    """The address of a `<path>` exactly as it stands, and the parameters behind it; `<>` stays `<>`. None: no path.
+
+    A source route is left out (RFC 5321 section 4.1.1.3). Angle brackets may be missing, as Postfix allows by default.
+    Nothing else is mended: who writes `<us er@example.com>` does not mean user@example.com.
+    """
+    text = argument.strip()
+    if text.startswith("<"):
+        found = _PATH.fullmatch(text)
+        return (found["mailbox"] or "<>", found["parameters"].strip()) if found else None
+    mailbox, _, parameters = text.partition(" ")
+    return (mailbox, parameters.strip()) if mailbox else None
 
 
 def parse(text: str) -> Address:
@@ -54,19 +71,21 @@ def parse(text: str) -> Address:
 def _domain(domain: str) -> str:
     if domain.startswith("["):
         return _literal(domain)
+    domain = domain.lower()  # before it is measured: lower case can be longer
     if len(domain.encode()) > _DOMAIN_LIMIT:
         raise AddressRefused("domain is longer than 255 octets")
     labels = domain.split(".")
     if not all(_LABEL.fullmatch(label) and len(label.encode()) <= _LABEL_LIMIT for label in labels):
         raise AddressRefused("bad domain")
-    return domain.lower()
+    return domain
 
 
 def _literal(domain: str) -> str:
     """An address literal, RFC 5321 section 4.1.3."""
     inner = domain.removeprefix("[").removesuffix("]")
     try:
-        if not domain.endswith("]"):
+        # A zone (RFC 4007) is no part of a literal, yet ipaddress takes one, whatever characters it holds.
+        if not domain.endswith("]") or "%" in inner:
             raise AddressRefused("bad address literal")
         if inner[:5].upper() == "IPV6:":
             return f"[IPv6:{ipaddress.IPv6Address(inner[5:])}]"

@@ -92,7 +92,8 @@ async def fetch(source: Connection, name: str, /, where: str | None = None, **va
     """Run sql/queries/<name>.sql and return its rows as named tuples; values are whatever psycopg adapts."""
     text = query(name) if where is None else where_query(name, where)
     async with source.cursor(row_factory=namedtuple_row) as cursor:
-        await cursor.execute(text, values or None)
+        # Without parameters the driver leaves %% as it is, and a condition has its percent signs doubled.
+        await cursor.execute(text, values if where is not None else values or None)
         return await cursor.fetchall() if cursor.description else []
 
 

@@ -87,7 +87,7 @@ def quote(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     text = str(value)
-    if _PLAIN.fullmatch(text):
+    if text.isprintable() and _PLAIN.fullmatch(text):
         return text
     escaped = "".join(
         c if c.isprintable() and c not in '"\\' else c.encode("unicode_escape").decode() if c != '"' else '\\"'

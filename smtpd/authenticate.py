@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _PLAIN_PARTS = 3
 _REFUSED = AuthResult(success=False, handled=False, message="535 5.7.8 Authentication credentials invalid")
+# The client gave up or answered what cannot be read, and challenge_auth has told it 501 already (RFC 4954 section 4).
+_ABANDONED = AuthResult(success=False, handled=True)
 _HASHER = PasswordHasher()
 
 
@@ -49,6 +51,8 @@ class Authenticator:
     async def auth_PLAIN(self, server: Connection, args: list[str]) -> AuthResult:
         """RFC 4616: one response `authzid NUL authcid NUL password`; another identity than one's own is refused."""
         response = args[1] if len(args) > 1 else await server.challenge_auth("")
+        if not isinstance(response, (str, bytes)):
+            return _ABANDONED
         parts = _decoded(response).split(b"\0")
         if len(parts) != _PLAIN_PARTS or (parts[0] and parts[0] != parts[1]):
             return _REFUSED
@@ -57,9 +61,11 @@ class Authenticator:
     async def auth_LOGIN(self, server: Connection, args: list[str]) -> AuthResult:
         """The LOGIN mechanism: user name, then password, each asked for."""
         name = _decoded(args[1]) if len(args) > 1 else await server.challenge_auth("Username:")
+        if not isinstance(name, bytes):
+            return _ABANDONED
         password = await server.challenge_auth("Password:")
-        if not isinstance(name, bytes) or not isinstance(password, bytes):
-            return _REFUSED
+        if not isinstance(password, bytes):
+            return _ABANDONED
         return await self._verdict(name, password)
 
     async def _verdict(self, name: bytes, password: bytes) -> AuthResult:
@@ -77,12 +83,10 @@ def _verify(known: str, password: bytes) -> bool:
         return False
 
 
-def _decoded(response: object) -> bytes:
+def _decoded(response: str | bytes) -> bytes:
     """Base64 from the command line, or octets aiosmtpd has decoded already; nothing readable is nothing."""
     if isinstance(response, bytes):
         return response
-    if not isinstance(response, str):
-        return b""
     try:
         return b64decode(response, validate=True)
     except (Base64Error, ValueError):

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiosmtpd.smtp import SMTP, Envelope, Session, syntax
 
+from shared import events
+from shared.address import split_path
 from smtpd import replies
 from smtpd.data_reader import DataReader
 
@@ -53,21 +55,28 @@ class Connection(SMTP):
     def _create_envelope(self) -> Transaction:
         return Transaction()
 
+    def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
+        """In place of aiosmtpd's, which mends what it cannot read into another mailbox."""
+        return (split_path(arg) or (None, None)) if arg else ("", "")
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Also called a second time, after STARTTLS."""
         super().connection_made(transport)
-        self._register.add(self)
+        if self not in self._register:
+            events.emit("session.opened", client=self.session.peer)
+            self._register.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client is gone, or we closed."""
         self._register.discard(self)
+        events.emit("session.closed", client=self.session.peer)
         self.ended.set()
         super().connection_lost(error)
 
     def stop(self) -> None:
         """Say 421 and close: now when idle, else after the reply to the message being received."""
         self._stopping = True
-        if not self._receiving and self.transport is not None:
+        if not self._receiving and self.transport is not None and not self.transport.is_closing():
             self._writer.write(replies.R421_STOPPING.encode() + b"\r\n")
             self.transport.close()
 
@@ -91,9 +100,9 @@ class Connection(SMTP):
             else:
                 self.envelope.content_octets = content
                 reply = await self._call_handler_hook("DATA")
-            self.envelope = self._create_envelope()
             await self.push(reply)
         finally:
+            self.envelope = self._create_envelope()
             self._receiving = False
         if self._stopping:
             self.stop()

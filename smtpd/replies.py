@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Final
 
-R220_READY: Final = "220 {hostname} ESMTP Pillarbox"  # RFC 5321 section 4.2
 R250_OK: Final = "250 2.1.0 Ok"  # RFC 5321 section 4.1.1.2
 R250_RECIPIENT_OK: Final = "250 2.1.5 Ok"  # RFC 5321 section 4.1.1.3
 R250_QUEUED: Final = "250 2.0.0 Queued as {id}"  # RFC 5321 section 4.1.1.4; sent only after COMMIT

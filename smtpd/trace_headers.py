@@ -45,7 +45,7 @@ def with_keyword(*, extended: bool, tls: bool, authenticated: bool, smtputf8: bo
 
 def hops(content: bytes) -> int:
     """How many servers a message has passed: the Received fields of its header."""
-    end = content.find(_END_OF_HEADER)
+    end = 0 if content.startswith(b"\r\n") else content.find(_END_OF_HEADER)
     return len(_RECEIVED.findall(content if end < 0 else content[:end]))
 
 

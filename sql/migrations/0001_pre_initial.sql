@@ -229,7 +229,7 @@ CREATE FUNCTION queue_leaf_create(suffix text, partids text[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     leaf text := 'queue_def_' || suffix;
-    bound text := (SELECT 'FOR VALUES IN (' || string_agg(quote_literal(p), ', ' ORDER BY o) || ')' FROM unnest(partids) WITH ORDINALITY AS u(p, o));
+    bound text := (SELECT 'FOR VALUES IN (' || string_agg(quote_literal(p), ', ' ORDER BY p) || ')' FROM unnest(partids) AS p);
     present text := (SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = to_regclass('pillarbox.' || leaf));
 BEGIN
     IF present = bound THEN

@@ -115,9 +115,7 @@ async def test_a_row_that_is_gone_is_a_lost_claim(factory: Factory, heard: Heard
 
 
 @pytest.mark.parametrize("status", ["HOLD", "DELETE", "BOUNCE"])
-async def test_delivered_is_delivered_whatever_was_asked_meanwhile(
-    factory: Factory, heard: Heard, status: str
-) -> None:
+async def test_delivered_is_delivered_whatever_was_asked_meanwhile(factory: Factory, heard: Heard, status: str) -> None:
     message = factory.message()
     id_ = factory.row(message=message)
     async with running_recorder(factory.uri) as recorder:

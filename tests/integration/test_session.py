@@ -38,7 +38,10 @@ async def test_250_names_the_message_that_is_stored(factory: Factory, heard: Hea
         [(id_, body)] = factory.bodies().items()
         assert reply == f"250 2.0.0 Queued as {id_}"
         rows = factory.queue()
-    assert [(row.recipientlocalpart, row.recipientdomain) for row in rows] == [("b", "example.com"), ("C", "example.net")]
+    assert [(row.recipientlocalpart, row.recipientdomain) for row in rows] == [
+        ("b", "example.com"),
+        ("C", "example.net"),
+    ]
     assert {(row.messages__id, row.senderip, row.senderhelo, row.serverid) for row in rows} == {
         (id_, "127.0.0.1", "client.example", "default")
     }
@@ -91,9 +94,7 @@ async def test_content_is_stored_octet_for_octet(factory: Factory, sent: bytes, 
 
 async def test_two_transactions_in_one_packet(factory: Factory) -> None:
     def transaction(number: int) -> bytes:
-        return (
-            b"MAIL FROM:<a@sender.example>\r\nRCPT TO:<b@example.com>\r\nDATA\r\n" + b"number %d\r\n.\r\n" % number
-        )
+        return b"MAIL FROM:<a@sender.example>\r\nRCPT TO:<b@example.com>\r\nDATA\r\n" + b"number %d\r\n.\r\n" % number
 
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert any(line[4:] == "PIPELINING" for line in client.offered)
@@ -142,7 +143,11 @@ async def test_rules_hold_route_and_place_recipients(factory: Factory) -> None:
     rules = [
         {"id": "review", "if": {"recipientdomain": ["held.example"]}, "then": {"hold": "mailreview"}},
         {"id": "fixed", "if": {"recipientdomain": ["*.fixed.example"]}, "then": {"partition": "456-only"}},
-        {"id": "route", "if": {"recipient": ["x@Routed.example"]}, "then": {"transport": "relay", "metadata": {"k": "v"}}},
+        {
+            "id": "route",
+            "if": {"recipient": ["x@Routed.example"]},
+            "then": {"transport": "relay", "metadata": {"k": "v"}},
+        },
     ]
     recipients = (b"<a@held.example>", b"<b@sub.fixed.example>", b"<x@routed.example>", b"<d@example.com>")
     async with serving(factory.uri, policy={"rules": rules}) as port, Dialogue(port) as client:
@@ -155,7 +160,11 @@ async def test_rules_hold_route_and_place_recipients(factory: Factory) -> None:
         "_quarantineid": "mailreview",
     }
     assert (fixed.status, fixed.partid, fixed.leaf) == ("DELIVER", "456-only", "queue_def_def")
-    assert (routed.transportid, routed.metadata["k"], routed.partid) == ("relay", "v", partition_id("routed.example", 6))
+    assert (routed.transportid, routed.metadata["k"], routed.partid) == (
+        "relay",
+        "v",
+        partition_id("routed.example", 6),
+    )
     assert plain.metadata == {"_partid": partition_id("example.com", 6)}
     assert {c.id for c in await claim(factory.uri)} == {fixed.id, routed.id, plain.id}
 

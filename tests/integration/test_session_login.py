@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.fixtures.factory import Factory
 
 STRANGERS = {"networks": ["192.0.2.0/24"]}  # nobody on loopback
-HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("sésame")
+HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("open sesame")
 USERS = {"users": {"alice": HASH}}
 
 
@@ -90,7 +90,7 @@ async def test_a_user_may_relay_over_tls(
         with Client(port) as client:
             client.starttls(context=context)
             client.ehlo()
-            client.user, client.password = "alice", "sésame"  # type: ignore[attr-defined]  # set by login()
+            client.user, client.password = "alice", "open sesame"
             code, _ = client.auth(mechanism, getattr(client, f"auth_{mechanism.lower()}"))
             assert code == 235
             assert client.sendmail("a@sender.example", ["b@example.com"], MESSAGE) == {}
@@ -108,9 +108,9 @@ async def test_a_user_may_relay_over_tls(
     "response",
     [
         b"\0alice\0wrong",
-        b"\0nobody\0s\xc3\xa9same",
+        b"\0nobody\0open sesame",
         b"\0alice\0",
-        b"bob\0alice\0s\xc3\xa9same",
+        b"bob\0alice\0open sesame",
         b"alice",
         b"\0\xff\xfe\0x",
     ],
@@ -128,7 +128,7 @@ async def test_wrong_credentials_are_535_and_no_login(
         await client.ask(b"MAIL FROM:<a@sender.example>")
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("554 5.7.1")
         # A wrong answer is no ban: the right one is heard.
-        assert (await client.ask(b"AUTH PLAIN " + b64encode("\0alice\0sésame".encode()))).startswith("235")
+        assert (await client.ask(b"AUTH PLAIN " + b64encode(b"\0alice\0open sesame"))).startswith("235")
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("250")
 
 
@@ -136,7 +136,7 @@ async def test_auth_before_tls_is_neither_offered_nor_taken(factory: Factory, tl
     async with serving(factory.uri, authentication=USERS, server=tls) as port, Dialogue(port) as client:
         assert offers(client, "STARTTLS")
         assert not offers(client, "AUTH")
-        assert (await client.ask(b"AUTH PLAIN " + b64encode("\0alice\0sésame".encode()))).startswith("538")
+        assert (await client.ask(b"AUTH PLAIN " + b64encode(b"\0alice\0open sesame"))).startswith("538")
 
 
 async def test_auth_is_not_offered_where_there_are_no_users(

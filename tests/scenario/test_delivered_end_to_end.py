@@ -28,7 +28,9 @@ ODD_ONES = (
     Sample("n-octets@origin.example", ("e@ash.example",), b"Subject: 8\r\n\r\n" + bytes(range(128, 256)) + b"\r\n"),
     Sample("n-quoted@origin.example", ('"a b@c"@ash.example',), b"Subject: quoted\r\n\r\nx\r\n"),
     Sample("", ("f@ash.example",), b"Subject: from nobody\r\n\r\nx\r\n"),
-    Sample("jürgen@größe.example", ("zoë@größe.example", "plain@ash.example"), b"Subject: ok\r\n\r\nx\r\n", smtputf8=True),
+    Sample(
+        "jürgen@größe.example", ("zoë@größe.example", "plain@ash.example"), b"Subject: ok\r\n\r\nx\r\n", smtputf8=True
+    ),
     Sample("n-fifty@origin.example", tuple(f"{n}@{n}.example" for n in range(50)), b"Subject: many\r\n\r\nx\r\n"),
 )
 
@@ -55,9 +57,7 @@ async def test_every_kind_of_mail_arrives_once_and_unaltered(system: System, boo
     await system.until("SELECT count(*) = 0 FROM messages")
 
 
-async def test_the_trace_header_names_the_message_as_the_reply_and_the_history_do(
-    system: System, books: Books
-) -> None:
+async def test_the_trace_header_names_the_message_as_the_reply_and_the_history_do(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await system.worker(books.sink.port)
     await books.submit(smtpd, ODD_ONES)

@@ -116,10 +116,13 @@ async def test_every_message_of_smtp_source_reaches_smtp_sink_once(
         await system.until_finished()
         await eventually(lambda: sink.taken >= expected, f"smtp-sink has {expected}, at last {sink.taken}")
         assert sink.taken == expected == 5000
-    rows = "SELECT count(*), count(DISTINCT recipientlocalpart || '@' || recipientdomain) FROM archive WHERE result = 'success'"
-    assert await system.rows(rows) == [(expected, expected)]
+    recipients = "SELECT count(*), count(DISTINCT (recipientlocalpart, recipientdomain)) FROM archive"
+    assert await system.rows(recipients) == [(expected, expected)]
+    assert await system.rows("SELECT DISTINCT result FROM archive") == [("success",)]
     assert await system.value("SELECT count(*) FROM attempts") == expected
-    owned = await system.rows("SELECT split_part(worker, '@', 1), array_agg(DISTINCT metadata->>'_partid') FROM archive GROUP BY 1")
+    owned = await system.rows(
+        "SELECT split_part(worker, '@', 1), array_agg(DISTINCT metadata->>'_partid') FROM archive GROUP BY 1"
+    )
     assert {name: set(partids) for name, partids in owned} == {
         "queued-12": {"1", "2"},
         "queued-34": {"3", "4"},

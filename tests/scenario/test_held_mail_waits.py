@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.fixtures.submit import Books
     from tests.fixtures.system import Daemon, System
 
+
 async def hold_five(system: System, books: Books, quarantine: str = "review") -> Daemon:
     """Five messages on hold, and one behind them that shows the worker has been past."""
     rule = {"id": "suspects", "if": {"recipientdomain": ["held.example"]}, "then": {"hold": quarantine}}
@@ -22,8 +23,11 @@ async def hold_five(system: System, books: Books, quarantine: str = "review") ->
     await books.submit(smtpd, numbered(5, ["held.example"]), sessions=1)
     await books.submit(smtpd, numbered(1, first=5))
     await books.until_arrived(1)
-    held = "SELECT tableoid::regclass::text, status::text, metadata->>'_quarantineid', retry_count, count(*) FROM queue GROUP BY 1, 2, 3, 4"
-    assert await system.rows(held) == [("queue_hold", "HOLD", quarantine, 0, 5)]
+    held = await system.rows(
+        "SELECT tableoid::regclass::text, metadata->>'_quarantineid', retry_count, count(*)"
+        " FROM queue WHERE status = 'HOLD' GROUP BY 1, 2, 3"
+    )
+    assert held == [("queue_hold", quarantine, 0, 5)]
     assert len(smtpd.said("spool.committed")) == 6
     assert [line.get("held") for line in smtpd.said("spool.committed")] == ["True"] * 5 + [None]
     return worker

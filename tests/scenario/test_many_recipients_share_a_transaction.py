@@ -29,9 +29,9 @@ async def test_fifty_recipients_are_one_transaction(system: System, books: Books
     [record] = books.sink.received
     assert set(record.recipients) == set(recipients)
     assert books.sink.commands["MAIL"] == books.sink.commands["DATA"] == 1
-    assert await system.rows("SELECT count(*), count(DISTINCT messages__id), count(DISTINCT actionid) FROM archive") == [
-        (50, 1, 50)
-    ]
+    assert await system.rows(
+        "SELECT count(*), count(DISTINCT messages__id), count(DISTINCT actionid) FROM archive"
+    ) == [(50, 1, 50)]
 
 
 async def test_the_transports_limit_splits_what_is_too_many(system: System, books: Books) -> None:

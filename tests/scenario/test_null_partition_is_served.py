@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from tests.fixtures.system import System
 
 CONTENT = b"Subject: from inside\r\n\r\nNo partition.\r\n"
-ENQUEUE: LiteralString = """
-    WITH body AS (INSERT INTO messages (id, size, content) VALUES (%s, %s, %s))
-    SELECT 1
-"""
+BODY: LiteralString = "INSERT INTO messages (id, size, content) VALUES (%s, %s, %s)"
 RECIPIENT: LiteralString = """
     INSERT INTO queue (messages__id, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, metadata)
     VALUES (%s, 'n-000000', 'origin.example', 'r', 'oak.example', %s)
@@ -34,7 +31,7 @@ async def test_the_worker_with_is_null_delivers_it(system: System, books: Books,
         books.sink.port, "queued-456", "metadata->>'_partid' IN ('4', '5', '6') OR metadata->>'_partid' IS NULL"
     )
     message_id = new_message_id()
-    await system.rows(ENQUEUE, message_id, len(CONTENT), CONTENT)
+    await system.rows(BODY, message_id, len(CONTENT), CONTENT)
     await system.rows(RECIPIENT, message_id, metadata)
     [record] = await books.sink.wait_for(1)
     assert (record.sender, record.recipients, record.content) == (

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("box", "code", "reply"),
-    [("permerror", 550, "550 5.1.1 scripted"), ("550dot", 550, "550 5.6.0 scripted"), ("554dot", 554, "554 5.6.0 scripted")],
+    [
+        ("permerror", 550, "550 5.1.1 scripted"),
+        ("550dot", 550, "550 5.6.0 scripted"),
+        ("554dot", 554, "554 5.6.0 scripted"),
+    ],
 )
 async def test_one_refusal_is_the_end(system: System, books: Books, box: str, code: int, reply: str) -> None:
     smtpd = await system.smtpd()

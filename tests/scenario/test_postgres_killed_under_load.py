@@ -45,9 +45,7 @@ class Tap:
 
 
 @pytest.mark.slow
-async def test_nothing_answered_250_is_lost_and_the_daemons_recover_by_themselves(
-    books: Books, tmp_path: Path
-) -> None:
+async def test_nothing_answered_250_is_lost_and_the_daemons_recover_by_themselves(books: Books, tmp_path: Path) -> None:
     with temporary_var() as var:
         uri = embedded.ensure_running(var)
         migrate.migrate(uri, LEAVES)

@@ -45,3 +45,23 @@ async def test_the_second_workers_result_stands(system: System, books: Books) ->
     assert await first.stop() == 0
     account = books.account()
     assert (account.delivered, account.lost, account.duplicated) == (1, 0, 1)
+
+
+@pytest.mark.slow
+async def test_a_late_result_does_not_end_the_try_that_is_under_way(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    first = await system.worker(books.sink.port, "first")
+    await books.submit(smtpd, numbered(1, box="slow2"))
+    await books.until_arrived(1)
+    first.signal(signal.SIGSTOP)
+    await system.worker(books.sink.port, "second")
+    await books.until_arrived(2)
+    first.signal(signal.SIGCONT)  # the sink keeps the second worker waiting for two seconds
+    await first.until_said("claim.lost")
+    held_by = "SELECT split_part(worker, '@', 1), retry_count, token IS NOT NULL FROM queue"
+    assert await system.rows(held_by) == [("second", 2, True)]
+    assert await system.value("SELECT count(*) FROM archive") == 0
+
+    await system.until_finished()
+    assert await system.rows("SELECT result, split_part(worker, '@', 1) FROM archive") == [("success", "second")]
+    assert books.account().duplicated == 1

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from tests.fixtures.submit import Books
 
 LISTENING = re.compile(r"^smtpd: listening 127\.0\.0\.1:(\d+)$", re.MULTILINE)
-WORKERS = {"queued-123": "metadata->>'_partid' IN ('1', '2', '3')", "rest": "metadata->>'_partid' NOT IN ('1', '2', '3')"}
+WORKERS = {
+    "queued-123": "metadata->>'_partid' IN ('1', '2', '3')",
+    "rest": "metadata->>'_partid' NOT IN ('1', '2', '3')",
+}
 MESSAGES = 30
 
 
@@ -42,7 +45,10 @@ class Up:
     async def start(self) -> None:
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.running = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "scripts.cli", "up", "--config", str(self._folder)), cwd=ROOT, stdout=out, stderr=err
+                *(sys.executable, "-m", "scripts.cli", "up", "--config", str(self._folder)),
+                cwd=ROOT,
+                stdout=out,
+                stderr=err,
             )
 
     def children(self) -> set[int]:
@@ -61,6 +67,21 @@ class Up:
         found = LISTENING.search(self.out.read_text())
         assert found
         return "127.0.0.1", int(found[1])
+
+
+def alive(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+
+
+def workers(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if b"queued" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")}
+
+
+def archived(uri: str) -> int:
+    with psycopg.connect(uri) as connection:
+        row = connection.execute("SELECT count(*) FROM pillarbox.archive").fetchone()
+        assert row
+        return int(row[0])
 
 
 def write_configuration(folder: Path, var: Path, port: int) -> None:
@@ -102,7 +123,7 @@ async def test_mail_flows_and_a_signal_ends_everything(books: Books, tmp_path: P
             up.running.send_signal(signal.SIGTERM)
             async with asyncio.timeout(30):
                 assert await up.running.wait() == 0
-        assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
+        assert alive(children) == set()
         assert embedded.status(var) is None
         with pytest.raises(ConnectionError):
             await Client.open(address)
@@ -122,9 +143,9 @@ async def test_it_keeps_what_it_runs_up_and_leaves_a_database_it_found_running(b
             before = up.children()
             await submit(books, address, 0)
             await books.until_arrived(MESSAGES)
-            for pid in before:
-                if b"queued" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                    os.kill(pid, signal.SIGKILL)
+            await eventually(lambda: archived(uri) == MESSAGES, "all of it is recorded")
+            for pid in workers(before):
+                os.kill(pid, signal.SIGKILL)
             await eventually(lambda: len(up.children() - before) == len(WORKERS), "both workers are started again")
             await submit(books, address, MESSAGES)
             await books.until_arrived(2 * MESSAGES)
@@ -133,6 +154,5 @@ async def test_it_keeps_what_it_runs_up_and_leaves_a_database_it_found_running(b
             async with asyncio.timeout(30):
                 assert await up.running.wait() == 0
         assert up.err.read_text().count(" child.died ") == len(WORKERS)
-        with psycopg.connect(uri) as connection:
-            assert connection.execute("SELECT count(*) FROM pillarbox.archive").fetchone() == (2 * MESSAGES,)
+        assert archived(uri) == 2 * MESSAGES
         assert books.account().clean

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 MESSAGES = 2500
 INFLIGHT = 100
+BOX = "slow0.02"  # so slow a peer that there is always something in hand
 
 
 @pytest.mark.slow
 async def test_another_worker_finishes_after_the_lease(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     first = await system.worker(books.sink.port, "first", claim={"inflight": INFLIGHT, "batch": INFLIGHT})
-    submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES)))
+    submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES, box=BOX)))
     await books.until_arrived(MESSAGES // 4)
     await first.kill()
     # A statement it sent before its end may still be running.
@@ -50,7 +51,7 @@ async def test_another_worker_finishes_after_the_lease(system: System, books: Bo
 async def test_the_same_worker_started_again_finishes(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, claim={"inflight": INFLIGHT, "batch": INFLIGHT, "lease": "1s"})
-    submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES)))
+    submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES, box=BOX)))
     for quarter in (1, 2, 3):
         await books.until_arrived(quarter * MESSAGES // 4)
         await worker.kill()

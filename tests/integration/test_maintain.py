@@ -1,0 +1,216 @@
+"""test_maintain — what operators asked for is finished, orphaned bodies go, coming days are made, by one worker
+
+Owns: proofs about queued/maintain.py, finish_asked_for.sql, messages_sweep.sql and history_create.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from queued import maintain
+from shared import database as db
+from shared.queued_config import Maintenance
+from tests.fixtures.heard import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from uuid import UUID
+
+    from tests.fixtures.factory import Factory
+    from tests.fixtures.heard import Heard
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def connection(database: str) -> AsyncIterator[db.Connection]:
+    opened = await db.connect(database, "maintainer")
+    yield opened
+    await opened.close()
+
+
+async def one_round(connection: db.Connection, **settings: Any) -> bool:
+    return await maintain.round_if_elected(connection, "worker", Maintenance.model_validate(settings))
+
+
+def released(factory: Factory, *messages: UUID, ago: timedelta = HOUR, refcount: int = 0) -> None:
+    factory.sql(
+        "UPDATE pillarbox.messages SET released = now() - %(ago)s, refcount = %(n)s WHERE id = ANY(%(ids)s)",
+        ago=ago,
+        n=refcount,
+        ids=list(messages),
+    )
+
+
+@pytest.mark.parametrize(("status", "result"), [("DELETE", "deleted"), ("BOUNCE", "bounced")])
+async def test_what_was_asked_for_is_finished_with_its_archive_row(
+    factory: Factory, connection: db.Connection, heard: Heard, status: str, result: str
+) -> None:
+    message = factory.message()
+    ids = factory.rows(2, message=message, partid="4", status=status, tries=3)
+    held = factory.row(message=message, status="HOLD")
+    factory.move([held], status)
+    kept = factory.rows(2, message=message) + factory.rows(1, message=message, status="HOLD")
+    assert await one_round(connection)
+    assert sorted(row.id for row in factory.queue()) == sorted(kept)
+    archived = factory.archive()
+    assert [row.id for row in archived] == [*ids, held]
+    assert {(row.result, row.worker, row.messages__id) for row in archived} == {(result, "worker", message)}
+    assert [row.retry_count for row in archived] == [3, 3, 0]
+    body = factory.bodies()[message]
+    assert (body.refcount, body.counted) == (3, 3)
+    assert heard.all("maintain.finished") == [{"deleted": 0, "bounced": 0, result: 3}]
+
+
+async def test_what_is_being_sent_is_left_until_its_lease_ends(factory: Factory, connection: db.Connection) -> None:
+    sending, gone = factory.row(), factory.row()
+    factory.lease([sending], ends=HOUR)
+    factory.lease([gone], ends=-HOUR)
+    factory.move([sending, gone], "DELETE")
+    await one_round(connection)
+    assert [row.id for row in factory.queue()] == [sending]
+    factory.sql("UPDATE pillarbox.queue SET lease_until = now() - interval '1 second'")
+    await one_round(connection)
+    assert factory.queue() == []
+    assert [row.id for row in factory.archive()] == [sending, gone]
+
+
+async def test_more_than_one_batch_is_finished_in_one_round(factory: Factory, connection: db.Connection) -> None:
+    factory.rows(2500, status="DELETE")
+    await one_round(connection)
+    assert factory.queue() == []
+    assert len(factory.archive()) == 2500
+
+
+async def test_a_body_goes_when_its_grace_is_over_and_not_before(factory: Factory, connection: db.Connection) -> None:
+    old, fresh, never = factory.message(), factory.message(), factory.message()
+    released(factory, old, ago=timedelta(minutes=11))
+    released(factory, fresh, ago=timedelta(minutes=9))
+    await one_round(connection, grace="10m")
+    assert set(factory.bodies()) == {fresh, never}
+
+
+async def test_the_last_recipient_starts_the_grace_and_a_new_one_ends_it(
+    factory: Factory, connection: db.Connection
+) -> None:
+    message = factory.message()
+    factory.rows(2, message=message)
+    factory.sql("DELETE FROM pillarbox.queue")
+    await one_round(connection, grace="1h")
+    assert message in factory.bodies()
+    factory.row(message=message)
+    await one_round(connection, grace="1ms")
+    assert factory.bodies()[message].refcount == 1
+    factory.sql("DELETE FROM pillarbox.queue")
+    await one_round(connection, grace="1ms")
+    assert factory.bodies() == {}
+
+
+async def test_a_wrong_count_never_costs_a_body_that_is_needed(factory: Factory, connection: db.Connection) -> None:
+    """The counter proposes, the anti-join decides."""
+    needed, held, unneeded = factory.message(), factory.message(), factory.message()
+    factory.row(message=needed)
+    factory.row(message=held, status="HOLD")
+    released(factory, needed, held, ago=HOUR, refcount=0)
+    released(factory, unneeded, ago=HOUR, refcount=7)
+    await one_round(connection, grace="1m")
+    assert set(factory.bodies()) == {needed, held}
+
+
+async def test_more_bodies_than_one_batch_go_in_one_round(
+    factory: Factory, connection: db.Connection, heard: Heard
+) -> None:
+    factory.sql(
+        """INSERT INTO pillarbox.messages (id, size, content, released)
+           SELECT gen_random_uuid(), 0, '', now() - interval '1 hour' FROM generate_series(1, 2500)"""
+    )
+    await one_round(connection, grace="1m")
+    assert factory.bodies() == {}
+    assert sum(swept["messages"] for swept in heard.all("maintain.swept")) == 2500
+
+
+async def test_a_body_that_another_session_holds_is_passed_over(factory: Factory, connection: db.Connection) -> None:
+    busy, free = factory.message(), factory.message()
+    released(factory, busy, free)
+    with factory.another() as other:
+        other.execute("SELECT FROM pillarbox.messages WHERE id = %s FOR UPDATE", (busy,))
+        await one_round(connection, grace="1m")
+        assert set(factory.bodies()) == {busy}
+    await one_round(connection, grace="1m")
+    assert factory.bodies() == {}
+
+
+async def test_coming_days_are_made_once(factory: Factory, connection: db.Connection, heard: Heard) -> None:
+    await one_round(connection, ahead=9)
+    assert heard.all("maintain.days") == [{"partitions": 4}]  # the fixture's migration made 7: two more of each kind
+    await one_round(connection, ahead=9)
+    assert len(heard.all("maintain.days")) == 1
+    far = factory.sql("SELECT (now() + interval '9 days')::timestamptz AS ts")[0].ts
+    factory.sql(
+        """INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, transportid,
+                                           recipientdomain, size, outcome, scope, duration)
+           VALUES (%(ts)s, 1, gen_random_uuid(), 1, 1, 'w', 'default', 'example.com', 1, 'delivered', 'us', '1 s')""",
+        ts=far,
+    )
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/St_Johns"])
+def test_days_are_utc_whatever_the_sessions_zone(factory: Factory, zone: str) -> None:
+    """Over a change of daylight-saving time too: a UTC day has 24 hours."""
+    factory.sql("SELECT set_config('TimeZone', %(zone)s, false)", zone=zone)
+    factory.sql("SELECT pillarbox.history_create('2031-03-08 23:30:00+00', 3)")
+    factory.sql("SET TimeZone = 'UTC'")
+    bounds = factory.sql(
+        """SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bound FROM pg_class c
+            WHERE c.relname ~ '^attempts_2031[0-9]+$' ORDER BY 1"""
+    )
+    midnights = [f"'2031-03-{day:02} 00:00:00+00'" for day in range(7, 13)]
+    assert [(row.name, row.bound) for row in bounds] == [
+        (f"attempts_203103{7 + n:02}", f"FOR VALUES FROM ({midnights[n]}) TO ({midnights[n + 1]})") for n in range(5)
+    ]
+
+
+async def test_only_one_session_maintains_at_a_time(factory: Factory, connection: db.Connection) -> None:
+    factory.row(status="DELETE")
+    rival = await db.connect(factory.uri, "rival")
+    assert (await db.fetch(rival, "maintain_elect"))[0][0] is True
+    assert await one_round(connection) is False
+    assert len(factory.queue()) == 1
+    await rival.close()
+    await until(lambda: not factory.sql("SELECT FROM pg_stat_activity WHERE application_name = 'rival'"))
+    assert await one_round(connection) is True
+    assert factory.queue() == []
+
+
+async def test_a_round_that_fails_gives_the_election_up(factory: Factory, connection: db.Connection) -> None:
+    factory.row(status="DELETE")
+    factory.sql("ALTER TABLE pillarbox.archive RENAME TO archive_away")
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        await one_round(connection)
+    factory.sql("ALTER TABLE pillarbox.archive_away RENAME TO archive")
+    rival = await db.connect(factory.uri, "rival")
+    assert await one_round(rival) is True
+    await rival.close()
+    assert len(factory.archive()) == 1
+
+
+async def test_rounds_go_on_after_one_that_failed(factory: Factory, heard: Heard) -> None:
+    factory.row(status="DELETE")
+    pool = await db.open_pool(factory.uri, "maintainer", 1)
+    settings = Maintenance.model_validate({"interval": "10ms"})
+    with factory.another() as holding:
+        holding.execute("LOCK TABLE pillarbox.archive IN ACCESS EXCLUSIVE MODE")
+        running = asyncio.create_task(maintain.run(pool, "worker", settings))
+        await until(lambda: factory.waiting("maintainer"), "the round to be at it")
+        factory.terminate("maintainer")
+        await heard.wait("maintain.failed")
+    await heard.wait("maintain.finished")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await pool.close()
+    assert len(factory.archive()) == 1

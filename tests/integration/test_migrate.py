@@ -1,0 +1,170 @@
+"""test_migrate — migrations happen once, whole or not at all, whoever starts them and whatever kills them
+
+Owns: proofs about shared/migrate.py.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from shared.errors import ConfigError, DatabaseUnavailable, SchemaMismatch
+from shared.migrate import check, known, migrate
+from tests.fixtures.heard import until
+from tests.fixtures.postgres import LEAVES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.fixtures.factory import Factory
+
+MIGRATE = """
+import sys
+from shared.migrate import migrate
+print(*migrate(sys.argv[1], {"123": ["1", "2", "3"], "456": ["4", "5", "6"]}).applied)
+"""
+
+
+def fingerprint(uri: str) -> list[tuple[object, ...]]:
+    """Every object of our schema with its shape."""
+    with psycopg.connect(uri) as connection:
+        return connection.execute(
+            """SELECT c.relname::text, c.relkind::text, pg_get_expr(c.relpartbound, c.oid), c.reloptions::text,
+                      (SELECT array_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod) ORDER BY a.attnum)
+                         FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0)::text,
+                      (SELECT array_agg(tgname ORDER BY tgname) FROM pg_trigger g WHERE g.tgrelid = c.oid)::text
+                 FROM pg_class c WHERE c.relnamespace = to_regnamespace('pillarbox') ORDER BY 1"""
+        ).fetchall()
+
+
+def leftovers(uri: str) -> int:
+    """Tables and types of ours in a database."""
+    with psycopg.connect(uri) as connection:
+        row = connection.execute(
+            """SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('pillarbox'))
+                    + (SELECT count(*) FROM pg_proc WHERE pronamespace = to_regnamespace('pillarbox'))"""
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def start(uri: str) -> subprocess.Popen[str]:
+    return subprocess.Popen((sys.executable, "-c", MIGRATE, uri), stdout=subprocess.PIPE, text=True)
+
+
+def test_an_empty_database_gets_everything_and_the_next_run_nothing(empty_database: str) -> None:
+    first = migrate(empty_database, LEAVES)
+    assert first.applied == tuple(migration.name for migration in known())
+    assert first.leaves == ("queue_def_123", "queue_def_456")
+    check(empty_database)
+    before = fingerprint(empty_database)
+    second = migrate(empty_database, LEAVES)
+    assert (second.applied, second.leaves) == ((), ())
+    assert fingerprint(empty_database) == before
+
+
+def test_two_processes_at_once_do_it_once(empty_database: str) -> None:
+    both = [start(empty_database) for _ in range(2)]
+    reports = sorted(each.communicate(timeout=60)[0].strip() for each in both)
+    assert [each.returncode for each in both] == [0, 0]
+    assert reports == ["", " ".join(migration.name for migration in known())]
+    check(empty_database)
+
+
+async def test_a_process_killed_in_the_middle_leaves_nothing(empty_database: str) -> None:
+    """It is held up half-way by another session that is making a type of the same name."""
+    with psycopg.connect(empty_database) as holding:
+        holding.execute("CREATE SCHEMA pillarbox")
+        holding.commit()
+        holding.execute("CREATE TYPE pillarbox.queue_status AS ENUM ('X')")
+        migrating = start(empty_database)
+
+        def half_way() -> bool:
+            row = holding.execute(
+                """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                      AND application_name = 'pillarbox migrate' AND wait_event_type = 'Lock'"""
+            ).fetchone()
+            holding.execute("SELECT pg_stat_clear_snapshot()")
+            return row == (1,)
+
+        await until(half_way, "the migration to be held up half-way")
+        migrating.kill()
+        migrating.communicate(timeout=20)
+        holding.rollback()
+    assert migrating.returncode < 0
+    assert migrate(empty_database, LEAVES).applied == tuple(migration.name for migration in known())
+    check(empty_database)
+
+
+def test_a_migration_that_fails_leaves_nothing(empty_database: str) -> None:
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA pillarbox")
+        connection.execute("CREATE VIEW pillarbox.queue_state AS SELECT 1")  # what the migration makes last
+    before = leftovers(empty_database)
+    with pytest.raises(psycopg.errors.DuplicateTable):
+        migrate(empty_database, LEAVES)
+    assert leftovers(empty_database) == before
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("DROP VIEW pillarbox.queue_state")
+    migrate(empty_database, LEAVES)
+    check(empty_database)
+
+
+def test_a_newer_schema_is_refused_before_anything_is_touched(factory: Factory) -> None:
+    factory.sql("INSERT INTO pillarbox.migrations (number, name) VALUES (9998, '9998_pre_tomorrow')")
+    before = fingerprint(factory.uri)
+    for refuse in (check, lambda uri: migrate(uri, {"new": ["n"]})):
+        with pytest.raises(SchemaMismatch, match=r"newer than this code: it has 9998_pre_tomorrow"):
+            refuse(factory.uri)
+    assert fingerprint(factory.uri) == before
+
+
+def test_an_older_schema_is_refused_by_check_with_what_to_do(factory: Factory, empty_database: str) -> None:
+    with pytest.raises(SchemaMismatch, match=r"0001_pre_initial.* missing; run `pillarbox migrate`"):
+        check(empty_database)
+    factory.sql("DELETE FROM pillarbox.migrations")
+    with pytest.raises(SchemaMismatch, match="older than this code"):
+        check(factory.uri)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "why"),
+    [
+        ({"123": ["1", "2"]}, "exists"),  # another set for a leaf that is there
+        ({"new": ["3", "30"]}, "overlap"),  # a value that belongs to another leaf
+        ({"new": ["waiting"]}, "default"),  # a value for which mail waits in the default leaf
+    ],
+)
+def test_leaves_that_contradict_what_there_is_are_refused(
+    factory: Factory, leaves: Mapping[str, list[str]], why: str
+) -> None:
+    factory.row(partid="waiting")
+    before = fingerprint(factory.uri)
+    with pytest.raises(ConfigError, match=why) as refusal:
+        migrate(factory.uri, leaves)
+    assert f"environment.database.partitions.leaves.{next(iter(leaves))}: " in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert fingerprint(factory.uri) == before
+
+
+def test_the_order_in_which_a_leaf_names_its_ids_is_of_no_account(factory: Factory) -> None:
+    assert migrate(factory.uri, {"123": ["3", "1", "2"]}).leaves == ()
+
+
+def test_mail_in_the_default_leaf_stays_where_it_is_when_others_are_made(factory: Factory) -> None:
+    waiting = factory.row(partid="7")
+    assert migrate(factory.uri, {**LEAVES, "eight": ["8"]}).leaves == ("queue_def_eight",)
+    assert [row.leaf for row in factory.queue(waiting)] == ["queue_def_def"]
+    assert factory.queue(factory.row(partid="8"))[0].leaf == "queue_def_eight"
+
+
+def test_no_server_is_one_line(tmp_path: object) -> None:
+    for ask in (check, lambda uri: migrate(uri, LEAVES)):
+        with pytest.raises(DatabaseUnavailable) as refusal:
+            ask(f"postgresql:///nowhere?host={tmp_path}&password=secret")
+        assert "\n" not in str(refusal.value)
+        assert "secret" not in str(refusal.value)

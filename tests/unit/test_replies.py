@@ -1,0 +1,61 @@
+"""test_replies — the code is in the name and in the text, and the enhanced code says the same
+
+Owns: proofs about every constant of smtpd/replies.py.
+See: RFC 5321 section 4.2.1, RFC 2034 section 4, RFC 3463 section 2.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+
+import pytest
+
+from smtpd import replies
+from tests.layout.sources import python_files, read
+
+REPLIES = {name: text for name, text in vars(replies).items() if name.startswith("R")}
+_REPLY = re.compile(r"(?P<code>[2345][0-9]{2}) (?:(?P<enhanced>(?P<class>[245])\.[0-9]{1,3}\.[0-9]{1,3}) )?\S.*")
+# Neither a greeting nor an intermediate reply has an enhanced code (RFC 2034 section 4).
+PLAIN = {"220", "354"}
+# What a client may be told when the fault is ours.
+OURS = {"R421_STOPPING", "R451_LOCAL_ERROR"}
+
+
+def test_there_are_replies() -> None:
+    assert len(REPLIES) > 10
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_name_text_and_enhanced_code_agree(name: str) -> None:
+    assert re.fullmatch(r"R[2345][0-9]{2}(_[A-Z0-9]+)+", name)
+    reply = _REPLY.fullmatch(REPLIES[name])
+    assert reply is not None, REPLIES[name]
+    assert name.startswith(f"R{reply['code']}_")
+    if reply["code"] in PLAIN:
+        assert reply["enhanced"] is None
+    else:
+        assert reply["class"] == reply["code"][0]
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_reply_is_one_printable_line_that_fits(name: str) -> None:
+    assert REPLIES[name].isascii()
+    assert REPLIES[name].isprintable()
+    assert len(REPLIES[name]) < 400  # of 512 octets (RFC 5321 section 4.5.3.1.5), with room for what is filled in
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_our_own_trouble_is_4xx_and_tells_nothing(name: str) -> None:
+    assert REPLIES[name].startswith("4")
+    assert [field for _, field, _, _ in string.Formatter().parse(REPLIES[name]) if field] == []
+
+
+def test_every_reply_is_used_and_250_for_a_message_once() -> None:
+    used = "\n".join(read(path) for path in python_files("smtpd") if path.name != "replies.py")
+    assert [name for name in REPLIES if f"replies.{name}" not in used] == []
+    assert used.count("R250_QUEUED") == 1
+
+
+def test_no_two_replies_are_alike() -> None:
+    assert len(set(REPLIES.values())) == len(REPLIES)
