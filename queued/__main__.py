@@ -34,8 +34,8 @@ def main() -> int:
     try:
         config = load_queued(arguments.config)
         events.setup(config.environment.log.level)
-        worker, where = _selection(config, arguments.worker, arguments.config)
-        asyncio.run(daemon.run(config, worker, where))
+        worker, where, source = _selection(config, arguments.worker, arguments.config)
+        asyncio.run(daemon.run(config, worker, where, source))
     except PillarboxError as error:
         sys.stderr.write(f"queued: {error}\n")
         return error.exit_status
@@ -45,13 +45,13 @@ def main() -> int:
     return 0
 
 
-def _selection(config: QueuedConfig, worker: str | None, path: Path) -> tuple[str, str]:
-    """The worker's name and its condition."""
+def _selection(config: QueuedConfig, worker: str | None, path: Path) -> tuple[str, str, str]:
+    """The worker's name, its condition, and where that stands."""
     if worker is None:
-        return "queued", config.environment.database.where
-    for each in config.workers:
+        return "queued", config.environment.database.where, f"{path}: environment.database.where"
+    for index, each in enumerate(config.workers):
         if each.id == worker:
-            return each.id, each.where
+            return each.id, each.where, f"{path}: workers[{index}].where"
     known = ", ".join(each.id for each in config.workers)
     raise ConfigError(f"{path}: workers: no worker {worker!r}; allowed: {known}")
 

@@ -10,6 +10,7 @@ Raises: PillarboxError for what an operator can mend.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -28,17 +29,18 @@ if TYPE_CHECKING:
 
 # One connection each for claiming, fetching bodies, recording, maintaining.
 _CONNECTIONS = 4
+_ENDING = 5.0  # seconds for attempts to end once no connection is left
 _RECORDING = 10.0  # seconds the last results may take when stopping
 
 
-async def run(config: QueuedConfig, worker: str, where: str) -> None:
-    """Deliver until a signal comes."""
+async def run(config: QueuedConfig, worker: str, where: str, source: str) -> None:
+    """Deliver until a signal comes. `source` says where the condition `where` stands, for whoever has to mend it."""
     conninfo = database.resolve(config.environment.database.uri, config.environment.var)
     migrate.check(conninfo)
     name = f"pillarbox {worker}"
     pool = await database.open_pool(conninfo, name, _CONNECTIONS)
     try:
-        await _check_where(pool, where)
+        await _check_where(pool, where, source)
         await _serve(config, worker, where, conninfo, pool)
     finally:
         await pool.close()
@@ -60,10 +62,12 @@ async def _serve(config: QueuedConfig, worker: str, where: str, conninfo: str, p
     async def stop() -> None:
         dispatcher.stop()
         patience = config.shutdown.timeout.total_seconds()
-        await lifecycle.step("attempts", dispatcher.drained(), patience, on=lambda: f"{dispatcher.inflight} recipients")
+        # Closing turns away whoever still waits for a connection, so that it goes back now and not with its lease. What
+        # is being said is heard out; when patience ends, the connections are cut and the attempts end with them.
+        closing = asyncio.gather(*(transport.close() for transport in transports.values()))
+        await lifecycle.step("connections", closing, patience, on=lambda: f"{dispatcher.inflight} recipients")
+        await lifecycle.step("attempts", dispatcher.drained(), _ENDING, on=lambda: f"{dispatcher.inflight} recipients")
         await lifecycle.step("results", recorder.drained(), _RECORDING, on=lambda: f"{recorder.unrecorded} results")
-        for transport in transports.values():
-            await lifecycle.step("connections", transport.close(), 1.0)
         left = dispatcher.inflight + recorder.unrecorded
         if left:
             events.emit("daemon.waiting", step="lease", on=f"{left} recipients left to their lease")
@@ -81,12 +85,15 @@ async def _serve(config: QueuedConfig, worker: str, where: str, conninfo: str, p
     )
 
 
-async def _check_where(pool: database.Pool, where: str) -> None:
+async def _check_where(pool: database.Pool, where: str, source: str) -> None:
     """Let PostgreSQL itself read the condition before anything is claimed with it."""
     try:
         async with pool.connection() as connection:
             await database.fetch(connection, "claim_probe", where=where)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
     except database.REFUSAL as error:
         reason = error.diag.message_primary or error
-        allowed = "one SQL condition on the columns of queue"
-        raise ConfigError(f"environment.database.where: {where!r}: {reason}; allowed: {allowed}") from None
+        raise ConfigError(
+            f"{source}: {where!r}: {reason}; allowed: one SQL condition on the columns of queue"
+        ) from None

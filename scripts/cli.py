@@ -31,7 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status: int = options.func(options)
     except PillarboxError as error:
-        sys.stderr.write(f"pillarbox: {error}\n")
+        if str(error):
+            sys.stderr.write(f"pillarbox: {error}\n")
         return error.exit_status
     except KeyboardInterrupt:
         return _INTERRUPTED

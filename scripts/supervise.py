@@ -31,10 +31,15 @@ if TYPE_CHECKING:
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STEADY = 30.0  # seconds up after which the next death is a first one again
 _TAIL = 4096
+_PATIENCE_READY = 120.0  # seconds a daemon may take from its start to ready
 
 
 class ChildFailed(PillarboxError):
-    """A daemon ended before it was ready; the text is what it said last."""
+    """A daemon ended before it was ready; the text is what it said last, empty when it has said so on our terminal."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.exit_status = status
 
 
 @dataclass(slots=True, eq=False)
@@ -90,16 +95,20 @@ class Supervisor:
                 watcher.cancel()
                 await asyncio.gather(watcher, return_exceptions=True)
             if child.process and child.process.returncode is None:
-                child.process.send_signal(signal.SIGTERM)
-                try:
-                    await asyncio.wait_for(child.process.wait(), self._patience)
-                except TimeoutError:
-                    child.process.kill()
-                    await child.process.wait()
-                if child.process.returncode:
-                    events.emit("child.failed", name=child.name, pid=child.pid, status=child.process.returncode)
+                status = await self._end(child.process)
+                if status:
+                    events.emit("child.failed", name=child.name, pid=child.pid, status=status)
             if child in self.children:
                 self.children.remove(child)
+
+    async def _end(self, process: asyncio.subprocess.Process) -> int:
+        """The exit status of a process asked to end, by force if it takes too long."""
+        process.send_signal(signal.SIGTERM)
+        try:
+            return await asyncio.wait_for(process.wait(), self._patience)
+        except TimeoutError:
+            process.kill()
+            return await process.wait()
 
     async def _spawn(self, child: Child) -> None:
         with tempfile.TemporaryDirectory(prefix="pillarbox-") as room:
@@ -120,7 +129,12 @@ class Supervisor:
                         log.close()
                 child.started = monotonic()
                 events.emit("child.started", name=child.name, pid=child.pid)
-                child.status = await self._ready(child, door)
+                try:
+                    child.status = await self._ready(child, door)
+                except ChildFailed:
+                    if child.process.returncode is None:
+                        await self._end(child.process)
+                    raise
 
     async def _ready(self, child: Child, door: socket.socket) -> str:
         """What the child's STATUS said with its READY."""
@@ -130,10 +144,10 @@ class Supervisor:
         try:
             while True:
                 heard = asyncio.create_task(loop.sock_recv(door, 4096))
-                await asyncio.wait({heard, ended}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({heard, ended}, timeout=_PATIENCE_READY, return_when=asyncio.FIRST_COMPLETED)
                 if not heard.done():
                     heard.cancel()
-                    raise ChildFailed(_last_words(child))
+                    raise ChildFailed(_last_words(child), ended.result() if ended.done() else 1)
                 words = dict(line.partition("=")[::2] for line in heard.result().decode().splitlines())
                 if words.get("READY") == "1":
                     return words.get("STATUS", "")
@@ -160,8 +174,10 @@ class Supervisor:
 def _last_words(child: Child) -> str:
     """The last line of the child's log, which is its one clear line; or that it said nothing."""
     status = child.process.returncode if child.process else None
+    if status is None:
+        return f"{child.name} was not ready within {_PATIENCE_READY:.0f} s"
     if child.log is None:
-        return f"{child.name} ended with status {status} before it was ready"
+        return ""
     with child.log.open("rb") as log:
         log.seek(max(0, child.log.stat().st_size - _TAIL))
         lines = log.read().decode(errors="replace").splitlines()

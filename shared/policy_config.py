@@ -61,6 +61,10 @@ _TEXT_SCHEMA = {"type": "string"}
 Domain = Annotated[str, Checked(_domain, _TEXT_SCHEMA)]
 Address = Annotated[str, Checked(_address, _TEXT_SCHEMA)]
 Sender = Annotated[str, Checked(_sender, _TEXT_SCHEMA)]
+# Halon's own examples carry a colon: mailquarantine:release1.
+QuarantineId = Annotated[
+    str, matching(r"[A-Za-z0-9._:-]{1,64}", "1 to 64 of A-Z, a-z, 0-9, dot, underscore, colon and hyphen")
+]
 MetadataKey = Annotated[str, matching(r"[^_\0][^\0]*", "text that does not begin with an underscore")]
 
 
@@ -91,7 +95,7 @@ class Condition(Section):
 class Action(Section):
     """What a rule does; it must do something."""
 
-    hold: Id | None = setting(
+    hold: QuarantineId | None = setting(
         None,
         "Holds the recipient under this quarantine id (metadata _quarantineid) until someone decides.",
         unit="quarantine id",

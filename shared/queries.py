@@ -48,11 +48,9 @@ def check_condition(where: str) -> None:
     depth = 0
     for token in _TOKENS.findall(where):
         if token in {";", "--", "/*"}:
-            raise ConfigError(f"environment.database.where: {where!r}: {token!r} is not allowed in a condition")
+            raise ConfigError(f"{where!r}: {token!r} is not allowed in a condition")
         depth += {"(": 1, ")": -1}.get(token, 0)
         if depth < 0:
             break
     if depth != 0 or not where.strip():
-        raise ConfigError(
-            f"environment.database.where: {where!r} is not one SQL condition: its parentheses do not balance"
-        )
+        raise ConfigError(f"{where!r} is not one SQL condition: its parentheses do not balance")

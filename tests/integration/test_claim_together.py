@@ -16,7 +16,7 @@ import pytest
 from queued.claim import Claimer
 from shared import database as db
 from shared.queued_config import Claim
-from tests.fixtures.heard import until
+from tests.fixtures.heard import PATIENCE, until
 
 if TYPE_CHECKING:
     from queued.claim import Claimed
@@ -74,7 +74,8 @@ async def test_rows_another_session_holds_are_passed_over_not_waited_for(factory
     claimer = Claimer("true", "worker", SETTINGS)
     with factory.another() as other:
         other.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", (locked,))
-        assert [c.id for c in await claimer.take(connection, 10)] == [free]
+        async with asyncio.timeout(PATIENCE):
+            assert [c.id for c in await claimer.take(connection, 10)] == [free]
     assert [c.id for c in await claimer.take(connection, 10)] == [locked]
     await connection.close()
 
@@ -85,7 +86,8 @@ async def test_a_row_that_is_being_put_on_hold_is_passed_over(factory: Factory) 
     connection = await db.connect(factory.uri, "worker")
     with factory.another() as operator:
         operator.execute("UPDATE pillarbox.queue SET status = 'HOLD' WHERE id = %s", (moving,))
-        assert [c.id for c in await Claimer("true", "worker", SETTINGS).take(connection, 10)] == [free]
+        async with asyncio.timeout(PATIENCE):
+            assert [c.id for c in await Claimer("true", "worker", SETTINGS).take(connection, 10)] == [free]
         operator.commit()
     assert await Claimer("true", "worker", SETTINGS).take(connection, 10) == []
     await connection.close()

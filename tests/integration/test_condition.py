@@ -49,7 +49,7 @@ async def pool(database: str) -> AsyncIterator[db.Pool]:
 
 @pytest.mark.parametrize("where", GOOD)
 async def test_a_usable_condition_passes(pool: db.Pool, where: str) -> None:
-    await daemon._check_where(pool, where)
+    await daemon._check_where(pool, where, "queued.yaml: environment.database.where")
 
 
 @pytest.mark.parametrize(("where", "why"), BAD)
@@ -58,7 +58,7 @@ async def test_an_unusable_condition_is_refused_in_one_line(
 ) -> None:
     factory.row()
     with pytest.raises(ConfigError, match=why) as refusal:
-        await daemon._check_where(pool, where)
-    assert str(refusal.value).startswith("environment.database.where: ")
+        await daemon._check_where(pool, where, "queued.yaml: environment.database.where")
+    assert str(refusal.value).startswith("queued.yaml: environment.database.where: ")
     assert "\n" not in str(refusal.value)
     assert [row.token for row in factory.queue()] == [None]

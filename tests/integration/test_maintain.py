@@ -105,7 +105,8 @@ async def test_the_last_recipient_starts_the_grace_and_a_new_one_ends_it(
     assert message in factory.bodies()
     factory.row(message=message)
     await one_round(connection, grace="1ms")
-    assert factory.bodies()[message].refcount == 1
+    body = factory.bodies()[message]
+    assert (body.refcount, body.released) == (1, None)
     factory.sql("DELETE FROM pillarbox.queue")
     await one_round(connection, grace="1ms")
     assert factory.bodies() == {}
