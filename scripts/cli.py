@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from io import TextIOWrapper
 from typing import Final
 
 from shared.errors import PillarboxError
@@ -28,6 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     for verb in wanted:
         importlib.import_module(f"scripts.{verb}").add_parser(subparsers)
     options = parser.parse_args(given)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a line is there when it is printed, in a pipe too
     try:
         status: int = options.func(options)
     except PillarboxError as error:
