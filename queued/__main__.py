@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 from queued import daemon
 from shared import events
 from shared.config import load_queued
-from shared.errors import ConfigError, PillarboxError
-from shared.lifecycle import PartDied
+from shared.errors import ConfigError
+from shared.lifecycle import exit_status
 
 if TYPE_CHECKING:
     from shared.queued_config import QueuedConfig
-
-_EX_SOFTWARE = 70
 
 
 def main() -> int:
@@ -31,18 +29,13 @@ def main() -> int:
     parser.add_argument("--config", type=Path, default=Path("config/queued.yaml"), help="default: config/queued.yaml")
     parser.add_argument("--worker", help="an id from `workers`; without it environment.database.where selects the rows")
     arguments = parser.parse_args()
-    try:
+
+    def work() -> None:
         config = load_queued(arguments.config)
         events.setup(config.environment.log.level)
-        worker, where, source = _selection(config, arguments.worker, arguments.config)
-        asyncio.run(daemon.run(config, worker, where, source))
-    except PillarboxError as error:
-        sys.stderr.write(f"queued: {error}\n")
-        return error.exit_status
-    except PartDied as error:
-        sys.stderr.write(f"queued: stopped because a part of it died: {error}\n")
-        return _EX_SOFTWARE
-    return 0
+        asyncio.run(daemon.run(config, *_selection(config, arguments.worker, arguments.config)))
+
+    return exit_status("queued", work)
 
 
 def _selection(config: QueuedConfig, worker: str | None, path: Path) -> tuple[str, str, str]:

@@ -1,6 +1,6 @@
 """lifecycle — how a daemon starts, stops and says so
 
-Owns: signals, the steps of a stop, and telling whoever started us that we are ready (sd_notify).
+Owns: exit statuses, signals, the steps of a stop, and telling whoever started us that we are ready (sd_notify).
 Called by: smtpd.daemon, queued.daemon; scripts.supervise listens to the same notifications.
 Guarantees: the first SIGTERM or SIGINT asks for a stop; the second has its default effect and kills. A part that dies
     stops the daemon, loudly: it does not limp on without it. Every step of a stop is bounded and says for whom it
@@ -14,20 +14,36 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from shared import events
+from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_EX_SOFTWARE = 70
 
 
 class PartDied(Exception):
     """A part of a daemon that must run as long as the daemon ended by itself; its text is `part: error`."""
+
+
+def exit_status(name: str, work: Callable[[], None]) -> int:
+    """Run a daemon's entry point: 0 after a stop; what an operator can mend is one line and its status (sysexits.h)."""
+    try:
+        work()
+    except PillarboxError as error:
+        sys.stderr.write(f"{name}: {error}\n")
+        return error.exit_status
+    except PartDied as error:
+        sys.stderr.write(f"{name}: stopped because a part of it died: {error}\n")
+        return _EX_SOFTWARE
+    return 0
 
 
 async def serve(

@@ -14,11 +14,8 @@ from pathlib import Path
 
 from shared import events
 from shared.config import load_smtpd
-from shared.errors import PillarboxError
-from shared.lifecycle import PartDied
+from shared.lifecycle import exit_status
 from smtpd import daemon
-
-_EX_SOFTWARE = 70
 
 
 def main() -> int:
@@ -26,17 +23,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="smtpd", description="Accept mail over SMTP and spool it into PostgreSQL.")
     parser.add_argument("--config", type=Path, default=Path("config/smtpd.yaml"), help="default: config/smtpd.yaml")
     arguments = parser.parse_args()
-    try:
+
+    def work() -> None:
         config = load_smtpd(arguments.config)
         events.setup(config.environment.log.level)
         asyncio.run(daemon.run(config))
-    except PillarboxError as error:
-        sys.stderr.write(f"smtpd: {error}\n")
-        return error.exit_status
-    except PartDied as error:
-        sys.stderr.write(f"smtpd: stopped because a part of it died: {error}\n")
-        return _EX_SOFTWARE
-    return 0
+
+    return exit_status("smtpd", work)
 
 
 if __name__ == "__main__":

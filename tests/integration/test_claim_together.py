@@ -59,7 +59,8 @@ async def test_every_row_is_claimed_exactly_once(factory: Factory, conditions: l
     for partid in ("1", "4", "9", None):
         factory.rows(ROWS // 4, partid=partid)
     left = asyncio.Event()
-    shares = await asyncio.gather(*(drain(factory.uri, where, n, left) for n, where in enumerate(conditions)))
+    async with asyncio.timeout(PATIENCE):
+        shares = await asyncio.gather(*(drain(factory.uri, where, n, left) for n, where in enumerate(conditions)))
     assert Counter(c.id for share in shares for c in share) == Counter(row.id for row in factory.queue())
     rows = {row.id: row for row in factory.queue()}
     assert all((rows[c.id].token, rows[c.id].retry_count) == (c.token, 1) for share in shares for c in share)
