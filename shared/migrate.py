@@ -55,7 +55,7 @@ def known() -> list[Migration]:
     return sorted(found, key=lambda migration: migration.number)
 
 
-def migrate(conninfo: str, leaves: Mapping[str, Sequence[str]]) -> Report:
+def migrate(conninfo: str, leaves: Mapping[str, Sequence[str]], partitions: int = 6) -> Report:
     """Apply what is missing, make the leaves `queue_def_<suffix>` for their partition ids, and the coming days."""
     with _connect(conninfo) as connection:
         connection.execute(query("migrate_lock"))
@@ -70,15 +70,20 @@ def migrate(conninfo: str, leaves: Mapping[str, Sequence[str]]) -> Report:
                 done.append(migration.name)
         made = [f"queue_def_{suffix}" for suffix, partids in leaves.items() if _make_leaf(connection, suffix, partids)]
         connection.execute(query("history_create"), {"now": None, "ahead": 7})
+        connection.execute(query("settings_write"), {"partitions": partitions})
         return Report(tuple(done), tuple(made))
 
 
 def check(conninfo: str) -> None:
     """Refuse to start on a schema that is not exactly this code's."""
     with _connect(conninfo) as connection:
-        applied = _applied(connection)
-        _refuse_newer(applied)
-        missing = [migration.name for migration in known() if migration.number not in applied]
+        compare(_applied(connection))
+
+
+def compare(applied: Mapping[int, str]) -> None:
+    """Refuse a schema with other migrations than this code's; `applied` is number and name of each it has."""
+    _refuse_newer(applied)
+    missing = [migration.name for migration in known() if migration.number not in applied]
     if missing:
         raise SchemaMismatch(
             f"the schema is older than this code: {', '.join(missing)} missing; run `pillarbox migrate`"
@@ -116,9 +121,7 @@ def _make_leaf(connection: psycopg.Connection, suffix: str, partids: Sequence[st
 @contextmanager
 def _connect(conninfo: str) -> Iterator[psycopg.Connection]:
     try:
-        connection = psycopg.connect(
-            conninfo, autocommit=True, application_name="pillarbox migrate", connect_timeout=10
-        )
+        connection = psycopg.connect(database.complete(conninfo, "pillarbox migrate"), autocommit=True)
     except psycopg.OperationalError as error:
         raise database.unavailable(error) from None
     with connection:

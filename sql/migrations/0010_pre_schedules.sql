@@ -1,0 +1,77 @@
+-- Recurring mail: what is to be sent, how often, and when next. Workers compute the times (shared/cron.py), PostgreSQL sends.
+SET LOCAL search_path = pillarbox;
+
+CREATE TABLE schedules (
+    id           text PRIMARY KEY,
+    cron         text        NOT NULL,                 -- five fields, crontab(5)
+    timezone     text        NOT NULL DEFAULT 'UTC',   -- in which the fields are meant
+    sender       text        NOT NULL,                 -- '' is the null sender
+    recipients   text[]      NOT NULL,
+    content      bytea       NOT NULL,                 -- lines that end with CR LF; without Date and Message-ID
+    metadata     jsonb       NOT NULL DEFAULT '{}',
+    transportid  text        NOT NULL DEFAULT 'default',
+    priority     smallint    NOT NULL DEFAULT 0,
+    smtputf8     boolean     NOT NULL DEFAULT false,
+    next_at      timestamptz NOT NULL,                 -- the occurrence that is sent next
+    last_at      timestamptz,                          -- when one was sent last
+    last_message uuid,                                 -- and as which message
+    enabled      boolean     NOT NULL DEFAULT true,
+    made         timestamptz NOT NULL DEFAULT now(),
+    error        text,                                 -- why it was disabled
+    -- The id becomes part of a Message-ID, of a key and of log lines.
+    CONSTRAINT schedules_id CHECK (id ~ '^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$')
+);
+CREATE INDEX schedules_next ON schedules (next_at) WHERE enabled;
+
+-- Queues one occurrence and moves next_at on to `following`, in the caller's transaction; NULL when the schedule is not due
+-- with this occurrence any more, or somebody else is at it. Every occurrence gets a Date and a Message-ID of its own, since
+-- receivers silently drop a message whose Message-ID they have seen; the same occurrence always gets the same.
+CREATE FUNCTION schedule_send(schedule text, occurrence timestamptz, following timestamptz, at timestamptz) RETURNS uuid
+LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    s schedules;
+    stamp text := to_char(occurrence AT TIME ZONE 'UTC', 'YYYYMMDD"T"HH24MISS"Z"');
+    heading text;
+    message uuid;
+BEGIN
+    IF following <= at THEN
+        RAISE EXCEPTION 'the occurrence after % must be in the future, not %', occurrence, following
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT * INTO s FROM schedules WHERE id = schedule AND enabled AND next_at = occurrence AND next_at <= at FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    heading := format(E'Date: %s +0000\r\nMessage-ID: <%s.%s.%s@%s>\r\n',
+                      to_char(at AT TIME ZONE 'UTC', 'Dy, DD Mon YYYY HH24:MI:SS'),
+                      s.id, stamp, left(md5(extract(epoch FROM s.made)::text), 8),
+                      coalesce(nullif(split_part(s.sender, '@', -1), ''), 'pillarbox.invalid'));
+    message := enqueue(s.sender, s.recipients, convert_to(heading, 'UTF8') || s.content,
+                       idempotency_key => format('schedule:%s:%s', s.id, stamp), priority => s.priority, metadata => s.metadata,
+                       transportid => s.transportid, jobid => s.id, smtputf8 => s.smtputf8);
+    UPDATE schedules SET next_at = following, last_at = at, last_message = message, error = NULL WHERE id = s.id;
+    RETURN message;
+END $$;
+
+-- Takes a schedule that cannot be sent out of the way, with the reason; whether it was still due with this occurrence.
+CREATE FUNCTION schedule_disable(schedule text, occurrence timestamptz, reason text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    UPDATE schedules SET enabled = false, error = reason WHERE id = schedule AND enabled AND next_at = occurrence;
+    RETURN FOUND;
+END $$;
+
+-- Least privilege, as in roles: a worker can send what a schedule says and nothing else, and cannot read its mail.
+ALTER FUNCTION schedule_send(text, timestamptz, timestamptz, timestamptz) SECURITY DEFINER;
+ALTER FUNCTION schedule_disable(text, timestamptz, text) SECURITY DEFINER;
+REVOKE ALL ON FUNCTION schedule_send(text, timestamptz, timestamptz, timestamptz), schedule_disable(text, timestamptz, text) FROM PUBLIC;
+DO $$
+BEGIN
+    IF to_regrole('pillarbox_queued') IS NOT NULL THEN
+        GRANT SELECT (id, cron, timezone, next_at, enabled) ON schedules TO pillarbox_queued;
+        GRANT EXECUTE ON FUNCTION schedule_send, schedule_disable TO pillarbox_queued;
+    END IF;
+    IF to_regrole('pillarbox_maintainer') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON schedules TO pillarbox_maintainer;
+    END IF;
+END $$;
