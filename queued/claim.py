@@ -1,6 +1,6 @@
 """claim — takes due recipients of this worker's partitions
 
-Owns: the claim query, the floor under it, and giving back what was not tried.
+Owns: the claim query, the floor under it, the heartbeat of leases, and giving back what was not tried.
 Called by: queued.dispatch.
 Guarantees: what is returned is leased: nobody else takes it before the lease ends, and when it ends the rows are due
     again by themselves. The try is counted before anything is sent. Two workers with overlapping conditions never both
@@ -11,6 +11,9 @@ See: sql/queries/claim.sql; sql/README.md, "Claims".
 
 from __future__ import annotations
 
+import asyncio
+import math
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -20,6 +23,7 @@ from shared import database, events
 from shared.message import Address
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -28,6 +32,30 @@ if TYPE_CHECKING:
 # A row may become visible this long after its next_retry, because its transaction began earlier than it committed.
 # Rows later than that wait for the next full pass, at most one poll interval away.
 _MARGIN = timedelta(seconds=10)
+
+
+class Lease:
+    """How long a delivery may go on: until its claim ends, which a heartbeat puts off."""
+
+    def __init__(self, expires: float) -> None:
+        self.expires = expires  # monotonic seconds
+        self._limit: asyncio.Timeout | None = None
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """What is done inside ends by TimeoutError when the lease does."""
+        async with asyncio.timeout_at(_loop_time(self.expires)) as limit:
+            self._limit = limit
+            try:
+                yield
+            finally:
+                self._limit = None
+
+    def put_off(self, expires: float) -> None:
+        """The claim holds until `expires`; a time that has passed ends what goes on under it."""
+        self.expires = expires
+        if self._limit is not None:
+            self._limit.reschedule(_loop_time(expires))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +75,12 @@ class Claimed:
     jobid: str | None
     retry_count: int  # which try this is, from 1
     expires: float  # monotonic seconds
+    claimed_at: datetime  # by PostgreSQL's clock
+    since: float  # the same instant in monotonic seconds
+
+    def now(self) -> datetime:
+        """The time by PostgreSQL's clock: the queue's due times are compared with that, whatever this host's says."""
+        return self.claimed_at + timedelta(seconds=monotonic() - self.since)
 
 
 class Claimer:
@@ -62,14 +96,49 @@ class Claimer:
         self._worker = worker
         self._settings = settings
         self._floor: datetime | None = None
-        self._full_pass = -1e9
+        self._full_pass = -math.inf
+        self._suspect: int | None = None  # the id of the one in hand
+        self._suspects_left = True
 
     async def take(self, connection: database.Connection, limit: int) -> list[Claimed]:
-        """Up to `limit` recipients, earliest due first; empty when nothing is due."""
+        """Up to `limit` recipients, urgent first, then earliest due; empty when nothing is due.
+
+        What two claims in a row have lost is a suspect, and only one of them is in hand at a time: if it kills the
+        worker again, the other suspects have not been in it, and maintenance holds this one (maintain_hold_poison).
+        """
         started = monotonic()
         if started - self._full_pass >= self._settings.poll.total_seconds():
             self._floor = None
             self._full_pass = started
+            self._suspects_left = True
+        claimed: list[Claimed] = []
+        if self._suspects_left and self._suspect is None:
+            claimed = await self._take(connection, started, 1, suspects=True)
+            self._suspects_left = bool(claimed)
+            self._suspect = claimed[0].id if claimed else None
+        if len(claimed) == limit:
+            return claimed
+        try:
+            return claimed + await self._take(connection, started, limit - len(claimed), suspects=False)
+        except (*database.OUTAGE, *database.REFUSAL):
+            if not claimed:
+                raise
+            return claimed  # the suspect is ours already; the next claim meets the trouble again
+
+    def start_over(self) -> None:
+        """The next claim is a full pass: what became due meanwhile may lie below the floor."""
+        self._full_pass = -math.inf
+
+    def done(self, claimed: Iterable[Claimed]) -> bool:
+        """These are out of hand; true when the suspect was among them, so that the next one may be taken."""
+        if self._suspect is None or all(c.id != self._suspect for c in claimed):
+            return False
+        self._suspect = None
+        return self._suspects_left
+
+    async def _take(
+        self, connection: database.Connection, started: float, limit: int, *, suspects: bool
+    ) -> list[Claimed]:
         rows = await database.fetch(
             connection,
             "claim",
@@ -79,10 +148,13 @@ class Claimer:
             batch=limit,
             worker=self._worker,
             lease=self._settings.lease,
+            suspects=suspects,
         )
         if not rows:
             return []
-        self._floor = rows[0].next_retry - _MARGIN
+        ordinary = [row.next_retry for row in rows if row.priority == 0]
+        if ordinary and not suspects:
+            self._floor = ordinary[0] - _MARGIN
         expires = started + self._settings.lease.total_seconds()
         for row in rows:
             if row.lost_token is not None:
@@ -103,22 +175,40 @@ class Claimer:
                 jobid=row.jobid,
                 retry_count=row.retry_count,
                 expires=expires,
+                claimed_at=row.claimed_at,
+                since=started,
             )
             for row in rows
         ]
+
+    async def extend(self, connection: database.Connection, claimed: list[Claimed]) -> set[int]:
+        """Heartbeat: start these leases anew; the ids that are still ours. The others belong to another claim now."""
+        rows = await database.fetch(
+            connection,
+            "claim_extend_if_ours",
+            now=None,
+            lease=self._settings.lease,
+            ids=[c.id for c in claimed],
+            tokens=[c.token for c in claimed],
+        )
+        return {row.id for row in rows}
 
     async def until_due(self, connection: database.Connection) -> float:
         """Seconds until the earliest recipient that waits for its time is due; the poll interval when none waits."""
         [row] = await database.fetch(connection, "claim_next_due", where=self._where, now=None)
         return float(row.seconds) if row.seconds is not None else self._settings.poll.total_seconds()
 
-    async def give_back(self, connection: database.Connection, claimed: list[Claimed]) -> None:
+    async def give_back(self, connection: database.Connection, claimed: Sequence[Claimed]) -> None:
         """Return recipients untried; the count of tries goes back too."""
-        if claimed:
-            await database.fetch(
-                connection,
-                "claim_release_if_ours",
-                ids=[c.id for c in claimed],
-                tokens=sorted({c.token for c in claimed}),
-            )
-            events.emit("claim.released", recipients=len(claimed))
+        await database.fetch(
+            connection,
+            "claim_release_if_ours",
+            ids=[c.id for c in claimed],
+            tokens=[c.token for c in claimed],
+        )
+        events.emit("claim.released", recipients=len(claimed))
+
+
+def _loop_time(at: float) -> float:
+    """A monotonic() instant on the event loop's clock."""
+    return asyncio.get_running_loop().time() + at - monotonic()

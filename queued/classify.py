@@ -51,6 +51,8 @@ _FAULT_STATUS: Final[dict[FaultKind, str]] = {
     "refused": "4.3.2",  # system not accepting network messages
     "tls": "4.7.5",  # cryptographic failure
 }
+# Characters of a reply that are kept: Postfix logs about as much.
+_LONGEST_TEXT: Final = 1000
 
 
 def classify_reply(reply: Reply, phase: Phase) -> Outcome:
@@ -64,7 +66,7 @@ def classify_reply(reply: Reply, phase: Phase) -> Outcome:
         kind, scope = "deferred", _SCOPES[phase]
     kind, scope = _EXCEPTIONS.get((None, reply.code), (kind, scope))
     kind, scope = _EXCEPTIONS.get((phase, reply.code), (kind, scope))
-    return Outcome(kind, scope, reply.code, _status(kind, reply.enhanced), str(reply))
+    return Outcome(kind, scope, reply.code, _status(kind, reply.enhanced), _told(reply))
 
 
 def classify_fault(fault: Fault) -> Outcome:
@@ -102,6 +104,12 @@ def _undecided(fault: Fault | None) -> Outcome:
     if fault is None:
         return Outcome("deferred", "us", None, "4.3.0", "no reply and no fault was recorded")
     return classify_fault(fault)
+
+
+def _told(reply: Reply) -> str:
+    """The reply for logs and tables: a peer may say a megabyte, and says it once for each recipient."""
+    text = str(reply)
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
 
 
 def _status(kind: Kind, enhanced: str | None) -> str | None:

@@ -61,6 +61,7 @@ class ConnectionPool:
         self._lanes: dict[tuple[str, int], _Lane] = {}
         self._borrowed: set[SmtpConnection] = set()
         self._chores: set[asyncio.Task[None]] = set()
+        self._openings: set[asyncio.Task[SmtpConnection]] = set()
         self._closing = False
         self._changed = asyncio.Event()
 
@@ -105,7 +106,12 @@ class ConnectionPool:
         Cancelled, it cuts every connection that is left: the caller's patience is the limit.
         """
         self._closing = True
+        # Whoever waits for a slot, or for a host to answer, has begun nothing: turned away, it can go back at once.
+        for opening in self._openings:
+            opening.cancel()
         for lane in self._lanes.values():
+            for _ in range(lane.users):
+                lane.slots.release()
             while lane.idle:
                 self._discard(lane.idle.pop())
         try:
@@ -131,7 +137,25 @@ class ConnectionPool:
             if self._may_stay(connection):
                 return connection
             self._discard(connection)
-        return await SmtpConnection.open(host, port, hostname=self._hostname, timeouts=self._timeouts)
+        return await self._open(host, port)
+
+    async def _open(self, host: str, port: int) -> SmtpConnection:
+        """A new connection; PoolClosedError when the pool begins to close before it stands."""
+        opening = asyncio.ensure_future(
+            SmtpConnection.open(host, port, hostname=self._hostname, timeouts=self._timeouts)
+        )
+        self._openings.add(opening)
+        try:
+            return await opening
+        except asyncio.CancelledError:
+            if opening.done() and not opening.cancelled() and not opening.exception():
+                opening.result().abort()  # it stood in the moment nobody wanted it any more
+            current = asyncio.current_task()
+            if self._closing and opening.cancelled() and current is not None and not current.cancelling():
+                raise PoolClosedError from None
+            raise
+        finally:
+            self._openings.discard(opening)
 
     def _give_back(self, lane: _Lane, connection: SmtpConnection) -> None:
         if self._closing or not self._may_stay(connection):

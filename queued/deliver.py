@@ -1,37 +1,33 @@
 """deliver — one attempt: some recipients of one message over one transport
 
-Owns: the steps borrow a connection → talk → classify → decide about a retry, and their time limit within the lease.
+Owns: the steps borrow a connection → talk → classify → decide about a retry, within the lease.
 Called by: queued.dispatch, one call per message and transport.
-Guarantees: returns a Result for every recipient, or None when it did not come to a try; never raises for what a peer
-    does. An attempt ends before its lease does, so that no other worker begins while this one still talks. No database
-    connection is held meanwhile.
+Guarantees: a Result for every recipient, whatever a peer does. An attempt ends when its lease does, so that no other
+    worker begins while this one still talks; heartbeats put that off (queued.dispatch). No database connection is held
+    meanwhile.
 See: RFC 5321 section 4.5.4.1 (retries); RFC 1047 (why a lost final reply duplicates).
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from queued.classify import classify, classify_fault
+from queued.classify import classify
 from queued.connections import ConnectionPool, PoolClosedError, ReuseLimits
 from queued.result import Result
 from queued.retry import decide
-from queued.transaction import ConversationError, Timeouts, Transaction
-from shared.outcome import Outcome
+from queued.transaction import ConversationError, Timeouts, Transaction, TransactionResult
 
 if TYPE_CHECKING:
-    from queued.claim import Claimed
-    from queued.transaction import TransactionResult
+    from queued.claim import Claimed, Lease
+    from shared.outcome import Outcome
     from shared.queued_config import Timeout
     from shared.queued_config import Transport as TransportSettings
-
-# Part of the lease kept for recording the result.
-_RESERVE = 0.1
+    from shared.smtp_reply import Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +41,8 @@ class Body:
 class Transport:
     """How a set of destinations is reached, with the connections it keeps open."""
 
-    def __init__(self, settings: TransportSettings, hostname: str, lease: timedelta) -> None:
+    def __init__(self, settings: TransportSettings, hostname: str) -> None:
         self.settings = settings
-        self._lease = lease.total_seconds()
         pooling = settings.pooling
         self._pool = ConnectionPool(
             hostname=settings.hostname or hostname,
@@ -60,10 +55,12 @@ class Transport:
         """Close every connection, waiting for those in use."""
         await self._pool.close()
 
-    async def attempt(self, claimed: tuple[Claimed, ...], body: Body) -> list[Result] | None:
-        """Try these recipients of one message. None when half the lease passed without a free connection."""
+    async def attempt(self, claimed: tuple[Claimed, ...], body: Body, lease: Lease) -> list[Result] | None:
+        """Try these recipients of one message. None when it did not come to a try because we are stopping.
+
+        TimeoutError when the lease ended first: what the peer has is not known, and the row is no longer ours to tell.
+        """
         started = monotonic()
-        expires = min(c.expires for c in claimed)
         host, port = self.settings.connection.server, self.settings.connection.port
         transaction = Transaction(
             sender=str(claimed[0].sender or ""),
@@ -72,67 +69,42 @@ class Transport:
             smtputf8=body.smtputf8,
         )
         try:
-            async with asyncio.timeout_at(_loop_time(expires - self._lease / 2)) as patience:
-                outcomes = await self._talk(host, port, transaction, patience, expires)
-        except TimeoutError:
-            return None
+            async with lease.held():
+                result = await self._talk(host, port, transaction)
+        except ConversationError as error:
+            result = TransactionResult(None, (None,) * len(claimed), None, None, error.fault)
         except PoolClosedError:
             return None
         duration = timedelta(seconds=monotonic() - started)
-        remote = f"{host}:{port}"
-        return [self._result(c, outcome, remote, duration) for c, outcome in zip(claimed, outcomes, strict=True)]
+        return [
+            self._result(c, outcome, reply, f"{host}:{port}", duration)
+            for c, outcome, reply in zip(claimed, classify(result), result.recipients, strict=True)
+        ]
 
-    async def _talk(
-        self, host: str, port: int, transaction: Transaction, patience: asyncio.Timeout, expires: float
-    ) -> tuple[Outcome, ...]:
+    async def _talk(self, host: str, port: int, transaction: Transaction) -> TransactionResult:
         """The conversation, once more on a fresh connection when a kept one turned out to be closed."""
         while True:
-            try:
-                async with self._pool.acquire(host, port) as connection:
-                    # From here it is a try; it must be over, and recorded, before the lease is.
-                    patience.reschedule(None)
-                    kept = connection.transactions > 0
-                    try:
-                        async with asyncio.timeout_at(_loop_time(expires - _RESERVE * self._lease)):
-                            result = await connection.send(transaction)
-                    except TimeoutError:
-                        connection.abort()
-                        return _same(len(transaction.recipients), _OVERTIME)
-            except ConversationError as error:
-                return _same(len(transaction.recipients), classify_fault(error.fault))
+            async with self._pool.acquire(host, port) as connection:
+                kept = connection.transactions > 0
+                result = await connection.send(transaction)
             if not (kept and _grown_tired(result)):
-                return classify(result)
+                return result
 
-    def _result(self, c: Claimed, outcome: Outcome, remote: str, duration: timedelta) -> Result:
-        now = datetime.now(UTC)
+    def _result(self, c: Claimed, outcome: Outcome, reply: Reply | None, remote: str, duration: timedelta) -> Result:
         schedule = self.settings.retry
         if outcome.kind == "delivered":
             return Result(c, outcome, remote, duration, "success", None)
         if outcome.kind == "failed":
-            return Result(c, outcome, remote, duration, "failed", None)
+            refused_by_us = reply is not None and reply.ours
+            return Result(c, outcome, remote, duration, "rejected" if refused_by_us else "failed", None)
         roll = random.random()
-        due = decide(now, received=c.received, tries=c.retry_count, schedule=schedule, roll=roll)
+        due = decide(c.now(), received=c.received, tries=c.retry_count, schedule=schedule, roll=roll)
         return Result(c, outcome, remote, duration, "expired" if due is None else None, due)
-
-
-#: The peer was still talking when the lease drew to its end. Whether it has the message cannot be known.
-_OVERTIME = Outcome(
-    "deferred", "message", None, "4.4.2", "gave up: the attempt would have outlived its lease", uncertain=True
-)
 
 
 def _grown_tired(result: TransactionResult) -> bool:
     """Whether a kept connection was closed by the peer before it read anything of this transaction."""
     return result.fault is not None and result.fault.phase == "mail" and result.fault.kind == "closed"
-
-
-def _same(count: int, outcome: Outcome) -> tuple[Outcome, ...]:
-    return (outcome,) * count
-
-
-def _loop_time(at: float) -> float:
-    """A monotonic() instant on the event loop's clock."""
-    return asyncio.get_running_loop().time() + at - monotonic()
 
 
 def _seconds(timeout: Timeout) -> Timeouts:

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from queued.claim import Lease
 from queued.result import Recorder, Result
 from shared import database, events
 from shared.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from queued.bodies import Bodies
     from queued.claim import Claimed, Claimer
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 # Bodies are fetched this many messages at a time: enough to spare round trips, few enough to start soon.
 _FETCH = 50
+_GIVE_BACK = 5  # tries against whoever moves one of the rows meanwhile
 
 type Delivery = tuple[Claimed, ...]
 
@@ -50,8 +53,11 @@ class Dispatcher:
         self._transports = transports
         self._recorder = recorder
         self._settings = settings
-        self._attempts: set[asyncio.Task[None]] = set()
-        self._inflight = 0
+        self._attempts: dict[asyncio.Task[None], tuple[Delivery, Lease]] = {}
+        # Everything in hand, with the monotonic time its lease ends: what waits for a body or for its result to be
+        # recorded needs its lease as much as what is being sent.
+        self._hand: dict[Claimed, float] = {}
+        recorder.on_recorded = self._left
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
         self._idle = asyncio.Event()
@@ -59,14 +65,19 @@ class Dispatcher:
 
     @property
     def inflight(self) -> int:
-        """Recipients claimed and not yet handed to the recorder."""
-        return self._inflight
+        """Recipients in hand: claimed, and neither recorded nor given back."""
+        return len(self._hand)
 
     def stop(self) -> None:
         """Claim nothing more."""
         self._stopping.set()
         self.due.set()
         self._room.set()
+
+    def start_over(self) -> None:
+        """Look at everything that is due, now: notifications may have gone unheard."""
+        self._claimer.start_over()
+        self.due.set()
 
     async def drained(self) -> None:
         """Return when claiming has ended and every attempt with it."""
@@ -79,15 +90,20 @@ class Dispatcher:
         pause = _FIRST_PAUSE
         while not self._stopping.is_set():
             self._room.clear()
-            free = min(self._settings.batch, self._settings.inflight - self._inflight)
+            free = min(self._settings.batch, self._settings.inflight - self.inflight)
             # A claim costs the same for one row as for many: wait until a good part of a batch fits.
             if free * 4 < min(self._settings.batch, self._settings.inflight):
                 await self._room.wait()
+                continue
+            if self._recorder.troubled:
+                await self._rest(_FIRST_PAUSE)  # what PostgreSQL does not know to be sent could be claimed again
                 continue
             try:
                 self.due.clear()
                 claimed = await self._claim(free)
                 pause = _FIRST_PAUSE
+            except database.CONFLICT:
+                continue  # somebody held or released one of the rows at that moment
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 events.emit("claim.failed", error=error, seconds=pause)
                 await self._rest(pause)
@@ -102,7 +118,7 @@ class Dispatcher:
     async def _claim(self, limit: int) -> list[Claimed]:
         async with self._pool.connection() as connection:
             claimed = await self._claimer.take(connection, limit)
-        self._inflight += len(claimed)
+        self._hand.update((c, c.expires) for c in claimed)
         return claimed
 
     async def _wait_for_mail(self) -> None:
@@ -141,9 +157,10 @@ class Dispatcher:
                 continue
             del deliveries[: len(portion)]
             for delivery in portion:
-                attempt = asyncio.create_task(self._attempt(delivery, bodies.get(delivery[0].message_id)))
-                self._attempts.add(attempt)
-                attempt.add_done_callback(self._attempts.discard)
+                lease = Lease(min(self._hand[c] for c in delivery))
+                attempt = asyncio.create_task(self._attempt(delivery, bodies.get(delivery[0].message_id), lease))
+                self._attempts[attempt] = delivery, lease
+                attempt.add_done_callback(self._attempts.pop)
         await self._give_back([c for delivery in deliveries for c in delivery])
 
     def _grouped(self, claimed: Iterable[Claimed]) -> list[Delivery]:
@@ -158,7 +175,7 @@ class Dispatcher:
             deliveries += [tuple(group[i : i + limit]) for i in range(0, len(group), limit)]
         return deliveries
 
-    async def _attempt(self, delivery: Delivery, body: Body | None) -> None:
+    async def _attempt(self, delivery: Delivery, body: Body | None, lease: Lease) -> None:
         results: list[Result] | None
         try:
             transport = self._transports.get(delivery[0].transportid)
@@ -169,30 +186,66 @@ class Dispatcher:
                     events.emit("body.missing", id=c.message_id, recipient_id=c.id)
                 results = _ours(delivery, "the message has no body")
             else:
-                results = await transport.attempt(delivery, body)
+                results = await transport.attempt(delivery, body, lease)
+        except TimeoutError:
+            # Whoever claims the rows next writes the attempt that has no result.
+            events.emit("claim.ended", id=delivery[0].message_id, recipients=len(delivery))
+            self._left(delivery)
+            results = []
         except Exception as error:  # noqa: BLE001 - our fault must neither stop the worker nor lose mail
             events.emit("daemon.failed", part="attempt", error=repr(error))
             results = _ours(delivery, "internal error")
         finally:
             self._bodies.let_go(delivery[0].size)
         if results is None:
-            await self._give_back(list(delivery))
+            await self._give_back(delivery)
         else:
             self._recorder.add(results)
-            self._left(len(delivery))
 
-    async def _give_back(self, claimed: list[Claimed]) -> None:
+    async def heartbeat(self) -> None:
+        """Put the end of leases off while attempts go on, until cancelled. A lease that is lost ends its attempt."""
+        lease = self._settings.lease.total_seconds()
+        while True:
+            await asyncio.sleep(lease / 6)
+            old = [c for c, expires in self._hand.items() if expires - monotonic() < lease * 2 / 3]
+            if not old:
+                continue
+            started = monotonic()
+            try:
+                async with asyncio.timeout(lease / 6), self._pool.connection() as connection:
+                    ours = await self._claimer.extend(connection, old)
+            except (*database.OUTAGE, *database.REFUSAL) as error:
+                # The attempts go on until their lease ends; the next beat may come through.
+                events.emit("claim.failed", error=error, seconds=lease / 6)
+                continue
+            for c in old:
+                if c in self._hand:
+                    self._hand[c] = started + lease if c.id in ours else started
+            for delivery, held in self._attempts.values():
+                held.put_off(min(self._hand.get(c, started) for c in delivery))
+
+    async def _give_back(self, claimed: Sequence[Claimed]) -> None:
         """As if they had not been claimed. If PostgreSQL is away, their lease gives them back."""
+        if not claimed:
+            return
         try:
-            async with self._pool.connection() as connection:
-                await self._claimer.give_back(connection, claimed)
+            for _ in range(_GIVE_BACK):
+                try:
+                    async with self._pool.connection() as connection:
+                        await self._claimer.give_back(connection, claimed)
+                    break
+                except database.CONFLICT:
+                    continue  # somebody held one of the rows at that moment
         except (*database.OUTAGE, *database.REFUSAL) as error:
             events.emit("claim.failed", error=error, seconds=0.0)
-        self._left(len(claimed))
+        self._left(claimed)
 
-    def _left(self, count: int) -> None:
-        self._inflight -= count
+    def _left(self, claimed: Sequence[Claimed]) -> None:
+        for c in claimed:
+            self._hand.pop(c, None)
         self._room.set()
+        if self._claimer.done(claimed):
+            self.due.set()
 
 
 def _ours(delivery: Delivery, text: str) -> list[Result]:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from shared import database, events
+from shared.array_text import numbers, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from queued.claim import Claimed
     from shared.outcome import Outcome
@@ -43,7 +44,7 @@ class Result:
     @staticmethod
     def later(claimed: Claimed, outcome: Outcome, wait: timedelta) -> Result:
         """A try that failed on our side, before any peer was asked: again after `wait`, whatever the schedule says."""
-        return Result(claimed, outcome, None, timedelta(0), None, datetime.now(UTC) + wait)
+        return Result(claimed, outcome, None, timedelta(0), None, claimed.now() + wait)
 
 
 class Recorder:
@@ -57,6 +58,8 @@ class Recorder:
         self._arrived = asyncio.Event()
         self._recorded = asyncio.Event()
         self._recorded.set()
+        self.troubled = False  # the last try failed; until one succeeds nothing new should be claimed
+        self.on_recorded: Callable[[Sequence[Claimed]], None] = _nobody_asks
 
     def add(self, results: Sequence[Result]) -> None:
         """Take results over; they are recorded soon."""
@@ -81,20 +84,31 @@ class Recorder:
             group = [self._waiting[i] for i in range(min(limit, len(self._waiting)))]
             try:
                 await self._record(group)
+            except database.CONFLICT:
+                continue  # somebody held or released one of the rows at that moment
+            except database.LOCKED as error:
+                # The others need not wait behind the row somebody keeps locked.
+                if len(group) == 1:
+                    events.emit("result.unrecorded", results=1, error=error, seconds=0.0)
+                    self._waiting.rotate(-1)
+                limit = 1
+                continue
             except database.OUTAGE as error:
+                self.troubled = True
                 events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause, limit = min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
                 continue
             except database.REFUSAL as error:
                 if len(group) > 1:  # one of them; alone each shows whether it is the one
                     limit = 1
                     continue
                 events.emit("result.refused", recipient_id=group[0].claimed.id, error=error)
-            pause = _FIRST_PAUSE
-            limit = min(2 * limit, _GROUP)
+            self.troubled = False
+            pause, limit = _FIRST_PAUSE, min(2 * limit, _GROUP)
             for _ in group:
                 self._waiting.popleft()
+            self.on_recorded([result.claimed for result in group])
             if not self._waiting:
                 self._arrived.clear()
                 self._recorded.set()
@@ -116,31 +130,35 @@ class Recorder:
         return await database.fetch(connection, "result_record_if_claimed", now=None, worker=self._worker, **values)
 
 
+def _nobody_asks(_: Sequence[Claimed]) -> None:
+    """Where nobody counts what is in hand."""
+
+
 def _columns(group: list[Result]) -> dict[str, Any]:
     """The group by column, as the query's unnest takes it."""
     claimed = [r.claimed for r in group]
     outcomes = [r.outcome for r in group]
     return {
-        "id": [c.id for c in claimed],
-        "messages__id": [c.message_id for c in claimed],
-        "token": [c.token for c in claimed],
-        "retry_count": [c.retry_count for c in claimed],
-        "partid": [c.partid for c in claimed],
-        "transportid": [c.transportid for c in claimed],
-        "jobid": [c.jobid for c in claimed],
-        "senderdomain": [c.sender.domain if c.sender else None for c in claimed],
-        "recipientdomain": [c.recipient.domain for c in claimed],
-        "size": [c.size for c in claimed],
-        "remote": [r.remote for r in group],
-        "outcome": [o.kind for o in outcomes],
-        "scope": [o.scope for o in outcomes],
-        "uncertain": [o.uncertain for o in outcomes],
-        "reply_code": [o.reply_code for o in outcomes],
-        "reply_enhanced": [o.enhanced for o in outcomes],
-        "reply_text": [o.text for o in outcomes],
-        "duration": [r.duration for r in group],
-        "result": [r.result for r in group],
-        "next_retry": [r.next_retry for r in group],
+        "id": numbers(c.id for c in claimed),
+        "messages__id": texts(c.message_id.hex for c in claimed),
+        "token": numbers(c.token for c in claimed),
+        "retry_count": numbers(c.retry_count for c in claimed),
+        "partid": texts(c.partid for c in claimed),
+        "transportid": texts(c.transportid for c in claimed),
+        "jobid": texts(c.jobid for c in claimed),
+        "senderdomain": texts(c.sender.domain if c.sender else None for c in claimed),
+        "recipientdomain": texts(c.recipient.domain for c in claimed),
+        "size": numbers(c.size for c in claimed),
+        "remote": texts(r.remote for r in group),
+        "outcome": texts(o.kind for o in outcomes),
+        "scope": texts(o.scope for o in outcomes),
+        "uncertain": texts("t" if o.uncertain else "f" for o in outcomes),
+        "reply_code": numbers(o.reply_code for o in outcomes),
+        "reply_enhanced": texts(o.enhanced for o in outcomes),
+        "reply_text": texts(o.text for o in outcomes),
+        "seconds": numbers(r.duration.total_seconds() for r in group),
+        "result": texts(r.result for r in group),
+        "next_retry": texts(r.next_retry.isoformat() if r.next_retry else None for r in group),
     }
 
 

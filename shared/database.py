@@ -4,15 +4,20 @@ Owns: turning `environment.database.uri` into connections and pools, and Postgre
 Called by: everything that runs a query; only this file, shared.spool, shared.wakeup and shared.migrate import psycopg.
 Guarantees: every connection is in autocommit (no transaction is ever open by accident, least of all across SMTP), names
     itself in pg_stat_activity, and notices a dead peer by keepalives. A pool gives no connection it has not checked.
+    Of several hosts the one that takes writes is used, so that a promoted standby is found. Behind a pooler nothing
+    is prepared.
 Raises: DatabaseUnavailable, in one line without the password.
 See: PostgreSQL manual, "Database Connection Control Functions".
 """
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow, namedtuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
@@ -33,6 +38,12 @@ type Pool = AsyncConnectionPool[Connection]
 OUTAGE: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, OSError)
 #: PostgreSQL's refusal of what we asked: the next try fails the same way unless something changes.
 REFUSAL: Final = (psycopg.Error,)
+#: PostgreSQL's refusal of a value, by a type, a constraint or a function's own check.
+BAD_VALUE: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException)
+#: Another transaction moved or locked the same row first (SQLSTATE 40001, 40P01): nothing is wrong, try again at once.
+CONFLICT: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+#: Somebody keeps a row locked for longer than we wait (SQLSTATE 55P03).
+LOCKED: Final = psycopg.errors.LockNotAvailable
 #: There is no day partition for a row of history.
 NO_PARTITION: Final = psycopg.errors.CheckViolation
 
@@ -41,26 +52,27 @@ _MINIMUM_VERSION: Final = 150000
 _KEEPALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2, "tcp_user_timeout": 20000}
 
 
-def resolve(uri: str, var: Path) -> str:
-    """A libpq connection string for `environment.database.uri`; `embedded:` starts the server under `var`."""
+def resolve(uri: str, var: Path, key: str = "environment.database.uri") -> str:
+    """A libpq connection string for the value of `key`; `embedded:` starts the server under `var`."""
     if uri.strip() == "embedded:":
         return embedded.ensure_running(var)
     try:
         conninfo_to_dict(uri)
     except psycopg.ProgrammingError as error:
         reason = " ".join(str(error).split())
-        raise ConfigError(
-            f"environment.database.uri: {reason}; allowed: `embedded:` or a libpq URI to PostgreSQL 15 or newer"
-        ) from None
+        raise ConfigError(f"{key}: {reason}; allowed: `embedded:` or a libpq URI to PostgreSQL 15 or newer") from None
     return uri
 
 
 async def connect(conninfo: str, application_name: str) -> Connection:
     """One connection in autocommit; DatabaseUnavailable when there is none to be had."""
     try:
-        connection = await psycopg.AsyncConnection.connect(
-            make_conninfo(conninfo, **_settings(conninfo, application_name)), autocommit=True
-        )
+        connection = await psycopg.AsyncConnection.connect(complete(conninfo, application_name), autocommit=True)
+        try:
+            await _mind_pooler(connection)
+        except BaseException:
+            await connection.close()
+            raise
     except psycopg.OperationalError as error:
         raise unavailable(error) from None
     version = connection.info.server_version
@@ -74,7 +86,7 @@ async def open_pool(conninfo: str, application_name: str, size: int) -> Pool:
     """A pool of `size` connections that reconnects by itself; its first connection is proven before it is returned."""
     await (await connect(conninfo, application_name)).close()
     pool: Pool = AsyncConnectionPool(
-        make_conninfo(conninfo, **_settings(conninfo, application_name)),
+        complete(conninfo, application_name),
         connection_class=psycopg.AsyncConnection[TupleRow],
         kwargs={"autocommit": True},
         min_size=1,
@@ -82,6 +94,7 @@ async def open_pool(conninfo: str, application_name: str, size: int) -> Pool:
         timeout=10,
         reconnect_timeout=5,
         check=AsyncConnectionPool.check_connection,
+        configure=_configure,
         open=False,
     )
     await pool.open()
@@ -97,14 +110,66 @@ async def fetch(source: Connection, name: str, /, where: str | None = None, **va
         return await cursor.fetchall() if cursor.description else []
 
 
+async def run_on(connection: Connection, name: str, table: str) -> None:
+    """Run sql/queries/<name>.sql with this table's name in place of {table}."""
+    await connection.execute(sql.SQL(query(name)).format(table=sql.Identifier(table)))
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the server or the way to it is in trouble. A message beyond PostgreSQL's limits (class 54) is not."""
+    return isinstance(error, OUTAGE) and not isinstance(error, psycopg.errors.ProgramLimitExceeded)
+
+
 def unavailable(error: BaseException) -> DatabaseUnavailable:
     """The one line an operator reads when PostgreSQL cannot be reached; libpq's messages carry no password."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return DatabaseUnavailable(f"PostgreSQL is unavailable: {reason}")
 
 
-def _settings(conninfo: str, application_name: str) -> dict[str, Any]:
-    """Our defaults for what the connection string leaves open."""
+def reason(error: BaseException) -> str:
+    """What PostgreSQL said, or whoever else refused, in one line without the place in our functions."""
+    said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return " ".join((said or str(error)).split())
+
+
+def complete(conninfo: str, application_name: str) -> str:
+    """The connection string with our defaults for what it leaves open."""
     given = conninfo_to_dict(conninfo)
     defaults: dict[str, Any] = {"application_name": application_name, "connect_timeout": 10, **_KEEPALIVE}
-    return {name: value for name, value in defaults.items() if name not in given}
+    if any("," in str(given.get(name) or "") for name in ("host", "hostaddr")):
+        # Of a primary and its standbys only one can take mail, and which one it is may change.
+        defaults["target_session_attrs"] = "read-write"
+    return make_conninfo(conninfo, **{name: value for name, value in defaults.items() if name not in given})
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Whether a pooler such as PgBouncer stands between: a session's state may then not last from query to query."""
+    return connection.prepare_threshold is None
+
+
+def hang_up(connection: Connection) -> None:
+    """End the conversation at once, whatever is waited for: who waits gets an OperationalError.
+
+    Closing the connection would leave the event loop with a file number that may be somebody else's a moment later.
+    """
+    if not connection.closed:
+        with socket.socket(fileno=os.dup(connection.fileno())) as same:
+            same.shutdown(socket.SHUT_RDWR)
+
+
+async def _configure(connection: Connection) -> None:
+    """What every connection of a pool is told once."""
+    await _mind_pooler(connection)
+    if not is_pooled(connection):
+        await fetch(connection, "connection_walk")
+        await fetch(connection, "connection_patience")
+
+
+async def _mind_pooler(connection: Connection) -> None:
+    """Prepare nothing where the next query may reach another backend, which does not know it.
+
+    A pooler makes up the backend id it gives its clients at login, so the server's own answer differs.
+    """
+    [row] = await fetch(connection, "connection_backend")
+    if row.pid != connection.info.backend_pid:
+        connection.prepare_threshold = None

@@ -37,11 +37,12 @@ class Reply:
     code: int
     enhanced: str | None
     lines: tuple[str, ...]
+    ours: bool = False  # nobody was asked: we know that the peer could only refuse
 
     @classmethod
     def make(cls, code: int, enhanced: str | None, text: str) -> Self:
-        """A reply of one line, as if a peer had sent it."""
-        return cls(code, enhanced, (text,))
+        """A reply of ours of one line, in place of one a peer need not be asked for."""
+        return cls(code, enhanced, (text,), ours=True)
 
     @property
     def text(self) -> str:

@@ -1,30 +1,56 @@
 -- Takes up to `batch` due recipients of this worker's partitions: sets the token, counts the try and makes each row due
--- again by itself when the lease ends, before anything is sent.
+-- again by itself when the lease ends, before anything is sent. Urgent mail first, bulk last; within a class in the order
+-- it fell due.
 --
--- {where} is the worker's own condition; it stands in the UPDATE too, so that both prune to the worker's leaves.
--- ORDER BY is exactly the index queue_due; MATERIALIZED keeps the planner from running the LIMIT more than once.
--- floor keeps the scan off the dead entries at the index's lower end (see queued/claim.py).
+-- {where} is the worker's own condition; it stands in the UPDATE too, so that all prune to the worker's leaves.
+-- Each class is one scan, its ORDER BY exactly its index; MATERIALIZED keeps the planner from running a LIMIT twice.
+-- `floor` keeps the scan of ordinary mail off the dead entries at the lower end of its index (see queued/claim.py).
+-- The bounds of next_retry stand in a SELECT, so that PostgreSQL estimates them alike whether it plans for these values or
+-- for any: it then keeps the plan. Seen as values they make each plan look better than the kept one when much mail is
+-- deferred, and every claim is planned anew, which takes longer than the claim.
+-- `suspects` true takes what two claims in a row have lost, else everything but that: what kills its worker is thus tried
+-- by itself, not with a batch of innocents.
 -- A row that still carries a token had its lease run out: that try has no result and never will, so it gets its attempt
 -- row here.
 WITH fresh AS MATERIALIZED (
     SELECT nextval('pillarbox.claim_token_seq') AS token
+), urgent AS MATERIALIZED (
+    SELECT id, token, worker, last_retry FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority > 0 AND ({where})
+       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lost_count + (token IS NOT NULL)::integer >= 2) = %(suspects)s
+     ORDER BY next_retry, id LIMIT %(batch)s
+       FOR NO KEY UPDATE SKIP LOCKED
+), ordinary AS MATERIALIZED (
+    SELECT id, token, worker, last_retry FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority = 0 AND ({where})
+       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND next_retry >= (SELECT coalesce(%(floor)s::timestamptz, '-infinity'))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lost_count + (token IS NOT NULL)::integer >= 2) = %(suspects)s
+     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent)
+       FOR NO KEY UPDATE SKIP LOCKED
+), bulk AS MATERIALIZED (
+    SELECT id, token, worker, last_retry FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority < 0 AND ({where})
+       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND (lost_count + (token IS NOT NULL)::integer >= 2) = %(suspects)s
+     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM ordinary)
+       FOR NO KEY UPDATE SKIP LOCKED
 ), due AS MATERIALIZED (
     SELECT id, token AS lost_token, worker AS lost_worker, last_retry AS lost_since
-      FROM pillarbox.queue
-     WHERE status = 'DELIVER' AND ({where})
-       AND next_retry <= coalesce(%(now)s::timestamptz, now()) AND next_retry >= coalesce(%(floor)s::timestamptz, '-infinity')
-       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
-     ORDER BY next_retry, id
-     LIMIT %(batch)s
-       FOR NO KEY UPDATE SKIP LOCKED
+      FROM (SELECT * FROM urgent UNION ALL SELECT * FROM ordinary UNION ALL SELECT * FROM bulk) AS classes
 ), taken AS (
     UPDATE pillarbox.queue q
        SET token = fresh.token, worker = %(worker)s, retry_count = q.retry_count + 1,
-           last_retry = coalesce(%(now)s::timestamptz, now()), lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s
+           last_retry = coalesce(%(now)s::timestamptz, now()), lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s,
+           lost_count = q.lost_count + (due.lost_token IS NOT NULL)::integer
       FROM due, fresh
      WHERE q.status = 'DELIVER' AND ({where}) AND q.id = due.id
     RETURNING q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain,
-              q.size, q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.retry_count, q.next_retry, q.token,
+              q.size, q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count, q.next_retry, q.token,
               due.lost_token, due.lost_worker, due.lost_since
 ), lost AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid,
@@ -35,6 +61,7 @@ WITH fresh AS MATERIALIZED (
      WHERE lost_token IS NOT NULL
 )
 SELECT id, messages__id, actionid, ts, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, size, partid,
-       transportid, jobid, retry_count, next_retry, token, lost_token
+       transportid, jobid, priority, retry_count, next_retry, token, lost_token,
+       coalesce(%(now)s::timestamptz, now()) AS claimed_at
   FROM taken
- ORDER BY next_retry, id
+ ORDER BY sign(priority) DESC, next_retry, id

@@ -1,4 +1,5 @@
 -- Gives claimed recipients back untried, as if the claim had not been: the next worker may take them at once.
-UPDATE pillarbox.queue
-   SET token = NULL, worker = NULL, lease_until = NULL, retry_count = retry_count - 1
- WHERE id = ANY(%(ids)s) AND token = ANY(%(tokens)s)
+UPDATE pillarbox.queue q
+   SET token = NULL, worker = NULL, lease_until = NULL, retry_count = q.retry_count - 1
+  FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS h(id, token)
+ WHERE q.id = h.id AND q.token = h.token

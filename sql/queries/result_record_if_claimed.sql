@@ -3,23 +3,26 @@
 -- The fence is id and token: a row that another claim has taken since is left alone, and its id does not come back. The
 -- attempt row is written whatever the fence says, because the attempt was made. There is no condition on status: mail
 -- that an operator put on hold while it was being sent is delivered all the same, and must not be sent again on release.
+--
+-- `id = ANY` beside the join: one walk along each leaf's UNIQUE index for the whole batch, where the join alone may be
+-- planned as reading a leaf from end to end.
 WITH result AS (
     SELECT * FROM unnest(%(id)s::bigint[], %(messages__id)s::uuid[], %(token)s::bigint[], %(retry_count)s::integer[], %(partid)s::text[],
                          %(transportid)s::text[], %(jobid)s::text[], %(senderdomain)s::text[], %(recipientdomain)s::text[], %(size)s::integer[],
                          %(remote)s::text[], %(outcome)s::text[], %(scope)s::text[], %(uncertain)s::boolean[], %(reply_code)s::integer[],
-                         %(reply_enhanced)s::text[], %(reply_text)s::text[], %(duration)s::interval[], %(result)s::text[], %(next_retry)s::timestamptz[])
+                         %(reply_enhanced)s::text[], %(reply_text)s::text[], %(seconds)s::float8[], %(result)s::text[], %(next_retry)s::timestamptz[])
         AS r(id, messages__id, token, retry_count, partid, transportid, jobid, senderdomain, recipientdomain, size, remote, outcome, scope,
-             uncertain, reply_code, reply_enhanced, reply_text, duration, result, next_retry)
+             uncertain, reply_code, reply_enhanced, reply_text, seconds, result, next_retry)
 ), tried AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
                                     recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration)
     SELECT coalesce(%(now)s::timestamptz, now()), id, messages__id, retry_count, token, %(worker)s, partid, transportid, jobid, senderdomain,
-           recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration
+           recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, make_interval(secs => seconds)
       FROM result
 ), finished AS (
     DELETE FROM pillarbox.queue q
      USING result r
-     WHERE q.id = r.id AND q.token = r.token AND r.result IS NOT NULL
+     WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.id AND q.token = r.token AND r.result IS NOT NULL
     RETURNING q.*, r.result, r.reply_text, r.outcome
 ), archived AS (
     INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderip, serverid, saslusername, senderlocalpart,
@@ -31,9 +34,9 @@ WITH result AS (
       FROM finished
 ), deferred AS (
     UPDATE pillarbox.queue q
-       SET next_retry = r.next_retry, last_error = r.reply_text, token = NULL, worker = NULL, lease_until = NULL
+       SET next_retry = r.next_retry, last_error = r.reply_text, token = NULL, worker = NULL, lease_until = NULL, lost_count = 0
       FROM result r
-     WHERE q.id = r.id AND q.token = r.token AND r.result IS NULL
+     WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.id AND q.token = r.token AND r.result IS NULL
     RETURNING q.id
 )
 SELECT id FROM finished UNION ALL SELECT id FROM deferred

@@ -1,0 +1,4 @@
+-- Daemons walk indexes and never read a table from end to end. The driver prepares what they ask again and again, and
+-- PostgreSQL keeps a prepared statement's plan: one made while a leaf was empty would read the million rows that came
+-- since, with every claim, until somebody analyzes it. Behind a pooler nothing is prepared, so every plan is fresh.
+SET enable_seqscan = off
