@@ -1,0 +1,2 @@
+-- Removes the workplace.
+DROP SCHEMA pillarbox_repartition CASCADE

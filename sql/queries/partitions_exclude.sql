@@ -1,0 +1,2 @@
+-- Holds everybody off, parent first as they come themselves.
+LOCK TABLE {leaves} IN ACCESS EXCLUSIVE MODE

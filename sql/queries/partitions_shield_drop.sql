@@ -1,0 +1,2 @@
+-- Takes the promise back: the bound is enough.
+ALTER TABLE pillarbox.queue_def_def DROP CONSTRAINT repartition_shield

@@ -1,0 +1,9 @@
+-- Makes a new leaf beside the queue, guarded like every leaf. Its CHECK says what its bound will say, word for word and
+-- with its parents' part, so that attaching it reads no row.
+CREATE TABLE pillarbox_repartition.{leaf} PARTITION OF pillarbox_repartition.queue_def {bound};
+ALTER TABLE pillarbox_repartition.{leaf} ADD CONSTRAINT repartition_bound CHECK ({check});
+SELECT pillarbox.queue_guard('pillarbox_repartition.{leaf}');
+DO $$ BEGIN
+    EXECUTE format('ALTER TABLE pillarbox_repartition.{leaf} OWNER TO %I',
+                   (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'pillarbox.queue'::regclass));
+END $$

@@ -1,0 +1,2 @@
+-- Takes the note-taking off a leaf.
+DROP TRIGGER repartition_capture ON pillarbox.{leaf}

@@ -1,0 +1,2 @@
+-- Lets the next repartitioning begin.
+SELECT pg_advisory_unlock(hashtext('pillarbox.partitions'))
