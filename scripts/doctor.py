@@ -1,0 +1,108 @@
+"""doctor — `pillarbox doctor`: what is wrong with the queue, its workers and its server, and what to do
+
+Owns: the command line, the table, `--json` and the exit status.
+Called by: scripts.cli; monitoring, by the exit status and the ids of the checks.
+Guarantees: nothing is changed and nothing is started. Exit status 1 if, and only if, there is an alarm.
+Raises: PillarboxError when the configuration cannot be read or PostgreSQL does not answer.
+See: docs/reference/doctor.md for the checks; scripts/doctor_checks.py for their limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scripts.doctor_checks import CHECKS, Finding, Limits, Verdict, worst
+from scripts.up import add_config, load_both
+from shared import database, embedded
+from shared.errors import DatabaseUnavailable
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from shared.queued_config import QueuedConfig
+    from shared.smtpd_config import SmtpdConfig
+
+_EMBEDDED = "embedded:"
+_STYLE = {Verdict.OK: "green", Verdict.NOTE: "cyan", Verdict.WARN: "yellow", Verdict.ALARM: "bold red"}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `doctor` to the command line."""
+    parser = subparsers.add_parser("doctor", help="say what is wrong with queue, workers and server, and what to do")
+    add_config(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.set_defaults(func=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Examine and report; 1 when there is an alarm."""
+    smtpd, queued = load_both(options.config)
+    findings = asyncio.run(examine(smtpd, queued))
+    if options.json:
+        print(json.dumps(_as_json(findings), ensure_ascii=False))
+    else:
+        show(findings, Console())
+    return 1 if worst(findings) is Verdict.ALARM else 0
+
+
+async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | None = None) -> list[Finding]:
+    """Every finding, in the order of the table of checks."""
+    from scripts.doctor_look import Look  # noqa: PLC0415 - brings PostgreSQL's grammar, which other verbs do without
+
+    environment = smtpd.environment
+    connection = await database.connect(_conninfo(environment.database.uri, environment.var), "pillarbox doctor")
+    try:
+        findings = await Look(connection, smtpd, queued, limits).examine()
+    finally:
+        await connection.close()
+    if _is_embedded(environment.database.uri):
+        usage = shutil.disk_usage(environment.var)
+        from scripts.doctor_server import disk  # noqa: PLC0415 - as above
+
+        findings.append(disk(usage.free, usage.total, limits or Limits()))
+    order = list(CHECKS)
+    return sorted(findings, key=lambda finding: order.index(finding.check))
+
+
+def show(findings: Sequence[Finding], console: Console) -> None:
+    """The table, and one line that sums it up."""
+    table = Table("check", "verdict", "found", "what to do", show_lines=False)
+    for finding in findings:
+        verdict = finding.verdict
+        # As Text: what was found may hold brackets, which are no markup.
+        table.add_row(
+            Text(finding.check), Text(verdict.name.lower(), _STYLE[verdict]), Text(finding.found), Text(finding.remedy)
+        )
+    console.print(table)
+    counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
+    console.print(Text(", ".join(f"{count} {verdict.name.lower()}" for verdict, count in counts.items())))
+
+
+def _as_json(findings: Sequence[Finding]) -> dict[str, object]:
+    return {
+        "verdict": worst(findings).name.lower(),
+        "findings": [
+            {"check": f.check, "verdict": f.verdict.name.lower(), "found": f.found, "remedy": f.remedy}
+            for f in findings
+        ],
+    }
+
+
+def _is_embedded(uri: str) -> bool:
+    return uri.strip() == _EMBEDDED
+
+
+def _conninfo(uri: str, var: Path) -> str:
+    """As the daemons resolve it, but an embedded server that does not run is not started."""
+    if _is_embedded(uri) and embedded.status(var) is None:
+        raise DatabaseUnavailable(f"no PostgreSQL runs under {var}: start it with `pillarbox up` or `database start`")
+    return database.resolve(uri, var)

@@ -1,0 +1,12 @@
+-- Messages whose refcount is not the number of their queue rows, in a sample: `batch` messages from each start, and how
+-- many were looked at.
+WITH sample AS MATERIALIZED (
+    SELECT DISTINCT m.id, m.refcount
+      FROM unnest(%(starts)s::uuid[]) AS start,
+           LATERAL (SELECT id, refcount FROM pillarbox.messages WHERE id >= start ORDER BY id LIMIT %(batch)s) AS m
+), counted AS (
+    SELECT s.id, s.refcount, (SELECT count(*) FROM pillarbox.queue q WHERE q.messages__id = s.id) AS rows FROM sample s
+)
+SELECT count(*) AS looked, count(*) FILTER (WHERE refcount <> rows) AS wrong,
+       (array_agg(format('%%s says %%s has %%s', id, refcount, rows) ORDER BY id) FILTER (WHERE refcount <> rows))[1:3] AS examples
+  FROM counted

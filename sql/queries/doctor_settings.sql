@@ -1,0 +1,2 @@
+-- In how many partition ids SQL hashes domains.
+SELECT partitions FROM pillarbox.settings
