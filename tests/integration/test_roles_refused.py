@@ -1,0 +1,164 @@
+"""test_roles_refused — what each role must not do, it cannot
+
+Owns: the table of refusals, and the tricks with search_path that functions with their owner's rights must survive.
+See: tests/integration/test_roles.py for what they can; PostgreSQL manual, "Writing SECURITY DEFINER Functions Safely".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+if TYPE_CHECKING:
+    from tests.fixtures.factory import Factory
+    from tests.fixtures.logins import Logins
+
+ENQUEUE = "SELECT enqueue('', ARRAY['r@example.com'], 'x')"
+REFUSALS = [
+    ("smtpd", "SELECT content FROM messages"),
+    ("smtpd", "SELECT recipientlocalpart FROM queue"),
+    ("smtpd", "UPDATE queue SET status = 'HOLD'"),
+    ("smtpd", "DELETE FROM queue"),
+    ("smtpd", "UPDATE messages SET refcount = 0"),
+    ("smtpd", "INSERT INTO messages (id, size, content, refcount) VALUES (gen_random_uuid(), 1, 'x', 9)"),
+    (
+        "smtpd",
+        "INSERT INTO queue (id, messages__id, recipientlocalpart, recipientdomain) VALUES (1, NULL, 'a', 'b')",
+    ),
+    ("smtpd", "COPY queue TO STDOUT"),
+    ("smtpd", "SELECT * FROM archive"),
+    ("smtpd", "SELECT maintain_sweep(now(), '0s', '0s', 1)"),
+    ("smtpd", ENQUEUE),
+    ("queued", "INSERT INTO messages (id, size, content) VALUES (gen_random_uuid(), 1, 'x')"),
+    (
+        "queued",
+        "INSERT INTO queue (messages__id, recipientlocalpart, recipientdomain) SELECT id, 'a', 'b' FROM messages",
+    ),
+    ("queued", "UPDATE messages SET content = 'y'"),
+    ("queued", "UPDATE queue SET recipientlocalpart = 'thief'"),
+    ("queued", "UPDATE queue SET status = 'HOLD'"),
+    ("queued", "DELETE FROM messages"),
+    ("queued", "DELETE FROM archive"),
+    ("queued", "UPDATE attempts SET outcome = 'delivered'"),
+    ("queued", "TRUNCATE queue"),
+    ("queued", "SELECT dead_letters_requeue(ARRAY[1])"),
+    ("queued", "DELETE FROM idempotency"),
+    ("reviewer", "UPDATE queue SET status = 'DELETE' WHERE status = 'DELIVER'"),
+    ("reviewer", "UPDATE queue_def_123 SET status = 'DELETE' WHERE status = 'DELIVER'"),
+    ("reviewer", "UPDATE queue SET status = 'HOLD' WHERE status = 'DELIVER'"),
+    ("reviewer", "UPDATE queue SET status = 'BOUNCE' WHERE status = 'DELIVER'"),
+    ("reviewer", "UPDATE mail SET state = 'HOLD' WHERE state = 'ACTIVE'"),
+    ("reviewer", "DELETE FROM mail WHERE state = 'ACTIVE'"),
+    ("reviewer", "UPDATE mail SET priority = 9"),
+    ("reviewer", "UPDATE queue SET recipientlocalpart = 'thief'"),
+    ("reviewer", "UPDATE queue SET metadata = '{}'"),
+    ("reviewer", "DELETE FROM queue"),
+    ("reviewer", "UPDATE messages SET content = 'y'"),
+    ("reviewer", "INSERT INTO status_transitions VALUES ('DELETE', 'DELIVER')"),
+    ("analyst", "SELECT * FROM queue"),
+    ("analyst", "SELECT * FROM mail"),
+    ("analyst", "SELECT * FROM queue_def_123"),
+    ("analyst", "SELECT * FROM messages"),
+    ("analyst", "DELETE FROM archive"),
+    ("maintainer", "SELECT content FROM messages"),
+    ("maintainer", "SELECT * FROM queue"),
+    ("maintainer", "DELETE FROM queue"),
+    ("maintainer", "DROP TABLE attempts"),
+    ("application", "SELECT * FROM queue"),
+    ("application", "SELECT * FROM mail"),
+    ("application", "SELECT * FROM messages"),
+    ("application", "SELECT * FROM idempotency"),
+    ("application", "INSERT INTO messages (id, size, content) VALUES (gen_random_uuid(), 1, 'x')"),
+    (
+        "application",
+        "INSERT INTO queue (messages__id, recipientlocalpart, recipientdomain) SELECT gen_random_uuid(), 'a', 'b'",
+    ),
+    ("application", "UPDATE own_mail SET state = 'HOLD'"),
+    ("application", "UPDATE own_mail SET metadata = '{}'"),
+    ("application", "SELECT dead_letters_requeue(ARRAY[1])"),
+    ("application", "SELECT maintain_finish(now(), 'me', 1)"),
+    ("application", "UPDATE settings SET partitions = 1"),
+    ("application", "CREATE TABLE pillarbox.mine (x integer)"),
+    ("application", "CREATE FUNCTION pillarbox.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT $1'"),
+]
+
+
+@pytest.mark.parametrize(("role", "statement"), REFUSALS)
+def test_is_refused(factory: Factory, logins: Logins, role: str, statement: str) -> None:
+    factory.row(partid="1")
+    factory.row(status="HOLD", partid="1")
+    before = (factory.queue(), factory.bodies())
+    with logins.session(role) as session:
+        if role == "application":
+            session.execute(f"BEGIN; {ENQUEUE}; SAVEPOINT enqueued".encode())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute(statement.encode())
+        session.execute("ROLLBACK")
+    assert (factory.queue(), factory.bodies()) == before
+
+
+SHADOWS = """
+CREATE TEMP TABLE settings (partitions integer);
+INSERT INTO settings VALUES (1);
+CREATE TEMP TABLE queue (LIKE pillarbox_shadowed INCLUDING ALL);
+CREATE TEMP TABLE messages (id uuid, size integer, smtputf8 boolean, content bytea);
+CREATE TEMP TABLE idempotency (application text, key text, messages__id uuid, PRIMARY KEY (application, key));
+CREATE FUNCTION pg_temp.address_split(text, OUT localpart text, OUT domain text) LANGUAGE sql AS $$ SELECT 'x', 'y' $$;
+CREATE FUNCTION pg_temp.partition_id(text, integer) RETURNS text LANGUAGE sql AS $$ SELECT 'mine' $$;
+CREATE FUNCTION pg_temp.due_at(timestamptz) RETURNS timestamptz LANGUAGE sql AS $$ SELECT now() + interval '1 day' $$;
+CREATE FUNCTION pg_temp.cardinality(anyarray) RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$;
+SET search_path = pg_temp, pillarbox, pg_catalog;
+"""
+
+
+def test_what_stands_in_pg_temp_is_not_what_our_functions_use(factory: Factory, logins: Logins) -> None:
+    with logins.session("application") as session:
+        session.execute("CREATE TEMP TABLE pillarbox_shadowed (id bigint)")
+        session.execute(SHADOWS.encode())
+        session.execute("SELECT pillarbox.enqueue('a@sender.example', ARRAY['r@example.com'], 'x', 'k')")
+        assert session.execute("SELECT count(*) FROM pg_temp.queue").fetchone() == (0,)
+        assert session.execute("SELECT count(*) FROM pg_temp.messages").fetchone() == (0,)
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            session.execute("SELECT pillarbox.enqueue('nobody', ARRAY['r@example.com'], 'x')")
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            session.execute("SELECT pillarbox.enqueue('', '{}', 'x')")
+    [row] = factory.queue()
+    assert (row.senderlocalpart, row.recipientdomain, row.partid) != ("x", "y", "mine")
+    assert row.recipientdomain == "example.com"
+
+
+def test_triggers_with_their_owners_rights_are_not_deceived_either(factory: Factory, logins: Logins) -> None:
+    message = factory.message()
+    with logins.session("smtpd") as session:
+        session.execute(
+            """CREATE TEMP TABLE messages (id uuid, refcount integer, released timestamptz);
+               CREATE TEMP TABLE status_transitions (previous text, next text);
+               SET search_path = pg_temp, pg_catalog"""
+        )
+        session.execute(
+            """INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain)
+               VALUES (%s, 'r', 'example.com')""",
+            (message,),
+        )
+    assert factory.bodies()[message].refcount == 1
+
+
+def test_every_function_with_its_owners_rights_fixes_its_search_path(factory: Factory) -> None:
+    found = factory.sql(
+        """SELECT p.proname FROM pg_proc p
+            WHERE p.pronamespace = 'pillarbox'::regnamespace AND p.prosecdef
+              AND NOT 'search_path=pillarbox, pg_temp' = ANY (coalesce(p.proconfig, '{}'))"""
+    )
+    assert found == []
+
+
+def test_nobody_may_run_what_was_not_granted(factory: Factory) -> None:
+    found = factory.sql(
+        """SELECT p.proname FROM pg_proc p
+            WHERE p.pronamespace = 'pillarbox'::regnamespace AND p.prosecdef
+              AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+                           WHERE a.grantee = 0)"""
+    )
+    assert found == []
