@@ -149,3 +149,11 @@ async def test_anything_but_a_plain_no_counts_as_yes(database: str, where: str, 
     [row] = await db.fetch(connection, "wakeup_concerns", where=where, partid=partid)
     await connection.close()
     assert row[0] is concerns
+
+
+async def test_a_condition_that_cannot_be_asked_about_an_id_wakes_all_the_same(factory: Factory) -> None:
+    """Renotifying sends an empty payload for rows without a partition id, and anybody may send any."""
+    async with listening(factory.uri, "casting", "(metadata->>'_partid')::integer <= 3") as due:
+        for payload in ("", "x", "2"):
+            factory.sql("SELECT pg_notify('pillarbox', %(p)s)", p=payload)
+            await due.heard()

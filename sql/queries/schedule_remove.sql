@@ -1,0 +1,2 @@
+-- Forgets a schedule.
+DELETE FROM pillarbox.schedules WHERE id = %(id)s
