@@ -1,6 +1,6 @@
 # Pillarbox: everything a newcomer types. Needs make, git and a Python; the rest is fetched into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-fast test-postgres15 check format lock java peers clean ready-demo ready-test
+.PHONY: help demo up bench bench-core test test-fast test-postgres15 check format lock java peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
@@ -17,6 +17,12 @@ demo: ready-demo  ## show Pillarbox at work: real mail through real daemons, not
 up: ready-demo  ## run smtpd and the queued workers of config/ until Ctrl-C
 	@.venv/bin/pillarbox up $(ARGS)
 
+bench: ready-demo  ## measure messages per second through the whole system, by Postfix's load tools
+	@.venv/bin/pillarbox bench $(ARGS)
+
+bench-core: ready-demo  ## measure the queue core, beside pgmq (PGMQ_SQL=FILE) and PgQueuer
+	@$(PY) -m scripts.bench_core $(ARGS)
+
 test: ready-test  ## run every test, Spark and Postfix's programs included
 	@$(PY) -m scripts.java_runtime || true
 	@$(PY) -m scripts.peers || true
@@ -26,6 +32,7 @@ test-fast: ready-test  ## run the rings that need no server: unit, property, lay
 	@$(PY) -m pytest tests/unit tests/property tests/layout $(ARGS)
 
 test-postgres15: ready-test  ## run the integration ring on Debian's PostgreSQL 15
+	@$(PY) -m scripts.peers || true
 	@PILLARBOX_TEST_POSTGRES=debian15 $(PY) -m pytest tests/integration $(ARGS)
 
 check: ready-test  ## the gate: format, lint, strict types, layout

@@ -1,0 +1,188 @@
+"""bench_core — `python -m scripts.bench_core`: the queue core by itself, beside pgmq and PgQueuer, in one run
+
+Owns: the order of the measurements and their rounds. One embedded server, fsync and synchronous_commit on; ours and
+    the peers take turns in every round, so that a slow moment of the machine meets both.
+Called by: `make bench-core`.
+Guarantees: every figure's ledger was checked; the last line printed is the one of scripts.bench_core_report.FIGURES.
+    What cannot be measured here is `unmeasured`, with a line that says how to measure it.
+See: docs/explanation/benchmarks.md, for the contract beside each number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from scripts import bench_core_pgqueuer, bench_core_settle
+from scripts.bench_core_pgqueuer import CannotMeasureError
+from scripts.bench_core_report import Book, last_line
+from scripts.bench_core_schedule import schedule
+from scripts.bench_core_server import running
+from scripts.bench_core_wakeup import wake
+from shared.errors import ConfigError, PillarboxError
+
+if TYPE_CHECKING:
+    from scripts.bench_core_pgqueuer import PgQueuer
+    from scripts.bench_core_server import Server
+
+_PGMQ_SQL: Final = "PGMQ_SQL"
+_WORKERS: Final = (1, 2, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of everything: rows by batch or group, samples of the wake-up, rows of the deferred backlog."""
+
+    schedule: dict[tuple[str, int], dict[int, int]]  # (table, octets) → group → messages
+    settle: dict[int, int]  # batch → rows
+    pgmq: dict[int, int]
+    pgqueuer: dict[tuple[int, int], int]  # (batch, consumers) → jobs
+    samples: int
+    backlog: int
+
+
+_FULL = Plan(
+    schedule={
+        ("schedule, 1 KB", 1024): {1: 500, 100: 5000, 500: 10_000},
+        ("schedule, 50 KB", 51_200): {1: 200, 100: 1000, 500: 1500},
+    },
+    settle={1: 1500, 50: 15_000, 500: 30_000},
+    pgmq={100: 30_000, 500: 30_000},
+    pgqueuer={(10, 5): 20_000, (200, 2): 30_000},
+    samples=300,
+    backlog=1_000_000,
+)
+_QUICK = Plan(
+    schedule={("schedule, 1 KB", 1024): {1: 20, 100: 200}, ("schedule, 50 KB", 51_200): {100: 100}},
+    settle={50: 200, 500: 1000},
+    pgmq={100: 1000},
+    pgqueuer={},
+    samples=20,
+    backlog=2000,
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.bench_core", description="Measure the queue core.")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of every measurement (default 3)")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, no PgQueuer: proves the benchmark, not speed")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value of every round there")
+    parser.add_argument("--var", type=Path, default=Path("var/bench-core"), metavar="DIR", help="emptied first")
+    options = parser.parse_args(arguments)
+    try:
+        pgmq = _pgmq_sql()
+        with running(options.var) as server:
+            book = asyncio.run(_measure(server, _QUICK if options.quick else _FULL, options.rounds, pgmq))
+    except PillarboxError as error:
+        sys.stderr.write(f"bench-core: {error}\n")
+        return error.exit_status
+    if options.json:
+        options.json.write_text(json.dumps(book.document(), indent=1) + "\n", encoding="utf-8")
+    book.show(Console())
+    print(last_line(book.figures()))
+    return 0
+
+
+async def _measure(server: Server, plan: Plan, rounds: int, pgmq: bytes | None) -> Book:
+    await server.prepare()
+    machine = f"{platform.machine()}, {os.cpu_count()} CPUs"
+    book = Book({"machine": machine, "rounds": str(rounds), **await server.settings()})
+    peer = await _pgqueuer(server, plan, book)
+    if pgmq is None:
+        book.notes.append(f"pgmq: unmeasured; to measure, set {_PGMQ_SQL} to its plain SQL file (sql/pgmq.sql of pgmq)")
+    for number in range(1, rounds + 1):
+        _progress(f"round {number} of {rounds}: schedule")
+        await _schedule(server, plan, book)
+        _progress(f"round {number} of {rounds}: claim and settle, and the peers")
+        await _settle(server, plan, book, pgmq)
+        if peer is not None:
+            for (batch, consumers), jobs in plan.pgqueuer.items():
+                rate = await bench_core_pgqueuer.drain(server, peer, jobs, batch, consumers)
+                book.add("PgQueuer", f"batch {batch}, {consumers} consumers", **{"rows/s": rate})
+        _progress(f"round {number} of {rounds}: wake-up")
+        await _wake(server, plan, book)
+    return book
+
+
+async def _schedule(server: Server, plan: Plan, book: Book) -> None:
+    for (table, size), groups in plan.schedule.items():
+        for group, messages in groups.items():
+            found = await schedule(server, messages, size, group)
+            book.add(table, f"group {group}", **{"rows/s": found.rows_s, "WAL octets": found.wal})
+
+
+async def _settle(server: Server, plan: Plan, book: Book, pgmq: bytes | None) -> None:
+    for workers in _WORKERS:
+        for batch, rows in plan.settle.items():
+            found = await bench_core_settle.ours(server, rows, batch, workers)
+            figures = {"rows/s": found.rows_s, "WAL octets": found.wal, "HOT": found.hot}
+            book.add("claim + settle", f"batch {batch}, {workers} workers", **figures)
+    batch, rows = max(plan.settle.items())
+    for workers in _WORKERS:
+        found = await bench_core_settle.ours(server, rows, batch, workers, "bodies")
+        book.add(
+            "claim + read body + settle",
+            f"batch {batch}, {workers} workers",
+            **{"rows/s": found.rows_s, "WAL octets": found.wal},
+        )
+    if pgmq is not None:
+        for batch, rows in plan.pgmq.items():
+            found = await bench_core_settle.pgmq(server, pgmq, rows, batch, max(_WORKERS))
+            book.add(
+                "pgmq", f"batch {batch}, {max(_WORKERS)} workers", **{"rows/s": found.rows_s, "WAL octets": found.wal}
+            )
+
+
+async def _wake(server: Server, plan: Plan, book: Book) -> None:
+    for what, backlog, snapshot in (
+        ("quiet", 0, False),
+        ("held snapshot", 0, True),
+        ("deferred backlog", plan.backlog, False),
+    ):
+        found = await wake(server, plan.samples, backlog=backlog, snapshot=snapshot)
+        book.add(
+            "wake-up", what, **{"p50 ms": found.p50 * 1e3, "p99 ms": found.p99 * 1e3, "claim ms": found.claim * 1e3}
+        )
+
+
+async def _pgqueuer(server: Server, plan: Plan, book: Book) -> PgQueuer | None:
+    """PgQueuer, ready to be measured; None, and a note, when it cannot be had."""
+    if not plan.pgqueuer:
+        book.notes.append("PgQueuer: unmeasured; to measure, run without --quick")
+        return None
+    _progress("installing PgQueuer into a scratch environment")
+    try:
+        peer = await bench_core_pgqueuer.prepare(server.place.var / "pgqueuer")
+    except CannotMeasureError as error:
+        book.notes.append(f"PgQueuer: unmeasured; it takes a package index that has it ({error})")
+        return None
+    book.settings["PgQueuer"] = peer.version
+    return peer
+
+
+def _pgmq_sql() -> bytes | None:
+    """What the file named by PGMQ_SQL says; None when it names none."""
+    named = os.environ.get(_PGMQ_SQL)
+    if not named:
+        return None
+    if not Path(named).is_file():
+        raise ConfigError(f"{_PGMQ_SQL}: {named} is not a file; allowed: the plain SQL file of pgmq, or nothing")
+    return Path(named).read_bytes()
+
+
+def _progress(text: str) -> None:
+    sys.stderr.write(f"bench-core: {text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""bench_core_worker — `python -m scripts.bench_core_worker KIND URI BATCH WHERE`: drains a queue as fast as it can
+
+Owns: one consumer process: says ready, waits for a line, drains, and says how much it did as one line of JSON.
+Called by: scripts.bench_core_settle and scripts.bench_core_pgmq start one for each worker, so that both sides are
+    measured with the same number of processes and connections.
+Guarantees: `pillarbox` is the real queued.claim.Claimer and queued.result.Recorder, without the SMTP between them;
+    `bodies` reads each body besides, as a delivery does; `pgmq` is pgmq.read, which hands over the message, and
+    pgmq.archive. A result is recorded before the next claim, as a message is archived before the next read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from queued.claim import Claimer
+from queued.result import Recorder, Result
+from shared import database
+from shared.outcome import Outcome
+from shared.queued_config import Claim
+
+if TYPE_CHECKING:
+    from queued.claim import Claimed
+
+_ACCEPTED = Outcome("delivered", "recipient", 250, "2.0.0", "")
+_TOOK = timedelta(milliseconds=120)
+
+
+async def drain_pillarbox(uri: str, batch: int, where: str, *, bodies: bool) -> int:
+    """Claim, pretend that a peer took it, record, until nothing is due."""
+    pool = await database.open_pool(uri, "pillarbox bench worker", 2)
+    recorder = Recorder(pool, "bench", ahead=1)
+    recording = asyncio.create_task(recorder.run())
+    claimer = Claimer(where, "bench", Claim(batch=batch))
+    drained = 0
+    try:
+        async with pool.connection() as connection:
+            await _started()
+            while claimed := await claimer.take(connection, batch):
+                if bodies:
+                    await database.fetch(connection, "message_bodies", ids=list({c.message_id for c in claimed}))
+                recorder.add([_delivered(c) for c in claimed])
+                await recorder.drained()
+                drained += len(claimed)
+    finally:
+        recording.cancel()
+        await asyncio.wait([recording])
+        await pool.close()
+    return drained
+
+
+async def drain_pgmq(uri: str, batch: int) -> int:
+    """Read and archive until nothing is visible."""
+    connection = await database.connect(uri, "pgmq bench worker")
+    drained = 0
+    try:
+        await _started()
+        while rows := await database.fetch(connection, "bench_pgmq_read", batch=batch):
+            archived = await database.fetch(connection, "bench_pgmq_archive", ids=[row.msg_id for row in rows])
+            drained += len(archived)
+    finally:
+        await connection.close()
+    return drained
+
+
+def _delivered(c: Claimed) -> Result:
+    """A peer's answer, whose text differs from message to message as queue ids do."""
+    return Result(
+        c, replace(_ACCEPTED, text=f"250 2.0.0 Ok: queued as {c.id:X}"), "192.0.2.25:25", _TOOK, "success", None
+    )
+
+
+async def _started() -> None:
+    """Say that we are ready and wait for the word."""
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+
+
+async def _drain(kind: str, uri: str, batch: int, where: str) -> int:
+    if kind == "pgmq":
+        return await drain_pgmq(uri, batch)
+    return await drain_pillarbox(uri, batch, where, bodies=kind == "bodies")
+
+
+def main() -> None:
+    """Drain, and say how many rows and until when (CLOCK_MONOTONIC, which all processes share)."""
+    kind, uri, batch, where = sys.argv[1:]
+    rows = asyncio.run(_drain(kind, uri, int(batch), where))
+    print(json.dumps({"rows": rows, "ended": monotonic()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,2 @@
+-- Drops a benchmark's database whoever is still connected.
+DROP DATABASE IF EXISTS {table} WITH (FORCE)

@@ -1,0 +1,2 @@
+-- Finishes what was read.
+SELECT pgmq.archive('bench', %(ids)s::bigint[])

@@ -1,0 +1,2 @@
+-- Makes pgmq's queue.
+SELECT pgmq.create('bench')

@@ -1,0 +1,2 @@
+-- Leaves every cell the same start: statistics, visibility, nothing for autovacuum to do in the middle.
+VACUUM (ANALYZE)
