@@ -15,11 +15,12 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from queued import maintain
+from queued import maintain, schedule
 from queued.bodies import Bodies
 from queued.claim import Claimer
 from queued.deliver import Transport
 from queued.dispatch import Dispatcher
+from queued.register import Identity, Register
 from queued.result import Recorder
 from shared import database, events, lifecycle, migrate, wakeup
 from shared.errors import ConfigError
@@ -27,10 +28,11 @@ from shared.errors import ConfigError
 if TYPE_CHECKING:
     from shared.queued_config import QueuedConfig
 
-# One connection each for claiming, fetching bodies, recording, maintaining.
-_CONNECTIONS = 4
+# One connection each for claiming, fetching bodies, recording, maintaining, recurring mail, and the register.
+_CONNECTIONS = 6
 _ENDING = 5.0  # seconds for attempts to end once no connection is left
 _RECORDING = 10.0  # seconds the last results may take when stopping
+_LEAVING = 2.0  # seconds for taking ourselves off the register
 
 
 async def run(config: QueuedConfig, worker: str, where: str, source: str) -> None:
@@ -47,8 +49,10 @@ async def run(config: QueuedConfig, worker: str, where: str, source: str) -> Non
 
 
 async def _serve(config: QueuedConfig, worker: str, where: str, conninfo: str, pool: database.Pool) -> None:
-    identity = f"{worker}@{socket.gethostname()}:{os.getpid()}"
-    transports = {t.id: Transport(t, socket.getfqdn(), config.claim.lease) for t in config.transports}
+    who = Identity(worker, socket.gethostname(), os.getpid())
+    identity = str(who)
+    register = Register(pool, who, where, config.claim)
+    transports = {t.id: Transport(t, socket.getfqdn()) for t in config.transports}
     recorder = Recorder(pool, identity, config.maintenance.ahead)
     dispatcher = Dispatcher(
         pool,
@@ -59,8 +63,22 @@ async def _serve(config: QueuedConfig, worker: str, where: str, conninfo: str, p
         config.claim,
     )
 
+    listening = {}
+    if config.wakeup.mode == "listen":
+        direct = config.wakeup.uri
+        listening["wakeup"] = wakeup.listen(
+            database.resolve(direct, config.environment.var, "wakeup.uri") if direct else conninfo,
+            f"pillarbox {worker} wakeup",
+            where,
+            dispatcher.due,
+            missed=dispatcher.start_over,
+            pool=pool,
+            probe=config.wakeup.probe.total_seconds(),
+        )
+
     async def stop() -> None:
         dispatcher.stop()
+        await lifecycle.step("register", register.leave(), _LEAVING, on=lambda: "PostgreSQL")
         patience = config.shutdown.timeout.total_seconds()
         # Closing turns away whoever still waits for a connection, so that it goes back now and not with its lease. What
         # is being said is heard out; when patience ends, the connections are cut and the attempts end with them.
@@ -68,17 +86,20 @@ async def _serve(config: QueuedConfig, worker: str, where: str, conninfo: str, p
         await lifecycle.step("connections", closing, patience, on=lambda: f"{dispatcher.inflight} recipients")
         await lifecycle.step("attempts", dispatcher.drained(), _ENDING, on=lambda: f"{dispatcher.inflight} recipients")
         await lifecycle.step("results", recorder.drained(), _RECORDING, on=lambda: f"{recorder.unrecorded} results")
-        left = dispatcher.inflight + recorder.unrecorded
+        left = dispatcher.inflight
         if left:
             events.emit("daemon.waiting", step="lease", on=f"{left} recipients left to their lease")
 
     events.emit("daemon.started", role="queued", pid=os.getpid(), worker=worker, where=where)
     await lifecycle.serve(
         {
-            "wakeup": wakeup.listen(conninfo, f"pillarbox {worker} wakeup", where, dispatcher.due),
+            **listening,
             "recorder": recorder.run(),
             "dispatcher": dispatcher.run(),
+            "heartbeat": dispatcher.heartbeat(),
+            "register": register.run(),
             "maintain": maintain.run(pool, identity, config.maintenance),
+            "schedule": schedule.run(pool),
         },
         f"worker {worker} where {where}",
         stop,

@@ -20,8 +20,8 @@ die() { printf 'pillarbox: %s\n' "$*" >&2; exit 1; }
 
 purpose=${1:-}
 case $purpose in
-  demo) extras='' ;;
-  test) extras='[test,dev]' ;;
+  demo) extras='[doctor]' ;;
+  test) extras='[doctor,test,dev]' ;;
   *) die "bootstrap: unknown purpose \"$purpose\"; allowed: demo, test" ;;
 esac
 

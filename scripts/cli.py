@@ -16,7 +16,19 @@ from typing import Final
 from shared.errors import PillarboxError
 
 #: The verbs, each a module of scripts with `add_parser`; imported only as far as the command line needs them.
-VERBS: Final = ("demo", "up", "migrate", "database", "user", "sink", "bench")
+VERBS: Final = (
+    "demo",
+    "up",
+    "migrate",
+    "database",
+    "user",
+    "sink",
+    "bench",
+    "deadletters",
+    "doctor",
+    "schedule",
+    "partitions",
+)
 _INTERRUPTED = 130
 
 

@@ -19,12 +19,12 @@ freeze() { "$work/venv/bin/python" -m pip freeze -q --exclude-editable | sort -f
 
 "$python" -m venv "$work/venv"
 echo 'pillarbox: resolving the demo set …'
-"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e .
+"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[doctor]'
 freeze >"$work/demo"
 echo 'pillarbox: resolving the test set …'
-"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[test,dev]'
+"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[doctor,test,dev]'
 freeze >"$work/test"
-"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[test,dev,java]'
+"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[doctor,test,dev,java]'
 freeze >"$work/all"
 
 if grep -v '^[A-Za-z0-9._-]*==[A-Za-z0-9.+!-]*$' "$work/all"; then

@@ -31,7 +31,9 @@ def run(options: argparse.Namespace) -> int:
     """Apply what is missing and say what was done."""
     config = load_smtpd(options.config / "smtpd.yaml")
     settings = config.environment.database
-    report = migrate.migrate(database.resolve(settings.uri, config.environment.var), settings.partitions.leaves)
+    report = migrate.migrate(
+        database.resolve(settings.uri, config.environment.var), settings.partitions.leaves, settings.partitions.count
+    )
     if options.json:
         print(json.dumps({"applied": report.applied, "leaves": report.leaves}))
         return 0

@@ -1,11 +1,12 @@
-"""peers — makes other people's SMTP programs available to the tests
+"""peers — makes other people's programs available to the tests
 
-Owns: .tools/bin (wrappers) and .tools/postfix, .tools/swaks (unpacked Debian packages); nothing outside the checkout.
+Owns: .tools/bin (wrappers) and .tools/postfix, .tools/swaks, .tools/pgbouncer (unpacked Debian packages); nothing
+    outside the checkout.
 Called by: `make peers` and `make test`, as `python -m scripts.peers`; tests/fixtures/peers.py asks `find_peer`.
 Guarantees: a program the system has is used as it is; otherwise Debian's package is unpacked without installing a mail
     server, needs no root, and counts as found only when the program really starts.
 Raises: nothing; a program that cannot be had is one line on standard error and exit status 1.
-See: smtp-source(1), smtp-sink(1), swaks(1).
+See: smtp-source(1), smtp-sink(1), swaks(1), pgbouncer(1).
 Bugs: run as root, smtp-sink wants `-u nobody`. Elsewhere than on Debian and Ubuntu the programs are for you to install.
 """
 
@@ -26,6 +27,7 @@ PEERS: Final = {
     "smtp-source": ("postfix", "usr/sbin/smtp-source"),
     "smtp-sink": ("postfix", "usr/sbin/smtp-sink"),
     "swaks": ("swaks", "usr/bin/swaks"),
+    "pgbouncer": ("pgbouncer", "usr/sbin/pgbouncer"),
 }
 
 # Postfix's programs live outside an ordinary user's PATH.
@@ -91,14 +93,14 @@ def fetch(name: str) -> str | None:
 def starts(program: Path) -> bool:
     """Whether the program runs far enough to name itself: a missing library or Perl module shows here."""
     # Without arguments Postfix's programs print their usage; swaks would ask for a recipient.
-    arguments = ["--version"] if program.name == "swaks" else []
+    arguments = ["--version"] if program.name in {"swaks", "pgbouncer"} else []
     try:
         run = subprocess.run(  # noqa: S603 - a program from PEERS
             [str(program), *arguments], capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return program.name.encode() in run.stdout + run.stderr and run.returncode in {0, 1}
+    return program.name.encode() in (run.stdout + run.stderr).lower() and run.returncode in {0, 1}
 
 
 def main() -> int:

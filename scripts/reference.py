@@ -1,6 +1,7 @@
 """reference — writes the pages of docs/reference that are generated from code
 
-Owns: docs/reference/configuration.md (from the models) and docs/reference/events.md (from the table of events).
+Owns: docs/reference/configuration.md (from the models), docs/reference/events.md (from the table of events) and
+    docs/reference/doctor.md (from the table of checks).
 Called by: developers after a change of either (`python -m scripts.reference`), and a test with `--check`.
 Guarantees: without `--check` the pages match the code afterwards; with it nothing is written.
 Raises: nothing; exit status 1 and one line for each page that is out of date.
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scripts.doctor_checks import CHECKS
 from shared.config import SCHEMAS, schema_text
 from shared.events import EVENTS
 
@@ -46,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def pages() -> dict[str, str]:
     """The pages as they should be."""
-    return {"configuration.md": _configuration(), "events.md": _events()}
+    return {"configuration.md": _configuration(), "doctor.md": _doctor(), "events.md": _events()}
 
 
 def _configuration() -> str:
@@ -93,6 +95,17 @@ def _events() -> str:
         for name, (level, text) in EVENTS.items()
     )
     return head + "".join(rows) + "\n"
+
+
+def _doctor() -> str:
+    intro = (
+        "# Checks of `pillarbox doctor`\n\n"
+        "Each finding has a verdict: `ok`, `note` (nothing to do), `warn` (W: will hurt if it stays) or `alarm` (A:\n"
+        "mail is not delivered, or may be lost). The exit status is 1 when there is an alarm, else 0; what cannot be\n"
+        "looked at is a warning. The ids do not change. Doctor changes nothing and starts nothing."
+    )
+    head = f"{_HEADING}\n{intro}\n\n| check | looks at |\n|---|---|"
+    return head + "".join(f"\n| `{check}` | {_cell(text)} |" for check, text in CHECKS.items()) + "\n"
 
 
 def _cell(text: str) -> str:

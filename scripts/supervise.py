@@ -167,7 +167,7 @@ class Supervisor:
                 try:
                     await self._spawn(child)
                     break
-                except ChildFailed:
+                except (ChildFailed, OSError):  # no room for a process, or for its log: there may be later
                     status = child.process.returncode or 0
 
 

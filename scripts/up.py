@@ -68,7 +68,7 @@ def prepare(smtpd: SmtpdConfig) -> str:
     """Start the database if it is ours, bring its schema up to date, and return its conninfo."""
     settings = smtpd.environment.database
     conninfo = database.resolve(settings.uri, smtpd.environment.var)
-    migrate.migrate(conninfo, settings.partitions.leaves)
+    migrate.migrate(conninfo, settings.partitions.leaves, settings.partitions.count)
     return conninfo
 
 

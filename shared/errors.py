@@ -40,3 +40,7 @@ class ListenFailed(PillarboxError):
 
 class SpoolUnavailable(PillarboxError):
     """A message could not be committed to the queue; the client is told 451 and keeps it."""
+
+
+class SpoolFull(SpoolUnavailable):
+    """So much waits to be committed that no more is taken for now; the client is told 452."""

@@ -7,7 +7,7 @@ That the workers' conditions cover every partition is not decided here: it takes
 See: https://www.postfix.org/postconf.5.html; RFC 5321 section 4.5.3.2 (time limits); Halon's queue manual
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -40,7 +40,7 @@ class Worker(Section):
     id: WorkerId = required("The name to start it by: python -m queued --worker ID.", unit="id, unique")
     where: Text = required(
         "The SQL condition on columns of queue that selects its rows; together the workers' conditions must "
-        "cover every partition, and no two may overlap.",
+        "cover every partition; where they overlap, workers share the work.",
         unit="SQL condition",
     )
 
@@ -66,6 +66,27 @@ class Claim(Section):
         1000, "The most recipients claimed at once.", unit="recipients"
     )
     maxbytes: Size = setting("64MiB", "The most content of claimed messages held in memory.", unit="size in bytes")
+
+
+class Wakeup(Section):
+    """How a worker learns at once that there is mail."""
+
+    mode: Literal["listen", "poll"] = setting(
+        "listen",
+        "listen: notifications wake the worker, and it polls besides; poll: it only polls, every claim.poll.",
+        unit="word",
+    )
+    probe: Interval = setting(
+        "30s", "How often to prove that notifications get through, by an echo to ourselves.", unit="duration"
+    )
+    uri: Text | None = setting(
+        None,
+        "A direct libpq URI for listening, where environment.database.uri leads through a transaction pooler, which "
+        "lets no notification through.",
+        unit="text",
+        absent="environment.database.uri",
+        repr=False,
+    )
 
 
 class Connection(Section):
@@ -163,6 +184,16 @@ class Shutdown(Section):
     )
 
 
+class Keep(Section):
+    """How long what is finished is kept."""
+
+    history: Interval = setting("30d", "The days of attempts and archive.", unit="duration")
+    deadletters: Interval = setting(
+        "7d", "The bodies of dead letters, so that they can be queued again.", unit="duration"
+    )
+    idempotency: Interval = setting("7d", "The keys that applications gave to enqueue.", unit="duration")
+
+
 class Maintenance(Section):
     """What workers keep tidy in the database."""
 
@@ -173,6 +204,13 @@ class Maintenance(Section):
     ahead: Annotated[int, whole(1, 366)] = setting(
         7, "How many days of history partitions are made in advance.", unit="days"
     )
+    overdue: Interval = setting(
+        "1m", "How long mail may be due and untouched before its workers are woken once more.", unit="duration"
+    )
+    poison: Annotated[int, whole(3, 100)] = setting(
+        3, "How many claims in a row may end without a result before the recipient is held.", unit="claims"
+    )
+    keep: Keep = section(Keep, "How long what is finished is kept.")
 
 
 class QueuedConfig(Section):
@@ -184,6 +222,7 @@ class QueuedConfig(Section):
         "The workers that pillarbox up starts. List of id and where, default two: queued-123 and queued-456.",
     )
     claim: Claim = section(Claim, "How a worker takes rows.")
+    wakeup: Wakeup = section(Wakeup, "How a worker learns at once that there is mail.")
     transports: Annotated[list[Transport], Field(min_length=1), AfterValidator(unique_ids)] = section(
         lambda: [Transport()],
         "The ways to reach destinations. List of transports, default one with every key at its default.",

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from psycopg.types.json import Jsonb
 
 from shared import database, events
-from shared.errors import DatabaseUnavailable, SpoolUnavailable
+from shared.errors import DatabaseUnavailable, SpoolFull, SpoolUnavailable
 from shared.queries import query
 from shared.states import Status
 
@@ -65,7 +65,7 @@ class Spool:
         commit goes on and is logged as spool.reply_lost.
         """
         if self._waiting_bytes + len(submission.content) > self._settings.maxpending and self._waiting:
-            raise SpoolUnavailable("too many bytes wait to be committed")
+            raise SpoolFull("too many bytes wait to be committed")
         committed = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(submission, committed))
         self._waiting_bytes += len(submission.content)
@@ -120,11 +120,12 @@ class Spool:
                 if connection is None or connection.closed:
                     connection = await database.connect(self._conninfo, self._application_name)
                 await self._commit(connection, [waiting.submission for waiting in group])
-        except (*database.OUTAGE, DatabaseUnavailable, TimeoutError) as error:
-            events.emit("spool.unavailable", messages=len(group), error=database.unavailable(error))
-            _refuse(group, error)
         except Exception as error:  # noqa: BLE001 - what one message provokes must not reach the others
             await _close(connection)
+            if database.is_outage(error) or isinstance(error, (DatabaseUnavailable, TimeoutError)):
+                events.emit("spool.unavailable", messages=len(group), error=database.unavailable(error))
+                _refuse(group, error)
+                return None
             if len(group) == 1:
                 events.emit("spool.refused", id=group[0].submission.id, error=error)
                 _refuse(group, error)
@@ -135,8 +136,6 @@ class Spool:
         else:
             _confirm(group)
             return connection
-        await _close(connection)
-        return None
 
     async def _commit(self, connection: database.Connection, submissions: list[Submission]) -> None:
         """The transaction. When this returns, every submission is on disk as synchronous_commit says."""

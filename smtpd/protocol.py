@@ -12,7 +12,7 @@ See: RFC 5321 sections 3.8, 4.1.1.4. Bugs: aiosmtpd's own syntax replies carry n
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiosmtpd.smtp import SMTP, Envelope, Session, syntax
 
@@ -79,6 +79,11 @@ class Connection(SMTP):
         if not self._receiving and self.transport is not None and not self.transport.is_closing():
             self._writer.write(replies.R421_STOPPING.encode() + b"\r\n")
             self.transport.close()
+
+    def _timeout_cb(self) -> None:
+        """Idle for too long. Not close(), which waits for a client that does not read to read everything first."""
+        if self.transport is not None:
+            cast("asyncio.WriteTransport", self.transport).abort()
 
     @syntax("DATA")
     async def smtp_DATA(self, arg: str | None) -> None:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from shared import events
-from shared.errors import SpoolUnavailable
+from shared.errors import SpoolFull, SpoolUnavailable
 from shared.message import Recipient, Submission, new_message_id
 from smtpd import replies, trace_headers
 
@@ -56,6 +56,8 @@ async def receive(transaction: Received, spool: Spool, limits: DataPhase, server
     submission = _submission(transaction, content, serverid, hostname)
     try:
         await spool.submit(submission)
+    except SpoolFull:
+        return replies.R452_SPOOL_FULL
     except SpoolUnavailable:
         return replies.R451_LOCAL_ERROR
     events.emit(

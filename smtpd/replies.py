@@ -12,12 +12,15 @@ from __future__ import annotations
 from typing import Final
 
 R250_OK: Final = "250 2.1.0 Ok"  # RFC 5321 section 4.1.1.2
+R250_HELLO: Final = "250 {hostname}"  # RFC 5321 section 4.1.1.1; HELO knows no enhanced codes
 R250_RECIPIENT_OK: Final = "250 2.1.5 Ok"  # RFC 5321 section 4.1.1.3
 R250_QUEUED: Final = "250 2.0.0 Queued as {id}"  # RFC 5321 section 4.1.1.4; sent only after COMMIT
 R354_GO_ON: Final = "354 End data with <CR><LF>.<CR><LF>"  # RFC 5321 section 4.1.1.4
 R421_STOPPING: Final = "421 4.3.2 Service shutting down, try again"  # RFC 5321 section 3.8
 R451_LOCAL_ERROR: Final = "451 4.3.0 Local error in processing, try again"  # RFC 5321 section 4.2.2
+R452_SPOOL_FULL: Final = "452 4.3.1 Too much mail waits to be committed, try again"  # RFC 5321 section 4.2.2
 R452_TOO_MANY_RECIPIENTS: Final = "452 4.5.3 Too many recipients"  # RFC 5321 section 4.5.3.1.10
+R501_BAD_HELO: Final = "501 5.5.4 Bad host name"  # RFC 5321 section 4.1.2
 R501_BAD_SENDER: Final = "501 5.1.7 Bad sender address: {reason}"  # RFC 5321 section 4.1.2
 R501_BAD_RECIPIENT: Final = "501 5.1.3 Bad recipient address: {reason}"  # RFC 5321 section 4.1.2
 R503_NEED_RCPT: Final = "503 5.5.1 Need RCPT command"  # RFC 5321 section 3.3

@@ -43,9 +43,18 @@ class Hooks(Authenticator):
         self, server: Connection, session: Session, envelope: Transaction, hostname: str, responses: Sequence[str]
     ) -> list[str]:
         """RFC 5321 section 4.1.1.1. PIPELINING (RFC 2920) is offered because DATA leaves what follows it unread."""
+        if not hostname.isprintable():
+            return [_refused(session, replies.R501_BAD_HELO, hostname)]
         session.host_name = hostname
         offered = [line for line in responses if not line.startswith("250-AUTH") or self.has_users]
         return [*offered[:-1], "250-PIPELINING", offered[-1]]
+
+    async def handle_HELO(self, server: Connection, session: Session, envelope: Transaction, hostname: str) -> str:
+        """RFC 5321 section 4.1.1.1, without extensions."""
+        if not hostname.isprintable():
+            return _refused(session, replies.R501_BAD_HELO, hostname)
+        session.host_name = hostname
+        return replies.R250_HELLO.format(hostname=self._hostname)
 
     async def handle_MAIL(
         self, server: Connection, session: Session, envelope: Transaction, sender: str, options: Sequence[str]

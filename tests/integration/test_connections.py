@@ -191,3 +191,21 @@ async def test_cancelled_while_waiting_for_a_slot() -> None:
         assert await deliver(pool, sink) == 1
         await pool.close()
         assert not pool._lanes
+
+
+async def test_closing_turns_away_who_waits_for_a_host_that_says_nothing() -> None:
+    silent = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    host, port = silent.sockets[0].getsockname()[:2]
+    pool = ConnectionPool(hostname="client.example", timeouts=Timeouts(), concurrency=1)
+
+    async def borrow() -> None:
+        async with pool.acquire(host, port):
+            raise AssertionError
+
+    async with silent:
+        opening, waiting = (asyncio.create_task(borrow()) for _ in range(2))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await pool.close()
+            ended = await asyncio.gather(opening, waiting, return_exceptions=True)
+        assert [type(each) for each in ended] == [PoolClosedError, PoolClosedError]

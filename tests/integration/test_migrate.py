@@ -103,13 +103,13 @@ async def test_a_process_killed_in_the_middle_leaves_nothing(empty_database: str
 def test_a_migration_that_fails_leaves_nothing(empty_database: str) -> None:
     with psycopg.connect(empty_database, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA pillarbox")
-        connection.execute("CREATE VIEW pillarbox.queue_state AS SELECT 1")  # what the migration makes last
+        connection.execute("CREATE VIEW pillarbox.archive AS SELECT 1")  # what the first migration makes last
     before = leftovers(empty_database)
     with pytest.raises(psycopg.errors.DuplicateTable):
         migrate(empty_database, LEAVES)
     assert leftovers(empty_database) == before
     with psycopg.connect(empty_database, autocommit=True) as connection:
-        connection.execute("DROP VIEW pillarbox.queue_state")
+        connection.execute("DROP VIEW pillarbox.archive")
     migrate(empty_database, LEAVES)
     check(empty_database)
 
@@ -124,7 +124,7 @@ def test_a_newer_schema_is_refused_before_anything_is_touched(factory: Factory) 
 
 
 def test_an_older_schema_is_refused_by_check_with_what_to_do(factory: Factory, empty_database: str) -> None:
-    with pytest.raises(SchemaMismatch, match=r"0001_pre_initial.* missing; run `pillarbox migrate`"):
+    with pytest.raises(SchemaMismatch, match=r"0001_pre_tables.* missing; run `pillarbox migrate`"):
         check(empty_database)
     factory.sql("DELETE FROM pillarbox.migrations")
     with pytest.raises(SchemaMismatch, match="older than this code"):

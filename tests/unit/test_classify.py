@@ -116,3 +116,11 @@ def test_a_lost_final_reply_leaves_only_the_undecided_uncertain() -> None:
 def test_a_result_that_says_nothing_is_our_own_trouble() -> None:
     (outcome,) = classify(TransactionResult(None, (None,), None, None, None))
     assert (outcome.kind, outcome.scope) == ("deferred", "us")
+
+
+def test_a_reply_without_measure_is_cut() -> None:
+    """Its text goes into a row for each recipient."""
+    outcome = classify_reply(Reply(450, "4.7.1", ("\\xff" * 2000,) * 100), "rcpt")
+    assert outcome.kind == "deferred"
+    assert outcome.text.startswith("450 4.7.1 ")
+    assert len(outcome.text) == 1001

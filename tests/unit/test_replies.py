@@ -32,7 +32,7 @@ def test_name_text_and_enhanced_code_agree(name: str) -> None:
     reply = _REPLY.fullmatch(REPLIES[name])
     assert reply is not None, REPLIES[name]
     assert name.startswith(f"R{reply['code']}_")
-    if reply["code"] in PLAIN:
+    if reply["code"] in PLAIN or name == "R250_HELLO":  # the answer to HELO is older than enhanced codes
         assert reply["enhanced"] is None
     else:
         assert reply["class"] == reply["code"][0]
