@@ -40,7 +40,10 @@ async def test_both_daemons_do_all_their_work_with_their_own_rights(
     smtpd = await system.smtpd(policy={"rules": [rule]}, **database(logins.uri("smtpd")))
     # Slower to deliver than the lease lasts, so only heartbeats keep the claim.
     worker = await system.worker(
-        books.sink.port, claim={"lease": "1s", "poll": "500ms"}, **database(logins.uri("queued"))
+        books.sink.port,
+        claim={"lease": "1s", "poll": "500ms"},
+        maintenance={"keep": {"deadletters": "7d"}},
+        **database(logins.uri("queued")),
     )
     # What maintenance is to do: a day to make, keys to forget, a deletion to finish, bodies to sweep, days to drop.
     await system.rows(
