@@ -66,7 +66,10 @@ UPKEEP = st.one_of(
     st.builds(Requeue, PICKS),
 )
 ANY = st.one_of(CLAIM, SETTLE, MOVE, EDIT, LEASE, UPKEEP, MORE, SPOOL)
-MEETING = st.builds(Meeting, ANY, ANY, st.none() | ANY, st.sampled_from(["commit", "rollback", "kill"]), st.booleans())
+THIRD = st.one_of(CLAIM, SETTLE, MOVE, EDIT, SPOOL)
+MEETING = st.builds(
+    Meeting, ANY, ANY, st.none() | THIRD, st.sampled_from(["commit", "rollback", "kill"]), st.booleans()
+)
 TABLES = ["queue", "queue_hold", "queue_def", "queue_def_123", "queue_def_456", "queue_def_def"]
 
 
