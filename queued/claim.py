@@ -156,6 +156,9 @@ class Claimer:
         if ordinary and not suspects:
             self._floor = ordinary[0] - _MARGIN
         expires = started + self._settings.lease.total_seconds()
+        since = (
+            monotonic()
+        )  # not before the claim: time by this reckoning may lag, and never runs ahead of PostgreSQL's
         for row in rows:
             if row.lost_token is not None:
                 events.emit("claim.expired", recipient_id=row.id, token=row.lost_token)
@@ -176,7 +179,7 @@ class Claimer:
                 retry_count=row.retry_count,
                 expires=expires,
                 claimed_at=row.claimed_at,
-                since=started,
+                since=since,
             )
             for row in rows
         ]
