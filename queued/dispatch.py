@@ -95,9 +95,6 @@ class Dispatcher:
             if free * 4 < min(self._settings.batch, self._settings.inflight):
                 await self._room.wait()
                 continue
-            if self._recorder.troubled:
-                await self._rest(_FIRST_PAUSE)  # what PostgreSQL does not know to be sent could be claimed again
-                continue
             try:
                 self.due.clear()
                 claimed = await self._claim(free)
