@@ -10,11 +10,10 @@ CREATE TABLE migrations (
     applied timestamptz NOT NULL DEFAULT now()
 );
 
--- A body, stored once for all its recipients. Only the refcount triggers write refcount and released.
+-- A body, stored once for all its recipients. It is never updated: what changes is counted beside it, in rows so narrow
+-- that counting does not copy the body (which stood in the counted row once: a quarter of the server's time for a message).
 CREATE TABLE messages (
     id        uuid PRIMARY KEY,                       -- UUIDv7, so that inserts stay at one end of the index
-    refcount  integer     NOT NULL DEFAULT 0,         -- number of queue rows that point here
-    released  timestamptz,                            -- when the last of them left; NULL while one remains
     ts        timestamptz NOT NULL DEFAULT now(),
     size      integer     NOT NULL,                   -- octets of content
     smtputf8  boolean     NOT NULL DEFAULT false,     -- MAIL FROM carried SMTPUTF8 (RFC 6531)
@@ -22,11 +21,28 @@ CREATE TABLE messages (
 );
 -- Mail is rarely compressible twice over and always read whole: no time for pglz.
 ALTER TABLE messages ALTER COLUMN content SET STORAGE EXTERNAL;
-ALTER TABLE messages SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
-                          autovacuum_vacuum_cost_delay = 0, toast.autovacuum_vacuum_scale_factor = 0,
-                          toast.autovacuum_vacuum_threshold = 20000, toast.autovacuum_vacuum_cost_delay = 0);
--- The sweep reads only bodies that lost their last recipient. refcount is in no index, so counting stays a HOT update.
-CREATE INDEX messages_released ON messages (released) WHERE released IS NOT NULL;
+ALTER TABLE messages SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+                          toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000,
+                          toast.autovacuum_vacuum_cost_delay = 0);
+
+-- How many queue rows point at a body: a row for every body that one points at, and none for the others. Only the count
+-- triggers write here and in `released`.
+CREATE TABLE refcounts (
+    messages__id uuid PRIMARY KEY,
+    refcount     integer NOT NULL                     -- in no index, so counting is a HOT update
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- Bodies that lost their last recipient, and when: what the sweep looks through, oldest first.
+CREATE TABLE released (
+    messages__id uuid PRIMARY KEY,
+    ts           timestamptz NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX released_ts ON released (ts);
+
+-- For people: every body, how many recipients need it, and since when none does.
+CREATE VIEW bodies AS
+SELECT m.id, m.ts, m.size, coalesce(c.refcount, 0) AS refcount, r.ts AS released
+  FROM messages m LEFT JOIN refcounts c ON c.messages__id = m.id LEFT JOIN released r ON r.messages__id = m.id;
 
 CREATE TYPE queue_status AS ENUM ('HOLD', 'DELIVER', 'DELETE', 'BOUNCE');
 
@@ -42,6 +58,10 @@ INSERT INTO status_transitions (previous, next) VALUES
     ('DELIVER', 'DELETE'), ('HOLD', 'DELETE'),
     ('DELIVER', 'BOUNCE'), ('HOLD', 'BOUNCE');
 
+-- Nothing in an envelope may carry a second line into a log, a header or another command (RFC 5321 section 4.1.2). A domain
+-- is checked where a value is written; a constraint of the table would be checked anew by each claim.
+CREATE DOMAIN envelope_text AS text CONSTRAINT envelope_text_is_one_line CHECK (VALUE !~ '[\x01-\x1f\x7f]');
+
 CREATE SEQUENCE queue_id_seq;
 CREATE SEQUENCE claim_token_seq;
 
@@ -55,12 +75,12 @@ CREATE TABLE queue (
     ts                 timestamptz  NOT NULL DEFAULT now(),   -- received
     senderip           text,
     serverid           text,
-    senderhelo         text,
-    saslusername       text,
-    senderlocalpart    text,                                  -- both NULL: the null sender (RFC 5321 section 4.5.5)
-    senderdomain       text,
-    recipientlocalpart text         NOT NULL,
-    recipientdomain    text         NOT NULL,
+    senderhelo         envelope_text,
+    saslusername       envelope_text,
+    senderlocalpart    envelope_text,                                  -- both NULL: the null sender (RFC 5321 section 4.5.5)
+    senderdomain       envelope_text,
+    recipientlocalpart envelope_text NOT NULL,
+    recipientdomain    envelope_text NOT NULL,
     size               integer      NOT NULL DEFAULT 0,
     metadata           jsonb,
     transportid        text         NOT NULL DEFAULT 'default',
@@ -75,12 +95,8 @@ CREATE TABLE queue (
     worker             text,
     lease_until        timestamptz,
     lost_count         smallint     NOT NULL DEFAULT 0,       -- claims in a row whose lease ran out without a result
-    -- Nothing in an envelope may carry a second line into a log, a header or another command (RFC 5321 section 4.1.2).
     CONSTRAINT queue_envelope CHECK (
-        coalesce(senderlocalpart, '') || coalesce(senderdomain, '') || recipientlocalpart || recipientdomain
-        || coalesce(senderhelo, '') || coalesce(saslusername, '') !~ '[\x01-\x1f\x7f]'
-        AND recipientlocalpart <> '' AND recipientdomain <> ''
-        AND (senderlocalpart IS NULL) = (senderdomain IS NULL)),
+        recipientlocalpart <> '' AND recipientdomain <> '' AND (senderlocalpart IS NULL) = (senderdomain IS NULL)),
     CONSTRAINT queue_priority CHECK (priority BETWEEN -9 AND 9)
 ) PARTITION BY LIST (status);
 

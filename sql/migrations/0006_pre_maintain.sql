@@ -2,30 +2,44 @@
 -- order, and returns how much it did; none waits for a row somebody else holds.
 SET LOCAL search_path = pillarbox;
 
--- Bodies whose last recipient left before the grace began. The counter only proposes: the anti-join decides, so a
--- miscount can keep a body too long but never lose one. The body of a dead letter stays for `keep` after it died.
+-- Bodies whose last recipient left before the grace began; returns how many it dealt with. The counter only proposes: the
+-- anti-join decides, so a miscount can keep a body too long but never lose one. The body of a dead letter stays for `keep`
+-- after it died: its note moves to the day it may go, once, so that the next sweeps do not look at it.
 CREATE FUNCTION maintain_sweep(at timestamptz, grace interval, keep interval, batch integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 DECLARE
+    ripe uuid[];
+    locked uuid[];
     swept integer;
 BEGIN
-    -- `released` of a dead letter's body moves to the day it may go, once, so that the next sweeps do not look at it.
-    WITH ripe AS MATERIALIZED (
-        SELECT m.id, (SELECT max(a.finished) FROM archive a
-                       WHERE a.messages__id = m.id AND archive_is_dead(a.result)) AS died
-          FROM messages m
-         WHERE m.released < at - grace AND NOT EXISTS (SELECT FROM queue q WHERE q.messages__id = m.id)
-         ORDER BY m.released LIMIT batch FOR UPDATE OF m SKIP LOCKED
+    -- The anti-join must see what was committed before the bodies were locked: an older snapshot would not.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'maintain_sweep needs READ COMMITTED' USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    SELECT array_agg(r.messages__id) INTO ripe
+      FROM (SELECT messages__id FROM released WHERE ts < at - grace ORDER BY ts LIMIT batch FOR UPDATE SKIP LOCKED) AS r;
+    -- Whoever gives one of these bodies a recipient at this moment has locked it: it is left alone.
+    SELECT array_agg(m.id) INTO locked
+      FROM (SELECT id FROM messages WHERE id = ANY (ripe) ORDER BY id FOR UPDATE SKIP LOCKED) AS m;
+    WITH body AS MATERIALIZED (
+        SELECT b.id, EXISTS (SELECT FROM queue q WHERE q.messages__id = b.id) AS needed,
+               coalesce((SELECT max(a.finished) FROM archive a WHERE a.messages__id = b.id AND archive_is_dead(a.result)) + keep,
+                        '-infinity') AS until
+          FROM unnest(locked) AS b(id)
     ), kept AS (
-        UPDATE messages m SET released = ripe.died + keep FROM ripe
-         WHERE m.id = ripe.id AND ripe.died + keep > at - grace AND m.released IS NOT NULL
-        RETURNING m.id
-    ), gone AS (
-        DELETE FROM messages m USING ripe
-         WHERE m.id = ripe.id AND (ripe.died IS NULL OR ripe.died + keep <= at - grace) AND m.released IS NOT NULL
-        RETURNING m.id
+        UPDATE released r SET ts = b.until FROM body b WHERE r.messages__id = b.id AND NOT b.needed AND b.until > at - grace
+        RETURNING 1
+    ), collected AS (
+        DELETE FROM messages m USING body b WHERE m.id = b.id AND NOT b.needed AND b.until <= at - grace
+    ), dropped AS (
+        -- Also notes of bodies that a recipient needs, whose count was wrong, and of bodies somebody else took.
+        DELETE FROM released r
+         WHERE r.messages__id = ANY (ripe)
+           AND (r.messages__id IN (SELECT b.id FROM body b WHERE b.needed OR b.until <= at - grace)
+                OR NOT EXISTS (SELECT FROM messages m WHERE m.id = r.messages__id))
+        RETURNING 1
     )
-    SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM kept) INTO swept;
+    SELECT (SELECT count(*) FROM kept) + (SELECT count(*) FROM dropped) INTO swept;
     RETURN swept;
 END $$;
 
@@ -129,4 +143,4 @@ END $$;
 CREATE VIEW maintain_vacuum AS
 SELECT s.relname::text AS leaf, s.n_dead_tup AS dead
   FROM pg_stat_user_tables s
- WHERE s.schemaname = 'pillarbox' AND (s.relname LIKE 'queue\_%' OR s.relname = 'messages');
+ WHERE s.schemaname = 'pillarbox' AND (s.relname LIKE 'queue\_%' OR s.relname IN ('messages', 'refcounts', 'released'));

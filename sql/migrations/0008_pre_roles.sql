@@ -2,7 +2,7 @@
 -- database. Where the migrating role may not create roles, they are left out and the owner does everything.
 --
 -- The count triggers and the functions below run with their owner's rights (SECURITY DEFINER, search_path fixed), so that
--- nobody needs a right on messages.refcount, or to make and drop tables.
+-- nobody needs a right on refcounts and released, or to make and drop tables.
 SET LOCAL search_path = pillarbox;
 
 ALTER FUNCTION queue_arrived() SECURITY DEFINER;

@@ -3,5 +3,5 @@ SELECT (SELECT count(*) FROM pillarbox.queue WHERE next_retry <= now()) AS waiti
        (SELECT count(*) FROM pillarbox.archive WHERE result = 'success') AS archived,
        (SELECT count(DISTINCT id) FROM pillarbox.archive) AS distinct_archived,
        (SELECT count(*) FROM pillarbox.attempts WHERE outcome = 'delivered') AS tried,
-       (SELECT count(*) FROM pillarbox.messages WHERE refcount <> 0 OR released IS NULL) AS held,
+       (SELECT count(*) FROM pillarbox.bodies WHERE refcount <> 0 OR released IS NULL) AS held,
        (SELECT count(*) FROM pillarbox.messages) AS messages

@@ -1,9 +1,10 @@
 -- Messages whose refcount is not the number of their queue rows, in a sample: `batch` messages from each start, and how
 -- many were looked at.
 WITH sample AS MATERIALIZED (
-    SELECT DISTINCT m.id, m.refcount
+    SELECT DISTINCT m.id, coalesce(c.refcount, 0) AS refcount
       FROM unnest(%(starts)s::uuid[]) AS start,
-           LATERAL (SELECT id, refcount FROM pillarbox.messages WHERE id >= start ORDER BY id LIMIT %(batch)s) AS m
+           LATERAL (SELECT id FROM pillarbox.messages WHERE id >= start ORDER BY id LIMIT %(batch)s) AS m
+           LEFT JOIN pillarbox.refcounts c ON c.messages__id = m.id
 ), counted AS (
     SELECT s.id, s.refcount, (SELECT count(*) FROM pillarbox.queue q WHERE q.messages__id = s.id) AS rows FROM sample s
 )

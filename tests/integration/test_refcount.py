@@ -104,15 +104,15 @@ def test_hold_and_release_move_the_row_and_keep_the_count(factory: Factory) -> N
         assert (body.refcount, body.released) == (1, None)
 
 
-def test_moves_never_write_the_body(factory: Factory) -> None:
+def test_moves_never_write_the_count(factory: Factory) -> None:
     message = factory.message()
     ids = factory.rows(10, message=message)
-    before = factory.one("SELECT xmin::text FROM pillarbox.messages")
+    before = factory.one("SELECT xmin::text FROM pillarbox.refcounts")
     factory.move(ids, "HOLD")
     factory.move(ids, "DELIVER")
     factory.sql('UPDATE pillarbox.queue SET metadata = \'{"_partid": "5"}\'')
     assert {row.leaf for row in factory.queue()} == {"queue_def_456"}
-    assert factory.one("SELECT xmin::text FROM pillarbox.messages") == before
+    assert factory.one("SELECT xmin::text FROM pillarbox.refcounts") == before
     assert_counts_are_true(factory)
 
 
@@ -154,8 +154,8 @@ def test_a_transaction_that_rolls_back_counts_nothing(factory: Factory) -> None:
     assert factory.bodies()[message].refcount == 2
 
 
-async def test_bodies_are_locked_in_one_order_so_that_two_sessions_cannot_deadlock(factory: Factory) -> None:
-    """Two workers finish recipients of the same 40 messages in opposite orders, held up at the first body."""
+async def test_counts_are_locked_in_one_order_so_that_two_sessions_cannot_deadlock(factory: Factory) -> None:
+    """Two workers finish recipients of the same 40 messages in opposite orders, held up at the first count."""
     messages = sorted(new_message_id() for _ in range(40))
     for message in reversed(messages):
         factory.rows(2, message=factory.message(id=message))
@@ -181,13 +181,13 @@ async def test_bodies_are_locked_in_one_order_so_that_two_sessions_cannot_deadlo
         threading.Thread(target=finish, args=("back", 2, "DESC")),
     ]
     with factory.another() as holding:
-        holding.execute("SELECT FROM pillarbox.messages WHERE id = %s FOR UPDATE", (messages[0],))
+        holding.execute("SELECT FROM pillarbox.refcounts WHERE messages__id = %s FOR UPDATE", (messages[0],))
         for each in finishing:
             each.start()
-        await until(lambda: factory.waiting("forth") and factory.waiting("back"), "both to wait for the first body")
-        # Neither holds a later body while it waits for the first: that is what makes a cycle impossible.
+        await until(lambda: factory.waiting("forth") and factory.waiting("back"), "both to wait for the first count")
+        # Neither holds a later count while it waits for the first: that is what makes a cycle impossible.
         free = factory.sql(
-            "SELECT id FROM pillarbox.messages WHERE id <> %(first)s ORDER BY id FOR UPDATE NOWAIT", first=messages[0]
+            "SELECT 1 FROM pillarbox.refcounts WHERE messages__id <> %(first)s FOR UPDATE NOWAIT", first=messages[0]
         )
         assert len(free) == 39
     for each in finishing:
@@ -196,3 +196,77 @@ async def test_bodies_are_locked_in_one_order_so_that_two_sessions_cannot_deadlo
     assert errors == []
     assert [body.refcount for body in factory.bodies().values()] == [0] * 40
     assert_counts_are_true(factory)
+
+
+async def test_two_that_take_the_last_two_recipients_at_the_same_time_release_the_body(factory: Factory) -> None:
+    """Each sees the other's recipient and so leaves the count to it: the later one must come to none."""
+    message = factory.message()
+    first, second = factory.rows(2, message=message)
+
+    def finish() -> None:
+        with factory.another("second") as session:
+            session.execute("DELETE FROM pillarbox.queue WHERE id = %s", (second,))
+            session.commit()
+
+    finishing = threading.Thread(target=finish)
+    with factory.another("first") as session:
+        session.execute("DELETE FROM pillarbox.queue WHERE id = %s", (first,))
+        finishing.start()
+        await until(lambda: factory.waiting("second"), "the second to wait for the first's count")
+        session.commit()
+    finishing.join(20)
+    assert not finishing.is_alive()
+    body = factory.bodies()[message]
+    assert (body.refcount, body.counted, body.released is None) == (0, 0, False)
+
+
+async def test_a_body_that_the_sweep_is_taking_gets_no_recipient(factory: Factory) -> None:
+    message = factory.message()
+    factory.sql("INSERT INTO pillarbox.released VALUES (%(id)s, now() - interval '1 hour')", id=message)
+    refused: list[BaseException] = []
+
+    def requeue() -> None:
+        with factory.another("late") as session:
+            try:
+                session.execute(
+                    """INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain)
+                       VALUES (%s, 'r', 'example.com')""",
+                    (message,),
+                )
+                session.commit()
+            except psycopg.Error as error:
+                refused.append(error)
+
+    requeuing = threading.Thread(target=requeue)
+    with factory.another("sweep") as session:
+        session.execute("SELECT pillarbox.maintain_sweep(now(), '1m', '0s', 10)")
+        requeuing.start()
+        await until(lambda: factory.waiting("late"), "the recipient to wait for the sweep")
+        session.commit()
+    requeuing.join(20)
+    assert [type(error) for error in refused] == [psycopg.errors.ForeignKeyViolation]
+    assert factory.bodies() == {}
+    assert factory.sql("SELECT 1 FROM pillarbox.refcounts") == []
+
+
+def test_a_body_that_gets_a_recipient_in_time_is_left_by_the_sweep(factory: Factory) -> None:
+    message = factory.message()
+    factory.sql("INSERT INTO pillarbox.released VALUES (%(id)s, now() - interval '1 hour')", id=message)
+    with factory.another("late") as session:
+        session.execute(
+            """INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain)
+               VALUES (%s, 'r', 'example.com')""",
+            (message,),
+        )
+        assert factory.one("SELECT pillarbox.maintain_sweep(now(), '1m', '0s', 10)") == 0
+        session.commit()
+    assert factory.sql("SELECT 1 FROM pillarbox.released") == []
+    assert factory.one("SELECT pillarbox.maintain_sweep(now(), '0s', '0s', 10)") == 0
+    assert_counts_are_true(factory)
+
+
+def test_the_sweep_refuses_a_snapshot_that_may_be_older_than_its_locks(factory: Factory) -> None:
+    with factory.another("sweep") as session:
+        session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        with pytest.raises(psycopg.errors.InvalidTransactionState):
+            session.execute("SELECT pillarbox.maintain_sweep(now(), '1m', '0s', 10)")
