@@ -1,6 +1,6 @@
 """bodies — holds the content of claimed messages, within a budget
 
-Owns: fetching bodies for claimed recipients, and the count of octets held.
+Owns: fetching bodies for claimed recipients, the count of octets held, and putting on hold whom no body is left for.
 Called by: queued.dispatch.
 Guarantees: one body is held once for all its recipients in hand. Beyond the budget nothing is fetched until something
     is let go, so memory is bounded whatever the queue holds; one message larger than the whole budget is still let
@@ -16,8 +16,10 @@ from queued.deliver import Body
 from shared import database
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
+
+    from queued.claim import Claimed
 
 
 class Bodies:
@@ -46,3 +48,13 @@ class Bodies:
         async with self._pool.connection() as connection:
             rows = await database.fetch(connection, "message_bodies", ids=ids)
         return {row.id: Body(bytes(row.content), row.smtputf8) for row in rows}
+
+    async def hold_missing(self, claimed: Sequence[Claimed]) -> set[int]:
+        """Hold recipients whose body is gone, for a person to decide; the ids that are held now, each with its attempt.
+
+        The others are in other hands, or were held by somebody meanwhile.
+        """
+        async with self._pool.connection() as connection:
+            ids, tokens = [c.id for c in claimed], [c.token for c in claimed]
+            rows = await database.fetch(connection, "hold_missing_body", now=None, ids=ids, tokens=tokens)
+        return {row.id for row in rows}

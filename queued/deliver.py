@@ -1,6 +1,7 @@
 """deliver — one attempt: some recipients of one message over one transport
 
-Owns: the steps borrow a connection → talk → classify → decide about a retry, within the lease.
+Owns: the steps borrow a connection → talk → classify → decide about a retry, within the lease; and what becomes of
+    mail whose transport is not configured.
 Called by: queued.dispatch, one call per message and transport.
 Guarantees: a Result for every recipient, whatever a peer does. An attempt ends when its lease does, so that no other
     worker begins while this one still talks; heartbeats put that off (queued.dispatch). No database connection is held
@@ -21,10 +22,14 @@ from queued.connections import ConnectionPool, PoolClosedError, ReuseLimits
 from queued.result import Result
 from queued.retry import decide
 from queued.transaction import ConversationError, Timeouts, Transaction, TransactionResult
+from shared.outcome import Outcome
+from shared.queued_config import Retry
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from queued.claim import Claimed, Lease
-    from shared.outcome import Outcome
+    from queued.retry import RetrySchedule
     from shared.queued_config import Timeout
     from shared.queued_config import Transport as TransportSettings
     from shared.smtp_reply import Reply
@@ -91,15 +96,29 @@ class Transport:
                 return result
 
     def _result(self, c: Claimed, outcome: Outcome, reply: Reply | None, remote: str, duration: timedelta) -> Result:
-        schedule = self.settings.retry
         if outcome.kind == "delivered":
             return Result(c, outcome, remote, duration, "success", None)
         if outcome.kind == "failed":
             refused_by_us = reply is not None and reply.ours
             return Result(c, outcome, remote, duration, "rejected" if refused_by_us else "failed", None)
-        roll = random.random()
-        due = decide(c.now(), received=c.received, tries=c.retry_count, schedule=schedule, roll=roll)
-        return Result(c, outcome, remote, duration, "expired" if due is None else None, due)
+        return _deferred(c, outcome, remote, duration, self.settings.retry)
+
+
+def without_transport(claimed: Sequence[Claimed]) -> list[Result]:
+    """A try of recipients whose transport queued.yaml does not have: a fault of ours, which the operator may mend.
+
+    Deferred by the schedule that transports have when they name none, so that such mail expires like any other.
+    """
+    text = f"no transport {claimed[0].transportid!r} in queued.yaml"
+    outcome = Outcome("deferred", "us", None, "4.3.5", text)
+    return [_deferred(c, outcome, None, timedelta(0), Retry()) for c in claimed]
+
+
+def _deferred(c: Claimed, outcome: Outcome, remote: str | None, duration: timedelta, schedule: RetrySchedule) -> Result:
+    """Tried again when the schedule says so, or given up."""
+    roll = random.random()
+    due = decide(c.now(), received=c.received, tries=c.retry_count, schedule=schedule, roll=roll)
+    return Result(c, outcome, remote, duration, "expired" if due is None else None, due)
 
 
 def _grown_tired(result: TransactionResult) -> bool:

@@ -2,7 +2,8 @@
 
 Owns: the loop claim → group by message → fetch bodies → attempt, and the number of recipients in hand.
 Called by: queued.daemon.
-Guarantees: never more recipients claimed than `claim.inflight`. Waits for a notification, a due time or the poll
+Guarantees: never more recipients claimed than `claim.inflight`. Nothing is claimed of a message in hand whose lease may
+    have ended: its result comes first, after however long an outage. Waits for a notification, a due time or the poll
     interval, whichever is first. Stopping claims nothing more, gives back what no attempt has begun, and waits for the
     rest.
 """
@@ -10,11 +11,13 @@ Guarantees: never more recipients claimed than `claim.inflight`. Waits for a not
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from queued.claim import Lease
+from queued.deliver import without_transport
 from queued.result import Recorder, Result
 from shared import database, events
 from shared.outcome import Outcome
@@ -57,6 +60,7 @@ class Dispatcher:
         # Everything in hand, with the monotonic time its lease ends: what waits for a body or for its result to be
         # recorded needs its lease as much as what is being sent.
         self._hand: dict[Claimed, float] = {}
+        self._passed_over = False  # the last claim left out what is in hand
         recorder.on_recorded = self._left
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -103,7 +107,7 @@ class Dispatcher:
                 continue  # somebody held or released one of the rows at that moment
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 events.emit("claim.failed", error=error, seconds=pause)
-                await self._rest(pause)
+                await _rest(self.due, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             await self._start(claimed)
@@ -114,7 +118,13 @@ class Dispatcher:
 
     async def _claim(self, limit: int) -> list[Claimed]:
         async with self._pool.connection() as connection:
-            claimed = await self._claimer.take(connection, limit)
+            # After an outage: PostgreSQL takes these for due, while we hold their results and only have to record them.
+            near = monotonic() + self._settings.lease.total_seconds() / 3
+            late = {c.message_id for c, expires in self._hand.items() if expires < near}
+            if late:
+                self._recorder.hurry()
+                self._passed_over = True
+            claimed = await self._claimer.take(connection, limit, late)
         self._hand.update((c, c.expires) for c in claimed)
         return claimed
 
@@ -127,14 +137,7 @@ class Dispatcher:
                 wait = await self._claimer.until_due(connection)
         except (*database.OUTAGE, *database.REFUSAL):
             wait = _LONGEST_PAUSE
-        await self._rest(min(wait, self._settings.poll.total_seconds()))
-
-    async def _rest(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self.due.wait()
-        except TimeoutError:
-            pass
+        await _rest(self.due, min(wait, self._settings.poll.total_seconds()))
 
     async def _start(self, claimed: list[Claimed]) -> None:
         """Fetch bodies in portions and start an attempt for each message; what is not begun when stopping goes back."""
@@ -150,7 +153,7 @@ class Dispatcher:
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 self._bodies.let_go(size)
                 events.emit("claim.failed", error=error, seconds=_FIRST_PAUSE)
-                await self._rest(_FIRST_PAUSE)
+                await _rest(self._stopping, _FIRST_PAUSE)  # no news of other mail brings these bodies
                 continue
             del deliveries[: len(portion)]
             for delivery in portion:
@@ -177,11 +180,9 @@ class Dispatcher:
         try:
             transport = self._transports.get(delivery[0].transportid)
             if transport is None:
-                results = _ours(delivery, f"no transport {delivery[0].transportid!r} in queued.yaml")
+                results = without_transport(delivery)
             elif body is None:
-                for c in delivery:
-                    events.emit("body.missing", id=c.message_id, recipient_id=c.id)
-                results = _ours(delivery, "the message has no body")
+                results = await self._hold(delivery)
             else:
                 results = await transport.attempt(delivery, body, lease)
         except TimeoutError:
@@ -198,6 +199,18 @@ class Dispatcher:
             await self._give_back(delivery)
         else:
             self._recorder.add(results)
+
+    async def _hold(self, delivery: Delivery) -> list[Result]:
+        """Recipients without a body go on hold, since no further try could send them; results of those that did not."""
+        for c in delivery:
+            events.emit("body.missing", id=c.message_id, recipient_id=c.id)
+        held: set[int] = set()
+        try:
+            held = await self._bodies.hold_missing(delivery)
+        except (*database.OUTAGE, *database.REFUSAL) as error:
+            events.emit("claim.failed", error=error, seconds=0.0)
+        self._left([c for c in delivery if c.id in held])
+        return _ours([c for c in delivery if c.id not in held], "the message has no body")
 
     async def heartbeat(self) -> None:
         """Put the end of leases off while attempts go on, until cancelled. A lease that is lost ends its attempt."""
@@ -216,7 +229,9 @@ class Dispatcher:
                 events.emit("claim.failed", error=error, seconds=lease / 6)
                 continue
             for c in old:
-                if c in self._hand:
+                if c in self._hand and ours.get(
+                    c.id, True
+                ):  # else somebody has it locked: its lease ends when it ended
                     self._hand[c] = started + lease if c.id in ours else started
             for delivery, held in self._attempts.values():
                 held.put_off(min(self._hand.get(c, started) for c in delivery))
@@ -241,11 +256,21 @@ class Dispatcher:
         for c in claimed:
             self._hand.pop(c, None)
         self._room.set()
+        if self._passed_over:
+            self._passed_over = False
+            self.start_over()
         if self._claimer.done(claimed):
             self.due.set()
 
 
-def _ours(delivery: Delivery, text: str) -> list[Result]:
+async def _rest(until: asyncio.Event, seconds: float) -> None:
+    """Until the event or for so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await until.wait()
+
+
+def _ours(delivery: Sequence[Claimed], text: str) -> list[Result]:
     """A deferral that is our own fault: the operator has time to mend it, nothing is given up."""
     outcome = Outcome("deferred", "us", None, "4.3.5", text)
     return [Result.later(c, outcome, timedelta(minutes=5)) for c in delivery]

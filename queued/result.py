@@ -4,6 +4,8 @@ Owns: the way from an Outcome to rows: attempt always, archive when finished, ne
 Called by: queued.deliver hands results in; queued.daemon runs it and waits for it when stopping.
 Guarantees: a result is kept in memory and tried again until PostgreSQL has it, however long an outage lasts; only the
     end of the process can lose it, and then the lease runs out and the mail is sent again (counted as claim.expired).
+    It asks the pool itself, so that it finds PostgreSQL again whether or not anybody claims. What an earlier try
+    recorded, though its answer was lost, is not recorded again.
     A result whose claim another worker has taken over changes no row but leaves its attempt (claim.lost). A result
     PostgreSQL refuses is refused alone. Nobody waits on a timer: while one group is recorded, the next one gathers.
 See: sql/queries/result_record_if_claimed.sql; sql/README.md, "Crash table".
@@ -13,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shared import database, events
 from shared.array_text import numbers, texts
@@ -30,8 +32,7 @@ _GROUP = 500
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """One attempt's end for one recipient: `next_retry` when it is tried again, else `result` says how it finished."""
 
     claimed: Claimed
@@ -58,7 +59,8 @@ class Recorder:
         self._arrived = asyncio.Event()
         self._recorded = asyncio.Event()
         self._recorded.set()
-        self.troubled = False  # the last try failed; until one succeeds nothing new should be claimed
+        self._hurried = asyncio.Event()
+        self._doubtful: set[tuple[int, int]] = set()  # id and token of what a try may have recorded unheard
         self.on_recorded: Callable[[Sequence[Claimed]], None] = _nobody_asks
 
     def add(self, results: Sequence[Result]) -> None:
@@ -66,6 +68,10 @@ class Recorder:
         self._waiting.extend(results)
         self._recorded.clear()
         self._arrived.set()
+
+    def hurry(self) -> None:
+        """PostgreSQL answers: a try that waits for its time is made now."""
+        self._hurried.set()
 
     async def drained(self) -> None:
         """Return when every result taken over is recorded."""
@@ -94,9 +100,12 @@ class Recorder:
                 limit = 1
                 continue
             except database.OUTAGE as error:
-                self.troubled = True
+                self._doubtful.update((r.claimed.id, r.claimed.token) for r in group)
                 events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
-                await asyncio.sleep(pause)
+                self._hurried.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._hurried.wait()
                 pause, limit = min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
                 continue
             except database.REFUSAL as error:
@@ -104,30 +113,53 @@ class Recorder:
                     limit = 1
                     continue
                 events.emit("result.refused", recipient_id=group[0].claimed.id, error=error)
-            self.troubled = False
             pause, limit = _FIRST_PAUSE, min(2 * limit, _GROUP)
             for _ in group:
                 self._waiting.popleft()
+            self._doubtful.difference_update((r.claimed.id, r.claimed.token) for r in group)
             self.on_recorded([result.claimed for result in group])
             if not self._waiting:
                 self._arrived.clear()
                 self._recorded.set()
 
     async def _record(self, group: list[Result]) -> None:
-        values = _columns(group)
         async with self._pool.connection() as connection:
-            try:
-                rows = await self._write(connection, values)
-            except database.NO_PARTITION:
-                # The clock jumped past the days made in advance.
-                await database.fetch(connection, "history_create", now=None, ahead=self._ahead)
-                rows = await self._write(connection, values)
-        ours = {row.id for row in rows}
+            told = await self._recorded_before(connection, group)
+            if new := [r for r in group if r.claimed.id not in told]:
+                rows = await self._write(connection, "result_record_if_claimed", _columns(new))
+                told |= dict.fromkeys((r.claimed.id for r in new), False) | {row.id: True for row in rows}
+                if lost := [r for r in new if not told[r.claimed.id]]:
+                    await self._write(connection, "result_record_lost", _columns(lost) | _claim_columns(lost))
         for result in group:
-            _tell(result, ours=result.claimed.id in ours)
+            _tell(result, ours=told[result.claimed.id])
 
-    async def _write(self, connection: database.Connection, values: dict[str, Any]) -> list[Any]:
-        return await database.fetch(connection, "result_record_if_claimed", now=None, worker=self._worker, **values)
+    async def _recorded_before(self, connection: database.Connection, group: list[Result]) -> dict[int, bool]:
+        """What a try that ended without an answer has recorded, by id, and whether the claim was ours then."""
+        claimed = [r.claimed for r in group if (r.claimed.id, r.claimed.token) in self._doubtful]
+        if not claimed:
+            return {}
+        ids = [c.id for c in claimed]
+        # Two statements, for the second must see what those have done for whom the first waited.
+        await database.fetch(connection, "result_wait", ids=ids)
+        rows = await database.fetch(
+            connection,
+            "result_recorded_before",
+            ids=ids,
+            messages=[c.message_id for c in claimed],
+            tokens=[c.token for c in claimed],
+            since=min(c.claimed_at for c in claimed),
+        )
+        return {row.id: row.ours for row in rows}
+
+    async def _write(self, connection: database.Connection, query: str, values: dict[str, Any]) -> list[Any]:
+        try:
+            return await database.fetch(connection, query, now=None, worker=self._worker, **values)
+        except database.NO_PARTITION:
+            # The clock jumped past the days made in advance.
+            await database.fetch(connection, "history_create", now=None, ahead=self._ahead)
+        except database.VANISHED:
+            pass  # the leaves were cut anew meanwhile
+        return await database.fetch(connection, query, now=None, worker=self._worker, **values)
 
 
 def _nobody_asks(_: Sequence[Claimed]) -> None:
@@ -136,19 +168,10 @@ def _nobody_asks(_: Sequence[Claimed]) -> None:
 
 def _columns(group: list[Result]) -> dict[str, Any]:
     """The group by column, as the query's unnest takes it."""
-    claimed = [r.claimed for r in group]
     outcomes = [r.outcome for r in group]
     return {
-        "id": numbers(c.id for c in claimed),
-        "messages__id": texts(c.message_id.hex for c in claimed),
-        "token": numbers(c.token for c in claimed),
-        "retry_count": numbers(c.retry_count for c in claimed),
-        "partid": texts(c.partid for c in claimed),
-        "transportid": texts(c.transportid for c in claimed),
-        "jobid": texts(c.jobid for c in claimed),
-        "senderdomain": texts(c.sender.domain if c.sender else None for c in claimed),
-        "recipientdomain": texts(c.recipient.domain for c in claimed),
-        "size": numbers(c.size for c in claimed),
+        "id": numbers(r.claimed.id for r in group),
+        "token": numbers(r.claimed.token for r in group),
         "remote": texts(r.remote for r in group),
         "outcome": texts(o.kind for o in outcomes),
         "scope": texts(o.scope for o in outcomes),
@@ -159,6 +182,21 @@ def _columns(group: list[Result]) -> dict[str, Any]:
         "seconds": numbers(r.duration.total_seconds() for r in group),
         "result": texts(r.result for r in group),
         "next_retry": texts(r.next_retry.isoformat() if r.next_retry else None for r in group),
+    }
+
+
+def _claim_columns(group: list[Result]) -> dict[str, Any]:
+    """What the queue row would have said, from the time of the claim."""
+    claimed = [r.claimed for r in group]
+    return {
+        "messages__id": texts(c.message_id.hex for c in claimed),
+        "retry_count": numbers(c.retry_count for c in claimed),
+        "partid": texts(c.partid for c in claimed),
+        "transportid": texts(c.transportid for c in claimed),
+        "jobid": texts(c.jobid for c in claimed),
+        "senderdomain": texts(c.sender.domain if c.sender else None for c in claimed),
+        "recipientdomain": texts(c.recipient.domain for c in claimed),
+        "size": numbers(c.size for c in claimed),
     }
 
 

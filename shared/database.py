@@ -46,6 +46,9 @@ CONFLICT: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockD
 LOCKED: Final = psycopg.errors.LockNotAvailable
 #: There is no day partition for a row of history.
 NO_PARTITION: Final = psycopg.errors.CheckViolation
+#: A partition that was replaced or dropped between planning and running (SQLSTATE 42P01, or XX000, "could not open
+#: relation"): nothing is wrong, and the next plan knows no more of it.
+VANISHED: Final = (psycopg.errors.UndefinedTable, psycopg.errors.InternalError_)
 
 _MINIMUM_VERSION: Final = 150000
 # A peer that vanished without a word is noticed after about 20 s, far below a lease.

@@ -60,7 +60,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         ERROR,
         "PostgreSQL refused one result; its lease will run out and its mail be sent again; `recipient_id`, `error`.",
     ),
-    "body.missing": (ERROR, "A claimed recipient has no body; it is deferred; `id`, `recipient_id`."),
+    "body.missing": (ERROR, "A claimed recipient has no body; it is put on hold; `id`, `recipient_id`."),
     "wakeup.listening": (DEBUG, "Listening for notifications."),
     "wakeup.lost": (WARNING, "The listening connection ended; polling goes on; `error`, `seconds` until the next try."),
     "wakeup.deaf": (
@@ -82,7 +82,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "maintain.swept": (DEBUG, "Bodies without recipients were collected; `messages`."),
     "maintain.finished": (INFO, "What an operator deleted or bounced was finished; `deleted`, `bounced`."),
     "maintain.days": (INFO, "Coming days of history were made; `partitions`."),
-    "maintain.failed": (WARNING, "A round of maintenance failed; the next one tries again; `error`."),
+    "maintain.failed": (
+        WARNING,
+        "A step of maintenance failed, or, without `step`, a whole round; the next round tries again; `step`, `error`.",
+    ),
     "schedule.sent": (
         INFO,
         "A recurring message was queued; `schedule`, `id`, `occurrence`, `seconds` it was late, `next`.",

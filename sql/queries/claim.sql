@@ -9,7 +9,8 @@
 -- for any: it then keeps the plan. Seen as values they make each plan look better than the kept one when much mail is
 -- deferred, and every claim is planned anew, which takes longer than the claim.
 -- `suspects` true takes what two claims in a row have lost, else everything but that: what kills its worker is thus tried
--- by itself, not with a batch of innocents.
+-- by itself, not with a batch of innocents. It has a scan of its own, whose index holds only what was lost before. The
+-- parameter too stands in a SELECT: the scans that are not wanted are not begun, and the plan is one for both.
 -- A row that still carries a token had its lease run out: that try has no result and never will, so it gets its attempt
 -- row here.
 WITH fresh AS MATERIALIZED (
@@ -19,7 +20,7 @@ WITH fresh AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority > 0 AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
-       AND (lost_count + (token IS NOT NULL)::integer >= 2) = %(suspects)s
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s
        FOR NO KEY UPDATE SKIP LOCKED
 ), ordinary AS MATERIALIZED (
@@ -28,7 +29,7 @@ WITH fresh AS MATERIALIZED (
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor)s::timestamptz, '-infinity'))
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
-       AND (lost_count + (token IS NOT NULL)::integer >= 2) = %(suspects)s
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent)
        FOR NO KEY UPDATE SKIP LOCKED
 ), bulk AS MATERIALIZED (
@@ -36,12 +37,20 @@ WITH fresh AS MATERIALIZED (
      WHERE status = 'DELIVER' AND priority < 0 AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
-       AND (lost_count + (token IS NOT NULL)::integer >= 2) = %(suspects)s
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM ordinary)
+       FOR NO KEY UPDATE SKIP LOCKED
+), suspect AS MATERIALIZED (
+    SELECT id, token, worker, last_retry FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND lost_count > 0 AND ({where})
+       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND lost_count + (token IS NOT NULL)::integer >= 2 AND (SELECT %(suspects)s::boolean)
+     ORDER BY sign(priority) DESC, next_retry, id LIMIT %(batch)s
        FOR NO KEY UPDATE SKIP LOCKED
 ), due AS MATERIALIZED (
     SELECT id, token AS lost_token, worker AS lost_worker, last_retry AS lost_since
-      FROM (SELECT * FROM urgent UNION ALL SELECT * FROM ordinary UNION ALL SELECT * FROM bulk) AS classes
+      FROM (SELECT * FROM urgent UNION ALL SELECT * FROM ordinary UNION ALL SELECT * FROM bulk UNION ALL SELECT * FROM suspect) AS classes
 ), taken AS (
     UPDATE pillarbox.queue q
        SET token = fresh.token, worker = %(worker)s, retry_count = q.retry_count + 1,

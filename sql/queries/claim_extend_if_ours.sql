@@ -1,7 +1,7 @@
--- Heartbeat: the leases of recipients in hand start anew; returns the ids that are still ours.
+-- Heartbeat: the leases of recipients in hand start anew; returns the ids that are still ours, and whether each lease did.
 --
--- A row that somebody else has locked (an operator in the middle of a hold) stays ours but is passed over: waiting for it
--- would let all the other leases run out.
+-- A row that somebody else has locked (an operator in the middle of a hold) stays ours for as long as its lease says, but is
+-- passed over: waiting for it would let all the other leases run out.
 WITH hand AS (
     SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS h(id, token)
 ), free AS MATERIALIZED (
@@ -13,5 +13,6 @@ WITH hand AS (
        SET lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s
       FROM free f
      WHERE q.id = f.id AND q.token = f.token
+    RETURNING q.id
 )
-SELECT q.id FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND h.token = q.token
+SELECT q.id, q.id IN (SELECT e.id FROM extended e) AS extended FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND h.token = q.token

@@ -1,29 +1,28 @@
 -- Records the results of a batch of attempts, and returns the ids whose claim was still ours.
 --
--- The fence is id and token: a row that another claim has taken since is left alone, and its id does not come back. The
--- attempt row is written whatever the fence says, because the attempt was made. There is no condition on status: mail
--- that an operator put on hold while it was being sent is delivered all the same, and must not be sent again on release.
+-- The fence is id and token: a row that another claim has taken since is left alone, and its id does not come back;
+-- result_record_lost then records that attempt. There is no condition on status: mail that an operator put on hold while it
+-- was being sent is delivered all the same, and must not be sent again on release.
 --
+-- What the queue row says already is not sent here again: it would double what is written, sent and read for each result.
 -- `id = ANY` beside the join: one walk along each leaf's UNIQUE index for the whole batch, where the join alone may be
 -- planned as reading a leaf from end to end.
 WITH result AS (
-    SELECT * FROM unnest(%(id)s::bigint[], %(messages__id)s::uuid[], %(token)s::bigint[], %(retry_count)s::integer[], %(partid)s::text[],
-                         %(transportid)s::text[], %(jobid)s::text[], %(senderdomain)s::text[], %(recipientdomain)s::text[], %(size)s::integer[],
-                         %(remote)s::text[], %(outcome)s::text[], %(scope)s::text[], %(uncertain)s::boolean[], %(reply_code)s::integer[],
-                         %(reply_enhanced)s::text[], %(reply_text)s::text[], %(seconds)s::float8[], %(result)s::text[], %(next_retry)s::timestamptz[])
-        AS r(id, messages__id, token, retry_count, partid, transportid, jobid, senderdomain, recipientdomain, size, remote, outcome, scope,
-             uncertain, reply_code, reply_enhanced, reply_text, seconds, result, next_retry)
-), tried AS (
-    INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
-                                    recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration)
-    SELECT coalesce(%(now)s::timestamptz, now()), id, messages__id, retry_count, token, %(worker)s, partid, transportid, jobid, senderdomain,
-           recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, make_interval(secs => seconds)
-      FROM result
+    SELECT * FROM unnest(%(id)s::bigint[], %(token)s::bigint[], %(remote)s::text[], %(outcome)s::text[], %(scope)s::text[],
+                         %(uncertain)s::boolean[], %(reply_code)s::integer[], %(reply_enhanced)s::text[], %(reply_text)s::text[],
+                         %(seconds)s::float8[], %(result)s::text[], %(next_retry)s::timestamptz[])
+        AS r(claimed_id, claimed_token, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, seconds, result, due)
 ), finished AS (
     DELETE FROM pillarbox.queue q
      USING result r
-     WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.id AND q.token = r.token AND r.result IS NOT NULL
-    RETURNING q.*, r.result, r.reply_text, r.outcome
+     WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.claimed_id AND q.token = r.claimed_token AND r.result IS NOT NULL
+    RETURNING q.*, r.*
+), deferred AS (
+    UPDATE pillarbox.queue q
+       SET next_retry = r.due, last_error = r.reply_text, token = NULL, worker = NULL, lease_until = NULL, lost_count = 0
+      FROM result r
+     WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.claimed_id AND q.token = r.claimed_token AND r.result IS NULL
+    RETURNING q.*, r.*
 ), archived AS (
     INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderip, serverid, saslusername, senderlocalpart,
                                    senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority,
@@ -32,11 +31,12 @@ WITH result AS (
            senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority, retry_count,
            CASE WHEN outcome = 'delivered' THEN last_error ELSE reply_text END, worker
       FROM finished
-), deferred AS (
-    UPDATE pillarbox.queue q
-       SET next_retry = r.next_retry, last_error = r.reply_text, token = NULL, worker = NULL, lease_until = NULL, lost_count = 0
-      FROM result r
-     WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.id AND q.token = r.token AND r.result IS NULL
-    RETURNING q.id
+), tried AS (
+    INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
+                                    recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration)
+    SELECT coalesce(%(now)s::timestamptz, now()), id, messages__id, retry_count, claimed_token, %(worker)s, metadata->>'_partid',
+           transportid, jobid, senderdomain, recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced,
+           reply_text, make_interval(secs => seconds)
+      FROM (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours
 )
 SELECT id FROM finished UNION ALL SELECT id FROM deferred
