@@ -5,7 +5,7 @@ Called by: scripts.bench_core_settle and scripts.bench_core_pgmq start one for e
     measured with the same number of processes and connections.
 Guarantees: `pillarbox` is the real queued.claim.Claimer and queued.result.Recorder, without the SMTP between them;
     `bodies` reads each body besides, as a delivery does; `pgmq` is pgmq.read, which hands over the message, and
-    pgmq.archive. A result is recorded before the next claim, as a message is archived before the next read.
+    pgmq.archive. While one batch is recorded the next is claimed, as queued does over its pool.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -27,7 +26,6 @@ from shared.queued_config import Claim
 if TYPE_CHECKING:
     from queued.claim import Claimed
 
-_ACCEPTED = Outcome("delivered", "recipient", 250, "2.0.0", "")
 _TOOK = timedelta(milliseconds=120)
 
 
@@ -44,9 +42,12 @@ async def drain_pillarbox(uri: str, batch: int, where: str, *, bodies: bool) -> 
             while claimed := await claimer.take(connection, batch):
                 if bodies:
                     await database.fetch(connection, "message_bodies", ids=list({c.message_id for c in claimed}))
+                # As in queued.dispatch, the next claim does not wait for the last results, only for those before them.
+                if recorder.unrecorded > batch:
+                    await recorder.drained()
                 recorder.add([_delivered(c) for c in claimed])
-                await recorder.drained()
                 drained += len(claimed)
+            await recorder.drained()
     finally:
         recording.cancel()
         await asyncio.wait([recording])
@@ -70,9 +71,8 @@ async def drain_pgmq(uri: str, batch: int) -> int:
 
 def _delivered(c: Claimed) -> Result:
     """A peer's answer, whose text differs from message to message as queue ids do."""
-    return Result(
-        c, replace(_ACCEPTED, text=f"250 2.0.0 Ok: queued as {c.id:X}"), "192.0.2.25:25", _TOOK, "success", None
-    )
+    accepted = Outcome("delivered", "recipient", 250, "2.0.0", f"250 2.0.0 Ok: queued as {c.id:X}")
+    return Result(c, accepted, "192.0.2.25:25", _TOOK, "success", None)
 
 
 async def _started() -> None:

@@ -94,12 +94,17 @@ CHECKS: Final[dict[str, str]] = {
     "partition.default": "What lies in the default leaf. Note: ids without a leaf of their own. W: ids nobody knows.",
     "mail.overdue": "How long due mail has waited, by partition id. W: 10 minutes. A: an hour.",
     "mail.lease": "Claims that a dead worker left are taken over. W: one was not for 2 minutes.",
+    "mail.transport": (
+        "Waiting mail and policy rules name transports of queued.yaml. A: mail names another, and waits until it "
+        "expires. W: a rule does."
+    ),
     "mail.dead": "Dead letters of the last day. Note: there are some. W: 100.",
     "leaf.triggers": "Every table of the tree has the triggers that count bodies and refuse moves. A: one is missing.",
     "leaf.unique": "Every leaf has UNIQUE (id). A: one has not.",
     "leaf.indexes": "Every leaf has the indexes that claims read. A: one is missing or invalid.",
     "leaf.storage": "Every leaf leaves room for claims and is vacuumed by count. W: its parameters were changed.",
     "leaf.bloat": "Dead rows and size of each leaf. W: vacuum does not keep up.",
+    "leaf.vacuum": "This role may vacuum leaves, as maintenance does. Note: it may not; autovacuum cleans alone.",
     "history.days": "The coming days have partitions. A: today's or tomorrow's is missing. W: a later one is.",
     "refcount.drift": "A sample of messages counts its queue rows right. A: one does not.",
     "refcount.body": "A sample of queue rows has its body. A: one has none.",

@@ -58,10 +58,12 @@ class Look:
         for check, look in (
             ("schema.partitions", self._partitions),
             ("leaf.triggers", self._tree),
+            ("leaf.vacuum", self._vacuum),
             ("history.days", self._history),
             ("refcount.drift", self._refcounts),
             ("refcount.body", self._orphans),
             ("mail.overdue", self._due),
+            ("mail.transport", self._transports),
             ("mail.dead", self._dead),
             ("partition.default", self._default),
             ("partition.served", self._workers),
@@ -124,6 +126,9 @@ class Look:
         self._leaves = await self._rows("doctor_leaves")
         return doctor_queue.leaves(self._leaves, self._limits)
 
+    async def _vacuum(self) -> list[Finding]:
+        return [doctor_queue.vacuum(await self._rows("doctor_vacuum"))]
+
     async def _history(self) -> list[Finding]:
         ahead = min(self._queued.maintenance.ahead, self._limits.days)
         return [doctor_queue.history(await self._rows("doctor_history", ahead=ahead))]
@@ -144,6 +149,12 @@ class Look:
     async def _due(self) -> list[Finding]:
         rows = await self._rows("doctor_due", batch=self._limits.backlog, grace=self._limits.lost)
         return doctor_queue.due(rows, self._limits)
+
+    async def _transports(self) -> list[Finding]:
+        known = [transport.id for transport in self._queued.transports]
+        rows = await self._rows("doctor_transports", batch=self._limits.backlog, known=known)
+        rules = (rule.action.transport for rule in self._smtpd.policy.rules)
+        return [doctor_queue.transports(rows, sorted({name for name in rules if name} - set(known)))]
 
     async def _dead(self) -> list[Finding]:
         return [doctor_queue.dead(await self._rows("doctor_dead", batch=self._limits.backlog), self._limits)]

@@ -27,8 +27,16 @@ TRIGGERS: Final = (
     "queue_identity",
     "queue_partid",
     "queue_reviewed",
+    "queue_released",
 )
-INDEXES: Final = ("queue_due_urgent", "queue_due", "queue_due_bulk", "queue_messages__id", "queue_finish")
+INDEXES: Final = (
+    "queue_due_urgent",
+    "queue_due",
+    "queue_due_bulk",
+    "queue_suspect",
+    "queue_messages__id",
+    "queue_finish",
+)
 _OF_HOLD: Final = ("queue_hold_ts",)
 _DEFAULT_LEAF: Final = "queue_def_def"
 _GUARD: Final = "pillarbox migrate makes leaves as they must be; for this one see pillarbox.queue_guard"
@@ -91,6 +99,28 @@ def _bloat(rows: Sequence[Row], limits: Limits) -> Finding:
     return _one("leaf.bloat", Verdict.WARN, tired, "; ".join(tired), remedy, "vacuum keeps up")
 
 
+def vacuum(forbidden: Sequence[Row]) -> Finding:
+    """Tables that maintenance leaves to autovacuum, for want of a right."""
+    if not forbidden:
+        return Finding("leaf.vacuum", Verdict.OK, "this role may vacuum every leaf")
+    text = f"this role may not vacuum {listed(row.leaf for row in forbidden)}: autovacuum alone cleans them"
+    remedy = "where leaf.bloat shows that this is not enough: let the owner run a worker, or, from PostgreSQL 17 on, "
+    return Finding("leaf.vacuum", Verdict.NOTE, text, f"{remedy}GRANT MAINTAIN ON these tables")
+
+
+def transports(rows: Sequence[Row], ruled: Sequence[str]) -> Finding:
+    """Mail by a transport that queued.yaml lacks, and rules of smtpd.yaml that would make more of it."""
+    check = "mail.transport"
+    if rows:
+        text = "; ".join(f"{row.recipients} recipients by {row.transport!r}" for row in rows)
+        remedy = "add it to transports in queued.yaml and restart the workers, or UPDATE transportid of these rows"
+        return Finding(check, Verdict.ALARM, f"not in queued.yaml: {text}; it waits until it expires", remedy)
+    if ruled:
+        text = f"policy rules of smtpd.yaml name {listed(ruled)}, which queued.yaml has not"
+        return Finding(check, Verdict.WARN, text, "add it to transports in queued.yaml, or mend the rule")
+    return Finding(check, Verdict.OK, "every transport is known")
+
+
 def history(missing: Sequence[Row]) -> Finding:
     """Days without a partition, the soonest first."""
     verdict = Verdict.ALARM if missing and missing[0].ahead <= 1 else Verdict.WARN
@@ -102,7 +132,8 @@ def history(missing: Sequence[Row]) -> Finding:
 def refcounts(row: Row) -> Finding:
     """Messages whose count is wrong."""
     text = f"{row.wrong} of {row.looked} messages: {listed(row.examples or ())}"
-    remedy = "find what changed queue without its triggers (leaf.triggers); then set refcount to the number of rows"
+    recount = "SELECT pillarbox.refcount_anew(ARRAY[…ids])"
+    remedy = f"find what changed queue without its triggers (leaf.triggers); then {recount}"
     return _one("refcount.drift", Verdict.ALARM, row.wrong, text, remedy, f"{row.looked} messages looked at")
 
 

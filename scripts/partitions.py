@@ -53,16 +53,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     verb = verbs.add_parser("split", help="give ids of a leaf leaves of their own")
     verb.add_argument("leaf", metavar="LEAF", help="its suffix; def is the default leaf")
-    verb.add_argument("words", metavar="[into] NAME=ID,ID…", nargs="+")
+    verb.add_argument(
+        "words", metavar="[into] NAME=ID,ID…", nargs="+", help="a new leaf and its ids; ids not named stay in LEAF"
+    )
     _finish(verb, split, acts=True)
 
     verb = verbs.add_parser("merge", help="make one leaf of several")
-    verb.add_argument("words", metavar="LEAF… into NAME", nargs="+")
+    verb.add_argument(
+        "words",
+        metavar="LEAF… into NAME",
+        nargs="+",
+        help="NAME is one of the leaves, or a new name; def stays as it is",
+    )
     _finish(verb, merge, acts=True)
 
     verb = verbs.add_parser("move", help="move one id to another leaf; def is the default leaf")
-    verb.add_argument("id", metavar="ID")
-    verb.add_argument("leaf", metavar="LEAF")
+    verb.add_argument("id", metavar="ID", help="the partition id")
+    verb.add_argument("leaf", metavar="LEAF", help="the suffix of a leaf that is there")
     _finish(verb, move, acts=True)
 
     verb = verbs.add_parser("balance", help="propose leaves that share the recipients waiting now evenly")
@@ -128,7 +135,11 @@ def merge(options: argparse.Namespace) -> int:
     *leaves, name = options.words
     if leaves[-1:] != ["into"] or not leaves[:-1]:
         raise PillarboxError("partitions merge: say LEAF… into NAME")
-    return asyncio.run(_act(options, lambda layout: partitions_layout.merge(layout, leaves[:-1], name)))
+
+    def idle(layout: Layout) -> str:
+        return partitions_show.merged(layout, partitions_layout.absent(layout, leaves[:-1]), name)
+
+    return asyncio.run(_act(options, lambda layout: partitions_layout.merge(layout, leaves[:-1], name), idle=idle))
 
 
 def move(options: argparse.Namespace) -> int:
@@ -157,16 +168,19 @@ async def _balance(options: argparse.Namespace, given: dict[str, float]) -> int:
     return await _act(options, lambda _: proposed) if options.apply and proposed != state.layout else 0
 
 
-async def _act(options: argparse.Namespace, change: Change, *, repair: bool = False) -> int:
-    """Preview, consent, and the steps."""
+async def _act(
+    options: argparse.Namespace, change: Change, *, repair: bool = False, idle: Callable[[Layout], str] | None = None
+) -> int:
+    """Preview, consent, and the steps. `idle`: why there is nothing to do, when it is not as plain as that."""
     conninfo, configured = _configured(options)
     async with partitions_run.connected(conninfo) as connection:
         state = await partitions_run.read_state(connection)
         wanted, mending = change(state.layout), repairs(await read_faults(connection)) if repair else []
         found, acts = await partitions_run.planned(connection, wanted)
-        partitions_show.plan(found, [mending, *acts] if mending else acts, state, "table")
+        why = {"idle": idle(state.layout)} if idle else {}
+        partitions_show.plan(found, [mending, *acts] if mending else acts, state, "table", **why)
         if mending or acts:
-            _consent(yes=options.yes)
+            await _consent(yes=options.yes)
             async with partitions_run.alone(connection):
                 await partitions_run.take(connection, mending, print)
             await partitions_run.apply(connection, wanted, print)
@@ -175,12 +189,20 @@ async def _act(options: argparse.Namespace, change: Change, *, repair: bool = Fa
     return 0
 
 
-def _consent(*, yes: bool) -> None:
+async def _consent(*, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
         raise PillarboxError("partitions: nothing was changed; without a terminal, --yes is needed")
-    if input("do this? [y/N] ").strip().lower() not in {"y", "yes"}:
+    print("do this? [y/N] ", end="", flush=True)
+    # Not by input(), which would hold the event loop up and Ctrl-C with it.
+    loop, typed = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), typed.set)
+    try:
+        await typed.wait()
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise PillarboxError("partitions: nothing was changed")
 
 

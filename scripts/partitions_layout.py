@@ -119,16 +119,21 @@ def split(layout: Layout, leaf: str, parts: Layout) -> Layout:
 def merge(layout: Layout, leaves: Sequence[str], into: str) -> Layout:
     """The ids of these leaves in one leaf; the others go."""
     names, target = {_plain(leaf) for leaf in leaves}, _plain(into)
-    if target in layout and not (names - {target}) & layout.keys():
-        return layout
     if DEFAULT in names | {target}:
         raise PillarboxError("leaf def: cannot be merged; allowed: `move ID def` for each id that is to go there")
+    if target in layout and not (names - {target}) & layout.keys():
+        return layout
     for name in sorted(names):
         _known(layout, name)
     if target in layout and target not in names:
         raise PillarboxError(f"leaf {target}: is there already; name it among the leaves to merge, or another NAME")
     together = frozenset[str]().union(*(layout[name] for name in names))
     return wanted({name: ids for name, ids in layout.items() if name not in names} | {target: together})
+
+
+def absent(layout: Layout, leaves: Sequence[str]) -> list[str]:
+    """Those of the leaves somebody named that are not there: merged before, or misspelt."""
+    return sorted({_plain(leaf) for leaf in leaves} - layout.keys())
 
 
 def move(layout: Layout, id_: str, leaf: str) -> Layout:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scripts.partitions_plan import Round, Step
 
 PATIENCE: Final = 60.0  # seconds to go on asking for one lock
+PROGRESS: Final = 100_000  # rows between two lines of progress: about a second
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _OTHER_TIMEOUT: Final = 5_000  # milliseconds for the server to notice that a killed run is dead
 _BUSY: Final = {"55P03", "40P01"}  # SQLSTATE lock_not_available, deadlock_detected
@@ -62,6 +63,10 @@ async def connected(conninfo: str) -> AsyncIterator[database.Connection]:
     connection = await database.connect(conninfo, "pillarbox partitions")
     try:
         yield connection
+    except database.OUTAGE as error:
+        if not connection.closed:
+            raise
+        raise database.unavailable(error) from None
     finally:
         await connection.close()
 
@@ -148,19 +153,25 @@ async def take(connection: database.Connection, act: Iterable[Step], tell: Tell,
                 for text in step.sql:
                     await connection.execute(text.encode())
             elif step.repeat:
-                await _repeat(connection, step.sql[0], step.repeat)
+                await _repeat(connection, step.sql[0], step.repeat, tell)
             else:
                 await _insist(connection, step, patience)
         except database.REFUSAL as error:
-            raise PillarboxError(f"partitions: could not {step.why}: {' '.join(str(error).split())}") from None
+            again = "; give the command again when PostgreSQL is back" if connection.closed else ""
+            raise PillarboxError(f"partitions: could not {step.why}: {database.reason(error)}{again}") from None
 
 
-async def _repeat(connection: database.Connection, text: str, enough: int) -> None:
-    """Run a statement until it returns less than `enough`."""
+async def _repeat(connection: database.Connection, text: str, enough: int, tell: Tell | None = None) -> None:
+    """Run a statement until it returns less than `enough`; of long work, tell now and then how much is done."""
+    done = told = 0
     while True:
         row = await (await connection.execute(text.encode())).fetchone()
         if row is None or row[0] < enough:
             return
+        done += row[0]
+        if tell is not None and done - told >= PROGRESS:
+            told = done
+            tell(f"  {done:,} so far")
 
 
 async def _insist(connection: database.Connection, step: Step, patience: float) -> None:

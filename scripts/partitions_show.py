@@ -8,7 +8,7 @@ Guarantees: JSON goes to standard output whole and alone; tables and sentences a
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from scripts.partitions_layout import Layout
     from scripts.partitions_plan import Round, Step
     from scripts.partitions_run import State
+
+_AS_WANTED: Final = "the leaves are as wanted"
 
 type Counts = dict[str, dict[str, int]]  # recipients by leaf and id; "" is no id
 
@@ -68,8 +70,10 @@ def leaves(state: State, counts: Counts, faults: Sequence[Fault], wanted: Layout
         print("smtpd.yaml names other leaves: see `pillarbox partitions plan`")
 
 
-def plan(found: Sequence[Round], acts: Sequence[Sequence[Step]], state: State, form: str) -> None:
-    """The steps: as a table, as JSON, or as SQL; `form` is table, json or sql."""
+def plan(
+    found: Sequence[Round], acts: Sequence[Sequence[Step]], state: State, form: str, idle: str = _AS_WANTED
+) -> None:
+    """The steps: as a table, as JSON, or as SQL; `form` is table, json or sql. `idle`: why there are none."""
     every = [step for act in acts for step in act]
     if form == "sql":
         print(script(every), end="")
@@ -85,7 +89,7 @@ def plan(found: Sequence[Round], acts: Sequence[Sequence[Step]], state: State, f
         ]
         print(json.dumps({"rounds": rounds, "steps": [{"why": step.why, "sql": step.sql} for step in every]}))
     elif not every:
-        print("nothing to do: the leaves are as wanted")
+        print(f"nothing to do: {idle}")
     else:
         table = Table("", "step", "statements", box=None)
         for number, step in enumerate(every, 1):
@@ -95,6 +99,15 @@ def plan(found: Sequence[Round], acts: Sequence[Sequence[Step]], state: State, f
             before, after = ", ".join(change.sources), ", ".join(change.targets)
             if change.sources:
                 print(f"copies about {_estimate(change, state)} recipients from {before} to {after}, while mail flows")
+
+
+def merged(layout: Layout, missing: Sequence[str], into: str) -> str:
+    """Why a merge of leaves that are not there changes nothing: it may have been done before, or a name be misspelt."""
+    if not missing:
+        return _AS_WANTED
+    ids = ", ".join(sorted(layout[into.removeprefix(PREFIX)], key=natural))
+    there = ", ".join(sorted(layout))
+    return f"there is no leaf {' or '.join(missing)} (any more); there are {there} and def, and {into} holds {ids}"
 
 
 def proposal(proposed: Layout, current: Layout, weights: Mapping[str, float], *, as_json: bool) -> None:

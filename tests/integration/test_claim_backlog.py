@@ -152,7 +152,7 @@ def assert_walks_its_indexes(plan: list[dict[str, Any]], leaf: str) -> None:
     assert {node["Relation Name"] for node in read} == {leaf}
     assert {node["Node Type"] for node in read} <= {"Index Scan", "Index Only Scan"}
     classes = [node for node in read if "next_retry" in node["Index Name"]]
-    assert len({node["Index Name"] for node in classes}) == len(("urgent", "ordinary", "bulk"))
+    assert len({node["Index Name"] for node in classes}) == len(("urgent", "ordinary", "bulk", "suspect"))
 
 
 @pytest.mark.slow

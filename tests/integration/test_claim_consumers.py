@@ -9,27 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.bodies import Bodies
 from queued.claim import Claimed, Claimer
-from queued.deliver import Transport
-from queued.dispatch import Dispatcher
 from queued.result import Recorder
 from scripts.sink_server import Sink
 from shared import database as db
 from shared.queued_config import Claim
-from shared.queued_config import Transport as TransportSettings
+from tests.fixtures.dispatching import dispatching
 from tests.fixtures.heard import PATIENCE, until
 from tests.fixtures.results import DELIVERED, WORKER, finished
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.fixtures.factory import Factory
     from tests.fixtures.heard import Heard
 
@@ -97,43 +91,19 @@ async def test_a_heartbeat_keeps_rows_from_others_and_tells_which_are_lost(facto
     theirs = Claimer("true", "theirs", SETTINGS)
     kept, lost, settled = await mine.take(connection, 10)
     factory.sql("UPDATE pillarbox.queue SET lease_until = now() - interval '1 second'")
-    assert await mine.extend(connection, [kept]) == {kept.id}
+    assert await mine.extend(connection, [kept]) == {kept.id: True}
     factory.sql("DELETE FROM pillarbox.queue WHERE id = %(id)s", id=settled.id)
     [other] = await theirs.take(connection, 10)
     assert other.id == lost.id
-    assert await mine.extend(connection, [kept, lost, settled]) == {kept.id}
+    assert await mine.extend(connection, [kept, lost, settled]) == {kept.id: True}
     assert await theirs.take(connection, 10) == []
+    with factory.another() as operator:
+        operator.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", (kept.id,))
+        assert await mine.extend(connection, [kept]) == {kept.id: False}
     await connection.close()
     rows = {row.id: row for row in factory.queue()}
     assert (rows[kept.id].worker, rows[lost.id].worker) == ("mine", "theirs")
     assert rows[kept.id].lease_until - rows[kept.id].last_retry > timedelta(minutes=10)
-
-
-@asynccontextmanager
-async def dispatching(uri: str, port: int, *, beats: bool) -> AsyncIterator[Dispatcher]:
-    """A worker's heart that delivers to this port, with or without heartbeats."""
-    pool = await db.open_pool(uri, WORKER, 4)
-    settings = Claim.model_validate({"lease": f"{LEASE // timedelta(milliseconds=1)}ms", "poll": "100ms"})
-    transport = Transport(
-        TransportSettings.model_validate({"connection": {"server": "127.0.0.1", "port": port}}), "queued.test"
-    )
-    recorder = Recorder(pool, WORKER, 1)
-    dispatcher = Dispatcher(
-        pool, Claimer("true", WORKER, settings), Bodies(pool, 1 << 20), {"default": transport}, recorder, settings
-    )
-    parts = [dispatcher.run(), recorder.run(), *([dispatcher.heartbeat()] if beats else [])]
-    running = [asyncio.create_task(part) for part in parts]
-    try:
-        yield dispatcher
-    finally:
-        dispatcher.stop()
-        await transport.close()
-        await dispatcher.drained()
-        for task in running:
-            task.cancel()
-        ended = await asyncio.gather(*running, return_exceptions=True)
-        await pool.close()
-    assert all(isinstance(end, asyncio.CancelledError) for end in ended), ended
 
 
 def slow(factory: Factory, seconds: int) -> int:
@@ -163,7 +133,7 @@ async def rival_claims(uri: str, over: asyncio.Event) -> list[Claimed]:
 async def test_a_delivery_longer_than_its_lease_is_nobody_elses_and_made_once(factory: Factory, heard: Heard) -> None:
     id_ = slow(factory, 4)  # more than three leases
     over = asyncio.Event()
-    async with Sink() as sink, dispatching(factory.uri, sink.port, beats=True) as dispatcher:
+    async with Sink() as sink, dispatching(factory.uri, sink.port, LEASE) as dispatcher:
         await until(lambda: dispatcher.inflight == 1)
         looking = asyncio.create_task(rival_claims(factory.uri, over))
         await until(factory.archive)
@@ -181,7 +151,7 @@ async def test_a_delivery_longer_than_its_lease_is_nobody_elses_and_made_once(fa
 async def test_without_heartbeats_an_attempt_ends_with_its_lease(factory: Factory, heard: Heard) -> None:
     """So that whoever claims the row next does not send at the same time."""
     id_ = slow(factory, 600)
-    async with Sink() as sink, dispatching(factory.uri, sink.port, beats=False):
+    async with Sink() as sink, dispatching(factory.uri, sink.port, LEASE, beats=False):
         [ended, *_] = await heard.wait("claim.ended")
         assert ended["recipients"] == 1
         await until(lambda: heard.all("claim.expired"))
@@ -193,7 +163,7 @@ async def test_without_heartbeats_an_attempt_ends_with_its_lease(factory: Factor
 @pytest.mark.slow
 async def test_a_claim_that_another_has_taken_ends_the_attempt_at_the_next_beat(factory: Factory, heard: Heard) -> None:
     slow(factory, 600)
-    async with Sink() as sink, dispatching(factory.uri, sink.port, beats=True) as dispatcher:
+    async with Sink() as sink, dispatching(factory.uri, sink.port, LEASE) as dispatcher:
         await sink.wait_for(1)
         taken = factory.lease([row.id for row in factory.queue()], ends=timedelta(hours=1), worker="thief@host:1")
         await heard.wait("claim.ended")

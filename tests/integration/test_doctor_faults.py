@@ -115,12 +115,14 @@ async def test_a_wrong_count(patient: Patient, count: int) -> None:
         patient.factory.row()
     assert (await patient.worst("refcount.drift", sample=100)).found == f"{count} messages looked at"
     patient.factory.sql(
-        """UPDATE pillarbox.messages SET refcount = 5
-            WHERE id IN (SELECT id FROM pillarbox.messages ORDER BY id DESC LIMIT 1)"""
+        """UPDATE pillarbox.refcounts SET refcount = 5
+            WHERE messages__id IN (SELECT id FROM pillarbox.messages ORDER BY id DESC LIMIT 1)"""
     )
     finding = await patient.worst("refcount.drift", sample=100)
     assert finding.verdict is ALARM
     assert "says 5 has 1" in finding.found
+    patient.factory.sql("SELECT pillarbox.refcount_anew(ARRAY(SELECT id FROM pillarbox.messages))")
+    assert (await patient.worst("refcount.drift", sample=100)).verdict is OK
 
 
 async def test_a_body_that_is_gone(patient: Patient) -> None:

@@ -64,11 +64,11 @@ def test_rows_with_control_characters_are_refused(factory: Factory, table: str, 
     update = f"UPDATE {{table}} SET {field} = %(v)s WHERE id = %(id)s"  # noqa: S608 - as above
     for control in CONTROLS:
         values = {"messages__id": message, **envelope(field, f"a{control}b")}
-        with pytest.raises(psycopg.errors.CheckViolation, match="queue_envelope"):
+        with pytest.raises(psycopg.errors.CheckViolation, match="envelope_text"):
             factory.on(table, insert, **values)
-        with pytest.raises(psycopg.errors.CheckViolation, match="queue_envelope"):
+        with pytest.raises(psycopg.errors.CheckViolation, match="envelope_text"):
             factory.on(table, update, v=f"a{control}b", id=id_)
-        with pytest.raises(psycopg.errors.CheckViolation, match="queue_envelope"):
+        with pytest.raises(psycopg.errors.CheckViolation, match="envelope_text"):
             copy(factory.uri, table, values)
     with pytest.raises(NUL):
         factory.on(table, update.replace("%(v)s", "convert_from('\\x6100'::bytea, 'UTF8')"), id=id_)
@@ -80,7 +80,7 @@ def test_smtpds_own_rights_let_none_through(factory: Factory, logins: Logins, fi
     message = factory.message()
     uri = logins.uri("smtpd")
     for control in CONTROLS:
-        with pytest.raises(psycopg.errors.CheckViolation, match="queue_envelope"):
+        with pytest.raises(psycopg.errors.CheckViolation, match="envelope_text"):
             copy(uri, "queue", {"messages__id": message, **envelope(field, f"a{control}b")})
     with pytest.raises(NUL):
         copy(uri, "queue", {"messages__id": message, **envelope(field, "a\\000b")}, raw=True)

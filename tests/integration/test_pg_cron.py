@@ -84,7 +84,7 @@ async def test_the_database_maintains_itself(cron: Factory) -> None:
     }
     [poisoned] = cron.sql("SELECT * FROM pillarbox.queue WHERE status = 'HOLD'")
     assert poisoned.metadata["_quarantineid"] == "poison"
-    assert cron.one("SELECT count(*) FROM pillarbox.messages WHERE released < now() - interval '10 minutes'") == 0
+    assert cron.one("SELECT count(*) FROM pillarbox.bodies WHERE released < now() - interval '10 minutes'") == 0
     assert [row.key for row in cron.sql("SELECT key FROM pillarbox.idempotency")] == ["young"]
     assert cron.one("SELECT to_regclass('pillarbox.attempts_20200101') IS NULL")
     days = cron.one("SELECT count(*) FROM pg_inherits WHERE inhparent = 'pillarbox.archive'::regclass")
@@ -117,8 +117,8 @@ def plan_damage(cron: Factory) -> None:
     cron.lease([poison], ends=timedelta(seconds=-1))
     cron.sql("UPDATE pillarbox.queue SET lost_count = 2 WHERE id = %(id)s", id=poison)
     cron.row(partid="4", due=timedelta(minutes=-5))
-    cron.message()
-    cron.sql("UPDATE pillarbox.messages SET released = now() - interval '1 hour' WHERE refcount = 0")
+    message = cron.message()
+    cron.sql("INSERT INTO pillarbox.released VALUES (%(id)s, now() - interval '1 hour')", id=message)
     cron.sql(
         """INSERT INTO pillarbox.idempotency (application, key, messages__id, ts)
            VALUES ('a', 'old', gen_random_uuid(), now() - interval '8 days'),

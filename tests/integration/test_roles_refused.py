@@ -21,8 +21,10 @@ REFUSALS = [
     ("smtpd", "SELECT recipientlocalpart FROM queue"),
     ("smtpd", "UPDATE queue SET status = 'HOLD'"),
     ("smtpd", "DELETE FROM queue"),
-    ("smtpd", "UPDATE messages SET refcount = 0"),
-    ("smtpd", "INSERT INTO messages (id, size, content, refcount) VALUES (gen_random_uuid(), 1, 'x', 9)"),
+    ("smtpd", "UPDATE refcounts SET refcount = 0"),
+    ("smtpd", "INSERT INTO refcounts SELECT id, 9 FROM messages"),
+    ("smtpd", "INSERT INTO released VALUES (gen_random_uuid(), now())"),
+    ("smtpd", "SELECT refcount_anew('{}')"),
     (
         "smtpd",
         "INSERT INTO queue (id, messages__id, recipientlocalpart, recipientdomain) VALUES (1, NULL, 'a', 'b')",
@@ -133,7 +135,8 @@ def test_triggers_with_their_owners_rights_are_not_deceived_either(factory: Fact
     message = factory.message()
     with logins.session("smtpd") as session:
         session.execute(
-            """CREATE TEMP TABLE messages (id uuid, refcount integer, released timestamptz);
+            """CREATE TEMP TABLE messages (id uuid); CREATE TEMP TABLE refcounts (messages__id uuid, refcount integer);
+               CREATE TEMP TABLE released (messages__id uuid, ts timestamptz);
                CREATE TEMP TABLE status_transitions (previous text, next text);
                SET search_path = pg_temp, pg_catalog"""
         )

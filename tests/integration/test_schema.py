@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.fixtures.factory import Factory
 
 GUARDS = {"queue_arrived", "queue_left", "queue_truncated"}
-ROW_GUARDS = {"queue_status", "queue_identity", "queue_partid", "queue_reviewed"}
+ROW_GUARDS = {"queue_status", "queue_identity", "queue_partid", "queue_reviewed", "queue_released"}
 STORAGE = {
     "fillfactor": "45",
     "autovacuum_vacuum_scale_factor": "0",
@@ -92,7 +92,9 @@ def test_every_leaf_has_a_unique_id_and_the_storage_of_a_hot_table(grown: Factor
 
 
 def test_every_leaf_has_the_indexes_of_the_root(grown: Factory) -> None:
-    wanted = {"queue_due_urgent", "queue_due", "queue_due_bulk", "queue_messages__id", "queue_finish"}
+    wanted = {
+        *("queue_due_urgent", "queue_due", "queue_due_bulk", "queue_suspect", "queue_messages__id", "queue_finish")
+    }
     found = grown.sql(
         """SELECT root.relname AS index, count(*) FILTER (WHERE t.isleaf) AS leaves
              FROM pg_class root, LATERAL pg_partition_tree(root.oid) t
@@ -146,7 +148,9 @@ def test_ids_are_unique_across_leaves(grown: Factory) -> None:
 
 @pytest.mark.parametrize("function", ["queue_arrived", "queue_left", "queue_moved"])
 def test_a_caller_cannot_redirect_the_triggers(factory: Factory, function: str) -> None:
-    factory.sql("CREATE TEMP TABLE messages (id uuid, refcount integer, released timestamptz)")
+    factory.sql("CREATE TEMP TABLE messages (id uuid)")
+    factory.sql("CREATE TEMP TABLE refcounts (messages__id uuid, refcount integer)")
+    factory.sql("CREATE TEMP TABLE released (messages__id uuid, ts timestamptz)")
     factory.sql("CREATE TEMP TABLE status_transitions (previous text, next text)")
     factory.sql("SET search_path = pg_temp, public")
     message = factory.message()

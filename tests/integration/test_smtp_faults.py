@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 
@@ -11,7 +12,18 @@ import trustme
 from queued.classify import classify
 from queued.smtp_client import SmtpConnection
 from queued.transaction import ConversationError, Fault, Phase, Timeouts, Transaction, TransactionResult
-from tests.fixtures.scripted_peer import CLOSE, CONTENT, GREETING, HANG, PIPELINING, PLAIN, RESET, ScriptedPeer, until
+from tests.fixtures.scripted_peer import (
+    CLOSE,
+    CONTENT,
+    EOF,
+    GREETING,
+    HANG,
+    PIPELINING,
+    PLAIN,
+    RESET,
+    ScriptedPeer,
+    until,
+)
 
 BOB = "bob@example.net"
 BODY = b"Subject: x\r\n\r\ntext\r\n"
@@ -77,6 +89,29 @@ async def test_hung_up_in_every_step(phase: Phase, how: str) -> None:
     async with ScriptedPeer(*BEFORE[phase], how) as peer:
         fault = fault_of(await converse(peer, PATIENT))
         assert (fault.kind, fault.phase, fault.uncertain) == ("closed", phase, phase == "dot")
+
+
+@pytest.mark.parametrize("phase", BEFORE)
+async def test_half_closed_in_every_step(phase: Phase) -> None:
+    """No reply can come from a peer that has said its last, though it goes on listening: that is known at once."""
+    async with ScriptedPeer(*BEFORE[phase], EOF) as peer:
+        peer.go.set()
+        async with asyncio.timeout(20):
+            result = await converse(peer, PATIENT)
+        fault = fault_of(result)
+        assert (fault.kind, fault.phase, fault.uncertain) == ("closed", phase, phase == "dot")
+        if phase == "dot":
+            assert isinstance(result, TransactionResult)
+            assert {(o.kind, o.uncertain) for o in classify(result)} == {("deferred", True)}
+
+
+async def test_half_closed_with_the_reply_in_front_is_delivered() -> None:
+    async with ScriptedPeer(*BEFORE["dot"], b"250 OK\r\n", EOF) as peer:
+        peer.go.set()
+        connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=PATIENT)
+        result = await connection.send(MESSAGE)
+        assert {(o.kind, o.uncertain) for o in classify(result)} == {("delivered", False)}
+        connection.abort()
 
 
 @pytest.mark.parametrize("phase", BEFORE)

@@ -119,7 +119,7 @@ async def test_nothing_is_lost_or_doubled_and_nobody_waits(system: System, books
     )
     assert found.keys() == {"queue_def_123", "queue_def_456", "queue_def_def"}
     assert found["queue_def_123"] == "FOR VALUES IN ('1', '2', '3')"
-    assert await system.value("SELECT sum(refcount) FROM messages") == WAITING
+    assert await system.value("SELECT sum(refcount) FROM refcounts") == WAITING
     assert await system.value("SELECT count(DISTINCT id) FROM queue") == WAITING
 
 
