@@ -1,7 +1,7 @@
 """address — reads the addresses of an envelope
 
 Owns: the syntax of a mailbox as Pillarbox accepts it. Pure.
-Called by: smtpd.session for MAIL and RCPT; everything else receives the parsed value.
+Called by: smtpd.command_mail for MAIL and RCPT; everything else receives the parsed value.
 Guarantees: no control character, space outside quotes or lone surrogate gets past, so nothing in an envelope can carry
     a second line into a log, a header or another SMTP command. The local-part is kept as given (RFC 5321 section 2.4),
     the domain in lower case.

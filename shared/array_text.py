@@ -18,12 +18,22 @@ if TYPE_CHECKING:
 
 def numbers(values: Iterable[float | None]) -> str:
     """An array of numbers."""
-    return f"{{{','.join(['NULL' if value is None else str(value) for value in values])}}}"
+    listed = list(values)
+    if None in listed:
+        return f"{{{','.join(['NULL' if value is None else str(value) for value in listed])}}}"
+    return f"{{{','.join(map(str, listed))}}}"
 
 
 def texts(values: Iterable[str | None]) -> str:
     """An array of text, or of anything that is written as text; every element quoted, so that none is a keyword."""
-    return f"{{{','.join(['NULL' if value is None else _quoted(value) for value in values])}}}"
+    listed = list(values)
+    if None in listed:
+        return f"{{{','.join(['NULL' if value is None else _quoted(value) for value in listed])}}}"
+    # Nearly always nothing needs quoting, which is quicker seen of all at once: no quotes but those between them.
+    joined = '","'.join(listed)  # type: ignore[arg-type]
+    if listed and "\\" not in joined and joined.count('"') == 2 * (len(listed) - 1):
+        return f'{{"{joined}"}}'
+    return f"{{{','.join([_quoted(value) for value in listed])}}}"  # type: ignore[arg-type]
 
 
 def _quoted(value: str) -> str:

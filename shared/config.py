@@ -20,9 +20,18 @@ from shared.config_errors import explain
 from shared.errors import ConfigError
 from shared.queued_config import QueuedConfig
 from shared.smtpd_config import SmtpdConfig
-from shared.yaml_source import load_yaml
+from shared.yaml_source import YamlSource, load_yaml
 
-__all__ = ["SCHEMAS", "QueuedConfig", "SmtpdConfig", "load_queued", "load_smtpd", "schema_text"]
+__all__ = [
+    "SCHEMAS",
+    "QueuedConfig",
+    "SmtpdConfig",
+    "load_queued",
+    "load_smtpd",
+    "read_smtpd",
+    "schema_text",
+    "smtpd_from",
+]
 
 SCHEMAS: Final[dict[str, type[BaseModel]]] = {
     "smtpd.schema.json": SmtpdConfig,
@@ -35,13 +44,27 @@ def load_smtpd(path: Path | str, environ: Mapping[str, str] = os.environ) -> Smt
     return _load(SmtpdConfig, path, environ)
 
 
+def read_smtpd(path: Path | str, environ: Mapping[str, str] = os.environ) -> tuple[SmtpdConfig, dict[str, object]]:
+    """As load_smtpd, with the plain values it was made of: what another process makes the same configuration from."""
+    source = load_yaml(path, environ)
+    return _checked(SmtpdConfig, source), source.values
+
+
+def smtpd_from(values: Mapping[str, object]) -> SmtpdConfig:
+    """The configuration of values that read_smtpd has checked."""
+    return SmtpdConfig.model_validate(values)
+
+
 def load_queued(path: Path | str, environ: Mapping[str, str] = os.environ) -> QueuedConfig:
     """The configuration in the queued.yaml at `path`; `environ` is what `!Env` sees. Raises ConfigError."""
     return _load(QueuedConfig, path, environ)
 
 
 def _load[Model: BaseModel](model: type[Model], path: Path | str, environ: Mapping[str, str]) -> Model:
-    source = load_yaml(path, environ)
+    return _checked(model, load_yaml(path, environ))
+
+
+def _checked[Model: BaseModel](model: type[Model], source: YamlSource) -> Model:
     try:
         return model.model_validate(source.values)
     except ValidationError as error:

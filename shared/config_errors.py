@@ -9,7 +9,7 @@ See: https://docs.pydantic.dev/latest/errors/validation_errors/ for the error ty
 import difflib
 import re
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -91,6 +91,8 @@ def _mismatch(kind: str, value: object, path: KeyPath, model: type[BaseModel], c
             text = f"{shown} is not a mapping; allowed: lines of key: value, or {{}}"
         case "string_type":
             text = f"{shown} is not text; allowed: text{quotes_hint(value)}"
+        case "bool_type":
+            text = f"{shown} is neither true nor false; allowed: true or false"
         case "model_type":
             text = f"{shown} is not a section; allowed: the keys {', '.join(keys_of(section_at(model, path)))}"
         case _:
@@ -104,11 +106,15 @@ def _description(section: type[BaseModel], key: str) -> str:
 
 
 def section_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:
-    """The section that lies at `path`; lists and `| None` on the way are looked through."""
+    """The section that lies at `path`; lists, mappings by name and `| None` on the way are looked through."""
+    named = False  # whether the next key is a name somebody chose
     for part in path:
-        if isinstance(part, str):
+        if isinstance(part, str) and not named:
             field = next(field for name, field in model.model_fields.items() if (field.alias or name) == part)
             model = _section_in(field.annotation) or model
+            named = get_origin(field.annotation) is dict
+        else:
+            named = False
     return model
 
 

@@ -1,7 +1,8 @@
 """database — the door to PostgreSQL
 
 Owns: turning `environment.database.uri` into connections and pools, and PostgreSQL's errors into ours.
-Called by: everything that runs a query; only this file, shared.spool, shared.wakeup and shared.migrate import psycopg.
+Called by: everything that runs a query; only this file, shared.spool_commit, shared.wakeup and shared.migrate import
+    psycopg.
 Guarantees: every connection is in autocommit (no transaction is ever open by accident, least of all across SMTP), names
     itself in pg_stat_activity, and notices a dead peer by keepalives. A pool gives no connection it has not checked.
     Of several hosts the one that takes writes is used, so that a promoted standby is found. Behind a pooler nothing

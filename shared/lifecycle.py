@@ -1,11 +1,12 @@
 """lifecycle — how a daemon starts, stops and says so
 
-Owns: exit statuses, signals, the steps of a stop, and telling whoever started us that we are ready (sd_notify).
+Owns: exit statuses, signals, the steps of a stop, and telling whoever started us how we are (sd_notify).
 Called by: smtpd.daemon, queued.daemon; scripts.supervise listens to the same notifications.
 Guarantees: the first SIGTERM or SIGINT asks for a stop; the second has its default effect and kills. A part that dies
     stops the daemon, loudly: it does not limp on without it. Every step of a stop is bounded and says for whom it
-    waits.
-See: sd_notify(3).
+    waits. SIGHUP reloads where the daemon can, one reload after the other. Who set a watchdog hears from us as long as
+    our event loop turns.
+See: sd_notify(3), sd_watchdog_enabled(3).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from time import monotonic
+from time import CLOCK_MONOTONIC, clock_gettime_ns, monotonic
 from typing import TYPE_CHECKING
 
 from shared import events
@@ -47,11 +48,15 @@ def exit_status(name: str, work: Callable[[], None]) -> int:
 
 
 async def serve(
-    parts: Mapping[str, Coroutine[object, object, None]], ready: str, stop: Callable[[], Awaitable[None]]
+    parts: Mapping[str, Coroutine[object, object, None]],
+    ready: str,
+    stop: Callable[[], Awaitable[None]],
+    reload: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Run the parts until a signal comes or one of them ends, then run `stop` and cancel what is left.
 
-    `ready` is the one line that tells what is served. PartDied is raised after the stop when a part ended by itself.
+    `ready` is the one line that tells what is served. `reload` runs on SIGHUP and says itself how it went. PartDied is
+    raised after the stop when a part ended by itself.
     """
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -64,7 +69,12 @@ async def serve(
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, ask, number)
-    running = {asyncio.create_task(coroutine, name=name) for name, coroutine in parts.items()}
+    beside = {} if (interval := watchdog_interval()) is None else {"watchdog": _live(interval)}
+    if reload is not None:
+        hangup = asyncio.Event()
+        loop.add_signal_handler(signal.SIGHUP, hangup.set)
+        beside["reload"] = _reload_at_each(hangup, reload, ready)
+    running = {asyncio.create_task(coroutine, name=name) for name, coroutine in {**parts, **beside}.items()}
     waiting = asyncio.create_task(asked.wait(), name="signal")
     notify(f"READY=1\nSTATUS={ready}")
     died: str | None = None
@@ -101,6 +111,34 @@ async def step(name: str, work: Awaitable[object], limit: float, on: Callable[[]
             events.emit("daemon.waiting", step=name, on=on())
     future.result()
     return True
+
+
+async def _reload_at_each(asked: asyncio.Event, reload: Callable[[], Awaitable[None]], ready: str) -> None:
+    """Reload at each SIGHUP; several that come during one reload are one more."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        # Type=notify-reload of systemd.service(5) wants to know when it began, by this clock.
+        notify(f"RELOADING=1\nMONOTONIC_USEC={clock_gettime_ns(CLOCK_MONOTONIC) // 1000}\nSTATUS=reloading")
+        try:
+            await reload()
+        finally:
+            notify(f"READY=1\nSTATUS={ready}")
+
+
+async def _live(interval: float) -> None:
+    """Tell the watchdog twice in each of its intervals that we are alive."""
+    while True:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(interval / 2)
+
+
+def watchdog_interval() -> float | None:
+    """Within how many seconds whoever started us wants to hear from us; None when nobody does."""
+    text, meant = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID")
+    if not text.isdecimal() or int(text) == 0 or meant not in {None, str(os.getpid())}:
+        return None
+    return int(text) / 1e6
 
 
 def notify(message: str) -> None:

@@ -6,40 +6,42 @@ Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name
 See: https://www.postfix.org/postconf.5.html; Halon's smtpd.yaml for `servers[].phases`
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from shared.authentication_config import Authentication
 from shared.config_fields import (
-    Checked,
-    FilePath,
     Host,
     HostName,
     Id,
     Interval,
     IpNetwork,
-    MessageSize,
+    MisplacedError,
     Section,
     Size,
-    Text,
-    required,
     section,
     setting,
     unique_ids,
     whole,
 )
+from shared.content_config import DataPhase
 from shared.environment_config import SmtpdEnvironment
+from shared.load_config import Account, Load, Processes, group, processes, user
 from shared.policy_config import Policy
-
-
-def _argon2(value: object) -> str:
-    if isinstance(value, str) and value.startswith("$argon2") and value.isprintable():
-        return value
-    # Unlike other refusals this does not quote the value: it may be the password itself.
-    raise ValueError("what is written here is no password hash; allowed: an argon2 hash, which begins with $argon2")
-
-
-Argon2Hash = Annotated[str, Checked(_argon2, {"type": "string", "pattern": r"^\$argon2"})]
+from shared.rates_config import Rates
+from shared.session_config import (
+    ConnectPhase,
+    Limits,
+    MailfromPhase,
+    Memory,
+    Proxy,
+    RcpttoPhase,
+    ServerTimeout,
+    Xclient,
+)
+from shared.tls_config import Tls
+from shared.units import format_size
 
 
 class Listener(Section):
@@ -52,57 +54,21 @@ class Listener(Section):
     backlog: Annotated[int, whole(1, 65535)] = setting(
         1024, "How many connections may wait to be accepted (listen(2)).", unit="connections"
     )
-
-
-class Tls(Section):
-    """The server's certificate; where it is given, STARTTLS is offered (RFC 3207)."""
-
-    certificate: FilePath = required("The certificate with its chain, in PEM.", unit="path")
-    privatekey: FilePath = required("The private key of the certificate, in PEM.", unit="path")
-
-
-class ServerTimeout(Section):
-    """How long a server waits for its client."""
-
-    idle: Interval = setting(
-        "5m",
-        "How long a client may stay silent before it is disconnected (Postfix smtpd_timeout).",
-        unit="duration",
-    )
-
-
-class RcpttoPhase(Section):
-    """Limits on RCPT TO."""
-
-    maxrecipients: Annotated[int, whole(1, 1_000_000)] = setting(
-        1000,
-        "The most recipients of one message; more are answered 452 (Postfix smtpd_recipient_limit).",
-        unit="recipients",
-    )
-
-
-class DataPhase(Section):
-    """Limits on the content of a message."""
-
-    maxsize: MessageSize = setting(
-        10_240_000, "The largest message to accept (Postfix message_size_limit).", unit="size in bytes"
-    )
-    maxhops: Annotated[int, whole(1, 1000)] = setting(
-        50,
-        "The most Received lines a message may carry before it counts as looping (Postfix hopcount_limit).",
-        unit="lines",
-    )
-    barenewline: Literal["reject", "normalize"] = setting(
-        "reject",
-        "What happens to lines that end without CR LF, a way to smuggle mail: reject the message, or normalize "
-        "them (Postfix smtpd_forbid_bare_newline).",
+    tls: Literal["none", "starttls", "implicit"] = setting(
+        "starttls",
+        "How TLS begins here, given a certificate: none, starttls when the client asks for it (RFC 3207), "
+        "or implicit before anything else (RFC 8314 section 3, Postfix smtpd_tls_wrappermode).",
         unit="word",
     )
+    proxy: Proxy = section(Proxy, "Who may say on whose behalf it connects, by the PROXY protocol (versions 1 and 2).")
+    xclient: Xclient = section(Xclient, "Who may say by XCLIENT for which client it speaks.")
 
 
 class Phases(Section):
     """Limits by phase of the SMTP conversation."""
 
+    connect: ConnectPhase = section(ConnectPhase, "What happens before a client may speak, and who speaks out of turn.")
+    mailfrom: MailfromPhase = section(MailfromPhase, "What MAIL FROM may ask for.")
     rcptto: RcpttoPhase = section(RcpttoPhase, "Limits on RCPT TO.")
     data: DataPhase = section(DataPhase, "Limits on the content of a message.")
 
@@ -123,12 +89,25 @@ class Server(Section):
     )
     tls: Tls | None = setting(
         None,
-        "The certificate and private key that make STARTTLS offered.",
+        "The certificates and private keys that make TLS possible.",
         unit="section",
-        absent="STARTTLS not offered",
+        absent="no TLS",
     )
+    limits: Limits = section(Limits, "How much a client may say, and how often it may be wrong.")
     timeout: ServerTimeout = section(ServerTimeout, "How long to wait for a client.")
     phases: Phases = section(Phases, "Limits by phase of the SMTP conversation.")
+
+    @model_validator(mode="after")
+    def _has_certificate(self) -> Self:
+        if self.tls is None:
+            without = [
+                ((), f"listeners[{index}].tls is implicit but the server has no tls; allowed: both, or starttls")
+                for index, listener in enumerate(self.listeners)
+                if listener.tls == "implicit"
+            ]
+            if without:
+                raise MisplacedError(without)
+        return self
 
 
 class Relay(Section):
@@ -138,14 +117,6 @@ class Relay(Section):
         ["127.0.0.0/8", "::1/128"],
         "Clients in these networks may send without authenticating; all others must (Postfix mynetworks).",
         unit="list of IP networks",
-    )
-
-
-class Authentication(Section):
-    """Who may send after authenticating (RFC 4954)."""
-
-    users: dict[Text, Argon2Hash] = setting(
-        {}, "The users that may send, each with the argon2 hash of the password.", unit="hash by user", repr=False
     )
 
 
@@ -165,6 +136,11 @@ class Spool(Section):
     timeout: Interval = setting(
         "30s", "How long a client may wait for its commit before it is told 451.", unit="duration"
     )
+    maxlatency: Interval = setting(
+        "10s",
+        "How long commits may take before clients are told 451 to DATA, not after they have sent the message.",
+        unit="duration",
+    )
     synchronous_commit: Literal["on", "remote_apply", "remote_write", "local", "off"] = setting(
         "on",
         "What a commit waits for (PostgreSQL synchronous_commit): on, remote_apply, remote_write, local, or off, "
@@ -172,7 +148,7 @@ class Spool(Section):
         unit="word",
     )
     maxpending: Size = setting(
-        "64MiB",
+        "256MiB",
         "The most content that may wait for its commit; beyond it clients are told 452.",
         unit="size in bytes",
     )
@@ -182,11 +158,42 @@ class SmtpdConfig(Section):
     """The configuration of smtpd: accepts mail over SMTP and commits it to the queue."""
 
     environment: SmtpdEnvironment = section(SmtpdEnvironment, "Where smtpd lives.")
+    processes: Processes = processes()
+    user: Account | None = user()
+    group: Account | None = group()
+    load: Load = section(Load, "When a process turns clients away so that those it serves do not wait.")
     servers: Annotated[list[Server], Field(min_length=1), AfterValidator(unique_ids)] = section(
         lambda: [Server()],
         "The SMTP servers to run. List of servers, default one with every key at its default.",
     )
+    rates: Rates = section(Rates, "How much one client may ask, counted over all processes of this host.")
     relay: Relay = section(Relay, "Who may send without authenticating.")
     authentication: Authentication = section(Authentication, "Who may send after authenticating.")
-    policy: Policy = section(Policy, "Decides at acceptance what becomes of each recipient.")
+    policy: Policy = section(Policy, "Decides at acceptance what becomes of each client, message and recipient.")
     spool: Spool = section(Spool, "How accepted messages are committed to the queue.")
+    memory: Memory = section(Memory, "How much memory content in transfer may take.")
+
+    @model_validator(mode="after")
+    def _policy_names_servers(self) -> Self:
+        problems = [
+            (("policy", *path), text) for path, text in self.policy.unknown_servers([s.id for s in self.servers])
+        ]
+        if problems:
+            raise MisplacedError(problems)
+        return self
+
+    @model_validator(mode="after")
+    def _bodies_fit(self) -> Self:
+        """A message that may be accepted must fit, else it would be told 452 for ever."""
+        room = format_size(self.memory.bodies)
+        problems: list[tuple[tuple[str | int, ...], str]] = [
+            (
+                ("servers", index, "phases", "data", "maxsize"),
+                f"{format_size(server.phases.data.maxsize)} is more than memory.bodies; allowed: at most {room}",
+            )
+            for index, server in enumerate(self.servers)
+            if server.phases.data.maxsize > self.memory.bodies
+        ]
+        if problems:
+            raise MisplacedError(problems)
+        return self

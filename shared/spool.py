@@ -1,40 +1,41 @@
 """spool — the one way into the queue: group commit
 
-Owns: one transaction per group of concurrent submissions (COPY into messages and queue, one NOTIFY per partition), and
-    the only place that may call a message committed.
+Owns: which submissions share a transaction, who is told what came of it, and the only place that may call a message
+    committed.
 Called by: smtpd.receive; later by everything that makes mail (delivery status notifications).
 Guarantees: `await submit()` returns only after COMMIT, and raises if there was none. Nobody waits on a timer: while
-    one group commits, the next one gathers. A message PostgreSQL refuses is committed alone or refused alone; it never
-    takes its group with it. What waits is bounded in bytes. A submitter that goes away before its group is taken
-    leaves nothing.
+    one group commits, the next one gathers. Large messages keep no small ones waiting: they are committed apart, one
+    group at a time. A message PostgreSQL refuses is committed alone or refused alone; it never takes its group with
+    it. What waits is bounded in bytes. A submitter that goes away before its group is taken leaves nothing. While
+    PostgreSQL is down, `ready` says so without asking it, and the committers find out by themselves when it is back.
 Raises: SpoolUnavailable. After a connection lost during COMMIT the outcome is unknown; it counts as unavailable, so the
     client keeps the message and may submit it twice, which is better than losing it.
-See: sql/README.md, "Crash table".
+See: sql/README.md, "Crash table"; shared/spool_commit.py (the transaction).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
+from select import POLLIN, poll
 from time import monotonic
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
-from psycopg.types.json import Jsonb
-
-from shared import database, events
+from shared import database, events, spool_commit
 from shared.errors import DatabaseUnavailable, SpoolFull, SpoolUnavailable
-from shared.queries import query
-from shared.states import Status
+from shared.spool_health import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from shared.message import Submission
     from shared.smtpd_config import Spool as SpoolSettings
 
-_MESSAGE_TYPES = ["uuid", "int4", "bool", "bytea"]
-_QUEUE_TYPES = ["uuid", "int4", "text", *["text"] * 8, "int4", "jsonb", "text"]
+#: Connections of a process. Small messages use two: while one waits for its COMMIT to reach the disk, the other copies
+#: the next group, and more would only make groups smaller. Large ones may use all but one.
+COMMITTERS = 3
+_FOR_SMALL = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -52,11 +53,22 @@ class Spool:
         self._conninfo = conninfo
         self._settings = settings
         self._application_name = application_name
-        self._waiting: deque[_Waiting] = deque()
+        self._small: deque[_Waiting] = deque()
+        self._large: deque[_Waiting] = deque()
+        self._in_hand = {True: 0, False: 0}  # groups of large messages, and of small ones
+        self._large_last = False  # so that both kinds take turns
         self._waiting_bytes = 0
-        self._arrived = asyncio.Event()
-        # A word from a fixed list in the model, so the text is as safe as our own.
-        self._begin = query("spool_begin").replace("{synchronous_commit}", settings.synchronous_commit)
+        self._takeable = asyncio.Event()
+        self._probing = False
+        self._proven: WeakSet[database.Connection] = WeakSet()  # made, or good for a commit, since the last outage
+        self._health = Health(settings.maxlatency.total_seconds())
+
+    def ready(self, size: int = 0) -> SpoolUnavailable | None:
+        """Why a new message of `size` octets would not be committed now; None when it would, as far as is known.
+
+        For asking before a client is invited to send: costs nothing and asks nobody.
+        """
+        return self._health.trouble(monotonic()) or self._full(size)
 
     async def submit(self, submission: Submission) -> None:
         """Return once the submission is committed; SpoolUnavailable if it is not and will not be.
@@ -64,12 +76,13 @@ class Spool:
         Cancelling gives up waiting, not the submission: before its group is taken nothing of it is kept; after that the
         commit goes on and is logged as spool.reply_lost.
         """
-        if self._waiting_bytes + len(submission.content) > self._settings.maxpending and self._waiting:
-            raise SpoolFull("too many bytes wait to be committed")
+        full = self._full(submission.size)
+        if full is not None:
+            raise full
         committed = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(submission, committed))
-        self._waiting_bytes += len(submission.content)
-        self._arrived.set()
+        (self._large if _is_large(submission) else self._small).append(_Waiting(submission, committed))
+        self._waiting_bytes += submission.size
+        self._takeable.set()
         await committed
 
     async def prove(self) -> None:
@@ -79,53 +92,118 @@ class Spool:
     async def run(self) -> None:
         """Commit groups until cancelled."""
         connection: database.Connection | None = None
+        self._health.committers += 1
         try:
             while True:
-                await self._arrived.wait()
                 group = self._take()
                 if group:
                     connection = await self._settle(connection, group)
+                    self._put_back(group)
+                elif self._health.down is None or self._probing:
+                    self._takeable.clear()
+                    await self._takeable.wait()
+                else:
+                    connection = await self._probe(connection)
         finally:
+            self._health.committers -= 1
             if connection is not None:
                 await connection.close()
 
     async def drained(self) -> None:
         """Return when nothing waits to be taken any more."""
-        while self._waiting:
-            await asyncio.wait([w.committed for w in self._waiting])
+        while self._small or self._large:
+            await asyncio.wait([w.committed for w in (*self._small, *self._large)])
+
+    def _full(self, size: int) -> SpoolFull | None:
+        if self._waiting_bytes and self._waiting_bytes + size > self._settings.maxpending:
+            return SpoolFull("too many bytes wait to be committed")
+        return None
 
     def _take(self) -> list[_Waiting]:
         """The next group: what has gathered, within the limits on messages and bytes, without those who hung up."""
+        large = self._large_next()
+        if large is None:
+            return []
+        queue = self._large if large else self._small
         group: list[_Waiting] = []
         size = 0
         limits = self._settings.group
-        while self._waiting and len(group) < limits.maxmessages and (not group or size < limits.maxbytes):
-            waiting = self._waiting.popleft()
-            self._waiting_bytes -= len(waiting.submission.content)
+        while queue and len(group) < limits.maxmessages and (not group or size < limits.maxbytes):
+            waiting = queue.popleft()
+            self._waiting_bytes -= waiting.submission.size
             if waiting.committed.cancelled():
                 events.emit("spool.abandoned", id=waiting.submission.id)
                 continue
-            size += len(waiting.submission.content)
+            size += waiting.submission.size
             group.append(waiting)
-        if not self._waiting:
-            self._arrived.clear()
+        self._large_last = large
+        self._in_hand[large] += bool(group)
         return group
+
+    def _large_next(self) -> bool | None:
+        """Whether large messages are next, or small ones; None when nothing can be taken now."""
+        large = bool(self._large) and self._in_hand[True] < max(1, self._health.committers - 1)
+        small = bool(self._small) and self._in_hand[False] < _FOR_SMALL
+        if large and small:
+            return not self._large_last
+        return large if large or small else None
+
+    def _put_back(self, group: list[_Waiting]) -> None:
+        """This group is out of hand: another one of its kind may be taken."""
+        self._in_hand[_is_large(group[0].submission)] -= 1
+        if self._small or self._large:
+            self._takeable.set()
+
+    async def _probe(self, connection: database.Connection | None) -> database.Connection | None:
+        """Find out whether PostgreSQL is back, unless mail comes first whose commit will tell as well."""
+        self._probing = True
+        self._takeable.clear()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._health.pause):
+                    await self._takeable.wait()
+                return connection
+            return await self._try(connection)
+        finally:
+            self._probing = False
+
+    async def _try(self, connection: database.Connection | None) -> database.Connection | None:
+        """A commit of nothing; returns the connection if it is good."""
+        who = object()
+        self._health.begin(who, monotonic())
+        try:
+            async with asyncio.timeout(self._settings.timeout.total_seconds()):
+                connection = await self._connected(connection)
+                await spool_commit.probe(connection, self._settings.synchronous_commit)
+        except Exception as error:  # noqa: BLE001 - whatever it is, there is no mail to lose, and a next probe
+            await _close(connection)
+            self._failed(who, error)
+            return None
+        else:
+            self._health.succeeded(who)
+            events.emit("spool.recovered")
+            return connection
+        finally:
+            self._health.ended(who)
 
     async def _settle(
         self, connection: database.Connection | None, group: list[_Waiting]
     ) -> database.Connection | None:
         """Commit a group and tell each of its submitters; returns the connection if it is still good."""
+        who = object()
+        self._health.begin(who, monotonic())
         try:
             async with asyncio.timeout(self._settings.timeout.total_seconds()):
-                if connection is None or connection.closed:
-                    connection = await database.connect(self._conninfo, self._application_name)
+                connection = await self._connected(connection)
                 await self._commit(connection, [waiting.submission for waiting in group])
         except Exception as error:  # noqa: BLE001 - what one message provokes must not reach the others
             await _close(connection)
             if database.is_outage(error) or isinstance(error, (DatabaseUnavailable, TimeoutError)):
+                self._failed(who, error)
                 events.emit("spool.unavailable", messages=len(group), error=database.unavailable(error))
                 _refuse(group, error)
                 return None
+            self._health.ended(who)  # before each of them begins anew
             if len(group) == 1:
                 events.emit("spool.refused", id=group[0].submission.id, error=error)
                 _refuse(group, error)
@@ -134,51 +212,46 @@ class Spool:
                     await _close(await self._settle(None, [waiting]))
             return None
         else:
+            self._health.succeeded(who)
             _confirm(group)
             return connection
+        finally:
+            self._health.ended(who)
+
+    def _failed(self, who: object, error: BaseException) -> None:
+        self._health.failed(who, str(database.unavailable(error)))
+        self._proven.clear()
+
+    async def _connected(self, connection: database.Connection | None) -> database.Connection:
+        """This connection if nothing speaks against it, else a new one: what an outage left behind is not tried."""
+        if connection is not None and connection in self._proven and not connection.closed and _is_quiet(connection):
+            return connection
+        await _close(connection)
+        made = await database.connect(self._conninfo, self._application_name)
+        self._proven.add(made)
+        return made
 
     async def _commit(self, connection: database.Connection, submissions: list[Submission]) -> None:
-        """The transaction. When this returns, every submission is on disk as synchronous_commit says."""
         started = monotonic()
-        await connection.execute(self._begin)
-        async with connection.cursor() as cursor:
-            async with cursor.copy(query("spool_messages")) as copy:
-                copy.set_types(_MESSAGE_TYPES)
-                for s in submissions:
-                    await copy.write_row((s.id, len(s.content), s.smtputf8, s.content))
-            async with cursor.copy(query("spool_queue")) as copy:
-                copy.set_types(_QUEUE_TYPES)
-                for row in _rows(submissions):
-                    await copy.write_row(row)
-        partids = {r.partid for s in submissions for r in s.recipients if r.status is Status.DELIVER}
-        if partids:
-            await connection.execute(query("wakeup_notify"), {"partids": sorted(partids)})
-        await connection.execute("COMMIT")
+        await spool_commit.commit(connection, self._settings.synchronous_commit, submissions)
         events.emit(
             "spool.group",
             messages=len(submissions),
             recipients=sum(len(s.recipients) for s in submissions),
-            bytes=sum(len(s.content) for s in submissions),
+            bytes=sum(s.size for s in submissions),
             seconds=monotonic() - started,
         )
 
 
-def _rows(submissions: Iterable[Submission]) -> Iterable[tuple[object, ...]]:
-    """One queue row per recipient, in the order of sql/queries/spool_queue.sql."""
-    for s in submissions:
-        sender = (s.sender.localpart, s.sender.domain) if s.sender else (None, None)
-        size = len(s.content)
-        for number, r in enumerate(s.recipients, start=1):
-            yield (
-                *(s.id, number, r.status.value, s.senderip, s.serverid, s.senderhelo, s.saslusername, *sender),
-                *(
-                    r.address.localpart,
-                    r.address.domain,
-                    size,
-                    Jsonb({**r.metadata, "_partid": r.partid}),
-                    r.transportid,
-                ),
-            )
+def _is_large(submission: Submission) -> bool:
+    return submission.size >= spool_commit.LARGE
+
+
+def _is_quiet(connection: database.Connection) -> bool:
+    """Whether the server has said nothing unasked: what it says to an idle connection is mostly that it ends it."""
+    waiting = poll()
+    waiting.register(connection.fileno(), POLLIN)
+    return not waiting.poll(0)
 
 
 def _confirm(group: list[_Waiting]) -> None:

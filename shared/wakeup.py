@@ -142,7 +142,8 @@ class _Listener:
                     raise
                 except database.REFUSAL:
                     self._concerns[partid] = True  # a condition that cannot be asked about this id: look
-            if any(self._concerns[partid] for partid in partids):
+            if ours := sum(self._concerns[partid] for partid in partids):
+                events.emit("wakeup.heard", partitions=ours)
                 self._due.set()
             if len(self._concerns) > _MOST_REMEMBERED:
                 self._concerns.clear()

@@ -2,32 +2,35 @@
 
 Owns: arguments, and the exit status: 0 after a stop, 69 or 78 (sysexits.h) for what an operator can mend, 70 when a
     part died.
-Called by: people, systemd, `pillarbox up`.
+Called by: people, systemd, `pillarbox up`; with `--child`, smtpd.supervise.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
-from shared import events
-from shared.config import load_smtpd
 from shared.lifecycle import exit_status
-from smtpd import daemon
+from smtpd import child, daemon
 
 
 def main() -> int:
     """Read the configuration and serve."""
     parser = argparse.ArgumentParser(prog="smtpd", description="Accept mail over SMTP and spool it into PostgreSQL.")
     parser.add_argument("--config", type=Path, default=Path("config/smtpd.yaml"), help="default: config/smtpd.yaml")
+    parser.add_argument("--child", type=int, metavar="FD", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    # Its default effect would kill us before there is something to reload.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def work() -> None:
-        config = load_smtpd(arguments.config)
-        events.setup(config.environment.log.level)
-        asyncio.run(daemon.run(config))
+        if arguments.child is None:
+            daemon.run(arguments.config)
+        else:
+            asyncio.run(child.run(arguments.child))
 
     return exit_status("smtpd", work)
 

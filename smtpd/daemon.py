@@ -1,54 +1,137 @@
 """daemon — builds smtpd's parts and owns their order
 
-Owns: the start (database proven, schema checked, sockets bound, then ready) and the stop (accept nobody, let messages
-    in transfer finish, commit what is in hand, close).
+Owns: the start (database proven, schema checked, ports bound, privileges dropped, then ready), reload and stop; whether
+    this process serves itself or supervises others that do.
 Called by: smtpd.__main__.
 Guarantees: nothing half-started: if any step fails, nothing listens. After a stop, everything that got 250 is
-    committed.
+    committed. A configuration that cannot be used changes nothing: it is read and proven whole first.
 Raises: PillarboxError for what an operator can mend.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared import database, events, lifecycle, migrate
-from shared.spool import Spool
-from smtpd.listener import Listeners
+from shared.config import read_smtpd
+from shared.errors import PillarboxError
+from smtpd import bind, privileges, reload
+from smtpd.rate_server import LocalCounts, RateServer
+from smtpd.serve import Serving, patience
+from smtpd.supervise import Supervisor
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from shared.smtpd_config import SmtpdConfig
+    from smtpd.bind import Bound
 
-# Two connections: while one waits for its COMMIT to reach the disk, the other copies the next group.
-_COMMITTERS = 2
-_PATIENCE = 10.0  # seconds for messages in transfer when stopping
+type Values = dict[str, Any]
 
 
-async def run(config: SmtpdConfig) -> None:
-    """Serve until a signal comes."""
+def run(path: Path) -> None:
+    """Serve by the configuration in this file until a signal comes."""
+    config, values = read_smtpd(path)
+    events.setup(config.environment.log.level)
+    account = privileges.identity(config.user, config.group)
     settings = config.environment.database
     conninfo = database.resolve(settings.uri, config.environment.var)
     migrate.check(conninfo)
-    spool = Spool(conninfo, config.spool, "pillarbox smtpd")
-    await spool.prove()
-    listeners = Listeners(config, spool)
-    addresses = ", ".join(await listeners.open())
-    events.emit(
-        "daemon.started",
-        role="smtpd",
-        pid=os.getpid(),
-        listening=addresses,
-        synchronous_commit=config.spool.synchronous_commit,
-    )
+    doors = bind.bind(config)
+    try:
+        privileges.drop(account)
+        daemon = Daemon(path, config, conninfo, doors)
+        asyncio.run(daemon.alone() if len(doors) == 1 else daemon.supervised(values))
+    finally:
+        bind.close(bound for process in doors for bound in process)
 
-    async def stop() -> None:
-        await listeners.close()
-        listeners.stop_connections()
-        await lifecycle.step(
-            "sessions", listeners.emptied(), _PATIENCE, on=lambda: f"{len(listeners.connections)} connections"
+
+class Daemon:
+    """smtpd as one service, whatever processes it is made of."""
+
+    def __init__(self, path: Path, config: SmtpdConfig, conninfo: str, doors: list[list[Bound]]) -> None:
+        self._path = path
+        self._config = config
+        self._conninfo = conninfo
+        self._doors = doors
+
+    async def alone(self) -> None:
+        """Serve in this process."""
+        serving = await self._proven()
+        await serving.open(self._doors[0])
+
+        async def again() -> None:
+            found = await self._usable()
+            if found is None:
+                return
+            try:
+                serving.reload(found[0])
+            except Exception as error:  # noqa: BLE001 - a file that changed since, or a fault of ours: not worth the mail
+                _refused(error)
+                return
+            events.setup(found[0].environment.log.level)
+            events.emit("daemon.reloaded")
+
+        self._started()
+        await lifecycle.serve(serving.parts(), self._ready(), serving.stop, again)
+
+    async def supervised(self, values: Values) -> None:
+        """Serve by children."""
+        await (await self._proven()).listeners.release()
+        supervisor = Supervisor(values, self._conninfo, self._doors)
+        await supervisor.open()
+
+        async def again() -> None:
+            found = await self._usable()
+            if found is None:
+                return
+            refusals = await supervisor.reload(found[1])
+            events.setup(found[0].environment.log.level)
+            if refusals:
+                events.emit("daemon.reload_refused", error="; ".join(refusals))
+            else:
+                events.emit("daemon.reloaded")
+
+        async def stop() -> None:
+            await supervisor.stop(patience(self._config))
+
+        self._started()
+        await lifecycle.serve(supervisor.parts(), self._ready(), stop, again)
+
+    async def _proven(self) -> Serving:
+        """All parts of a process, once the database has answered: that is better than 451 for everybody later."""
+        serving = Serving(self._config, self._conninfo, LocalCounts(RateServer()))
+        await serving.spool.prove()
+        return serving
+
+    async def _usable(self) -> tuple[SmtpdConfig, Values] | None:
+        """The file as it now is, proven usable as a whole; None, and an event, when it is not."""
+        try:
+            wanted, values = read_smtpd(self._path)
+            config, ignored = reload.effective(self._config, wanted)
+            await Serving(config, self._conninfo, LocalCounts(RateServer())).listeners.release()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, what runs goes on running
+            _refused(error)
+            return None
+        if ignored:
+            events.emit("daemon.reload_ignored", keys=", ".join(ignored))
+        return config, values
+
+    def _ready(self) -> str:
+        return f"listening {bind.addresses(self._doors[0])}"
+
+    def _started(self) -> None:
+        events.emit(
+            "daemon.started",
+            role="smtpd",
+            pid=os.getpid(),
+            processes=len(self._doors),
+            listening=bind.addresses(self._doors[0]),
+            synchronous_commit=self._config.spool.synchronous_commit,
         )
-        await lifecycle.step("spool", spool.drained(), config.spool.timeout.total_seconds())
 
-    parts = {f"spool-{number}": spool.run() for number in range(_COMMITTERS)}
-    await lifecycle.serve(parts, f"listening {addresses}", stop)
+
+def _refused(error: Exception) -> None:
+    events.emit("daemon.reload_refused", error=str(error) if isinstance(error, PillarboxError) else repr(error))

@@ -1,48 +1,63 @@
 """data_reader — finds the end of DATA and takes the dots out, block by block
 
 Owns: the octets between 354 and the final reply, as a value machine without I/O.
-Called by: smtpd.protocol.
+Called by: smtpd.command_data makes it, smtpd.protocol feeds it.
 Guarantees: only CR LF . CR LF ends the data; LF . LF, CR . CR and every other mixture are content (RFC 5321 section
-    4.1.1.4). Memory is bounded: past the limit the content is dropped at once and only the end is looked for.
+    4.1.1.4). At most four octets are kept between blocks; everything else is handed on at once, so that the work for a
+    block depends on nothing but its own size.
 See: RFC 5321 section 4.5.2 (transparency), section 2.3.8 (lines).
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _END = b"\r\n.\r\n"
 _STUFFED = b"\r\n."
-# Before its dots are taken out a message may be a little larger than the limit; after that it may not.
-_SLACK = 65536
+_LINE_END = b"\r\n"
 
 
 class DataReader:
     """Feed it blocks until it returns the octets that follow the end of data."""
 
-    def __init__(self, limit: int) -> None:
-        """`limit` is the largest content in octets, line ends included, stuffed dots not."""
-        self._limit = limit
+    __slots__ = ("_add", "_begun", "_tail")
+
+    def __init__(self, add: Callable[[bytes], None]) -> None:
+        """`add` takes the content, piece by piece, line ends included, stuffed dots not."""
+        self._add = add
         # The CR LF before the first line makes a dot there look like a dot anywhere else.
-        self._buffer = bytearray(b"\r\n")
-        self._searched = 0
-        self.too_big = False
+        self._tail = _LINE_END
+        self._begun = False
 
     def feed(self, block: bytes) -> bytes | None:
         """What follows the end of data, possibly empty; None while the end has not come."""
-        self._buffer += block
-        end = self._buffer.find(_END, self._searched)
-        if end >= 0:
-            rest = bytes(self._buffer[end + len(_END) :])
-            del self._buffer[end + 2 :]
-            return rest
-        if len(self._buffer) > self._limit + _SLACK:
-            self.too_big = True
-            del self._buffer[: 1 - len(_END)]
-        self._searched = max(0, len(self._buffer) - len(_END) + 1)
+        octets = self._tail + block if self._tail else block
+        dotted = b"." in octets  # at memory speed; base64 and most other large content has none
+        if dotted and (end := octets.find(_END)) >= 0:
+            self._hand_on(octets[: end + 2], dotted=True)
+            return octets[end + len(_END) :]
+        kept = _begins_end(octets)
+        self._tail = octets[len(octets) - kept :]
+        if kept < len(octets):
+            self._hand_on(octets[: len(octets) - kept], dotted=dotted)
         return None
 
-    def content(self) -> bytes | None:
-        """The content with its dots as the client meant them; None when it is larger than the limit."""
-        if self.too_big:
-            return None
-        content = bytes(self._buffer.replace(_STUFFED, b"\r\n")[2:])
-        return content if len(content) <= self._limit else None
+    def _hand_on(self, octets: bytes, *, dotted: bool) -> None:
+        """Whole sequences only: a dot after a line end is never cut off from it."""
+        content = octets.replace(_STUFFED, _LINE_END) if dotted else octets
+        if not self._begun:
+            self._begun = True
+            content = content[2:]
+        if content:
+            self._add(content)
+
+
+def _begins_end(octets: bytes) -> int:
+    """How many of the last octets may be the beginning of the end."""
+    for length in (4, 3, 2, 1):
+        if octets.endswith(_END[:length]):
+            return length
+    return 0

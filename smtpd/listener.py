@@ -1,48 +1,75 @@
-"""listener — the sockets smtpd accepts on
+"""listener — accepts connections, and decides which configuration each one gets
 
-Owns: binding every listener of the configuration, TLS certificates, and telling open connections to stop.
-Called by: smtpd.daemon.
-Guarantees: all or nothing: a port that cannot be bound, or a certificate that cannot be read, closes what was opened
-    and is one clear line.
-Raises: ListenFailed, ConfigError.
+Owns: the accepting sockets of this process, what each server's connections share, the register of open connections.
+Called by: smtpd.serve.
+Guarantees: a connection keeps the configuration it began with. A configuration is taken as a whole: when a part of it
+    cannot be used, nothing changes. A client that is not welcome costs one reply and no session.
+Raises: ConfigError.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from shared.errors import ConfigError, ListenFailed
+from smtpd.body_budget import BodyBudget
+from smtpd.equip import Equipment
+from smtpd.load import Load
 from smtpd.protocol import Connection
-from smtpd.session import Hooks
+from smtpd.service import Service
+from smtpd.tls import Certificates
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from shared.smtpd_config import Server, SmtpdConfig
     from shared.spool import Spool
+    from smtpd.bind import Bound
+    from smtpd.rates import Rates
 
 
 class Listeners:
     """Every listening socket of this process, and the connections that came in through them."""
 
-    def __init__(self, config: SmtpdConfig, spool: Spool) -> None:
-        self._config = config
-        self._spool = spool
-        self._servers: list[asyncio.Server] = []
+    def __init__(self, config: SmtpdConfig, spool: Spool, rates: Rates, conninfo: str) -> None:
         self.connections: set[Connection] = set()
+        self.load = Load(config.load, self.connections)
+        self._spool = spool
+        self._rates = rates
+        self._conninfo = conninfo
+        self._equipment: Equipment | None = None
+        self._closing: dict[Equipment, asyncio.Future[None]] = {}  # what a reload replaced and somebody still uses
+        self._budget = BodyBudget(config.memory.bodies)
+        self._servers: list[asyncio.Server] = []
+        self._services = self._made(config)
 
-    async def open(self) -> list[str]:
-        """Bind and accept; returns `address:port` of each socket, as bound."""
-        try:
-            for index, server in enumerate(self._config.servers):
-                await self._open_server(index, server)
-        except BaseException:
-            await self.close()
-            raise
-        return [
-            f"{name[0]}:{name[1]}" for server in self._servers for name in (s.getsockname() for s in server.sockets)
-        ]
+    async def open(self, doors: Sequence[Bound]) -> None:
+        """Accept on these sockets, which listen already."""
+        loop = asyncio.get_running_loop()
+        for index, number, door in doors:
+            backlog = self._services[index].server.listeners[number].backlog
+            accept = self._acceptor(index, number)
+            self._servers.append(await loop.create_server(accept, sock=door, backlog=backlog))
+
+    def use(self, config: SmtpdConfig) -> None:
+        """Serve new connections by this configuration, which has the same sockets; ConfigError changes nothing."""
+        replaced = self._equipment
+        self._services = self._made(config)
+        self.load.configure(config.load)
+        if replaced is not None:
+            last = [c for c in self.connections if c.service.authentication is replaced.authentication]
+            closing = asyncio.ensure_future(_close_after(replaced, last))
+            self._closing[replaced] = closing
+            closing.add_done_callback(lambda _: self._closing.pop(replaced, None))
+
+    async def release(self) -> None:
+        """Give back what connections have used; none is open any more, or none is waited for."""
+        for closing in tuple(self._closing.values()):
+            closing.cancel()
+        for equipment in (*self._closing, self._equipment):
+            if equipment is not None:
+                await equipment.close()
 
     async def close(self) -> None:
         """Accept nobody any more; open connections go on."""
@@ -59,43 +86,55 @@ class Listeners:
         while self.connections:
             await asyncio.wait([asyncio.ensure_future(c.ended.wait()) for c in self.connections])
 
-    async def _open_server(self, index: int, server: Server) -> None:
-        loop = asyncio.get_running_loop()
-        hostname = server.hostname or socket.getfqdn()
-        hooks = Hooks(self._config, server, hostname, self._spool)
-        tls = _context(index, server)
-        for number, listener in enumerate(server.listeners):
+    def _acceptor(self, index: int, number: int) -> Callable[[], asyncio.Protocol]:
+        def accept() -> asyncio.Protocol:
+            refusal = self.load.refusal()
+            if refusal is not None:
+                return TurnedAway(refusal)
+            service = self._services[index]
+            connection = Connection(service, service.server.listeners[number], self.connections)
+            # Here, not when it is made: many may be accepted before the first of them is.
+            self.connections.add(connection)
+            return connection
 
-            def accept() -> Connection:
-                return Connection(
-                    hooks,
-                    self.connections,
-                    loop=loop,
-                    hostname=hostname,
-                    ident="ESMTP Pillarbox",
-                    data_size_limit=server.phases.data.maxsize,
-                    enable_SMTPUTF8=True,
-                    tls_context=tls,
-                    timeout=server.timeout.idle.total_seconds(),
-                )
+        return accept
 
-            try:
-                self._servers.append(
-                    await loop.create_server(accept, listener.address, listener.port, backlog=listener.backlog)
-                )
-            except OSError as error:
-                where = f"servers[{index}].listeners[{number}]: {listener.address}:{listener.port}"
-                raise ListenFailed(f"{where}: cannot listen: {error.strerror or error}") from None
+    def _made(self, config: SmtpdConfig) -> list[Service]:
+        equipment = Equipment(config, self._conninfo, self._rates, self._equipment)
+        services = [self._service(config, index, server, equipment) for index, server in enumerate(config.servers)]
+        self._equipment = equipment
+        return services
+
+    def _service(self, config: SmtpdConfig, index: int, server: Server, equipment: Equipment) -> Service:
+        return Service(
+            config=config,
+            server=server,
+            hostname=server.hostname or socket.getfqdn(),
+            spool=self._spool,
+            budget=self._budget,
+            policy=equipment.policy,
+            sources=equipment.sources,
+            authentication=equipment.authentication,
+            certificates=Certificates(server.tls, f"servers[{index}].tls") if server.tls else None,
+            rates=self._rates,
+            load=self.load,
+        )
 
 
-def _context(index: int, server: Server) -> ssl.SSLContext | None:
-    """The TLS context for STARTTLS; None when no certificate is configured."""
-    if server.tls is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(server.tls.certificate, server.tls.privatekey)
-    except (OSError, ssl.SSLError) as error:
-        files = f"{server.tls.certificate}, {server.tls.privatekey}"
-        raise ConfigError(f"servers[{index}].tls: {files}: {error.strerror or error}") from None
-    return context
+async def _close_after(replaced: Equipment, last: Sequence[Connection]) -> None:
+    for connection in last:
+        await connection.ended.wait()
+    await replaced.close()
+
+
+class TurnedAway(asyncio.Protocol):
+    """A client we have no room for: it is told so in place of a greeting (RFC 5321 section 3.1)."""
+
+    def __init__(self, reply: str) -> None:
+        self._reply = reply
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say it and close."""
+        door = cast("asyncio.Transport", transport)
+        door.write(self._reply.encode() + b"\r\n")
+        door.close()

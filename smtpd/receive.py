@@ -1,104 +1,167 @@
-"""receive — end of DATA: check the content, commit, and only then say 250
+"""receive — end of DATA: check the content, let policy judge it, commit, and only then say 250
 
-Owns: the one line of code that says 250 for a message.
-Called by: smtpd.session.
+Owns: the one line of code that says 250 for a message, and what of a transaction becomes its submission.
+Called by: smtpd.policy_phases, at the end of content.
 Guarantees: 250 follows COMMIT, for all recipients together. Whatever goes wrong on our side is 451 without a detail.
-    What is stored is what was submitted, octet for octet, behind our Received header.
-See: RFC 5321 sections 4.1.1.4, 4.4, 6.1 (responsibility after 250), 6.3 (loops).
+    What is stored is what was submitted, octet for octet, behind header fields of ours, unless the configuration has it
+    mended. What a client asked for by parameters is in the queue rows, for delivery to honour.
+See: RFC 5321 sections 4.1.1.4, 4.4, 6.1 (responsibility after 250), 6.3 (loops); sql/README.md, "Reserved metadata".
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from shared import events
 from shared.errors import SpoolFull, SpoolUnavailable
-from shared.message import Recipient, Submission, new_message_id
+from shared.message import MessageDsn, Recipient, RecipientDsn, Submission, new_message_id
+from smtpd import content as contents
 from smtpd import replies, trace_headers
+from smtpd.parameter_values import Refused
 
 if TYPE_CHECKING:
-    from shared.message import Address
-    from shared.smtpd_config import DataPhase
-    from shared.spool import Spool
+    from collections.abc import Awaitable, Callable
+    from uuid import UUID
 
-_NEWLINE = re.compile(rb"\r?\n|\r")
+    from shared.content_config import DataPhase
+    from shared.spool import Spool
+    from smtpd.client import Client
+    from smtpd.content import Checked
+    from smtpd.transaction import Accepted, Transaction
+
+    type Judge = Callable[[bytes, UUID], Awaitable[Judgement]]
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """A transaction at end of DATA: who sends, to whom, what, and how it came in."""
+class Judgement:
+    """What policy says of a content: a reply that refuses it, or the rows it becomes and the lines to put on top."""
 
-    sender: Address | None
-    recipients: tuple[Recipient, ...]
-    content: bytes
-    smtputf8: bool
-    client: str
-    helo: str
-    user: str | None
-    extended: bool
-    tls: bool
+    reply: str | None = None
+    recipients: tuple[Recipient, ...] | None = None  # in the order of the transaction's; None: as they are
+    headers: bytes = b""  # whole lines, each ending with CR LF
 
 
-async def receive(transaction: Received, spool: Spool, limits: DataPhase, serverid: str, hostname: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where messages come in: a server of smtpd.yaml, and the way from it to the queue."""
+
+    spool: Spool
+    limits: DataPhase
+    serverid: str
+    hostname: str
+
+
+async def accept_all(content: bytes, message_id: UUID) -> Judgement:
+    """No policy at the end of content."""
+    del content, message_id
+    return Judgement()
+
+
+def not_ready(spool: Spool, size: int = 0) -> str | None:
+    """The reply to a client that wants to send `size` octets while nothing can be committed; asked before 354."""
+    trouble = spool.ready(size)
+    return None if trouble is None else _unavailable(trouble)
+
+
+async def receive(transaction: Transaction, client: Client, place: Place, judge: Judge = accept_all) -> str:
     """Commit the message and return the reply to its final dot."""
-    content = transaction.content
-    if b"\0" in content:
-        return replies.R554_NUL
-    if has_bare_newline(content):
-        if limits.barenewline == "reject":
-            return replies.R554_BARE_NEWLINE
-        content = _NEWLINE.sub(b"\r\n", content)
-    if trace_headers.hops(content) > limits.maxhops:
-        return replies.R554_TOO_MANY_HOPS
-    submission = _submission(transaction, content, serverid, hostname)
+    message_id = new_message_id()
     try:
-        await spool.submit(submission)
-    except SpoolFull:
-        return replies.R452_SPOOL_FULL
-    except SpoolUnavailable:
-        return replies.R451_LOCAL_ERROR
+        checked = await contents.check(transaction.content, transaction.parameters, place.limits, place.hostname)
+    except Refused as refusal:
+        return refusal.reply
+    judgement = await judge(checked.content, message_id)
+    if judgement.reply is not None:
+        return judgement.reply
+    if not trace_headers.are_fields(judgement.headers):
+        raise ValueError("policy adds lines that are no header fields")  # ours to mend: the client is told 451
+    submission = _submission(transaction, client, place, checked, judgement, message_id)
+    try:
+        await place.spool.submit(submission)
+    except SpoolUnavailable as trouble:
+        return _unavailable(trouble)
     events.emit(
         "spool.committed",
         id=submission.id,
         sender=submission.sender or "<>",
         recipients=len(submission.recipients),
-        size=len(submission.content),
+        size=submission.size,
         client=submission.senderip,
         held=submission.held or None,
+        priority=submission.priority or None,
+        due=submission.not_before,
     )
     return replies.R250_QUEUED.format(id=submission.id)
 
 
-def has_bare_newline(content: bytes) -> bool:
-    """Whether any CR or LF stands alone (RFC 5321 section 2.3.8): three counts at memory speed, no scan of our own."""
-    lines = content.count(b"\r\n")
-    return content.count(b"\n") != lines or content.count(b"\r") != lines
+def _unavailable(trouble: SpoolUnavailable) -> str:
+    return replies.R452_SPOOL_FULL if isinstance(trouble, SpoolFull) else replies.R451_LOCAL_ERROR
 
 
-def _submission(t: Received, content: bytes, serverid: str, hostname: str) -> Submission:
-    message_id = new_message_id()
-    keyword = trace_headers.with_keyword(
-        extended=t.extended, tls=t.tls, authenticated=t.user is not None, smtputf8=t.smtputf8
-    )
-    header = trace_headers.received(
-        helo=t.helo,
-        client=t.client,
-        hostname=hostname,
-        protocol=keyword,
-        message_id=message_id,
-        now=datetime.now(UTC),
-    )
+def _submission(
+    t: Transaction, client: Client, place: Place, checked: Checked, judgement: Judgement, message_id: UUID
+) -> Submission:
+    asked = t.parameters
     return Submission(
         id=message_id,
         sender=t.sender,
-        recipients=t.recipients,
-        content=header + content,
-        smtputf8=t.smtputf8,
-        senderip=t.client,
-        serverid=serverid,
-        senderhelo=t.helo,
-        saslusername=t.user,
+        recipients=_recipients(t.recipients, judgement),
+        content=checked.content,
+        smtputf8=asked.smtputf8,
+        senderip=client.address,
+        serverid=place.serverid,
+        senderhelo=client.helo or "",
+        saslusername=None if client.user is None else client.user.name,
+        trace=_trace(t, client, place, checked, message_id) + judgement.headers + checked.seam,
+        priority=asked.priority or 0,
+        not_before=asked.hold_until,
+        release_request=asked.hold_request,
+        dsn=MessageDsn(asked.ret, asked.envid) if asked.ret or asked.envid is not None else None,
+        body=asked.body,
+        requiretls=asked.requiretls,
+        tls_optional=checked.header.tls_optional,
     )
+
+
+def _recipients(accepted: list[Accepted], judgement: Judgement) -> tuple[Recipient, ...]:
+    """The rows as policy has them, each with what the client asked for that recipient."""
+    rows = judgement.recipients or tuple(each.recipient for each in accepted)
+    return tuple(
+        replace(row, dsn=RecipientDsn(each.parameters.notify, each.parameters.orcpt))
+        if each.parameters.notify or each.parameters.orcpt
+        else row
+        for each, row in zip(accepted, rows, strict=True)
+    )
+
+
+def _trace(t: Transaction, client: Client, place: Place, checked: Checked, message_id: UUID) -> bytes:
+    limits = place.limits
+    now = datetime.now(UTC)
+    tls = client.tls
+    header = trace_headers.received(
+        trace_headers.Seen(
+            helo=client.helo or "",
+            client=client.address,
+            hostname=place.hostname,
+            extended=client.extended,
+            smtputf8=t.parameters.smtputf8,
+            name=client.name,
+            tls=None if tls is None else (tls.version, tls.cipher, tls.bits),
+            certificate=tls.subject if tls is not None and tls.verified else None,
+            authenticated=client.user is not None,
+            user=client.user.name if client.user is not None and limits.traceuser == "show" else None,
+            recipient=t.recipients[0].recipient.address
+            if len(t.recipients) == 1 and limits.tracerecipient == "show"
+            else None,
+            priority=t.parameters.priority,
+        ),
+        message_id,
+        now,
+    )
+    if limits.addheaders == "always" or (limits.addheaders == "authenticated" and client.user is not None):
+        header += trace_headers.missing(
+            checked.header.names, t.sender, message_id, place.hostname, now, smtputf8=t.parameters.smtputf8
+        )
+    return header

@@ -1,137 +1,125 @@
-"""session — what smtpd answers to each command
+"""session — one SMTP session: what it knows and where it stands
 
-Owns: the translation between aiosmtpd's hooks and our words: addresses parsed once, relay and limits checked, each
-    recipient decided by policy at RCPT.
-Called by: aiosmtpd, through smtpd.protocol.Connection.
-Guarantees: a hook that fails answers 451, never 5xx, and its id in the log is all a client could ask about.
-See: RFC 5321 sections 3.3, 4.1.1; RFC 6531 section 3 (SMTPUTF8).
+Owns: the state of a session between two commands, and what a command may ask of the connection beneath it.
+Called by: smtpd.protocol makes one for each connection (and forgets it at STARTTLS); the commands read and change it.
+Guarantees: reset() leaves nothing of a transaction, neither recipients nor content nor reserved memory.
+See: RFC 5321 sections 3.1, 3.3, 4.1.1.5; RFC 3207 section 4.2 (what STARTTLS forgets).
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from shared import address, events
+from shared import events
 from smtpd import replies
-from smtpd.authenticate import Authenticator
-from smtpd.policy import Origin, decide, may_relay
-from smtpd.receive import Received, receive
+from smtpd.policy_recipient import in_networks, may_relay
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aiosmtpd.smtp import Session
-
-    from shared.message import Address
-    from shared.smtpd_config import Server, SmtpdConfig
-    from shared.spool import Spool
-    from smtpd.protocol import Connection, Transaction
-
-
-class Hooks(Authenticator):
-    """The hooks of one server; aiosmtpd finds them by name. One instance serves all its connections."""
-
-    def __init__(self, config: SmtpdConfig, server: Server, hostname: str, spool: Spool) -> None:
-        super().__init__(config.authentication.users)
-        self._config = config
-        self._server = server
-        self._hostname = hostname
-        self._spool = spool
-
-    async def handle_EHLO(
-        self, server: Connection, session: Session, envelope: Transaction, hostname: str, responses: Sequence[str]
-    ) -> list[str]:
-        """RFC 5321 section 4.1.1.1. PIPELINING (RFC 2920) is offered because DATA leaves what follows it unread."""
-        if not hostname.isprintable():
-            return [_refused(session, replies.R501_BAD_HELO, hostname)]
-        session.host_name = hostname
-        offered = [line for line in responses if not line.startswith("250-AUTH") or self.has_users]
-        return [*offered[:-1], "250-PIPELINING", offered[-1]]
-
-    async def handle_HELO(self, server: Connection, session: Session, envelope: Transaction, hostname: str) -> str:
-        """RFC 5321 section 4.1.1.1, without extensions."""
-        if not hostname.isprintable():
-            return _refused(session, replies.R501_BAD_HELO, hostname)
-        session.host_name = hostname
-        return replies.R250_HELLO.format(hostname=self._hostname)
-
-    async def handle_MAIL(
-        self, server: Connection, session: Session, envelope: Transaction, sender: str, options: Sequence[str]
-    ) -> str:
-        """RFC 5321 section 4.1.1.2. The null sender arrives from aiosmtpd as the text `<>`."""
-        parsed: Address | None = None
-        if sender != "<>":
-            try:
-                parsed = address.parse(sender)
-            except address.AddressRefused as reason:
-                return _refused(session, replies.R501_BAD_SENDER.format(reason=reason), sender)
-            if not sender.isascii() and not envelope.smtp_utf8:
-                return _refused(session, replies.R553_NEED_SMTPUTF8, sender)
-        envelope.sender = parsed
-        envelope.mail_from = sender
-        envelope.mail_options.extend(options)
-        return replies.R250_OK
-
-    async def handle_RCPT(
-        self, server: Connection, session: Session, envelope: Transaction, recipient: str, options: Sequence[str]
-    ) -> str:
-        """RFC 5321 section 4.1.1.3. `<postmaster>` without a domain is ours (section 4.5.1)."""
-        if len(envelope.recipients) >= self._server.phases.rcptto.maxrecipients:
-            return _refused(session, replies.R452_TOO_MANY_RECIPIENTS, recipient)
-        if recipient.lower() == "postmaster":
-            recipient = f"{recipient}@{self._hostname}"
-        try:
-            parsed = address.parse(recipient)
-        except address.DomainMissing:
-            return _refused(session, replies.R550_NO_DOMAIN, recipient)
-        except address.AddressRefused as reason:
-            return _refused(session, replies.R501_BAD_RECIPIENT.format(reason=reason), recipient)
-        if not recipient.isascii() and not envelope.smtp_utf8:
-            return _refused(session, replies.R553_NEED_SMTPUTF8, recipient)
-        origin = Origin(_client(session), _user(session), envelope.sender)
-        if not may_relay(origin, self._config.relay.networks):
-            return _refused(session, replies.R554_RELAY_DENIED, recipient)
-        count = self._config.environment.database.partitions.count
-        envelope.recipients.append(decide(origin, parsed, self._config.policy.rules, count))
-        envelope.rcpt_tos.append(recipient)
-        return replies.R250_RECIPIENT_OK
-
-    async def handle_DATA(self, server: Connection, session: Session, envelope: Transaction) -> str:
-        """The final dot has come (RFC 5321 section 4.1.1.4)."""
-        return await receive(
-            Received(
-                sender=envelope.sender,
-                recipients=tuple(envelope.recipients),
-                content=envelope.content_octets,
-                smtputf8=envelope.smtp_utf8,
-                client=_client(session),
-                helo=session.host_name or "",
-                user=_user(session),
-                extended=session.extended_smtp,
-                tls=session.ssl is not None,
-            ),
-            self._spool,
-            self._server.phases.data,
-            self._server.id,
-            self._hostname,
-        )
-
-    async def handle_exception(self, error: Exception) -> str:
-        """Our own fault: the client keeps its message and learns nothing (RFC 5321 section 4.2.1, 4yz)."""
-        events.emit("session.error", id=secrets.token_hex(4), error=repr(error))
-        return replies.R451_LOCAL_ERROR
+    from shared.smtpd_config import Listener
+    from smtpd.body_budget import Content
+    from smtpd.client import Client
+    from smtpd.policy_session import PolicySession
+    from smtpd.rates import Verdict
+    from smtpd.service import Service
+    from smtpd.transaction import Transaction
 
 
-def _client(session: Session) -> str:
-    """The peer's IP address."""
-    return str(session.peer[0]) if session.peer else ""
+class Intake(Protocol):
+    """Takes octets that are no commands: the content after DATA, or one chunk of BDAT."""
+
+    @property
+    def wanted(self) -> int | None:
+        """How many octets to feed it at most; None: all there are."""
+
+    def feed(self, octets: bytes) -> bytes | None:
+        """What follows the end of it, possibly empty; None while the end has not come."""
+
+    async def finish(self) -> str:
+        """The end has come; the reply."""
+
+    def close(self) -> None:
+        """It is over, whether finished or not; may be called again."""
 
 
-def _user(session: Session) -> str | None:
-    return session.login_data.decode() if session.authenticated and session.login_data else None
+class Line(Protocol):
+    """The connection as commands see it."""
+
+    def take(self, intake: Intake) -> None:
+        """What comes next goes to `intake`, after this command's reply."""
+
+    async def challenge(self, octets: bytes) -> bytes:
+        """Send 334 and return the client's answer, both in base64 on the wire; raises Refused."""
+
+    def encrypt(self) -> None:
+        """After this command's reply, begin TLS and a session that knows nothing of this one."""
+
+    def end(self) -> None:
+        """After this command's reply, hang up."""
 
 
-def _refused(session: Session, reply: str, concerned: str) -> str:
-    events.emit("session.refused", client=_client(session), reply=reply, address=concerned)
-    return reply
+@dataclass(slots=True, eq=False)
+class Session:
+    """What one session knows."""
+
+    service: Service
+    listener: Listener
+    client: Client
+    line: Line
+    policy: PolicySession
+    transaction: Transaction | None = None
+    chunks: Content | None = None  # of BDAT, from its first chunk to its last
+    errors: int = 0  # since the last accepted message
+    junk: int = 0  # commands that led nowhere, since then
+    messages: int = 0  # transactions that ended, for MAILMAX
+    relay: bool | None = None  # whether the client may send to anybody; None: not asked yet
+    counted: Verdict | None = None  # of the connection, to be given back to rates
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the client may use XCLIENT."""
+        networks = self.listener.xclient.networks
+        return bool(networks) and in_networks(self.client.address, networks)
+
+    def may_relay(self) -> bool:
+        """Whether the client may send to anybody: it is authenticated, or its address is in a listed network."""
+        if self.relay is None:
+            self.relay = may_relay(self.client, self.service.config.relay.networks)
+        return self.relay
+
+    def reset(self) -> None:
+        """Forget the transaction (RFC 5321 section 4.1.1.5)."""
+        self.transaction = None
+        if self.chunks is not None:
+            self.chunks.close()
+            self.chunks = None
+
+    def refused(self, reply: str, concerned: str | None = None) -> str:
+        """Log a refusal and return its reply."""
+        events.emit("session.refused", client=self.client.address, reply=reply, address=concerned)
+        return reply
+
+    def waste(self) -> None:
+        """Count a command that led nowhere; beyond limits.junkcommands each is an error."""
+        self.junk += 1
+        self.errors += self.junk > self.service.server.limits.junkcommands
+
+    def charge(self, reply: str) -> None:
+        """Count what a reply costs. Who is told to try again later may, but not for ever at once."""
+        if reply[0] == "5":
+            self.errors += 1
+        elif reply[0] == "4":
+            excess = 0 if self.transaction is None else self.transaction.excess
+            if reply != replies.R452_TOO_MANY_RECIPIENTS or excess > self.service.server.phases.rcptto.overshoot:
+                self.waste()
+
+    def fault(self, error: Exception) -> None:
+        """Log a fault of ours; its id is all a client could ask about."""
+        events.emit("session.error", client=self.client.address, id=secrets.token_hex(4), error=repr(error))
+
+    def ended(self) -> None:
+        """The connection is gone."""
+        counted, self.counted = self.counted, None
+        if counted is not None:
+            self.service.rates.disconnected(counted)

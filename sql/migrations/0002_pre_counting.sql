@@ -16,22 +16,26 @@ ALTER TABLE queue ADD CONSTRAINT queue_lease CHECK (
 -- Recipients have arrived: adds `by` to the counts of these bodies; returns how many of the bodies there are.
 --
 -- A body this transaction did not write itself is locked against the sweep, which locks before it looks for recipients: it
--- either sees these, or has taken the body and it is not found here. Everybody locks messages before refcounts.
+-- either sees these, or has taken the body and it is not found here. Only what was locked is counted as found: a body that is
+-- committed while this waits for its count is not. Everybody locks messages before refcounts.
+-- `ts` beside xmin, for ids of transactions come round again after 2^32.
 CREATE FUNCTION refcount_up(bodies uuid[], by integer[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     older uuid[];
 BEGIN
     SELECT array_agg(m.id) INTO older FROM (
-        SELECT id FROM messages WHERE id = ANY (bodies) AND xmin <> pg_current_xact_id()::xid ORDER BY id FOR KEY SHARE) AS m;
+        SELECT id FROM messages WHERE id = ANY (bodies) AND (xmin <> pg_current_xact_id()::xid OR ts <> now())
+         ORDER BY id FOR KEY SHARE) AS m;
     INSERT INTO refcounts AS r SELECT c.id, c.n FROM unnest(bodies, by) AS c(id, n)
         ON CONFLICT (messages__id) DO UPDATE SET refcount = r.refcount + EXCLUDED.refcount;
     IF older IS NOT NULL THEN
         -- Writing a note finds the one that a snapshot is too old to see: SQLSTATE 40001, where DELETE would leave it.
         INSERT INTO released SELECT b.id, clock_timestamp() FROM unnest(older) AS b(id) ON CONFLICT (messages__id) DO NOTHING;
-        DELETE FROM released r WHERE r.messages__id = ANY (older);
     END IF;
-    RETURN (SELECT count(*) FROM messages m WHERE m.id = ANY (bodies));
+    DELETE FROM released r WHERE r.messages__id = ANY (bodies);
+    RETURN (SELECT count(*) FROM messages m WHERE m.id = ANY (older)
+                OR m.id = ANY (bodies) AND m.xmin = pg_current_xact_id()::xid AND m.ts = now());
 END $$;
 
 -- Recipients have left: takes `by` from the counts, and notes the bodies nobody needs any more. Nearly always these are all,

@@ -14,7 +14,7 @@
 -- A row that still carries a token had its lease run out: that try has no result and never will, so it gets its attempt
 -- row here.
 WITH fresh AS MATERIALIZED (
-    SELECT nextval('pillarbox.claim_token_seq') AS token
+    SELECT nextval('pillarbox.claim_token_seq') AS fresh_token
 ), urgent AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority > 0 AND ({where})
@@ -49,15 +49,15 @@ WITH fresh AS MATERIALIZED (
      ORDER BY sign(priority) DESC, next_retry, id LIMIT %(batch)s
        FOR NO KEY UPDATE SKIP LOCKED
 ), due AS MATERIALIZED (
-    SELECT id, token AS lost_token, worker AS lost_worker, last_retry AS lost_since
+    SELECT id AS due_id, token AS lost_token, worker AS lost_worker, last_retry AS lost_since
       FROM (SELECT * FROM urgent UNION ALL SELECT * FROM ordinary UNION ALL SELECT * FROM bulk UNION ALL SELECT * FROM suspect) AS classes
 ), taken AS (
     UPDATE pillarbox.queue q
-       SET token = fresh.token, worker = %(worker)s, retry_count = q.retry_count + 1,
+       SET token = fresh_token, worker = %(worker)s, retry_count = q.retry_count + 1,
            last_retry = coalesce(%(now)s::timestamptz, now()), lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s,
            lost_count = q.lost_count + (due.lost_token IS NOT NULL)::integer
       FROM due, fresh
-     WHERE q.status = 'DELIVER' AND ({where}) AND q.id = due.id
+     WHERE q.status = 'DELIVER' AND ({where}) AND q.id = due_id
     RETURNING q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain,
               q.size, q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count, q.next_retry, q.token,
               due.lost_token, due.lost_worker, due.lost_since

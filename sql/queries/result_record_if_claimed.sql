@@ -1,6 +1,7 @@
--- Records the results of a batch of attempts, and returns the ids whose claim was still ours.
+-- Records the results of a batch of attempts, and returns the claims, by id and token, that were still ours.
+-- One batch may hold two results of a recipient, of a claim and of one that came after it.
 --
--- The fence is id and token: a row that another claim has taken since is left alone, and its id does not come back;
+-- The fence is id and token: a row that another claim has taken since is left alone, and it does not come back;
 -- result_record_lost then records that attempt. There is no condition on status: mail that an operator put on hold while it
 -- was being sent is delivered all the same, and must not be sent again on release.
 --
@@ -39,4 +40,4 @@ WITH result AS (
            reply_text, make_interval(secs => seconds)
       FROM (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours
 )
-SELECT id FROM finished UNION ALL SELECT id FROM deferred
+SELECT id, claimed_token AS token FROM finished UNION ALL SELECT id, claimed_token FROM deferred

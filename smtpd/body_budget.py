@@ -1,0 +1,115 @@
+"""body_budget — content in transfer, accounted for
+
+Owns: how much content all connections of a process hold, and the content of one message while it arrives.
+Called by: smtpd.command_data; smtpd.protocol feeds it.
+Guarantees: what is held never exceeds the budget: octets that would are dropped, the message is refused, and what was
+    held of it is given back at once. Room is taken by octets that have come, never by a promise of some. However small
+    the pieces they come in, they take little more memory than they are. The work for a block depends on its own size
+    alone. Closing twice is closing once.
+See: RFC 5321 section 4.5.3.1.8 (552 for a message too big), section 4.5.3.1.10 (452 for want of room).
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from smtpd import replies
+
+_JOINED: Final = 4 << 20  # octets that are joined at the end in about a millisecond
+STEP: Final = 65536  # octets reserved at a time: most messages need one step
+_SMALL: Final = 4096  # octets of a piece that is not worth an object of its own, which takes 33 octets more
+
+
+class BodyBudget:
+    """Octets of content that may be held at once."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit` in octets, for all connections together."""
+        self.limit = limit
+        self.used = 0
+
+    def fits(self, octets: int) -> bool:
+        """Whether there is room for this much now."""
+        return self.used + octets <= self.limit
+
+    def take(self, octets: int) -> bool:
+        """Reserve this much if there is room."""
+        if not self.fits(octets):
+            return False
+        self.used += octets
+        return True
+
+    def give(self, octets: int) -> None:
+        """Return what was taken."""
+        self.used -= octets
+
+
+class Content:
+    """The content of one message as it arrives."""
+
+    __slots__ = ("_budget", "_large", "_limit", "_pieces", "_reserved", "refused", "size")
+
+    def __init__(self, budget: BodyBudget, limit: int) -> None:
+        """`limit` is the largest message in octets."""
+        self._budget = budget
+        self._limit = limit
+        self._reserved = 0
+        self._pieces: list[bytes | bytearray] = []
+        self._large: bytearray | None = None
+        self.size = 0  # octets that have come, held or not
+        self.refused: str | None = None  # the reply, once it cannot be accepted any more
+
+    def add(self, octets: bytes) -> None:
+        """More content."""
+        self.size += len(octets)
+        if self.refused is not None:
+            return
+        if self.size > self._limit:
+            self.refuse(replies.R552_TOO_BIG.format(limit=self._limit))
+        elif self.size > self._reserved and not self._reserve(-(-self.size // STEP) * STEP):
+            self.refuse(replies.R452_NO_MEMORY)
+        elif self._large is not None:
+            self._large += octets
+        elif self.size <= _JOINED:
+            self._keep(octets)
+        else:
+            self._large = bytearray().join((*self._pieces, octets))
+            self._pieces.clear()
+
+    def _reserve(self, octets: int) -> bool:
+        """Make sure of room for this much in all."""
+        if not self._budget.take(octets - self._reserved):
+            return False
+        self._reserved = octets
+        return True
+
+    def _keep(self, octets: bytes) -> None:
+        """Hold one more piece: the first and large ones as they are, small ones joined with their neighbours."""
+        if not self._pieces or len(octets) >= _SMALL:
+            self._pieces.append(octets)
+            return
+        last = self._pieces[-1]
+        if isinstance(last, bytearray):
+            last += octets
+        else:
+            self._pieces.append(bytearray(octets))
+
+    def refuse(self, reply: str) -> None:
+        """Hold nothing of this message any more; the first reason stands."""
+        if self.refused is None:
+            self.refused = reply
+        self.close()
+
+    def octets(self) -> bytes:
+        """All of it. Large content is the bytearray it was gathered in, which nobody changes: copies take time."""
+        if self._large is not None:
+            return cast("bytes", self._large)
+        first = self._pieces[0] if len(self._pieces) == 1 else b""
+        return first if isinstance(first, bytes) and first else b"".join(self._pieces)
+
+    def close(self) -> None:
+        """Give back what was reserved."""
+        self._budget.give(self._reserved)
+        self._reserved = 0
+        self._pieces.clear()
+        self._large = None

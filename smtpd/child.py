@@ -1,0 +1,78 @@
+"""child — one of several smtpd processes on the same ports
+
+Owns: the child's end of the channel: what it is told at its start, reloads, its signs of life, its questions of rates.
+Called by: `python -m smtpd --child FD`, which smtpd.supervise starts; nobody else has a use for it.
+Guarantees: when the supervisor is gone it stops as by SIGTERM, and at the second such sign at once: nobody would
+    collect it. It never tells systemd anything; the supervisor does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+from shared import events, lifecycle
+from shared.config import smtpd_from
+from smtpd import reload
+from smtpd.bind import Bound, addresses
+from smtpd.channel import Channel
+from smtpd.rate_client import RemoteCounts
+from smtpd.serve import Serving
+
+if TYPE_CHECKING:
+    from shared.smtpd_config import SmtpdConfig
+
+ALIVE: Final = 5.0  # seconds between two signs of life
+
+
+async def run(number: int) -> None:
+    """Serve as the supervisor at the other end of this file descriptor says, until a signal comes."""
+    channel = await Channel.over(socket.socket(fileno=number))
+    told = await channel.receive()
+    if told is None:
+        return
+    config = smtpd_from(told["values"])
+    if told["reload"] is not None:
+        config, _ = reload.effective(config, smtpd_from(told["reload"]))
+    events.setup(config.environment.log.level)
+    doors = [Bound(server, listener, socket.socket(fileno=door)) for server, listener, door in told["doors"]]
+    counts = RemoteCounts(channel.send)
+    serving = Serving(config, told["conninfo"], counts)
+    await serving.open(doors)
+    parts = {**serving.parts(), "channel": _listen(channel, serving, counts, config), "alive": _live(channel)}
+    channel.send({"ready": addresses(doors)})
+    await lifecycle.serve(parts, "serving", serving.stop)
+    channel.close()
+
+
+async def _listen(channel: Channel, serving: Serving, counts: RemoteCounts, config: SmtpdConfig) -> None:
+    """Act on what the supervisor says."""
+    async for message in channel:
+        if "wait" in message:
+            counts.answered(message)
+        elif "reload" in message:
+            channel.send(_reloaded(message, serving, config))
+    # The supervisor is gone. The second time the signal has its default effect: whoever killed it means it.
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.Event().wait()
+
+
+def _reloaded(message: dict[str, Any], serving: Serving, config: SmtpdConfig) -> dict[str, Any]:
+    """What became of a reload; a child that cannot do what the supervisor could keeps what it has."""
+    try:
+        wanted, _ = reload.effective(config, smtpd_from(message["reload"]))
+        serving.reload(wanted)
+    except Exception as error:  # noqa: BLE001 - it goes on with what it has
+        return {"reloaded": message["generation"], "error": str(error) or repr(error)}
+    events.setup(wanted.environment.log.level)
+    return {"reloaded": message["generation"], "error": None}
+
+
+async def _live(channel: Channel) -> None:
+    """Say that the event loop turns."""
+    while True:
+        channel.send({"alive": True})
+        await asyncio.sleep(ALIVE)

@@ -1,0 +1,198 @@
+"""rates — how much one client, network and user may ask of us
+
+Owns: the interface that the connection, authentication and policy ask; which limits concern a client.
+Called by: smtpd.policy_phases at connect, MAIL and RCPT; smtpd.authenticate and policy's rate conditions through
+    `count`.
+Guarantees: exact over all processes of the host. Nobody waits for a count longer than smtpd.rate_client allows; a count
+    that cannot be had lets the client in. Refusals are 421 and 450, never 5xx: the same mail is welcome later.
+See: config/smtpd.yaml `rates`; anvil(8) for the idea of one counting server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address, ip_network
+from itertools import count
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from smtpd import replies
+from smtpd.rate_count import Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shared.config_fields import Network
+    from shared.rates_config import Rates as Settings
+    from smtpd.client import Client
+
+type Countable = Literal["message", "recipient"]
+
+_HOUR: Final = 3600.0
+_HOST_BITS: Final = 64  # of IPv6: one host takes any address it likes within its /64 (RFC 4291 section 2.5.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a client may go on; if not, what it is told and in how many seconds it would be welcome."""
+
+    allowed: bool
+    reply: str = ""
+    seconds: float = 0.0
+    token: int = 0  # of a session that was counted; 0: nothing to give back
+
+
+ALLOWED: Final = Verdict(allowed=True)
+
+
+class Rates(Protocol):
+    """What the rest of smtpd asks."""
+
+    async def connected(self, client: Client) -> Verdict:
+        """A connection was made: count it, and the session for as long as `disconnected` is not called."""
+
+    def disconnected(self, verdict: Verdict) -> None:
+        """The session that `connected` gave this verdict on has ended."""
+
+    async def hit(self, what: Countable, client: Client, n: int = 1) -> Verdict:
+        """The client is about to send a message (at MAIL), or names n recipients (at RCPT)."""
+
+    async def count(self, key: str, most: int, window: float, n: int = 1) -> float:
+        """Count n hits of a key of one's own against `most` within `window` seconds: seconds to wait, 0 if allowed.
+
+        n=0 asks whether one hit would be allowed and counts nothing; n=-1 gives one back that was counted. Keys of
+        different users of this method must not meet: begin them with one's own name (`auth/192.0.2.1`,
+        `policy/RULE/VALUE`).
+        """
+
+
+class Counts(Protocol):
+    """Where it is counted: in this process, or in the supervisor for all of them."""
+
+    async def hit(self, limits: Sequence[Limit], n: int) -> float:
+        """Seconds to wait; 0 when all limits allow it, and it is counted then."""
+
+    async def open(
+        self, token: int, sessions: Sequence[tuple[str, int]], limits: Sequence[Limit]
+    ) -> tuple[bool, float]:
+        """Whether one more session is allowed at once, and the seconds until the rate of connections allows it."""
+
+    def close(self, token: int) -> None:
+        """The session with this token has ended."""
+
+
+class ClientRates:
+    """The limits of smtpd.yaml, applied to clients."""
+
+    def __init__(self, settings: Settings, trusted: Sequence[Network], counts: Counts) -> None:
+        """`trusted`: relay.networks, exempt unless the settings name other networks."""
+        self._counts = counts
+        self._tokens = count(1)
+        self.configure(settings, trusted)
+
+    def configure(self, settings: Settings, trusted: Sequence[Network]) -> None:
+        """Use these settings from now on; what was counted stays counted."""
+        self._settings = settings
+        self._window = settings.window.total_seconds()
+        self._exempt = trusted if settings.exempt is None else settings.exempt
+        self._any = {
+            "message": bool(settings.address.messages or settings.network.messages),
+            "recipient": bool(settings.address.recipients or settings.network.recipients),
+        }
+
+    async def connected(self, client: Client) -> Verdict:
+        """As in Rates."""
+        places = self._places(client.address)
+        if places is None:
+            return ALLOWED
+        address, network = self._settings.address, self._settings.network
+        pairs = zip(places, (address.sessions, network.sessions), strict=True)
+        sessions = [(f"session/{place}", most) for place, most in pairs if most]
+        limits = self._limits("connection", places, address.connections, network.connections)
+        if not sessions and not limits:
+            return ALLOWED
+        token = next(self._tokens)
+        try:
+            fits, wait = await self._counts.open(token, sessions, limits)
+        except BaseException:
+            self._counts.close(token)  # the client has gone while we asked, and nobody would give its place back
+            raise
+        if not fits:
+            return Verdict(allowed=False, reply=replies.R421_TOO_MANY_SESSIONS)
+        if wait:
+            return Verdict(allowed=False, reply=replies.R421_TOO_MANY_CONNECTIONS, seconds=wait)
+        return Verdict(allowed=True, token=token)
+
+    def disconnected(self, verdict: Verdict) -> None:
+        """As in Rates."""
+        if verdict.token:
+            self._counts.close(verdict.token)
+
+    async def hit(self, what: Countable, client: Client, n: int = 1) -> Verdict:
+        """As in Rates."""
+        limits = self._user_limits(what, client)
+        if self._any[what] and (places := self._places(client.address)) is not None:
+            address, network = self._settings.address, self._settings.network
+            if what == "message":
+                limits += self._limits(what, places, address.messages, network.messages)
+            else:
+                limits += self._limits(what, places, address.recipients, network.recipients)
+        if not limits or not (wait := await self._counts.hit(limits, n)):
+            return ALLOWED
+        reply = replies.R450_TOO_MANY_MESSAGES if what == "message" else replies.R450_TOO_MANY_RECIPIENTS
+        return Verdict(allowed=False, reply=reply, seconds=wait)
+
+    async def count(self, key: str, most: int, window: float, n: int = 1) -> float:
+        """As in Rates."""
+        return await self._counts.hit([Limit(f"own/{key}", most, window)], n)
+
+    def _limits(self, what: str, places: tuple[str, str], *most: int) -> list[Limit]:
+        """For the address and for the network, where there is a limit."""
+        pairs = zip(places, most, strict=True)
+        return [Limit(f"{what}/{place}", limit, self._window) for place, limit in pairs if limit]
+
+    def _user_limits(self, what: Countable, client: Client) -> list[Limit]:
+        """The user's own limit by the hour, or else everybody's."""
+        user = client.user
+        if user is None:
+            return []
+        own = user.messages if what == "message" else user.recipients
+        if own is not None:
+            return [Limit(f"{what}/user/{user.name}", own, _HOUR)] if own else []
+        general = self._settings.user.messages if what == "message" else self._settings.user.recipients
+        return [Limit(f"{what}/user/{user.name}", general, self._window)] if general else []
+
+    def _places(self, client: str) -> tuple[str, str] | None:
+        """The names of the client's address and network; None when it is exempt, or gone before it could be asked."""
+        if not client:
+            return None
+        address = ip_address(client.partition("%")[0])
+        if isinstance(address, IPv6Address):
+            address = address.ipv4_mapped or address
+        if any(address in network for network in self._exempt):
+            return None
+        network = self._settings.network
+        if isinstance(address, IPv6Address):
+            bits = (_HOST_BITS, network.ipv6prefix)
+        else:
+            bits = (address.max_prefixlen, network.ipv4prefix)
+        host, site = (ip_network((address, each), strict=False) for each in bits)
+        return f"address/{host}", f"network/{site}"
+
+
+class Unlimited:
+    """Rates where nobody is limited: for servers without clients to fear, and for tests."""
+
+    async def connected(self, _client: Client) -> Verdict:
+        """As in Rates."""
+        return ALLOWED
+
+    def disconnected(self, _verdict: Verdict) -> None:
+        """As in Rates."""
+
+    async def hit(self, _what: Countable, _client: Client, _n: int = 1) -> Verdict:
+        """As in Rates."""
+        return ALLOWED
+
+    async def count(self, _key: str, _most: int, _window: float, _n: int = 1) -> float:
+        """As in Rates."""
+        return 0.0

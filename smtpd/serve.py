@@ -1,0 +1,65 @@
+"""serve — one process that accepts mail: its spool, its listeners, what it shares with all its connections
+
+Owns: these parts and the order of their stop: accept nobody, let messages in transfer finish, commit what is in hand.
+Called by: smtpd.daemon when there is one process, smtpd.child when there are several.
+Guarantees: after a stop, everything that got 250 is committed. A reload is whole or raises, and then changes nothing.
+Raises: ConfigError.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from shared import lifecycle
+from shared.spool import COMMITTERS, Spool
+from smtpd.listener import Listeners
+from smtpd.rates import ClientRates
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from shared.smtpd_config import SmtpdConfig
+    from smtpd.bind import Bound
+    from smtpd.rates import Counts
+
+TRANSFER: Final = 10.0  # seconds for messages in transfer when stopping
+
+
+class Serving:
+    """Everything one process serves with."""
+
+    def __init__(self, config: SmtpdConfig, conninfo: str, counts: Counts) -> None:
+        self._config = config
+        self.spool = Spool(conninfo, config.spool, "pillarbox smtpd")
+        self._rates = ClientRates(config.rates, config.relay.networks, counts)
+        self.listeners = Listeners(config, self.spool, self._rates, conninfo)
+
+    async def open(self, doors: Sequence[Bound]) -> None:
+        """Accept on these sockets."""
+        await self.listeners.open(doors)
+
+    def parts(self) -> dict[str, Coroutine[object, object, None]]:
+        """What must run as long as it serves."""
+        committers = {f"spool-{number}": self.spool.run() for number in range(COMMITTERS)}
+        return {**committers, "load": self.listeners.load.watch()}
+
+    def reload(self, config: SmtpdConfig) -> None:
+        """Serve new connections by this configuration; those that are open keep theirs."""
+        self.listeners.use(config)
+        self._rates.configure(config.rates, config.relay.networks)
+
+    async def stop(self) -> None:
+        """Stop serving."""
+        listeners = self.listeners
+        await listeners.close()
+        listeners.stop_connections()
+        await lifecycle.step(
+            "sessions", listeners.emptied(), TRANSFER, on=lambda: f"{len(listeners.connections)} connections"
+        )
+        await lifecycle.step("spool", self.spool.drained(), patience(self._config))
+        await listeners.release()
+
+
+def patience(config: SmtpdConfig) -> float:
+    """Seconds that what is in hand may take to be committed when stopping."""
+    return config.spool.timeout.total_seconds()

@@ -1,0 +1,2 @@
+-- Begins the transaction of a policy list's query, which may only read.
+BEGIN READ ONLY
