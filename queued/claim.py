@@ -98,8 +98,8 @@ class Claimer:
         self._suspect: int | None = None  # the id of the one in hand
         self._suspects_left = True
 
-    async def take(self, connection: database.Connection, limit: int, besides: Collection[UUID] = ()) -> list[Claimed]:
-        """Up to `limit` recipients, urgent first, then earliest due; empty when nothing is due. None of these messages.
+    async def take(self, connection: database.Connection, limit: int, besides: Collection[int] = ()) -> list[Claimed]:
+        """Up to `limit` recipients, urgent first, then earliest due; empty when nothing is due. None of these ids.
 
         What two claims in a row have lost is a suspect, and only one of them is in hand at a time: if it kills the
         worker again, the other suspects have not been in it, and maintenance holds this one (maintain_hold_poison).
@@ -135,7 +135,7 @@ class Claimer:
         return self._suspects_left
 
     async def _take(
-        self, connection: database.Connection, started: float, limit: int, besides: Collection[UUID], *, suspects: bool
+        self, connection: database.Connection, started: float, limit: int, besides: Collection[int], *, suspects: bool
     ) -> list[Claimed]:
         rows = await _ask(
             connection,
@@ -225,11 +225,11 @@ async def _ask(connection: database.Connection, **values: Any) -> list[database.
     return await database.fetch(connection, "claim", **values)
 
 
-def _besides(where: str, messages: Collection[UUID]) -> str:
-    """The condition, for all but these messages. There are some so rarely that no kept plan need know of them."""
-    if not messages:
+def _besides(where: str, ids: Collection[int]) -> str:
+    """The condition, for all but these recipients. There are some so rarely that no kept plan need know of them."""
+    if not ids:
         return where
-    return f"({where}) AND messages__id <> ALL ('{{{','.join(map(str, messages))}}}')"
+    return f"({where}) AND id <> ALL ('{{{','.join(map(str, ids))}}}')"
 
 
 def _loop_time(at: float) -> float:

@@ -1,8 +1,8 @@
 """deliver — one attempt: some recipients of one message over one transport
 
-Owns: the steps borrow a connection → talk → classify → decide about a retry, within the lease; and what becomes of
-    mail whose transport is not configured.
-Called by: queued.dispatch, one call per message and transport.
+Owns: the steps find hosts → talk → classify → decide about a retry, within the lease; and what becomes of mail whose
+    transport is not configured.
+Called by: queued.dispatch, one call per message, transport and way.
 Guarantees: a Result for every recipient, whatever a peer does. An attempt ends when its lease does, so that no other
     worker begins while this one still talks; heartbeats put that off (queued.dispatch). No database connection is held
     meanwhile.
@@ -19,35 +19,55 @@ from typing import TYPE_CHECKING
 
 from queued.classify import classify
 from queued.connections import ConnectionPool, PoolClosedError, ReuseLimits
+from queued.failover import talk
+from queued.find_hops import HopFinder, Ourselves
+from queued.resolver import Resolver, ResolverClosedError
 from queued.result import Result
 from queued.retry import decide
-from queued.transaction import ConversationError, Timeouts, Transaction, TransactionResult
+from queued.route import Unroutable, lane
+from queued.transaction import Timeouts, Transaction
 from shared.outcome import Outcome
 from shared.queued_config import Retry
+from shared.routing_config import Dns
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
     from queued.claim import Claimed, Lease
     from queued.retry import RetrySchedule
+    from queued.sign import Signed
     from shared.queued_config import Timeout
     from shared.queued_config import Transport as TransportSettings
     from shared.smtp_reply import Reply
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Body:
-    """A message's content, held once for all its recipients in hand."""
+    """A message's content, held once for all its recipients in hand; `signing` is kept here by queued.sign."""
 
     content: bytes
     smtputf8: bool
+    signing: asyncio.Future[Signed] | None = None
 
 
 class Transport:
     """How a set of destinations is reached, with the connections it keeps open."""
 
-    def __init__(self, settings: TransportSettings, hostname: str) -> None:
+    def __init__(
+        self,
+        settings: TransportSettings,
+        hostname: str,
+        resolver: Resolver | None = None,
+        ourselves: Sequence[str] = (),
+    ) -> None:
+        """`resolver`: the worker's own, else one with every setting at its default.
+
+        `ourselves`: names and addresses under which mail comes back to us, besides `hostname`.
+        """
         self.settings = settings
+        own = (hostname, *ourselves, *([settings.hostname] if settings.hostname else []))
+        self._finder = HopFinder(settings, resolver or Resolver(Dns()), Ourselves(own))
         pooling = settings.pooling
         self._pool = ConnectionPool(
             hostname=settings.hostname or hostname,
@@ -60,46 +80,52 @@ class Transport:
         """Close every connection, waiting for those in use."""
         await self._pool.close()
 
-    async def attempt(self, claimed: tuple[Claimed, ...], body: Body, lease: Lease) -> list[Result] | None:
-        """Try these recipients of one message. None when it did not come to a try because we are stopping.
+    async def attempt(
+        self, claimed: tuple[Claimed, ...], body: Body, lease: Lease, prefix: bytes = b""
+    ) -> list[Result] | None:
+        """Try these recipients of one message, all of one lane. None when it did not come to a try: we are stopping.
+
+        prefix: header fields to send before the content, such as signatures.
 
         TimeoutError when the lease ended first: what the peer has is not known, and the row is no longer ours to tell.
         """
         started = monotonic()
-        host, port = self.settings.connection.server, self.settings.connection.port
+        limits = self.settings.connection
         transaction = Transaction(
             sender=str(claimed[0].sender or ""),
             recipients=tuple(str(c.recipient) for c in claimed),
             content=body.content,
             smtputf8=body.smtputf8,
+            prefix=prefix,
         )
         try:
             async with lease.held():
-                result = await self._talk(host, port, transaction)
-        except ConversationError as error:
-            result = TransactionResult(None, (None,) * len(claimed), None, None, error.fault)
-        except PoolClosedError:
+                hops = await self._finder.find(claimed[0].recipient.domain)
+                hop, result = await talk(
+                    self._pool, hops, transaction, addresses=limits.addresses, sessions=limits.sessions
+                )
+        except Unroutable as error:
+            duration = timedelta(seconds=monotonic() - started)
+            return [self._result(c, error.outcome, None, None, duration) for c in claimed]
+        except (PoolClosedError, ResolverClosedError):
             return None
         duration = timedelta(seconds=monotonic() - started)
         return [
-            self._result(c, outcome, reply, f"{host}:{port}", duration)
+            self._result(c, outcome, reply, str(hop), duration)
             for c, outcome, reply in zip(claimed, classify(result), result.recipients, strict=True)
         ]
 
-    async def _talk(self, host: str, port: int, transaction: Transaction) -> TransactionResult:
-        """The conversation, once more on a fresh connection when a kept one turned out to be closed."""
-        while True:
-            async with self._pool.acquire(host, port) as connection:
-                kept = connection.transactions > 0
-                result = await connection.send(transaction)
-            if not (kept and _grown_tired(result)):
-                return result
+    def lane(self, domain: str) -> str:
+        """Recipients of one message may share an attempt when their domains have the same lane."""
+        return lane(domain, self.settings)
 
-    def _result(self, c: Claimed, outcome: Outcome, reply: Reply | None, remote: str, duration: timedelta) -> Result:
+    def _result(
+        self, c: Claimed, outcome: Outcome, reply: Reply | None, remote: str | None, duration: timedelta
+    ) -> Result:
         if outcome.kind == "delivered":
             return Result(c, outcome, remote, duration, "success", None)
         if outcome.kind == "failed":
-            refused_by_us = reply is not None and reply.ours
+            refused_by_us = remote is None or (reply is not None and reply.ours)
             return Result(c, outcome, remote, duration, "rejected" if refused_by_us else "failed", None)
         return _deferred(c, outcome, remote, duration, self.settings.retry)
 
@@ -119,11 +145,6 @@ def _deferred(c: Claimed, outcome: Outcome, remote: str | None, duration: timede
     roll = random.random()
     due = decide(c.now(), received=c.received, tries=c.retry_count, schedule=schedule, roll=roll)
     return Result(c, outcome, remote, duration, "expired" if due is None else None, due)
-
-
-def _grown_tired(result: TransactionResult) -> bool:
-    """Whether a kept connection was closed by the peer before it read anything of this transaction."""
-    return result.fault is not None and result.fault.phase == "mail" and result.fault.kind == "closed"
 
 
 def _seconds(timeout: Timeout) -> Timeouts:

@@ -1,6 +1,6 @@
 """dispatch — claims what there is room for and starts an attempt for each message
 
-Owns: the loop claim → group by message → fetch bodies → attempt, and the number of recipients in hand.
+Owns: the loop claim → group by message and way → fetch bodies → attempt, and the number of recipients in hand.
 Called by: queued.daemon.
 Guarantees: never more recipients claimed than `claim.inflight`. Nothing is claimed of a message in hand whose lease may
     have ended: its result comes first, after however long an outage. Waits for a notification, a due time or the poll
@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 from queued.claim import Lease
 from queued.deliver import without_transport
 from queued.result import Recorder, Result
+from queued.sign import Signer
 from shared import database, events
 from shared.outcome import Outcome
+from shared.signing_config import Signing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -49,6 +51,7 @@ class Dispatcher:
         transports: Mapping[str, Transport],
         recorder: Recorder,
         settings: ClaimSettings,
+        signer: Signer | None = None,
     ) -> None:
         self._pool = pool
         self._claimer = claimer
@@ -56,6 +59,7 @@ class Dispatcher:
         self._transports = transports
         self._recorder = recorder
         self._settings = settings
+        self._signer = signer or Signer(Signing())
         self._attempts: dict[asyncio.Task[None], tuple[Delivery, Lease]] = {}
         # Everything in hand, with the monotonic time its lease ends: what waits for a body or for its result to be
         # recorded needs its lease as much as what is being sent.
@@ -120,7 +124,7 @@ class Dispatcher:
         async with self._pool.connection() as connection:
             # After an outage: PostgreSQL takes these for due, while we hold their results and only have to record them.
             near = monotonic() + self._settings.lease.total_seconds() / 3
-            late = {c.message_id for c, expires in self._hand.items() if expires < near}
+            late = {c.id for c, expires in self._hand.items() if expires < near}
             if late:
                 self._recorder.hurry()
                 self._passed_over = True
@@ -164,12 +168,14 @@ class Dispatcher:
         await self._give_back([c for delivery in deliveries for c in delivery])
 
     def _grouped(self, claimed: Iterable[Claimed]) -> list[Delivery]:
-        """Recipients of one message over one transport share an SMTP transaction, up to the transport's limit."""
-        groups: dict[tuple[object, str], list[Claimed]] = {}
+        """Recipients of one message who go the same way share an SMTP transaction, up to the transport's limit."""
+        groups: dict[tuple[object, str, str], list[Claimed]] = {}
         for c in claimed:
-            groups.setdefault((c.message_id, c.transportid), []).append(c)
+            transport = self._transports.get(c.transportid)
+            way = transport.lane(c.recipient.domain) if transport else ""
+            groups.setdefault((c.message_id, c.transportid, way), []).append(c)
         deliveries = []
-        for (_, transportid), group in groups.items():
+        for (_, transportid, _), group in groups.items():
             transport = self._transports.get(transportid)
             limit = transport.settings.recipients if transport else len(group)
             deliveries += [tuple(group[i : i + limit]) for i in range(0, len(group), limit)]
@@ -184,7 +190,11 @@ class Dispatcher:
             elif body is None:
                 results = await self._hold(delivery)
             else:
-                results = await transport.attempt(delivery, body, lease)
+                signed = await self._signer.sign(body, delivery[0])
+                if signed.fault is None:
+                    results = await transport.attempt(delivery, body, lease, signed.fields)
+                else:
+                    results = _ours(delivery, signed.fault)
         except TimeoutError:
             # Whoever claims the rows next writes the attempt that has no result.
             events.emit("claim.ended", id=delivery[0].message_id, recipients=len(delivery))

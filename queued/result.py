@@ -37,7 +37,7 @@ class Result(NamedTuple):
 
     claimed: Claimed
     outcome: Outcome
-    remote: str | None  # host:port talked to
+    remote: str | None  # who was talked to last, as host:port or name[address]:port
     duration: timedelta
     result: str | None  # success, failed, expired: the archive's words
     next_retry: datetime | None
@@ -99,43 +99,57 @@ class Recorder:
                     self._waiting.rotate(-1)
                 limit = 1
                 continue
-            except database.OUTAGE as error:
-                self._doubtful.update((r.claimed.id, r.claimed.token) for r in group)
-                events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
-                self._hurried.clear()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._hurried.wait()
-                pause, limit = min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
-                continue
-            except database.REFUSAL as error:
+            except database.BAD_VALUE as error:
                 if len(group) > 1:  # one of them; alone each shows whether it is the one
                     limit = 1
                     continue
                 events.emit("result.refused", recipient_id=group[0].claimed.id, error=error)
+            except (*database.OUTAGE, *database.REFUSAL) as error:
+                # What PostgreSQL refuses whatever the values are, it may take later: read-only servers, missing rights.
+                self._doubtful.update(map(_key, group))
+                events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
+                await self._rest(pause)
+                if len(group) == 1 and not database.is_outage(error):
+                    self._waiting.rotate(-1)  # the others need not wait for what is refused
+                pause, limit = min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
+                continue
             pause, limit = _FIRST_PAUSE, min(2 * limit, _GROUP)
-            for _ in group:
-                self._waiting.popleft()
-            self._doubtful.difference_update((r.claimed.id, r.claimed.token) for r in group)
-            self.on_recorded([result.claimed for result in group])
-            if not self._waiting:
-                self._arrived.clear()
-                self._recorded.set()
+            self._done(group)
+
+    def _done(self, group: list[Result]) -> None:
+        """These, the first that wait, are out of hand."""
+        for _ in group:
+            self._waiting.popleft()
+        self._doubtful.difference_update(map(_key, group))
+        self.on_recorded([result.claimed for result in group])
+        if not self._waiting:
+            self._arrived.clear()
+            self._recorded.set()
+
+    async def _rest(self, seconds: float) -> None:
+        """For so long, or until somebody hurries."""
+        self._hurried.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurried.wait()
 
     async def _record(self, group: list[Result]) -> None:
         async with self._pool.connection() as connection:
             told = await self._recorded_before(connection, group)
-            if new := [r for r in group if r.claimed.id not in told]:
+            if new := [r for r in group if _key(r) not in told]:
                 rows = await self._write(connection, "result_record_if_claimed", _columns(new))
-                told |= dict.fromkeys((r.claimed.id for r in new), False) | {row.id: True for row in rows}
-                if lost := [r for r in new if not told[r.claimed.id]]:
+                told |= dict.fromkeys(map(_key, new), False) | {(row.id, row.token): True for row in rows}
+                if lost := [r for r in new if not told[_key(r)]]:
+                    self._doubtful.update(map(_key, new))  # recorded already, should the next statement fail
                     await self._write(connection, "result_record_lost", _columns(lost) | _claim_columns(lost))
         for result in group:
-            _tell(result, ours=told[result.claimed.id])
+            _tell(result, ours=told[_key(result)])
 
-    async def _recorded_before(self, connection: database.Connection, group: list[Result]) -> dict[int, bool]:
-        """What a try that ended without an answer has recorded, by id, and whether the claim was ours then."""
-        claimed = [r.claimed for r in group if (r.claimed.id, r.claimed.token) in self._doubtful]
+    async def _recorded_before(
+        self, connection: database.Connection, group: list[Result]
+    ) -> dict[tuple[int, int], bool]:
+        """What a try without an answer has recorded, by id and token, and whether the claim was ours then."""
+        claimed = [r.claimed for r in group if _key(r) in self._doubtful]
         if not claimed:
             return {}
         ids = [c.id for c in claimed]
@@ -149,7 +163,7 @@ class Recorder:
             tokens=[c.token for c in claimed],
             since=min(c.claimed_at for c in claimed),
         )
-        return {row.id: row.ours for row in rows}
+        return {(row.id, row.token): row.ours for row in rows}
 
     async def _write(self, connection: database.Connection, query: str, values: dict[str, Any]) -> list[Any]:
         try:
@@ -160,6 +174,10 @@ class Recorder:
         except database.VANISHED:
             pass  # the leaves were cut anew meanwhile
         return await database.fetch(connection, query, now=None, worker=self._worker, **values)
+
+
+def _key(result: Result) -> tuple[int, int]:
+    return result.claimed.id, result.claimed.token
 
 
 def _nobody_asks(_: Sequence[Claimed]) -> None:
@@ -210,11 +228,13 @@ def _tell(result: Result, *, ours: bool) -> None:
         f"result.{kind}",
         id=c.message_id,
         to=c.recipient,
+        transport=c.transportid,
         remote=result.remote,
         result=result.result if kind == "failed" else None,
         reply=outcome.text,
         uncertain=outcome.uncertain or None,
         tries=c.retry_count,
         seconds=result.duration.total_seconds(),
+        delay=(c.now() - c.received).total_seconds(),
         next_retry=result.next_retry and result.next_retry.isoformat(timespec="seconds"),
     )

@@ -153,7 +153,7 @@ class SmtpConnection:
         if not accepted:
             await self._send_nothing(progress.data)
         elif progress.data.code == _GO_ON:
-            progress.final = await self._send_content(transaction.content)
+            progress.final = await self._send_content(transaction)
             progress.settle(progress.final)
             self._reset_due = False
         else:
@@ -193,9 +193,9 @@ class SmtpConnection:
             self._wire.write(b".\r\n", replies=1)
             _verdict("dot", await self._wire.reply("dot", self._timeouts.dot))
 
-    async def _send_content(self, content: bytes) -> Reply:
+    async def _send_content(self, transaction: Transaction) -> Reply:
         """The content, and the reply to the dot that ends it."""
-        pieces = wire_pieces(content)
+        pieces = wire_pieces(transaction.content, transaction.prefix)
         piece = next(pieces)
         for following in pieces:
             self._wire.write(piece)

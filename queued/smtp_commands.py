@@ -61,7 +61,7 @@ def mail_command(transaction: Transaction, extensions: Mapping[str, str]) -> byt
     """MAIL with those parameters the peer offered and the message calls for (RFC 5321 §4.1.1.2)."""
     line = f"MAIL FROM:<{transaction.sender}>"
     if "SIZE" in extensions:
-        line += f" SIZE={wire_size(transaction.content)}"
+        line += f" SIZE={wire_size(transaction.content, transaction.prefix)}"
     if "8BITMIME" in extensions and (transaction.body8bit or not transaction.content.isascii()):
         line += " BODY=8BITMIME"
     # Passed on whenever declared: an attached message may need it, and we do not look there.
@@ -82,7 +82,7 @@ def refuse_message(transaction: Transaction, extensions: Mapping[str, str]) -> R
     if transaction.smtputf8 and "SMTPUTF8" not in extensions and _needs_smtputf8(transaction):
         return NEEDS_SMTPUTF8
     limit = size_limit(extensions)
-    size = wire_size(transaction.content)
+    size = wire_size(transaction.content, transaction.prefix)
     if limit is not None and size > limit:
         return Reply.make(552, "5.3.4", f"message of {size} octets; the host takes at most {limit}")
     return None

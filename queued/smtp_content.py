@@ -1,7 +1,8 @@
 r"""smtp_content — message content as the octets that follow DATA
 
 Owns: dot-stuffing, the end-of-data line, and the rule that nothing in a message can end it early.
-Called by: queued/smtp_client.py; queued/smtp_commands.py for the size to announce.
+Called by: queued/smtp_client.py; queued/smtp_commands.py for the size to announce; queued/sign.py, which signs
+what leaves.
 Guarantees: pure; the pieces joined hold CR and LF only as CRLF, no NUL, and `\r\n.\r\n` once, at the end;
 clean content goes out octet for octet (dots doubled); each piece costs at most PIECE octets of work, so
 a large message never holds up the event loop.
@@ -22,8 +23,15 @@ PIECE: Final = 65536  # octets written at once; the event loop's own write buffe
 _STRAY = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")
 
 
-def wire_pieces(content: bytes) -> Iterator[bytes]:
-    """The octets to write after 354, in pieces; the last one holds the end-of-data line."""
+def wire_pieces(content: bytes, prefix: bytes = b"") -> Iterator[bytes]:
+    """The octets to write after 354, in pieces; the last one holds the end-of-data line.
+
+    prefix: header fields of ours, whole lines, that go before the content.
+    """
+    if prefix and len(content) > PIECE:
+        yield _transparent(prefix, line_start=True)
+    elif prefix:
+        content = prefix + content
     position, total = 0, len(content)
     line_start = True
     while total - position > PIECE:
@@ -41,16 +49,22 @@ def wire_pieces(content: bytes) -> Iterator[bytes]:
     yield _transparent(rest, line_start=line_start) + (b".\r\n" if ended else b"\r\n.\r\n")
 
 
-def wire_size(content: bytes) -> int:
+def wire_size(content: bytes, prefix: bytes = b"") -> int:
     """What SIZE= announces: octets with CRLFs, without doubled dots and end-of-data line (RFC 1870 §5)."""
-    return len(content) + (0 if content.endswith(b"\r\n") else 2)
+    return len(prefix) + len(content) + (0 if content.endswith(b"\r\n") else 2)
+
+
+def without_strays(octets: bytes) -> bytes:
+    """The octets with stray CR, LF and NUL as spaces: what leaves, before dots are doubled."""
+    line_ends = octets.count(b"\r\n")
+    if octets.count(b"\r") != line_ends or octets.count(b"\n") != line_ends or b"\x00" in octets:
+        return _STRAY.sub(b" ", octets)
+    return octets
 
 
 def _transparent(piece: bytes, *, line_start: bool) -> bytes:
     """Stray CR, LF and NUL to spaces, then a dot before each dot that begins a line."""
-    line_ends = piece.count(b"\r\n")
-    if piece.count(b"\r") != line_ends or piece.count(b"\n") != line_ends or b"\x00" in piece:
-        piece = _STRAY.sub(b" ", piece)
+    piece = without_strays(piece)
     if line_start and piece.startswith(b"."):
         piece = b"." + piece
     # Base64 holds no dot at all, and looking for one octet is twenty times as fast as for three.

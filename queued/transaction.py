@@ -72,6 +72,7 @@ class Transaction:
     sender: reverse-path without angle brackets, "" for the null sender.
     recipients: forward-paths without angle brackets, in the order the replies come back.
     content: header and body, CRLF line ends, not dot-stuffed.
+    prefix: header fields of ours that go before content, whole lines, such as signatures.
     smtputf8: the submitter declared SMTPUTF8 (RFC 6531 §3.4), so addresses and header may be UTF-8.
     body8bit: the submitter declared BODY=8BITMIME (RFC 6152 §2); octets above 127 say so by themselves.
     """
@@ -81,6 +82,7 @@ class Transaction:
     content: bytes
     smtputf8: bool = False
     body8bit: bool = False
+    prefix: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,9 @@ from pydantic import AfterValidator, Field
 from shared.config_fields import (
     Duration,
     Fraction,
-    Host,
     HostName,
     Id,
     Interval,
-    Port,
     Section,
     Size,
     Text,
@@ -30,6 +28,9 @@ from shared.config_fields import (
     whole,
 )
 from shared.environment_config import QueuedEnvironment
+from shared.metrics_config import Metrics
+from shared.routing_config import Allow, Connection, Routes, Routing
+from shared.signing_config import Signing
 
 WorkerId = Annotated[str, matching(r"[a-z0-9-]{1,64}", "1 to 64 of a-z, 0-9 and hyphen")]
 
@@ -87,13 +88,6 @@ class Wakeup(Section):
         absent="environment.database.uri",
         repr=False,
     )
-
-
-class Connection(Section):
-    """Where a transport connects to."""
-
-    server: Host = setting("127.0.0.1", "The host to deliver to.", unit="host name or IP address")
-    port: Port = setting(25, "The TCP port to deliver to.", unit="port number")
 
 
 class Pooling(Section):
@@ -155,6 +149,13 @@ class Transport(Section):
 
     id: Id = setting("default", "The name policy rules choose it by.", unit="id, unique")
     connection: Connection = section(Connection, "Where to connect to.")
+    routes: Routes = setting(
+        {},
+        "Where mail for a domain goes instead; .example.com is every domain below example.com (Postfix "
+        "transport_maps).",
+        unit="next hop by domain",
+    )
+    allow: Allow = section(Allow, "What DNS may lead to.")
     hostname: HostName | None = setting(
         None,
         "The name we give ourselves in EHLO (Postfix smtp_helo_name).",
@@ -227,5 +228,10 @@ class QueuedConfig(Section):
         lambda: [Transport()],
         "The ways to reach destinations. List of transports, default one with every key at its default.",
     )
+    signing: Signing = section(
+        Signing, "DKIM signatures on mail that leaves; a message gets those of every rule that fits it."
+    )
+    routing: Routing = section(Routing, "How the way to a destination is found.")
     shutdown: Shutdown = section(Shutdown, "How a worker ends.")
     maintenance: Maintenance = section(Maintenance, "What workers keep tidy in the database.")
+    metrics: Metrics = section(Metrics, "Where Prometheus and whoever asks for the worker's health get their answer.")

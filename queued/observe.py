@@ -1,0 +1,167 @@
+"""observe — a worker's figures and its health, for Prometheus and for whoever asks
+
+Owns: the pages /metrics, /healthy and /ready of a worker; what they say that is not counted from events: what is in
+    hand, the pool, and the queue as PostgreSQL has it.
+Called by: queued.daemon, which is told where it listens.
+Guarantees: without `metrics.listen` nothing is opened, watched or asked. PostgreSQL is asked about the queue when
+    somebody scrapes, at most once in `metrics.refresh` and for two seconds; a scrape never fails because it is away.
+    Each worker asks for what its own condition selects: that prunes to its own leaves, needs no election, and works
+    behind a pooler; where conditions overlap, take the maximum of the workers and not their sum.
+Raises: ListenFailed when the address cannot be bound.
+See: docs/how-to/watch-with-prometheus.md; sql/queries/metrics_queue.sql.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from shared import database, events
+from shared.health import Answering, Health
+from shared.latest import Latest
+from shared.metrics import CONTENT_TYPE, Counts, Reading
+from shared.metrics_config import ListenAddress
+from shared.metrics_server import MetricsServer, Page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from queued.dispatch import Dispatcher
+    from queued.result import Recorder
+    from shared.events import Watcher
+    from shared.queued_config import QueuedConfig
+
+_PATIENCE: Final = 2.0  # seconds for the queue's figures
+_MOST: Final = 1000  # recipients counted of each kind; the table of metrics tells it
+_SERIES: Final = 1000  # pairs of state and partition in one answer
+
+
+class Wakeups:
+    """Whether the worker listens, as the events tell."""
+
+    def __init__(self, mode: str) -> None:
+        self._polling = mode == "poll"
+        self.listening = False
+
+    def watchers(self) -> Mapping[str, list[Watcher]]:
+        """Whom to tell of which event."""
+        return {
+            "wakeup.listening": [self._heard],
+            "wakeup.lost": [self._lost],
+            "wakeup.deaf": [self._lost],
+            "wakeup.swallowed": [self._lost],
+        }
+
+    async def unaware(self) -> str | None:
+        """Why mail would not be noticed. Once listening ended, or never worked, polling does."""
+        return None if self.listening or self._polling else "does not listen yet"
+
+    def _heard(self, _: Mapping[str, object]) -> None:
+        self.listening = True
+
+    def _lost(self, _: Mapping[str, object]) -> None:
+        self.listening, self._polling = False, True
+
+
+class Queue:
+    """What PostgreSQL said of the queue when it was last asked."""
+
+    def __init__(self, pool: database.Pool, where: str, refresh: float) -> None:
+        async def ask(connection: database.Connection) -> list[Reading]:
+            return await _ask(connection, where)
+
+        self._latest = Latest(pool, ask, fresh=refresh, patience=_PATIENCE)
+
+    async def readings(self) -> list[Reading]:
+        """The figures, asked for anew when they are old; without an answer, only that they are not known."""
+        return await self._latest.answer() or [Reading("pillarbox_queue_known", 0)]
+
+    async def close(self) -> None:
+        """Ask no more."""
+        await self._latest.close()
+
+
+async def _ask(connection: database.Connection, where: str) -> list[Reading]:
+    found = [Reading("pillarbox_queue_known", 1)]
+    overdue: dict[str, float] = {}
+    for row in await database.fetch(connection, "metrics_queue", where=where, now=None, most=_MOST, series=_SERIES):
+        partition = row.partid or ""
+        found.append(Reading("pillarbox_queue_recipients", row.recipients, (row.state, partition)))
+        found.append(Reading("pillarbox_queue_oldest_seconds", float(row.oldest), (row.state, partition)))
+        if row.overdue is not None:
+            overdue[partition] = float(row.overdue)
+    found += [Reading("pillarbox_queue_overdue_seconds", value, (each,)) for each, value in overdue.items()]
+    leaves = await database.fetch(connection, "metrics_leaves")
+    return found + [Reading("pillarbox_queue_leaf_rows", row.recipients, (row.leaf,)) for row in leaves]
+
+
+@asynccontextmanager
+async def observing(
+    config: QueuedConfig, worker: str, where: str, pool: database.Pool, dispatcher: Dispatcher, recorder: Recorder
+) -> AsyncIterator[str | None]:
+    """Count, and answer over HTTP, as long as the block lasts; the address as bound, None when that is off."""
+    if config.metrics.listen is None:
+        yield None
+        return
+    wakeups = Wakeups(config.wakeup.mode)
+    answering = Answering(pool)
+    health = Health(answering, wakeups.unaware)
+    counts = Counts([transport.id for transport in config.transports])
+    queue = Queue(pool, where, config.metrics.refresh.total_seconds())
+
+    async def metrics() -> Page:
+        readings = [*_readings(worker, wakeups, pool, dispatcher, recorder), *await queue.readings()]
+        return Page(counts.exposition(readings), type=CONTENT_TYPE)
+
+    pages = {
+        "/metrics": metrics,
+        "/healthy": _answer(health.not_alive, "healthy"),
+        "/ready": _answer(health.not_ready, "ready"),
+    }
+    async with AsyncExitStack() as stack:
+        for each in (counts, health, wakeups):
+            stack.enter_context(events.watched(each.watchers()))
+        for asked in (answering, queue):
+            stack.push_async_callback(asked.close)
+        server = MetricsServer(pages)
+        bound = await server.open(_address(config, worker), "metrics.listen")
+        stack.push_async_callback(server.close)
+        yield bound
+
+
+def _readings(
+    worker: str, wakeups: Wakeups, pool: database.Pool, dispatcher: Dispatcher, recorder: Recorder
+) -> list[Reading]:
+    """The gauges of this moment that cost no query."""
+    stats: Mapping[str, Any] = pool.get_stats()
+    return [
+        Reading("pillarbox_worker", 1, (worker,)),
+        Reading("pillarbox_listening", wakeups.listening),
+        Reading("pillarbox_recipients_in_hand", dispatcher.inflight),
+        Reading("pillarbox_results_unrecorded", recorder.unrecorded),
+        Reading("pillarbox_pool_connections", stats["pool_size"], ("open",)),
+        Reading("pillarbox_pool_connections", stats["pool_available"], ("free",)),
+        Reading("pillarbox_pool_connections", stats["pool_max"], ("allowed",)),
+        Reading("pillarbox_pool_waiting", stats["requests_waiting"]),
+    ]
+
+
+def _answer(question: Callable[[], Awaitable[str | None]], yes: str) -> Callable[[], Awaitable[Page]]:
+    """A page of one line: 200 and `yes`, or 503 and why not."""
+
+    async def page() -> Page:
+        why = await question()
+        if why is None:
+            return Page(f"{yes}\n".encode())
+        return Page(f"not {yes}: {why}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
+
+    return page
+
+
+def _address(config: QueuedConfig, worker: str) -> ListenAddress:
+    """Where this worker listens: its place in the list of workers is added to the port."""
+    listen = config.metrics.listen
+    assert listen is not None  # noqa: S101 - the caller has looked
+    place = next((index for index, each in enumerate(config.workers) if each.id == worker), 0)
+    return ListenAddress(listen.host, listen.port + place if listen.port else 0)
