@@ -1,9 +1,12 @@
 # Pillarbox: everything a newcomer types. Needs make, git and a Python; the rest is fetched into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help demo up bench bench-core test test-fast test-postgres15 check format lock java peers clean ready-demo ready-test
+.PHONY: help demo up bench bench-core bench-smtpd test test-fast test-postgres15 check format lock java peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
+# What only speaks SMTP, or brings its own PostgreSQL, finds nothing new in version 15.
+ELSEWHERE := $(foreach name,attack bdat bench_smtpd clients content_check embedded extensions line_fuzz load policy privileges \
+	proxy reload rspamd session smtp_ submission supervise tls,--ignore-glob='tests/integration/test_$(name)*')
 SOURCES := $(wildcard smtpd queued shared scripts sql tests conftest.py)
 export PYTHON
 
@@ -20,6 +23,10 @@ up: ready-demo  ## run smtpd and the queued workers of config/ until Ctrl-C
 bench: ready-demo  ## measure messages per second through the whole system, by Postfix's load tools
 	@.venv/bin/pillarbox bench $(ARGS)
 
+bench-smtpd: ready-test  ## measure how fast mail is accepted, beside Postfix where it is installed
+	@$(PY) -m scripts.peers || true
+	@$(PY) -m scripts.bench_smtpd $(ARGS)
+
 bench-core: ready-demo  ## measure the queue core, beside pgmq (PGMQ_SQL=FILE) and PgQueuer
 	@$(PY) -m scripts.bench_core $(ARGS)
 
@@ -33,7 +40,7 @@ test-fast: ready-test  ## run the rings that need no server: unit, property, lay
 
 test-postgres15: ready-test  ## run the integration ring on Debian's PostgreSQL 15
 	@$(PY) -m scripts.peers || true
-	@PILLARBOX_TEST_POSTGRES=debian15 $(PY) -m pytest tests/integration $(ARGS)
+	@PILLARBOX_TEST_POSTGRES=debian15 $(PY) -m pytest tests/integration $(ELSEWHERE) $(ARGS)
 
 check: ready-test  ## the gate: format, lint, strict types, layout
 	@$(PY) -m ruff format --check $(SOURCES)
@@ -51,7 +58,7 @@ lock: ready-demo  ## write constraints.txt anew from pyproject.toml
 java: ready-test  ## make a Java for Spark ready in .tools/java
 	@$(PY) -m scripts.java_runtime
 
-peers: ready-test  ## make smtp-source, smtp-sink and swaks ready for the tests
+peers: ready-test  ## make Postfix's load tools, swaks, msmtp and other peers ready for the tests
 	@$(PY) -m scripts.peers
 
 clean:  ## remove what was built or fetched; keeps var/, where mail lives

@@ -24,14 +24,17 @@ settings.load_profile("pillarbox")
 settings.register_profile("long", parent=settings.get_profile("pillarbox"), derandomize=False, max_examples=3000)
 
 pytest_plugins = [
+    "tests.fixtures.certificates",
     "tests.fixtures.corpus",
     "tests.fixtures.examined",
     "tests.fixtures.factory",
     "tests.fixtures.heard",
+    "tests.fixtures.line_fuzz",
     "tests.fixtures.logins",
     "tests.fixtures.peers",
     "tests.fixtures.pooler",
     "tests.fixtures.postgres",
+    "tests.fixtures.rspamd",
     "tests.fixtures.spark",
     "tests.fixtures.submit",
     "tests.fixtures.system",

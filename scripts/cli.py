@@ -28,6 +28,8 @@ VERBS: Final = (
     "doctor",
     "schedule",
     "partitions",
+    "policy",
+    "dkim",
 )
 _INTERRUPTED = 130
 

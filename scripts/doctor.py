@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scripts.doctor_checks import CHECKS, Finding, Limits, Verdict, worst
+from scripts.doctor_tls import certificates
 from scripts.up import add_config, load_both
 from shared import database, embedded
 from shared.errors import DatabaseUnavailable
@@ -64,6 +66,7 @@ async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | Non
         findings = await Look(connection, smtpd, queued, limits).examine()
     finally:
         await connection.close()
+    findings += certificates(smtpd.servers, datetime.now(UTC))
     if _is_embedded(environment.database.uri):
         usage = shutil.disk_usage(environment.var)
         from scripts.doctor_server import disk  # noqa: PLC0415 - as above

@@ -117,6 +117,10 @@ CHECKS: Final[dict[str, str]] = {
     "server.horizon": "Who keeps vacuum from cleaning, and for how long. W: 5 minutes. A: an hour.",
     "server.slots": "Replication slots. W: nobody reads one, or it holds 1 GiB of WAL. A: 16 GiB, or it is lost.",
     "server.notifications": "The queue of notifications. W: a tenth full. A: half full.",
+    "tls.certificates": (
+        "Each certificate of smtpd.yaml can be read and lasts. W: its end is nearer than tls.expirywarning. A: it has "
+        "ended, has not begun, or cannot be read."
+    ),
     "disk.var": "Free space under environment.var, for the embedded server. W: 2 GiB or less. A: 512 MiB or less.",
 }
 

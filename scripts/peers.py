@@ -1,12 +1,12 @@
 """peers — makes other people's programs available to the tests
 
-Owns: .tools/bin (wrappers) and .tools/postfix, .tools/swaks, .tools/pgbouncer (unpacked Debian packages); nothing
-    outside the checkout.
+Owns: .tools/bin (wrappers) and .tools/postfix, .tools/swaks, … (unpacked Debian packages); nothing outside the
+    checkout.
 Called by: `make peers` and `make test`, as `python -m scripts.peers`; tests/fixtures/peers.py asks `find_peer`.
 Guarantees: a program the system has is used as it is; otherwise Debian's package is unpacked without installing a mail
     server, needs no root, and counts as found only when the program really starts.
 Raises: nothing; a program that cannot be had is one line on standard error and exit status 1.
-See: smtp-source(1), smtp-sink(1), swaks(1), pgbouncer(1).
+See: smtp-source(1), smtp-sink(1), swaks(1), curl(1), msmtp(1), https://nodemailer.com, pgbouncer(1).
 Bugs: run as root, smtp-sink wants `-u nobody`. Elsewhere than on Debian and Ubuntu the programs are for you to install.
 """
 
@@ -16,18 +16,40 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TOOLS: Final = ROOT / ".tools"
 
-# Each program, the Debian package that carries it, and where it lies in there.
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where a program comes from, and what it says of itself when it really starts."""
+
+    package: str  # Debian's
+    program: str  # where it lies in there
+    besides: tuple[str, ...] = ()  # packages it does not pull in as libraries
+    arguments: tuple[str, ...] = ("--version",)
+    says: str = ""  # in lower case; its own name when empty
+
+
 PEERS: Final = {
-    "smtp-source": ("postfix", "usr/sbin/smtp-source"),
-    "smtp-sink": ("postfix", "usr/sbin/smtp-sink"),
-    "swaks": ("swaks", "usr/bin/swaks"),
-    "pgbouncer": ("pgbouncer", "usr/sbin/pgbouncer"),
+    # Without arguments Postfix's programs print their usage.
+    "smtp-source": Peer("postfix", "usr/sbin/smtp-source", arguments=()),
+    "smtp-sink": Peer("postfix", "usr/sbin/smtp-sink", arguments=()),
+    # Without a recipient swaks asks for one; without Perl's OpenSSL it speaks no TLS.
+    "swaks": Peer("swaks", "usr/bin/swaks", ("libnet-ssleay-perl",), ("--support",), "=== tls supported"),
+    "curl": Peer("curl", "usr/bin/curl"),
+    "msmtp": Peer("msmtp", "usr/bin/msmtp"),
+    # Not a program but a library; what runs is node, which finds it.
+    "nodemailer": Peer(
+        "node-nodemailer", "usr/bin/node", ("nodejs",), ("-p", "require('nodemailer/package.json').name")
+    ),
+    "pgbouncer": Peer("pgbouncer", "usr/sbin/pgbouncer"),
+    # Mail::DKIM's verifier knows RSA only.
+    "dkimproxy-verify": Peer("libmail-dkim-perl", "usr/bin/dkimproxy-verify", arguments=("--help",)),
 }
 
 # Postfix's programs live outside an ordinary user's PATH.
@@ -41,8 +63,13 @@ tree=$(cd "$(dirname "$0")/../{package}" && pwd) || exit 127
 for folder in "$tree"/usr/lib/postfix "$tree"/usr/lib/*-linux-gnu* "$tree"/lib/*-linux-gnu*; do
   [ -d "$folder" ] && LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}$folder"
 done
-export LD_LIBRARY_PATH MAIL_CONFIG="$tree"
-exec "$tree/{program}" "$@"
+for folder in "$tree"/usr/lib/*-linux-gnu*/perl5/5.* "$tree"/usr/share/perl5; do
+  [ -d "$folder" ] && PERL5LIB="${{PERL5LIB:+$PERL5LIB:}}$folder"
+done
+export LD_LIBRARY_PATH PERL5LIB MAIL_CONFIG="$tree" NODE_PATH="$tree/usr/share/nodejs"
+program=$tree/{program}
+[ -x "$program" ] || program=$(command -v "${{program##*/}}") || exit 127
+exec "$program" "$@"
 """
 
 
@@ -58,24 +85,25 @@ def find_peer(name: str) -> Path | None:
 
 def how_to_get(name: str) -> str:
     """One line that says what to install where `name` is missing."""
-    package, _ = PEERS[name]
-    return f"{name} is missing; run `make peers`, or install it (Debian, Ubuntu: apt-get install {package})"
+    peer = PEERS[name]
+    packages = " ".join((peer.package, *peer.besides))
+    return f"{name} is missing; run `make peers`, or install it (Debian, Ubuntu: apt-get install {packages})"
 
 
 def fetch(name: str) -> str | None:
     """Unpack the Debian package of `name` below .tools and write its wrapper; the reason when that fails, else None."""
-    package, program = PEERS[name]
-    tree = TOOLS / package
+    peer = PEERS[name]
+    tree = TOOLS / peer.package
     wrapper = TOOLS / "bin" / name
     wrapper.parent.mkdir(parents=True, exist_ok=True)
     draft = wrapper.with_suffix(".draft")
-    draft.write_text(_WRAPPER.format(package=package, program=program), encoding="utf-8")
+    draft.write_text(_WRAPPER.format(package=peer.package, program=peer.program), encoding="utf-8")
     draft.chmod(0o755)
     draft.replace(wrapper)
     if starts(wrapper):  # another program's package brought this one along
         return None
     unpack = subprocess.run(  # noqa: S603 - our own script with names from PEERS
-        ["/bin/sh", str(ROOT / "scripts" / "fetch_debs.sh"), str(tree), package],
+        ["/bin/sh", str(ROOT / "scripts" / "fetch_debs.sh"), str(tree), peer.package, *_besides(peer)],
         capture_output=True,
         text=True,
         check=False,
@@ -86,21 +114,26 @@ def fetch(name: str) -> str | None:
     (tree / "main.cf").write_text("compatibility_level = 3.6\n", encoding="utf-8")
     if not starts(wrapper):
         wrapper.unlink()
-        return f"Debian's {package} was unpacked, but {name} does not start from there"
+        return f"Debian's {peer.package} was unpacked, but {name} does not start from there"
     return None
 
 
 def starts(program: Path) -> bool:
-    """Whether the program runs far enough to name itself: a missing library or Perl module shows here."""
-    # Without arguments Postfix's programs print their usage; swaks would ask for a recipient.
-    arguments = ["--version"] if program.name in {"swaks", "pgbouncer"} else []
+    """Whether the program runs far enough to say what it should: a missing library or Perl module shows here."""
+    peer = PEERS[program.name]
     try:
         run = subprocess.run(  # noqa: S603 - a program from PEERS
-            [str(program), *arguments], capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=30
+            [str(program), *peer.arguments], capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return program.name.encode() in (run.stdout + run.stderr).lower() and run.returncode in {0, 1}
+    said = (run.stdout + run.stderr).decode(errors="replace").lower()
+    return (peer.says or program.name) in said and run.returncode in {0, 1}
+
+
+def _besides(peer: Peer) -> list[str]:
+    """What to unpack beside the package: not node where the system has one, perhaps from elsewhere than Debian."""
+    return [package for package in peer.besides if package != "nodejs" or shutil.which("node") is None]
 
 
 def main() -> int:

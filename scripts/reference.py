@@ -1,7 +1,7 @@
 """reference — writes the pages of docs/reference that are generated from code
 
-Owns: docs/reference/configuration.md (from the models), docs/reference/events.md (from the table of events) and
-    docs/reference/doctor.md (from the table of checks).
+Owns: docs/reference/configuration.md and policy.md (from the models), events.md (from the table of events),
+    doctor.md (from the table of checks) and metrics.md (from the table of metrics).
 Called by: developers after a change of either (`python -m scripts.reference`), and a test with `--check`.
 Guarantees: without `--check` the pages match the code afterwards; with it nothing is written.
 Raises: nothing; exit status 1 and one line for each page that is out of date.
@@ -16,9 +16,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scripts import citations, policy_reference
 from scripts.doctor_checks import CHECKS
 from shared.config import SCHEMAS, schema_text
 from shared.events import EVENTS
+from shared.metrics import FEEDS, METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +50,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def pages() -> dict[str, str]:
     """The pages as they should be."""
-    return {"configuration.md": _configuration(), "doctor.md": _doctor(), "events.md": _events()}
+    return {
+        "configuration.md": _configuration(),
+        "doctor.md": _doctor(),
+        "events.md": _events(),
+        "policy.md": f"{_HEADING}\n{policy_reference.page()}",
+        "rfcs.md": f"{_HEADING}\n{citations.page()}",
+        "metrics.md": _metrics(),
+    }
 
 
 def _configuration() -> str:
@@ -61,19 +70,25 @@ def _configuration() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _keys(node: dict[str, Any], root: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Every key below a schema node with its description, depth first."""
+def _keys(
+    node: dict[str, Any], root: dict[str, Any], path: str, above: tuple[int, ...] = ()
+) -> Iterator[tuple[str, str]]:
+    """Every key below a schema node with its description, depth first; a section inside itself is not unfolded."""
     target = _followed(node, root)
+    above = (*above, id(target))
     for name, child in target.get("properties", {}).items():
         here = f"{path}.{name}" if path else name
         inner = _followed(child, root)
-        if inner.get("type") == "array" and "properties" in _followed(inner["items"], root):
+        items = _followed(inner["items"], root) if inner.get("type") == "array" else {}
+        if id(inner) in above or id(items) in above:
+            yield f"{here}[]" if items else here, child.get("description", "")
+        elif "properties" in items:
             yield f"{here}[]", child.get("description", "")
-            yield from _keys(inner["items"], root, f"{here}[]")
+            yield from _keys(items, root, f"{here}[]", above)
         elif isinstance(inner.get("additionalProperties"), dict):
             yield f"{here}.<name>", child.get("description", "")
         elif "properties" in inner:
-            yield from _keys(inner, root, here)
+            yield from _keys(inner, root, here, above)
         else:
             yield here, child.get("description", "")
 
@@ -106,6 +121,29 @@ def _doctor() -> str:
     )
     head = f"{_HEADING}\n{intro}\n\n| check | looks at |\n|---|---|"
     return head + "".join(f"\n| `{check}` | {_cell(text)} |" for check, text in CHECKS.items()) + "\n"
+
+
+def _metrics() -> str:
+    intro = (
+        "# Metrics\n\n"
+        "What a worker with `metrics.listen` answers at `/metrics`, in Prometheus's text format. Counters and\n"
+        "histograms are fed by [events](events.md) and start at 0 with the process; gauges are read when Prometheus\n"
+        "asks. Times are seconds. `transport` is an id of the configuration, or `other`; `partition` is empty for\n"
+        "mail without one. "
+        "Renaming one is a breaking change."
+    )
+    fed: dict[str, list[str]] = {}
+    for event, feeds in FEEDS.items():
+        for feed in feeds:
+            fed.setdefault(feed.metric, []).append(f"`{event}`" + (f" (`{feed.amount}`)" if feed.amount else ""))
+    fed["pillarbox_events_total"] = ["each of its events"]
+    head = f"{_HEADING}\n{intro}\n\n| metric | kind | labels | fed by | meaning |\n|---|---|---|---|---|"
+    rows = (
+        f"\n| `{name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels) or '-'} "
+        f"| {', '.join(fed.get(name, ['-']))} | {_cell(metric.meaning)} |"
+        for name, metric in METRICS.items()
+    )
+    return head + "".join(rows) + "\n"
 
 
 def _cell(text: str) -> str:

@@ -94,6 +94,7 @@ def book(*, peers: bool) -> Book:
         made.add("claim + settle", "batch 1, 1 workers", **{"rows/s": 1.0})
         if peers:
             made.add("pgmq", "batch 100, 4 workers", **{"rows/s": theirs})
+            made.add("pgmq", "batch 500, 4 workers", **{"rows/s": 2 * theirs})
             made.add("PgQueuer", "batch 200, 2 consumers", **{"rows/s": theirs / 2})
         made.add("wake-up", "quiet", **{"p50 ms": 1.0, "p99 ms": 2.345, "claim ms": 2.0})
         made.add("wake-up", "deferred backlog", **{"p50 ms": 1.0, "p99 ms": 2.0, "claim ms": 2.5})

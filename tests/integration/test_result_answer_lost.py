@@ -101,3 +101,22 @@ async def test_a_claim_that_was_lost_before_is_still_told(factory: Factory, hear
     assert outcomes == sorted([(ours, "delivered"), (theirs, "delivered"), (theirs, "lease_expired")])
     assert [lost["recipient_id"] for lost in heard.all("claim.lost")] == [theirs]
     assert [row.id for row in factory.queue()] == [theirs]
+
+
+async def test_the_next_claims_result_is_not_taken_for_the_one_whose_answer_was_lost(
+    factory: Factory, heard: Heard
+) -> None:
+    """Deferred mail is due again before the outage ends, and delivered before its deferral is heard of."""
+    [id_] = factory.rows(1)
+    async with relaying(factory.uri) as proxy, running_recorder(proxy.uri) as recorder:
+        [first] = await claim(factory.uri)
+        with factory.another() as operator:
+            operator.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", (id_,))
+            recorder.add([deferred(first, datetime.now(UTC))])
+            await lose_the_answer(factory, proxy, operator)
+        [second] = await claim(factory.uri)
+        recorder.add([finished(second, DELIVERED, "success")])
+        await recorder.drained()
+    assert factory.queue() == []
+    assert len(factory.archive()) == len(heard.all("result.delivered")) == len(heard.all("result.deferred")) == 1
+    assert sorted(row.token for row in factory.attempts()) == [first.token, second.token]

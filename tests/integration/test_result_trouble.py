@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
+from queued.result import Recorder
 from tests.fixtures.heard import until
 from tests.fixtures.results import DELIVERED, RECORDER, claim, finished, running_recorder
 
 if TYPE_CHECKING:
+    from shared.database import Connection
     from tests.fixtures.factory import Factory
     from tests.fixtures.heard import Heard
 
@@ -126,3 +128,58 @@ async def test_a_row_somebody_keeps_locked_holds_up_no_other_result(factory: Fac
             await recorder.drained()
     assert sorted(row.id for row in factory.archive()) == ids
     assert heard.all("result.unrecorded")
+
+
+async def test_what_a_server_refuses_for_now_is_kept_until_it_does_not(factory: Factory, heard: Heard) -> None:
+    """A read-only server refuses every result alike; that says nothing about the results."""
+    factory.rows(5)
+    taken = await claim(factory.uri)
+    name = factory.one("SELECT current_database()")
+    factory.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    async with running_recorder(factory.uri) as recorder:
+        recorder.add([finished(c, DELIVERED, "success") for c in taken])
+        await heard.wait("result.unrecorded")
+        factory.sql("SET default_transaction_read_only = off")
+        factory.sql(f"ALTER DATABASE {name} RESET ALL")
+        factory.terminate(RECORDER)
+        await recorder.drained()
+    assert heard.all("result.refused") == []
+    assert (len(factory.archive()), len(factory.attempts()), factory.queue()) == (5, 5, [])
+
+
+async def test_a_late_result_and_the_next_claims_are_told_apart_in_one_group(factory: Factory, heard: Heard) -> None:
+    [id_] = factory.rows(1)
+    [late] = await claim(factory.uri)
+    factory.sql("UPDATE pillarbox.queue SET lease_until = now()")
+    [again] = await claim(factory.uri)
+    async with running_recorder(factory.uri) as recorder:
+        recorder.add([finished(late, DELIVERED, "success"), finished(again, DELIVERED, "success")])
+        await recorder.drained()
+    assert [lost["recipient_id"] for lost in heard.all("claim.lost")] == [id_]
+    assert len(heard.all("result.delivered")) == len(factory.archive()) == 1
+    tried = sorted((row.token, row.outcome) for row in factory.attempts())
+    assert tried == [(late.token, "delivered"), (late.token, "lease_expired"), (again.token, "delivered")]
+
+
+async def test_a_group_whose_late_results_fail_is_not_recorded_twice(
+    factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = factory.rows(5)
+    taken = await claim(factory.uri)
+    factory.sql("UPDATE pillarbox.queue SET token = nextval('pillarbox.claim_token_seq') WHERE id = %(id)s", id=ids[0])
+    write = Recorder._write
+    failed: list[str] = []
+
+    async def once(self: Recorder, connection: Connection, query: str, values: dict[str, Any]) -> list[Any]:
+        if query == "result_record_lost" and not failed:
+            failed.append(query)
+            raise psycopg.errors.LockNotAvailable("somebody makes an index on attempts")
+        return await write(self, connection, query, values)
+
+    monkeypatch.setattr(Recorder, "_write", once)
+    async with running_recorder(factory.uri) as recorder:
+        recorder.add([finished(c, DELIVERED, "success") for c in taken])
+        await recorder.drained()
+    assert sorted(row.queue__id for row in factory.attempts()) == ids
+    assert [lost["recipient_id"] for lost in heard.all("claim.lost")] == [ids[0]]
+    assert len(heard.all("result.delivered")) == len(factory.archive()) == 4

@@ -12,7 +12,10 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from queued.bodies import Bodies
+from queued.claim import Claimer
 from scripts.sink_server import Received, Sink
+from shared import database
+from shared.queued_config import Claim
 from tests.fixtures.dispatching import dispatching
 from tests.fixtures.heard import until
 from tests.fixtures.proxy import relaying
@@ -121,3 +124,11 @@ async def test_a_wake_up_in_the_middle_of_trouble_stops_nothing_else(
         healed = True
         await until(factory.archive)
     assert [row.id for row in factory.archive()] == [id_]
+
+
+async def test_only_the_recipients_in_hand_are_left_out_not_their_message(factory: Factory) -> None:
+    in_hand, *others = factory.rows(3, message=factory.message())
+    connection = await database.connect(factory.uri, "worker")
+    claimed = await Claimer("true", "worker", Claim()).take(connection, 10, {in_hand})
+    await connection.close()
+    assert sorted(c.id for c in claimed) == others

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RECEIVED = re.compile(
     rb"Received: from (?P<helo>\S+) \(\[(?P<client>\S+)\]\)\r\n\tby (?P<by>\S+) with (?P<with>\S+)\r\n"
-    rb"\tid (?P<id>\S+); [^\r\n]+ \+0000\r\n"
+    rb"\tid (?P<id>\S+?)(?:\r\n\tfor <\S+>)?; [^\r\n]+ \+0000\r\n"
 )
 
 
@@ -92,14 +92,15 @@ async def test_content_is_stored_octet_for_octet(factory: Factory, sent: bytes, 
     assert contents(factory) == [sent if stored is None else stored]
 
 
-async def test_two_transactions_in_one_packet(factory: Factory) -> None:
-    def transaction(number: int) -> bytes:
-        return b"MAIL FROM:<a@sender.example>\r\nRCPT TO:<b@example.com>\r\nDATA\r\n" + b"number %d\r\n.\r\n" % number
-
+async def test_the_next_transaction_may_come_with_the_end_of_the_last(factory: Factory) -> None:
+    """RFC 2920 section 3.1: DATA is the last of a group, and the content the first of the next."""
+    envelope = b"MAIL FROM:<a@sender.example>\r\nRCPT TO:<b@example.com>\r\nDATA\r\n"
+    codes = []
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert any(line[4:] == "PIPELINING" for line in client.offered)
-        await client.send(transaction(1) + transaction(2) + b"QUIT\r\n")
-        codes = [(await client.reply())[0][:3] for _ in range(9)]
+        for group in (envelope, b"number 1\r\n.\r\n" + envelope, b"number 2\r\n.\r\nQUIT\r\n"):
+            await client.send(group)
+            codes += [(await client.reply())[0][:3] for _ in range(group.count(b"\r\n") - group.count(b"number"))]
     assert codes == ["250", "250", "354", "250"] * 2 + ["221"]
     assert contents(factory) == [b"number 1\r\n", b"number 2\r\n"]
 
@@ -156,6 +157,7 @@ async def test_rules_hold_route_and_place_recipients(factory: Factory) -> None:
     assert (held.status, held.leaf) == ("HOLD", "queue_hold")
     assert held.metadata == {
         "_partid": partition_id("held.example", 6),
+        "_holdreason": "rule review",
         "_policyrule": "review",
         "_quarantineid": "mailreview",
     }

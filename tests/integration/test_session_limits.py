@@ -111,7 +111,9 @@ async def test_too_many_hops_are_a_loop(factory: Factory) -> None:
         (b"<user@a..example>", "5"),
         (b"<" + b"x" * 65 + b"@example.com>", "5"),
         (b"<us er@example.com>", "5"),
-        (b"<user@example.com> NOTIFY=NEVER", "555"),
+        (b"<user@example.com> UNHEARD=OF", "555 5.5.4"),
+        (b"<user@example.com> NOTIFY=PERHAPS", "501 5.5.4"),
+        (b"<user@[192.0.2.1]>", "554 5.7.1"),
         (b"", "501"),
     ],
 )

@@ -6,6 +6,8 @@ Owns: proofs about smtpd when the database is away, a hook fails, or a client go
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import TYPE_CHECKING, NoReturn
 
 import psycopg
@@ -60,6 +62,13 @@ class Gate:
             connection.execute(text.encode(), values)
 
 
+def reset(client: Dialogue) -> None:
+    """Hang up so that the other side knows nobody listens (TCP RST, as from a program that was killed)."""
+    linger = struct.pack("ii", 1, 0)
+    client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    client.writer.transport.abort()
+
+
 @pytest.fixture
 def gate(server: ServerUnderTest, database: str) -> Iterator[Gate]:
     made = Gate(server, database)
@@ -73,15 +82,22 @@ async def test_a_database_that_is_away_is_451_and_mail_flows_when_it_is_back(
     async with serving(database) as port, Dialogue(port) as client:
         assert (await client.submit()).startswith("250")
         gate.close()
-        for _ in range(2):
-            assert await client.submit() == "451 4.3.0 Local error in processing, try again"
+        trouble = "451 4.3.0 Local error in processing, try again"
+        await client.envelope()
+        # Known to be down it says so before it asks for the message, else after it has come.
+        if not (reply := await client.ask(b"DATA")).startswith("354"):
+            assert reply == trouble
+        else:
+            assert await client.ask(MESSAGE + b".") == trouble
+        await client.envelope()  # the refused DATA has ended the transaction
+        assert await client.ask(b"DATA") == trouble
         gate.open()
-        assert (await client.submit()).startswith("250")
+        await heard.wait("spool.recovered")
         assert (await client.submit()).startswith("250")
     assert heard.all("session.error") == []
-    assert len(heard.all("spool.committed")) == 3
+    assert len(heard.all("spool.committed")) == 2
     with psycopg.connect(database) as connection:
-        assert connection.execute("SELECT count(*) FROM pillarbox.messages").fetchone() == (3,)
+        assert connection.execute("SELECT count(*) FROM pillarbox.messages").fetchone() == (2,)
 
 
 async def test_a_fault_of_ours_is_451_and_tells_the_client_nothing(factory: Factory, heard: Heard) -> None:
@@ -121,12 +137,50 @@ async def test_a_hang_up_during_the_commit_is_committed_and_said_so(factory: Fac
                 await client.ask(b"DATA")
                 await client.send(MESSAGE + b".\r\n")
                 await until(lambda: factory.waiting(SPOOL), "the commit to be held up")
+                reset(client)
             async with Dialogue(port):
                 pass  # whoever is greeted now comes after the hang-up was seen
         [lost] = await heard.wait("spool.reply_lost")
     [row] = factory.queue()
     assert (lost["id"], lost["client"]) == (row.messages__id, "127.0.0.1")
     assert heard.all("spool.committed") == []
+
+
+@pytest.mark.parametrize("begin", [b"DATA\r\n", b"BDAT 24 LAST\r\n", b"BDAT 24 LAST\r\n" + MESSAGE + b"NOOP\r\n"])
+async def test_who_closes_his_side_after_the_content_is_told_what_became_of_it(factory: Factory, begin: bytes) -> None:
+    """Without its reply he would have to send again what is in the queue."""
+    assert len(MESSAGE) == 24
+    rest = {b"DATA\r\n": MESSAGE + b".\r\n", b"BDAT 24 LAST\r\n": MESSAGE}.get(begin, b"")
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        with factory.another() as holding:
+            holding.execute("LOCK TABLE pillarbox.queue IN EXCLUSIVE MODE")
+            await client.envelope()
+            await client.send(begin)
+            if begin.startswith(b"DATA"):
+                await client.reply()
+            await client.send(rest)
+            await until(lambda: factory.waiting(SPOOL), "the commit to be held up")
+            client.writer.write_eof()
+            async with Dialogue(port):
+                pass  # whoever is greeted now comes after the end was seen
+        assert (await client.reply())[0].startswith("250 2.0.0 Queued")
+        assert await client.ended() in {b"", b"250 2.0.0 Ok\r\n"}
+    assert len(factory.queue()) == 1
+
+
+async def test_who_closes_his_side_after_many_commands_has_them_answered(factory: Factory) -> None:
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        await client.send(b"MAIL FROM:<a@sender.example>\r\n" + b"RCPT TO:<b@example.com>\r\n" * 900)
+        client.writer.write_eof()
+        assert (await client.ended()).count(b"250 2.1.5") == 900
+
+
+async def test_who_closes_his_side_in_the_middle_of_content_is_not_waited_for(factory: Factory) -> None:
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        await client.send(b"MAIL FROM:<a@sender.example>\r\n" + b"RCPT TO:<b@example.com>\r\n" * 900 + b"BDAT 9\r\nx")
+        client.writer.write_eof()
+        assert (await client.ended()).endswith(b"250 2.1.5 Ok\r\n")
+    assert factory.bodies() == {}
 
 
 async def test_stopping_tells_idle_clients_421_and_lets_a_message_finish(factory: Factory) -> None:
@@ -155,3 +209,17 @@ async def test_stopping_tells_idle_clients_421_and_lets_a_message_finish(factory
     assert queued.startswith("250 2.0.0 Queued")
     assert goodbye.startswith("421 4.3.2")
     assert len(factory.queue()) == 1
+
+
+async def test_a_stop_does_not_wait_for_who_was_never_greeted(factory: Factory) -> None:
+    """One that is still being looked at: it hears 421 as soon as that is over, not after its first command."""
+    server = {"phases": {"connect": {"greetdelay": "200ms", "earlytalker": "allow"}}}
+    async with serving(factory.uri, server=server) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with Dialogue(port, ehlo=None):
+            pass  # when this one was greeted, that one was accepted
+        second, other = await asyncio.open_connection("127.0.0.1", port)
+    assert b"421 4.3.2" in await reader.read()
+    assert (await second.read())[:3] in {b"220", b"421", b""}
+    for each in (writer, other):
+        each.close()

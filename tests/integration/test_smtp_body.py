@@ -59,9 +59,9 @@ async def test_accepted_before_the_end_is_not_believed() -> None:
 async def test_a_refusal_stops_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = 0
 
-    def counted(content: bytes) -> Iterator[bytes]:
+    def counted(content: bytes, prefix: bytes) -> Iterator[bytes]:
         nonlocal taken
-        for piece in wire_pieces(content):
+        for piece in wire_pieces(content, prefix):
             taken += 1
             yield piece
 

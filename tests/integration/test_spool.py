@@ -127,8 +127,10 @@ async def test_synchronous_commit_is_what_was_asked_for_and_ends_with_the_transa
     )
     for asked in ("on", "off", "local"):
         async with running_spool(factory.uri, synchronous_commit=asked) as spool:
-            await spool.submit(submission())
-    assert [row.setting for row in factory.sql("SELECT setting FROM public.seen")] == ["on", "off", "local"]
+            for count in (1, 3, 30):  # each goes another way: one statement, one round trip, COPY
+                await spool.submit(submission(*(recipient("1", str(n)) for n in range(count))))
+    seen = [row.setting for row in factory.sql("SELECT setting FROM public.seen")]
+    assert seen == ["on"] * 3 + ["off"] * 3 + ["local"] * 3
 
 
 async def test_drained_returns_when_nothing_waits(factory: Factory) -> None:

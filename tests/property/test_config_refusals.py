@@ -25,8 +25,29 @@ CONFIG = Path(__file__).parents[2] / "config"
 LOADERS = {"smtpd.yaml": load_smtpd, "queued.yaml": load_queued}
 RULE: dict[str, Any] = {
     "id": "a",
-    "if": {"client": ["::/0"], "sender": [""], "recipientdomain": ["*.example.com"]},
-    "then": {"hold": "a", "metadata": {"b": "c"}, "partition": "1", "transport": "default"},
+    "phase": "eod",
+    "servers": ["default"],
+    "if": {
+        "client": ["::/0"],
+        "sender": [""],
+        "recipientdomain": ["*.example.com"],
+        "header": {"Subject": ["*a*", "/b+/"]},
+        "score": ">5",
+        "size": ">1MiB",
+        "time": [{"days": ["mon"], "hours": "22:00-06:00", "zone": "UTC"}],
+        "rate": {"key": ["user"], "over": "10/1h"},
+        "in": {"list": "a", "of": "user"},
+        "not": {"tls": True, "any": [{"recipients": ">=3"}, {"symbols": ["A*"]}]},
+    },
+    "then": {"hold": "a", "metadata": {"b": "{user}"}, "partition": "1", "transport": "default", "delay": "1s"},
+}
+MARK: dict[str, Any] = {"id": "m", "phase": "eod", "then": {"addheader": {"X-A": "{score}"}}}
+POLICY: dict[str, Any] = {
+    "partitionkey": "header:X-Tenant",
+    "lists": [{"id": "a", "query": "SELECT 1 WHERE %(value)s = ''", "keep": "1m"}],
+    "contentcheck": {"url": "http://127.0.0.1:11333", "whendown": "hold", "actions": {"reject": "hold"}},
+    "holds": [{"id": "h", "if": {"user": ["b"]}, "hold": "q", "holdreason": "{user}"}],
+    "rules": [RULE, MARK],
 }
 TLS = {"certificate": "c.pem", "privatekey": "k.pem"}
 LINE = re.compile(r"x\.yaml:[0-9]+: [^ :]+.*: .*allowed: .+")
@@ -36,7 +57,7 @@ def shipped(file: str) -> dict[str, Any]:
     """The values of a shipped file, and of the keys that it has as examples only."""
     values: dict[str, Any] = load_yaml(CONFIG / file, {}).values
     if file == "smtpd.yaml":
-        values["policy"]["rules"] = [RULE]
+        values["policy"] = POLICY
         values["authentication"]["users"] = {"bob": "$argon2id$x"}
         values["servers"][0] |= {"tls": TLS, "hostname": "a.example"}
     return values
@@ -92,6 +113,6 @@ def test_any_value_at_any_key_is_good_or_refused_in_lines(file: str, tmp_path_fa
             lines = str(refused).replace(f"{target.parent}/", "").split("\n")
             assert all(LINE.fullmatch(line) and line.isprintable() for line in lines), lines
         else:
-            assert path[-1] != "unknown" or path[-2] in {"metadata", "users", "leaves"}
+            assert path[-1] != "unknown" or path[-2] in {"metadata", "users", "leaves", "header", "addheader"}
 
     check()

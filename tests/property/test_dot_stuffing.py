@@ -101,3 +101,12 @@ async def test_what_the_client_sends_the_sink_has() -> None:
         await connection.close()
         assert [record.content for record in sink.received] == samples
         assert sink.violations == []
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=(CLEAN | ANY).filter(bool), lines=st.integers(0, 3))
+def test_a_prefix_goes_before_the_content_wherever_it_is_cut(content: bytes, lines: int, piece: int) -> None:
+    prefix = b"X-Before: this\r\n" * lines
+    wire = b"".join(wire_pieces(content, prefix))
+    assert wire == prefix + b"".join(wire_pieces(content))
+    assert wire_size(content, prefix) == len(prefix) + wire_size(content)

@@ -183,6 +183,13 @@ def test_a_port_in_use(folder: Folder, taken: socket.socket, free: int, command:
     assert nobody_listens(free)
 
 
+def test_a_port_for_metrics_in_use(folder: Folder, taken: socket.socket) -> None:
+    address = f"127.0.0.1:{taken.getsockname()[1]}"
+    folder.queued["metrics"] = {"listen": address}
+    folder.write()
+    refused(folder.start("queued"), UNAVAILABLE, "metrics.listen", address, "cannot listen")
+
+
 @pytest.mark.parametrize("command", ["queued", "up"])
 @pytest.mark.parametrize(
     ("where", "words"),

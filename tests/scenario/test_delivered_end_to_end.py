@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TRACE = re.compile(
     rb"Received: from submitter\.example \(\[127\.0\.0\.1\]\)\r\n"
     rb"\tby mx\.test with (ESMTP|UTF8SMTP)\r\n"
-    rb"\tid ([0-9a-f-]{36}); \w{3}, \d{1,2} \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}\r\n"
+    rb"\tid ([0-9a-f-]{36})(?:\r\n\tfor <[^\r\n>]+>)?; \w{3}, \d{1,2} \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}\r\n"
 )
 ODD_ONES = (
     Sample("n-empty@origin.example", ("a@ash.example",), b""),

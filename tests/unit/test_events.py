@@ -17,6 +17,7 @@ import pytest
 
 from shared import events
 from shared.events import EVENTS, Line, emit, quote, setup
+from smtpd import proxy_header
 from tests.layout.sources import PACKAGES, python_files, tree
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def line_of(event: str, **fields: object) -> str:
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """What this process logs, set up as the daemons do it."""
-    root, ours, mail = (logging.getLogger(name) for name in (None, "pillarbox", "mail.log"))
+    root, ours, mail = (logging.getLogger(name) for name in (None, "pillarbox", "mail"))
     before = (root.handlers[:], root.level, ours.level, mail.level)
     setup("info")
     written = io.StringIO()
@@ -158,3 +159,11 @@ def test_an_entry_says_what_it_means(event: str) -> None:
     assert level in {events.DEBUG, events.INFO, events.WARNING, events.ERROR}
     assert meaning.endswith(".")
     assert meaning.isprintable()
+
+
+@pytest.mark.parametrize("header", [b"PROXY TCP4 x y 1 2\r\n", b"PROXY\r\n", b"PROXY TCP4 \x1b[2J x 1 2\r\n"])
+async def test_a_bad_proxy_header_is_told_by_our_events_alone(log: io.StringIO, header: bytes) -> None:
+    """aiosmtpd, which parses it, has warnings of its own, with what the client sent in them."""
+    with pytest.raises(proxy_header.ProxyRefused):
+        await proxy_header.peer(header)
+    assert log.getvalue() == ""

@@ -1,0 +1,112 @@
+"""test_bench_smtpd — the benchmark of acceptance measures what it says, and a peer that is missing is no number
+
+Owns: one tiny run of scripts/bench_smtpd.py as a program, and proofs of its arithmetic.
+Bugs: Postfix is measured only where it is installed and we are root, as in the benchmark itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.bench_smtpd_cpu import below, spent
+from scripts.bench_smtpd_report import FIGURES, OURS, POSTFIX, Results, accept_table, last_line, named, reply_table, row
+from tests.fixtures.postgres import temporary_var
+
+PEER = Path("/usr/sbin/postfix").exists() and os.geteuid() == 0
+
+
+@pytest.mark.slow
+async def test_a_tiny_run_measures_everything_and_its_ledgers_agree(tmp_path: Path, smtp_source: Path) -> None:
+    written = tmp_path / "figures.json"
+    with temporary_var() as var:
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "scripts.bench_smtpd", "--quick", "--rounds", "2", "--processes", "2"),
+            *("--var", str(var / "bench"), "--json", str(written)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said, complaints = (octets.decode() for octets in await program.communicate())
+    assert program.returncode == 0, complaints
+    ratio = r"\d+\.\d\d" if PEER else "unmeasured"
+    assert re.fullmatch(
+        rf"accept_vs_postfix_4k={ratio} accept_vs_postfix_100k={ratio} accept_vs_postfix_1m=unmeasured "
+        r"reply_p99_ms=\d+\.\d\d",
+        said.splitlines()[-1],
+    ), said
+    assert ("Postfix: unmeasured; " in said) is not PEER
+    assert "fsync=on" in said
+    assert "synchronous_commit=on" in said
+    found = json.loads(written.read_text())
+    assert found["settings"]["processes"] == "2"
+    rounds = {(cell["table"], cell["what"]): cell["rounds"] for cell in found["cells"]}
+    for sessions in (1, 20):
+        for reuse in (True, False):
+            cell = rounds[accept_table(4096), row(sessions, reuse=reuse)]
+            assert len(cell[OURS]) == 2
+            assert min(cell[OURS]) > 0
+    assert all(len(values) == 2 for cell in list(rounds.values())[:-2] for values in cell.values())
+    large = rounds["memory of smtpd", "2 messages of 1 MB at once"]
+    assert large["accepted"] == [2]
+
+
+def results(*, peer: bool) -> Results:
+    """Three rounds, the second of them slow for both."""
+    made = Results({})
+    for ours, theirs, p99 in ((3000.0, 1000.0, 20.0), (300.0, 200.0, 90.0), (2800.0, 1400.0, 30.0)):
+        for size in (4096, 102_400):
+            made.add(accept_table(size), row(20, reuse=True), smtpd=ours, Postfix=theirs if peer else None)
+        made.add(reply_table(4096), row(20, reuse=True), **{"smtpd p99": p99})
+    return made
+
+
+def test_ratios_compare_figures_of_the_same_round() -> None:
+    line = last_line(results(peer=True).figures())
+    assert line == (
+        "accept_vs_postfix_4k=2.00 accept_vs_postfix_100k=2.00 accept_vs_postfix_1m=unmeasured reply_p99_ms=30.00"
+    )
+    assert [each.partition("=")[0] for each in line.split()] == list(FIGURES)
+
+
+def test_without_postfix_no_ratio_is_a_number() -> None:
+    found = results(peer=False)
+    found.compare()
+    assert [found.figures()[name] for name in FIGURES] == [None, None, None, 30.0]
+    assert all("ratio" not in cell.values for cell in found.cells.values())
+
+
+def test_each_ratio_stands_beside_its_cell() -> None:
+    found = results(peer=True)
+    found.compare()
+    assert found.cells[accept_table(4096), row(20, reuse=True)].values["ratio"] == [3.0, 1.5, 2.0]
+    assert POSTFIX in found.cells[accept_table(4096), row(20, reuse=True)].values
+
+
+@pytest.mark.parametrize(("octets", "name"), [(1024, "1 KB"), (102_400, "100 KB"), (1_048_576, "1 MB")])
+def test_sizes_have_names(octets: int, name: str) -> None:
+    assert named(octets) == name
+
+
+async def test_processor_time_counts_children_and_those_that_have_ended() -> None:
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    parent = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}]); print('done', flush=True); "
+        "sys.stdin.read()"
+    )
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", parent), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert program.stdin
+    assert program.stdout
+    await program.stdout.readline()
+    assert below(program.pid) == [program.pid]
+    assert spent(program.pid) >= 0.3
+    program.stdin.close()
+    await program.wait()
+    assert spent(program.pid) == 0

@@ -1,0 +1,58 @@
+"""test_sign_content — whom a message is from, and which of its fields a signature covers"""
+
+from __future__ import annotations
+
+import pytest
+
+from queued.sign_content import ascii_domain, author_domain, covered, header_end
+
+
+@pytest.mark.parametrize(
+    ("value", "domain"),
+    [
+        ("ann@origin.example", "origin.example"),
+        ("Ann <ann@Origin.Example>", "origin.example"),
+        ("Ann\r\n\t<ann@origin.example>", "origin.example"),
+        ('"fake@evil.example, <x@evil.example>" <ann@origin.example>', "origin.example"),
+        ("fake@evil.example <ann@origin.example>", "origin.example"),
+        ("ann@origin.example (at fake@evil.example)", "origin.example"),
+        ("ann@origin.example, bob@second.example", "origin.example"),
+        ('"a b"@origin.example', "origin.example"),
+        ("ann@bücher.example", "xn--bcher-kva.example"),
+        ("ann@origin.example.", "origin.example"),
+        ("ann@[192.0.2.1]", None),
+        ("Ann", None),
+        ("", None),
+        ("ann@" + "x" * 20_000, None),
+    ],
+)
+def test_the_first_author_s_domain_is_found(value: str, domain: str | None) -> None:
+    assert author_domain(f"To: x@y.example\r\nFrom: {value}\r\nX-From: a@b.example\r\n".encode()) == domain
+
+
+def test_no_author_and_two_fields_from_are_nobody() -> None:
+    assert author_domain(b"To: x@y.example\r\n") is None
+    assert author_domain(b"From: a@origin.example\r\nfrom: b@evil.example\r\n") is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "a..b", "x" * 70 + ".example", "a b", "[IPv6:::1]", "a@b"])
+def test_what_is_no_name_in_dns_is_nobody(name: str) -> None:
+    assert ascii_domain(name) is None
+
+
+def test_fields_are_signed_once_more_than_there_are() -> None:
+    names = covered([b"from", b"subject", b"subject", b"received", b"list-id", b"x-mailer"])
+    assert names.count(b"from") == 2
+    assert names.count(b"subject") == 3
+    assert names.count(b"cc") == 1
+    assert names.count(b"list-id") == 1
+    assert b"received" not in names
+    assert b"x-mailer" not in names
+
+
+@pytest.mark.parametrize(
+    ("content", "end"),
+    [(b"A: b\r\n\r\nbody", 6), (b"A: b\r\n", 6), (b"A: b", 4), (b"\r\nbody\r\n\r\n", 0), (b"", 0)],
+)
+def test_the_header_ends_before_the_empty_line(content: bytes, end: int) -> None:
+    assert header_end(content) == end

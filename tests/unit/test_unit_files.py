@@ -1,0 +1,79 @@
+"""test_unit_files — deploy/ agrees with the code it starts, and with systemd where that is here to ask
+
+Owns: proofs about deploy/*.service.
+See: systemd.service(5), systemd.exec(5).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared.config import load_smtpd
+from smtpd.serve import TRANSFER, patience
+from smtpd.supervise import _CLOSING, _READY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parents[2]
+UNIT = ROOT / "deploy" / "pillarbox-smtpd.service"
+
+
+@pytest.fixture
+def unit() -> Mapping[str, str]:
+    """The settings of the unit, which names each once."""
+    found: dict[str, str] = {}
+    for line in UNIT.read_text(encoding="utf-8").splitlines():
+        if match := re.fullmatch(r"(\w+)=(.*)", line):
+            assert match[1] not in found, line
+            found[match[1]] = match[2]
+    return found
+
+
+def test_it_starts_what_there_is(unit: Mapping[str, str]) -> None:
+    program, *arguments = shlex.split(unit["ExecStart"])
+    assert program.endswith("/bin/python")
+    assert arguments == ["-m", "smtpd", "--config", "/etc/pillarbox/smtpd.yaml"]
+    assert (ROOT / "smtpd" / "__main__.py").exists()
+
+
+def test_it_leaves_a_stop_the_time_it_may_take(unit: Mapping[str, str]) -> None:
+    ours = TRANSFER + patience(load_smtpd(ROOT / "config" / "smtpd.yaml", {})) + _CLOSING
+    assert int(unit["TimeoutStopSec"]) > ours
+    assert int(unit["TimeoutStartSec"]) > _READY
+    assert unit["KillMode"] == "mixed", "the supervisor stops its processes itself"
+
+
+def test_it_speaks_and_listens_as_lifecycle_does(unit: Mapping[str, str]) -> None:
+    assert (unit["Type"], unit["NotifyAccess"]) == ("notify", "main")
+    assert unit["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert int(unit["WatchdogSec"]) >= 10
+    assert unit["RestartPreventExitStatus"] == "78"
+
+
+def test_nothing_runs_as_root(unit: Mapping[str, str]) -> None:
+    assert unit["User"] not in {"", "root", "0"}
+    assert unit["CapabilityBoundingSet"] == unit["AmbientCapabilities"] == "CAP_NET_BIND_SERVICE"
+    assert unit["NoNewPrivileges"] == "yes"
+
+
+def test_systemd_finds_no_fault(tmp_path: Path, unit: Mapping[str, str]) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        assert len(unit) > 30  # the tests above are all that can be proven where there is no systemd
+        return
+    # Its programs and accounts are those of an installation, which this is not.
+    text = UNIT.read_text(encoding="utf-8").replace("/opt/pillarbox/.venv/bin/python", "/bin/true")
+    text = re.sub(r"^(User|Group)=.*\n", "", text, flags=re.MULTILINE)
+    copy = tmp_path / UNIT.name
+    copy.write_text(text, encoding="utf-8")
+    done = subprocess.run((analyze, "verify", "--man=no", str(copy)), capture_output=True, text=True, check=False)
+    complaints = [line for line in done.stderr.splitlines() if UNIT.name in line]
+    assert complaints == []
