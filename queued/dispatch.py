@@ -2,10 +2,10 @@
 
 Owns: the loop claim → group by message and way → fetch bodies → attempt, and the number of recipients in hand.
 Called by: queued.daemon.
-Guarantees: never more recipients claimed than `claim.inflight`. Nothing is claimed of a message in hand whose lease may
-    have ended: its result comes first, after however long an outage. Waits for a notification, a due time or the poll
-    interval, whichever is first. Stopping claims nothing more, gives back what no attempt has begun, and waits for the
-    rest.
+Guarantees: never more recipients claimed than `claim.inflight`. No recipient in hand is claimed again when its lease
+    may have ended: its result comes first, after however long an outage. Waits for a notification, a due time or the
+    poll interval, whichever is first. Stopping claims nothing more, gives back what no attempt has begun, and waits
+    for the rest.
 """
 
 from __future__ import annotations

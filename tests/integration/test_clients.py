@@ -19,7 +19,7 @@ import pytest
 from tests.fixtures.heard import PATIENCE
 from tests.fixtures.login import PASSWORD
 from tests.fixtures.serving import HOSTNAME, serving
-from tests.fixtures.submitting import RECIPIENT, SENDER, TEXT, arrived, named, run, run_msmtp, settings
+from tests.fixtures.submitting import RECIPIENT, SENDER, TEXT, arrived, named, run, run_curl, run_msmtp, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,27 +96,10 @@ async def test_aiosmtplib(factory: Factory, authority: Authority, tls: str, mech
 async def test_curl(factory: Factory, authority: Authority, curl: Path, tls: str, mechanism: str) -> None:
     if mechanism.startswith("SCRAM") and "gsasl" not in await run(curl, "--version"):
         pytest.skip("this curl was built without GNU SASL, and knows no SCRAM")
-    mail = authority.folder / "mail.eml"
-    mail.write_text(TEXT, newline="")
     scheme = "smtp" if tls == "starttls" else "smtps"
     async with serving(factory.uri, **settings(authority, tls)) as port:
-        await run(
-            curl,
-            *(
-                "--silent",
-                "--show-error",
-                "--max-time",
-                "20",
-                "--noproxy",
-                "*",
-                "--ssl-reqd",
-                "--cacert",
-                authority.file,
-            ),
-            *("--resolve", f"{HOSTNAME}:{port}:127.0.0.1", f"{scheme}://{HOSTNAME}:{port}/client.example"),
-            *("--mail-from", SENDER, "--mail-rcpt", RECIPIENT, "--upload-file", mail),
-            *("--user", f"alice:{PASSWORD}", "--login-options", f"AUTH={mechanism}"),
-        )
+        login = ("--user", f"alice:{PASSWORD}", "--login-options", f"AUTH={mechanism}")
+        await run_curl(curl, authority, scheme, port, *login)
     arrived(factory)
 
 

@@ -125,6 +125,16 @@ async def test_a_wrong_count(patient: Patient, count: int) -> None:
     assert (await patient.worst("refcount.drift", sample=100)).verdict is OK
 
 
+async def test_a_body_that_was_never_needed(patient: Patient) -> None:
+    """No sweep would find it; a young one may wait for its first commit."""
+    message = patient.factory.message()
+    assert (await patient.worst("refcount.drift")).verdict is OK
+    patient.factory.sql("UPDATE pillarbox.messages SET ts = now() - interval '2 hours'")
+    assert (await patient.worst("refcount.drift")).verdict is ALARM
+    patient.factory.sql("SELECT pillarbox.refcount_anew(ARRAY[%(id)s]::uuid[])", id=message)
+    assert (await patient.worst("refcount.drift")).verdict is OK
+
+
 async def test_a_body_that_is_gone(patient: Patient) -> None:
     ids = patient.factory.rows(2)
     patient.factory.sql("DELETE FROM pillarbox.messages")

@@ -16,9 +16,26 @@ from shared.message import new_message_id
 from tests.fixtures.heard import until
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from tests.fixtures.factory import Factory
 
 ADD = "INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain) VALUES (%s, 'r', 'example.com')"
+
+
+def adding_late(factory: Factory, message: UUID) -> tuple[threading.Thread, list[BaseException]]:
+    """A session named late that will add a recipient, not started yet, and what it is refused with."""
+    refused: list[BaseException] = []
+
+    def add() -> None:
+        with factory.another("late") as session:
+            try:
+                session.execute(ADD, (message,))
+                session.commit()
+            except psycopg.Error as error:
+                refused.append(error)
+
+    return threading.Thread(target=add), refused
 
 
 async def test_two_that_take_the_last_two_recipients_at_the_same_time_release_the_body(factory: Factory) -> None:
@@ -46,17 +63,7 @@ async def test_two_that_take_the_last_two_recipients_at_the_same_time_release_th
 async def test_a_body_that_the_sweep_is_taking_gets_no_recipient(factory: Factory) -> None:
     message = factory.message()
     factory.sql("INSERT INTO pillarbox.released VALUES (%(id)s, now() - interval '1 hour')", id=message)
-    refused: list[BaseException] = []
-
-    def requeue() -> None:
-        with factory.another("late") as session:
-            try:
-                session.execute(ADD, (message,))
-                session.commit()
-            except psycopg.Error as error:
-                refused.append(error)
-
-    requeuing = threading.Thread(target=requeue)
+    requeuing, refused = adding_late(factory, message)
     with factory.another("sweep") as session:
         session.execute("SELECT pillarbox.maintain_sweep(now(), '1m', '0s', 10)")
         requeuing.start()
@@ -90,17 +97,7 @@ def test_the_sweep_refuses_a_snapshot_that_may_be_older_than_its_locks(factory: 
 async def test_a_body_whose_first_recipient_came_and_went_meanwhile_is_locked_or_not_there(factory: Factory) -> None:
     """It is committed while a second session waits for its count: that session has not locked it against the sweep."""
     message = new_message_id()
-    refused: list[BaseException] = []
-
-    def late() -> None:
-        with factory.another("late") as session:
-            try:
-                session.execute(ADD, (message,))
-                session.commit()
-            except psycopg.Error as error:
-                refused.append(error)
-
-    adding = threading.Thread(target=late)
+    adding, refused = adding_late(factory, message)
     with factory.another("first") as session:
         session.execute("INSERT INTO pillarbox.messages (id, size, content) VALUES (%s, 1, 'x')", (message,))
         session.execute(ADD, (message,))

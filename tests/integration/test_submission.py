@@ -19,7 +19,7 @@ from scramp import ScramClient
 from tests.fixtures.heard import PATIENCE
 from tests.fixtures.login import PASSWORD
 from tests.fixtures.serving import HOSTNAME, serving
-from tests.fixtures.submitting import RECIPIENT, SENDER, TEXT, arrived, named, run, run_msmtp, settings
+from tests.fixtures.submitting import RECIPIENT, SENDER, TEXT, arrived, named, run_curl, run_msmtp, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,29 +31,13 @@ if TYPE_CHECKING:
 async def test_a_certificate_is_enough_for_curl(factory: Factory, authority: Authority, curl: Path) -> None:
     """AUTH EXTERNAL, by a certificate of the client's own."""
     made = authority.issue("app.example", common_name="app")
-    mail = authority.folder / "mail.eml"
-    mail.write_text(TEXT, newline="")
     chosen = settings(authority, "starttls")
     trusting = {"ask": "request", "authorities": str(authority.file), "users": {fingerprint(made): "alice"}}
     chosen["server"]["tls"]["client"] = trusting
     async with serving(factory.uri, **chosen) as port:
-        await run(
-            curl,
-            *(
-                "--silent",
-                "--show-error",
-                "--max-time",
-                "20",
-                "--noproxy",
-                "*",
-                "--ssl-reqd",
-                "--cacert",
-                authority.file,
-            ),
-            *("--cert", made["certificate"], "--key", made["privatekey"]),
-            *("--resolve", f"{HOSTNAME}:{port}:127.0.0.1", f"smtp://{HOSTNAME}:{port}/client.example"),
-            *("--mail-from", SENDER, "--mail-rcpt", RECIPIENT, "--upload-file", mail),
-            *("--user", "alice:", "--login-options", "AUTH=EXTERNAL"),
+        certificate = ("--cert", made["certificate"], "--key", made["privatekey"])
+        await run_curl(
+            curl, authority, "smtp", port, *certificate, "--user", "alice:", "--login-options", "AUTH=EXTERNAL"
         )
     arrived(factory)
 
