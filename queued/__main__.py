@@ -1,7 +1,7 @@
-"""__main__ — `python -m queued [--config FILE] [--worker ID]`
+"""__main__ — `python -m queued [--config FILE] [--worker ID] [--dry-run [N] [--json]]`
 
 Owns: arguments, and the exit status: 0 after a stop, 69 or 78 (sysexits.h) for what an operator can mend, 70 when a
-    part died.
+    part died. SIGHUP before there is something to reload is nothing.
 Called by: people, systemd, `pillarbox up`.
 """
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from queued import daemon
+from queued import daemon, dry_run
+from queued.daemon import Worker
 from shared import events
 from shared.config import load_queued
 from shared.errors import ConfigError
@@ -28,23 +30,47 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="queued", description="Deliver queued mail over SMTP.")
     parser.add_argument("--config", type=Path, default=Path("config/queued.yaml"), help="default: config/queued.yaml")
     parser.add_argument("--worker", help="an id from `workers`; without it environment.database.where selects the rows")
+    parser.add_argument(
+        "--dry-run",
+        type=_count,
+        nargs="?",
+        const=dry_run.ROWS,
+        metavar="N",
+        help=f"deliver nothing; tell what would become of the first N recipients that are due ({dry_run.ROWS})",
+    )
+    parser.add_argument("--json", action="store_true", help="with --dry-run: one JSON document for each recipient")
     arguments = parser.parse_args()
+    if arguments.json and arguments.dry_run is None:
+        parser.error("--json belongs to --dry-run")
+    # Its default effect would kill us before there is something to reload.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def work() -> None:
         config = load_queued(arguments.config)
-        events.setup(config.environment.log.level)
-        asyncio.run(daemon.run(config, *_selection(config, arguments.worker, arguments.config)))
+        events.setup(config.environment.log.level if arguments.dry_run is None else "warning")
+        worker = _selection(config, arguments.worker, arguments.config)
+        if arguments.dry_run is not None:
+            asyncio.run(dry_run.run(config, worker, arguments.dry_run, as_json=arguments.json))
+        else:
+            asyncio.run(daemon.run(config, worker, lambda: load_queued(arguments.config)))
 
     return exit_status("queued", work)
 
 
-def _selection(config: QueuedConfig, worker: str | None, path: Path) -> tuple[str, str, str]:
-    """The worker's name, its condition, and where that stands."""
+def _count(text: str) -> int:
+    """A number of rows, from 1."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of recipients; allowed: 1 and more")
+    return int(text)
+
+
+def _selection(config: QueuedConfig, worker: str | None, path: Path) -> Worker:
+    """Which worker this is."""
     if worker is None:
-        return "queued", config.environment.database.where, f"{path}: environment.database.where"
+        return Worker("queued", config.environment.database.where, f"{path}: environment.database.where")
     for index, each in enumerate(config.workers):
         if each.id == worker:
-            return each.id, each.where, f"{path}: workers[{index}].where"
+            return Worker(each.id, each.where, f"{path}: workers[{index}].where")
     known = ", ".join(each.id for each in config.workers)
     raise ConfigError(f"{path}: workers: no worker {worker!r}; allowed: {known}")
 

@@ -46,7 +46,7 @@ class Bodies:
     async def fetch(self, ids: list[UUID]) -> Mapping[UUID, Body]:
         """The bodies there are; one that is missing is missing in the answer."""
         async with self._pool.connection() as connection:
-            rows = await database.fetch(connection, "message_bodies", ids=ids)
+            rows = await database.fetch_octets(connection, "message_bodies", ids=ids)
         return {row.id: Body(bytes(row.content), row.smtputf8) for row in rows}
 
     async def hold_missing(self, claimed: Sequence[Claimed]) -> set[int]:

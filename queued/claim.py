@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import asynccontextmanager
+import random
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from shared import database, events
 from shared.message import Address
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -31,29 +32,40 @@ if TYPE_CHECKING:
 # A row may become visible this long after its next_retry, because its transaction began earlier than it committed.
 # Rows later than that wait for the next full pass, at most one poll interval away.
 _MARGIN = timedelta(seconds=10)
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Lease:
     """How long a delivery may go on: until its claim ends, which a heartbeat puts off."""
 
+    __slots__ = ("_cut", "_limit", "expires")
+
     def __init__(self, expires: float) -> None:
         self.expires = expires  # monotonic seconds
         self._limit: asyncio.Timeout | None = None
+        self._cut = False
 
-    @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        """What is done inside ends by TimeoutError when the lease does."""
-        async with asyncio.timeout_at(_loop_time(self.expires)) as limit:
-            self._limit = limit
-            try:
-                yield
-            finally:
-                self._limit = None
+    def held(self) -> asyncio.Timeout:
+        """For `async with`: what is done inside ends by TimeoutError when the lease does, or is cut."""
+        self._limit = asyncio.timeout_at(_loop_time(self.expires))
+        return self._limit
 
     def put_off(self, expires: float) -> None:
         """The claim holds until `expires`; a time that has passed ends what goes on under it."""
         self.expires = expires
-        if self._limit is not None:
+        self._reschedule(expires)
+
+    def cut(self) -> None:
+        """End what goes on under it now, for good, although the claim holds."""
+        self._reschedule(monotonic())
+        self._cut = True
+
+    def let_go(self) -> None:
+        """Nothing goes on under it any more."""
+        self._limit = None
+
+    def _reschedule(self, expires: float) -> None:
+        if self._limit is not None and not self._cut and not self._limit.expired():
             self._limit.reschedule(_loop_time(expires))
 
 
@@ -75,6 +87,9 @@ class Claimed(NamedTuple):
     expires: float  # monotonic seconds
     claimed_at: datetime  # by PostgreSQL's clock
     since: float  # the same instant in monotonic seconds
+    priority: int = 0  # RFC 6710; above 0 urgent, below 0 bulk
+    metadata: Mapping[str, Any] = _NOTHING  # what was said of it at submission, besides `_partid`
+    noticed: bool = False  # its sender was told that it is late
 
     def now(self) -> datetime:
         """The time by PostgreSQL's clock: the queue's due times are compared with that, whatever this host's says."""
@@ -84,16 +99,17 @@ class Claimed(NamedTuple):
 class Claimer:
     """Claims for one worker.
 
-    The floor is a hint: rows finished or taken leave dead entries at the lower end of the index, which vacuum cannot
-    remove while anybody holds an old snapshot. Starting each scan just below the last claim skips them. A full pass
-    without the floor at least every poll interval finds whatever lies below: leases that ran out, and late commits.
+    A floor is a hint, one for each class of ordinary mail: rows finished or taken leave dead entries at the lower end
+    of the index, which vacuum cannot remove while anybody holds an old snapshot. Starting each scan just below the last
+    claim skips them. A full pass without floors at least every poll interval finds whatever lies below: leases that ran
+    out, and late commits.
     """
 
     def __init__(self, where: str, worker: str, settings: ClaimSettings) -> None:
         self._where = where
         self._worker = worker
         self._settings = settings
-        self._floor: datetime | None = None
+        self._floors: dict[bool, datetime] = {}  # by whether the class is of what was tried or parked before
         self._full_pass = -math.inf
         self._suspect: int | None = None  # the id of the one in hand
         self._suspects_left = True
@@ -106,7 +122,7 @@ class Claimer:
         """
         started = monotonic()
         if started - self._full_pass >= self._settings.poll.total_seconds():
-            self._floor = None
+            self._floors = {}
             self._full_pass = started
             self._suspects_left = True
         claimed: list[Claimed] = []
@@ -141,17 +157,20 @@ class Claimer:
             connection,
             where=_besides(self._where, besides),
             now=None,
-            floor=self._floor,
+            floor=self._floors.get(False),
+            floor_retried=self._floors.get(True),
             batch=limit,
             worker=self._worker,
             lease=self._settings.lease,
             suspects=suspects,
+            retried=int(self._settings.retried * limit + random.random()),  # so that claims of one row share too
         )
         if not rows:
             return []
-        ordinary = [row.next_retry for row in rows if row.priority == 0]
-        if ordinary and not suspects:
-            self._floor = ordinary[0] - _MARGIN
+        if not suspects:
+            for row in reversed(rows):
+                if row.priority == 0:
+                    self._floors[row.tried_before] = row.next_retry - _MARGIN
         expires = started + self._settings.lease.total_seconds()
         since = (
             monotonic()
@@ -177,6 +196,9 @@ class Claimer:
                 expires=expires,
                 claimed_at=row.claimed_at,
                 since=since,
+                priority=row.priority,
+                metadata=row.said or _NOTHING,
+                noticed=row.noticed,
             )
             for row in rows
         ]

@@ -1,9 +1,10 @@
 """connections — keep SMTP connections open between transactions, and count them
 
-Owns: every SmtpConnection from opening to closing, kept per host and port.
+Owns: every SmtpConnection from opening to closing, kept per host, port and session.
 Called by: deliver, which borrows one at a time; the daemon, which closes the pool when it stops.
-Guarantees: at most `concurrency` connections borrowed per host and port; a kept one is handed out only
-while it is usable and within its limits, the newest first; what is not kept is closed in the background;
+Guarantees: at most `concurrency` connections borrowed per host and port, and as many kept; a kept one is handed
+out only for the session it was opened for, while it is usable and within its limits, the newest first; what is
+not kept is closed in the background;
 after `close` nothing is open any more.
 Raises: ConversationError from `acquire` when opening fails; PoolClosedError after `close` began.
 See: Postfix smtp_connection_cache_time_limit (idle), smtp_connection_reuse_count_limit (transactions),
@@ -16,18 +17,41 @@ import asyncio
 from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from queued.smtp_client import SmtpConnection
+from queued.tls_context import Contexts
+from queued.tls_policy import CLEAR
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
+    from queued.route import Hop
+    from queued.tls_policy import TlsWanted
     from queued.transaction import Timeouts
 
 
 class PoolClosedError(Exception):
     """A connection was asked for after the pool began to close."""
+
+
+class SessionWanted(NamedTuple):
+    """How a host is to be spoken to; connections are shared only by those for whom the first three are equal.
+
+    hostname: our name in EHLO. source: the local address to leave from, None for the system's choice. tls: what is
+    asked of the host. connect_gate: awaited before a new connection is opened, for intervals between connections;
+    what it raises ends the attempt.
+    """
+
+    hostname: str
+    source: str | None = None
+    tls: TlsWanted = CLEAR
+    connect_gate: Callable[[], Awaitable[None]] | None = None
+
+    @property
+    def key(self) -> tuple[str, str | None, TlsWanted]:
+        """What tells sessions apart."""
+        return self[:3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +67,18 @@ class ReuseLimits:
 
 
 class ConnectionPool:
-    """Connections of one transport: one HELO name, one set of limits, any number of hosts."""
+    """Connections of one transport: one set of limits, any number of hosts and of ways to speak to them."""
 
     def __init__(
         self,
         *,
-        hostname: str,
         timeouts: Timeouts,
         concurrency: int = 20,
         limits: ReuseLimits | None = None,
+        contexts: Contexts | None = None,
     ) -> None:
-        """`hostname` is our name in EHLO; `concurrency` counts connections per host and port."""
-        self._hostname = hostname
+        """`concurrency` counts connections per host and port; `contexts` are OpenSSL's settings."""
+        self._contexts = contexts or Contexts()
         self._timeouts = timeouts
         self._concurrency = concurrency
         self._limits = limits or ReuseLimits()
@@ -76,25 +100,26 @@ class ConnectionPool:
         return sum(len(lane.idle) for lane in self._lanes.values())
 
     @asynccontextmanager
-    async def acquire(self, host: str, port: int) -> AsyncIterator[SmtpConnection]:
-        """A connection to host:port for the body of the `async with`, waiting for a free one.
+    async def acquire(self, hop: Hop, session: SessionWanted) -> AsyncIterator[SmtpConnection]:
+        """A connection to the host for the body of the `async with`, waiting for a free one.
 
         Its `transactions` is 0 when it was opened just now; a fault in phase mail on an older one may only
         mean that the host had grown tired of it.
         """
-        lane = self._lanes.get((host, port))
+        place = hop.host, hop.port
+        lane = self._lanes.get(place)
         if lane is None:
-            lane = self._lanes[host, port] = _Lane((host, port), self._concurrency)
+            lane = self._lanes[place] = _Lane(place, self._concurrency)
         lane.users += 1
         try:
             async with lane.slots:
-                connection = await self._take(lane, host, port)
+                connection = await self._take(lane, session)
                 self._borrowed.add(connection)
                 try:
                     yield connection
                 finally:
                     self._borrowed.discard(connection)
-                    self._give_back(lane, connection)
+                    self._give_back(lane, session, connection)
         finally:
             lane.users -= 1
             self._forget_unused(lane)
@@ -113,7 +138,7 @@ class ConnectionPool:
             for _ in range(lane.users):
                 lane.slots.release()
             while lane.idle:
-                self._discard(lane.idle.pop())
+                self._discard(lane.idle.pop()[1])
         try:
             while self._chores or any(lane.users for lane in self._lanes.values()):
                 self._changed.clear()
@@ -129,20 +154,26 @@ class ConnectionPool:
                 lane.stop_timer()
             self._lanes.clear()
 
-    async def _take(self, lane: _Lane, host: str, port: int) -> SmtpConnection:
+    async def _take(self, lane: _Lane, session: SessionWanted) -> SmtpConnection:
         if self._closing:
             raise PoolClosedError
-        while lane.idle:
-            connection = lane.idle.pop()
+        while (connection := lane.newest(session.key)) is not None:
             if self._may_stay(connection):
                 return connection
             self._discard(connection)
-        return await self._open(host, port)
+        if session.connect_gate is not None:
+            await session.connect_gate()
+            if self._closing:
+                raise PoolClosedError
+        return await self._open(lane, session)
 
-    async def _open(self, host: str, port: int) -> SmtpConnection:
+    async def _open(self, lane: _Lane, session: SessionWanted) -> SmtpConnection:
         """A new connection; PoolClosedError when the pool begins to close before it stands."""
+        hostname, source, tls = session.key
         opening = asyncio.ensure_future(
-            SmtpConnection.open(host, port, hostname=self._hostname, timeouts=self._timeouts)
+            SmtpConnection.open(
+                *lane.key, hostname=hostname, timeouts=self._timeouts, source=source, tls=tls, contexts=self._contexts
+            )
         )
         self._openings.add(opening)
         try:
@@ -157,11 +188,13 @@ class ConnectionPool:
         finally:
             self._openings.discard(opening)
 
-    def _give_back(self, lane: _Lane, connection: SmtpConnection) -> None:
+    def _give_back(self, lane: _Lane, session: SessionWanted, connection: SmtpConnection) -> None:
         if self._closing or not self._may_stay(connection):
             self._discard(connection)
             return
-        lane.idle.append(connection)
+        lane.idle.append((session.key, connection))
+        if len(lane.idle) > self._concurrency:  # of several sessions: the host shall not hold them all
+            self._discard(lane.idle.popleft()[1])
         if lane.timer is None:
             loop = asyncio.get_running_loop()
             lane.timer = loop.call_later(self._limits.idle, self._sweep, lane)
@@ -179,14 +212,14 @@ class ConnectionPool:
         """Close what has been idle too long; look again when the next one will have been."""
         lane.timer = None
         looked_at, lane.idle = lane.idle, deque()
-        for connection in looked_at:
-            if self._may_stay(connection):
-                lane.idle.append(connection)
+        for kept in looked_at:
+            if self._may_stay(kept[1]):
+                lane.idle.append(kept)
             else:
-                self._discard(connection)
+                self._discard(kept[1])
         if lane.idle:
             loop = asyncio.get_running_loop()
-            soonest = min(connection.last_used for connection in lane.idle) + self._limits.idle
+            soonest = min(connection.last_used for _, connection in lane.idle) + self._limits.idle
             lane.timer = loop.call_at(soonest, self._sweep, lane)
         self._forget_unused(lane)
 
@@ -219,9 +252,18 @@ class _Lane:
     def __init__(self, key: tuple[str, int], concurrency: int) -> None:
         self.key = key
         self.slots = asyncio.Semaphore(concurrency)
-        self.idle: deque[SmtpConnection] = deque()
+        self.idle: deque[tuple[object, SmtpConnection]] = deque()  # each with the key of its session, newest last
         self.users = 0  # holders of a slot and those who wait for one
         self.timer: asyncio.TimerHandle | None = None
+
+    def newest(self, key: object) -> SmtpConnection | None:
+        """The idle connection of this session that was used last, which is idle no more; None when there is none."""
+        for index in range(len(self.idle) - 1, -1, -1):
+            if self.idle[index][0] == key:
+                connection = self.idle[index][1]
+                del self.idle[index]
+                return connection
+        return None
 
     def stop_timer(self) -> None:
         if self.timer is not None:

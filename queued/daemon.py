@@ -1,119 +1,194 @@
 """daemon — builds a worker's parts and owns their order
 
-Owns: the start (database proven, schema and condition checked, then ready) and the stop: claim nothing more, give back
-    what is not begun, let attempts finish, record every result, close.
+Owns: the start (database proven, schema and condition checked, then ready), the reload, and the stop: claim nothing
+    more, give back what is not begun, let attempts finish, record every result, close.
 Called by: queued.__main__.
-Guarantees: nothing half-started. After a bounded stop whatever is still in flight is said in the log; its lease gives
-    it back.
+Guarantees: nothing half-started. A configuration that cannot be used changes nothing: it is read and proven whole
+    first. After a bounded stop whatever is still in flight is said in the log; its lease gives it back.
 Raises: PillarboxError for what an operator can mend.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from queued import maintain, observe, schedule
+from queued import maintain, notice, observe, reload, schedule
 from queued.bodies import Bodies
+from queued.bounce_screen import Screen
+from queued.build import Delivering, Equipment
 from queued.claim import Claimer
-from queued.deliver import Transport
 from queued.dispatch import Dispatcher
+from queued.react import suspending
 from queued.register import Identity, Register
-from queued.resolver import Resolver
 from queued.result import Recorder
-from queued.sign import Signer
-from shared import database, events, lifecycle, migrate, wakeup
-from shared.errors import ConfigError
+from shared import database, events, lifecycle, migrate, tracing, wakeup
+from shared.errors import ConfigError, PillarboxError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from queued.observe import Observing
     from shared.queued_config import QueuedConfig
 
-# One connection each for claiming, fetching bodies, recording, maintaining, recurring mail, and the register.
-_CONNECTIONS = 6
+# One connection each for claiming, fetching bodies, recording, maintaining, recurring mail, notices, suspends and
+# shared limits together, and the register.
+_CONNECTIONS = 8
 _OBSERVING = 1  # connection more where metrics are on, so that who asks takes none of those
 _ENDING = 5.0  # seconds for attempts to end once no connection is left
 _RECORDING = 10.0  # seconds the last results may take when stopping
 _LEAVING = 2.0  # seconds for taking ourselves off the register
 
 
-async def run(config: QueuedConfig, worker: str, where: str, source: str) -> None:
-    """Deliver until a signal comes. `source` says where the condition `where` stands, for whoever has to mend it."""
-    signer = Signer(config.signing)  # before a server of our own is started: a key that cannot be read ends it here
+class Worker(NamedTuple):
+    """Which worker this is: its name, the rows it owns, and where queued.yaml says so, for whoever has to mend it."""
+
+    name: str
+    where: str
+    source: str
+
+
+async def run(config: QueuedConfig, worker: Worker, again: Callable[[], QueuedConfig]) -> None:
+    """Deliver until a signal comes. `again` reads the configuration as it is now, and raises ConfigError."""
+    delivering = Delivering(config)  # before a server of our own is started: a key that cannot be read ends it here
     conninfo = database.resolve(config.environment.database.uri, config.environment.var)
     migrate.check(conninfo)
-    name = f"pillarbox {worker}"
     observed = _OBSERVING if config.metrics.listen else 0
-    pool = await database.open_pool(conninfo, name, _CONNECTIONS + observed)
+    pool = await database.open_pool(conninfo, f"pillarbox {worker.name}", _CONNECTIONS + observed)
     try:
-        await _check_where(pool, where, source)
-        await _serve(config, worker, where, conninfo, pool, signer)
+        await _check_where(pool, worker.where, worker.source)
+        await delivering.paces.begin(pool, worker.where)
+        tracing.setup(config.tracing, "queued", worker.name)
+        await _Daemon(config, worker, conninfo, pool, delivering).serve(again)
     finally:
         await pool.close()
+        await tracing.close()
 
 
-async def _serve(
-    config: QueuedConfig, worker: str, where: str, conninfo: str, pool: database.Pool, signer: Signer
-) -> None:
-    who = Identity(worker, socket.gethostname(), os.getpid())
-    identity = str(who)
-    register = Register(pool, who, where, config.claim)
-    resolver, ours = Resolver(config.routing.dns), config.routing.ourselves
-    transports = {t.id: Transport(t, socket.getfqdn(), resolver, ours) for t in config.transports}
-    recorder = Recorder(pool, identity, config.maintenance.ahead)
-    dispatcher = Dispatcher(
-        pool,
-        Claimer(where, identity, config.claim),
-        Bodies(pool, config.claim.maxbytes),
-        transports,
-        recorder,
-        config.claim,
-        signer,
-    )
+class _Daemon:
+    """The parts of a worker that runs."""
 
-    async def stop() -> None:
+    def __init__(
+        self, config: QueuedConfig, worker: Worker, conninfo: str, pool: database.Pool, delivering: Delivering
+    ) -> None:
+        self._config = config
+        self._worker = worker
+        self._conninfo = conninfo
+        self._pool = pool
+        self._delivering = delivering
+        delivering.equipment.warmups.share(pool)
+        who = Identity(worker.name, socket.gethostname(), os.getpid())
+        self._identity = str(who)
+        self._register = Register(pool, who, worker.where, config.claim)
+        self._recorder = Recorder(pool, self._identity, config.maintenance.ahead, notices=config.bounces.enabled)
+        self._dispatcher = Dispatcher(
+            pool,
+            Claimer(worker.where, self._identity, config.claim),
+            Bodies(pool, config.claim.maxbytes),
+            delivering.transports,
+            self._recorder,
+            config.claim,
+            delivering.signer,
+            paces=delivering.paces,
+            screen=Screen(pool, config.suppression),
+        )
+        reactions = delivering.equipment.reactions
+        reactions.suspend, reactions.lower = suspending(delivering.paces.suspend), self._dispatcher.lanes.lower
+
+    async def serve(self, again: Callable[[], QueuedConfig]) -> None:
+        """Run every part until a signal comes."""
+        worker, observed = self._worker, (self._pool, self._dispatcher, self._recorder)
+        async with observe.observing(self._config, worker.name, worker.where, *observed) as observing:
+            events.emit(
+                "daemon.started",
+                role="queued",
+                pid=os.getpid(),
+                worker=worker.name,
+                where=worker.where,
+                metrics=observing.address,
+            )
+
+            async def reloaded() -> None:
+                self._reload(again, observing)
+
+            ready = f"worker {worker.name} where {worker.where}"
+            await lifecycle.serve(self._parts(), ready, self._stop, reloaded)
+
+    def _parts(self) -> dict[str, Coroutine[object, object, None]]:
+        """What must run as long as the worker; one that ends, ends it."""
+        pool, dispatcher = self._pool, self._dispatcher
+        poll = self._config.claim.poll.total_seconds()
+        parts: dict[str, Coroutine[object, object, None]] = {
+            "recorder": self._recorder.run(),
+            "dispatcher": dispatcher.run(),
+            "heartbeat": dispatcher.heartbeat(),
+            "register": self._register.run(),
+            "maintain": maintain.run(pool, self._identity, self._config.maintenance),
+            "schedule": schedule.run(pool),
+            "paces": self._delivering.paces.run(pool, self._identity, self._worker.where, poll),
+            "notices": notice.run(pool, self._config.bounces),
+        }
+        if self._config.wakeup.mode == "listen":
+            parts = {"wakeup": self._wakeup()} | parts
+        return parts
+
+    def _wakeup(self) -> Coroutine[object, object, None]:
+        settings = self._config.wakeup
+        return wakeup.listen(
+            database.resolve(settings.uri, self._config.environment.var, "wakeup.uri")
+            if settings.uri
+            else self._conninfo,
+            f"pillarbox {self._worker.name} wakeup",
+            self._worker.where,
+            self._dispatcher.due,
+            missed=self._missed,
+            signals={"suspends:": self._delivering.paces.suspends.hurry},
+            pool=self._pool,
+            probe=settings.probe.total_seconds(),
+        )
+
+    def _missed(self) -> None:
+        """Notifications may have gone unheard: look at everything they could have told."""
+        self._delivering.paces.suspends.hurry()
+        self._dispatcher.start_over()
+
+    def _reload(self, again: Callable[[], QueuedConfig], observing: Observing) -> None:
+        """Use the configuration as it is now, or go on as before and say why."""
+        try:
+            config, ignored = reload.effective(self._config, again())
+            equipment = Equipment(config, self._delivering.equipment)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, what runs goes on running
+            events.emit("daemon.reload_refused", error=str(error) if isinstance(error, PillarboxError) else repr(error))
+            return
+        if ignored:
+            events.emit("daemon.reload_ignored", keys=", ".join(ignored))
+        self._config = config
+        self._delivering.use(equipment)
+        observing.know(transport.id for transport in config.transports)
+        events.setup(config.environment.log.level)
+        events.emit("daemon.reloaded")
+
+    async def _stop(self) -> None:
+        """Give back what is not begun, and end what is, each step within its time."""
+        dispatcher, recorder = self._dispatcher, self._recorder
+
+        def recipients() -> str:
+            return f"{dispatcher.inflight} recipients"
+
         dispatcher.stop()
-        await lifecycle.step("register", register.leave(), _LEAVING, on=lambda: "PostgreSQL")
-        patience = config.shutdown.timeout.total_seconds()
+        await lifecycle.step("register", self._register.leave(), _LEAVING, on=lambda: "PostgreSQL")
         # Closing turns away whoever still waits for DNS or a connection, so that it goes back now and not with its
         # lease. What is being said is heard out; when patience ends, the connections are cut and the attempts end with
         # them.
-        closing = asyncio.gather(resolver.close(), *(transport.close() for transport in transports.values()))
-        await lifecycle.step("connections", closing, patience, on=lambda: f"{dispatcher.inflight} recipients")
-        await lifecycle.step("attempts", dispatcher.drained(), _ENDING, on=lambda: f"{dispatcher.inflight} recipients")
+        patience = self._config.shutdown.timeout.total_seconds()
+        await lifecycle.step("connections", self._delivering.close(), patience, on=recipients)
+        await lifecycle.step("attempts", dispatcher.drained(), _ENDING, on=recipients)
         await lifecycle.step("results", recorder.drained(), _RECORDING, on=lambda: f"{recorder.unrecorded} results")
+        await lifecycle.step("shares", self._delivering.paces.leave(self._pool), _LEAVING, on=lambda: "PostgreSQL")
         left = dispatcher.inflight
         if left:
             events.emit("daemon.waiting", step="lease", on=f"{left} recipients left to their lease")
-
-    async with observe.observing(config, worker, where, pool, dispatcher, recorder) as metrics:
-        listening = {}
-        if config.wakeup.mode == "listen":
-            direct = config.wakeup.uri
-            listening["wakeup"] = wakeup.listen(
-                database.resolve(direct, config.environment.var, "wakeup.uri") if direct else conninfo,
-                f"pillarbox {worker} wakeup",
-                where,
-                dispatcher.due,
-                missed=dispatcher.start_over,
-                pool=pool,
-                probe=config.wakeup.probe.total_seconds(),
-            )
-        events.emit("daemon.started", role="queued", pid=os.getpid(), worker=worker, where=where, metrics=metrics)
-        await lifecycle.serve(
-            {
-                **listening,
-                "recorder": recorder.run(),
-                "dispatcher": dispatcher.run(),
-                "heartbeat": dispatcher.heartbeat(),
-                "register": register.run(),
-                "maintain": maintain.run(pool, identity, config.maintenance),
-                "schedule": schedule.run(pool),
-            },
-            f"worker {worker} where {where}",
-            stop,
-        )
 
 
 async def _check_where(pool: database.Pool, where: str, source: str) -> None:

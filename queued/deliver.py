@@ -11,35 +11,51 @@ See: RFC 5321 section 4.5.4.1 (retries); RFC 1047 (why a lost final reply duplic
 
 from __future__ import annotations
 
-import random
+import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.classify import classify
+from queued import progress
 from queued.connections import ConnectionPool, PoolClosedError, ReuseLimits
+from queued.envelope import fields, transaction
 from queued.failover import talk
 from queued.find_hops import HopFinder, Ourselves
+from queued.mx_site import Parted, SeenSites, site_lane
+from queued.pace import Paces
+from queued.remainder import cut_off, with_remainder
 from queued.resolver import Resolver, ResolverClosedError
-from queued.result import Result
-from queued.retry import decide
+from queued.result import Spoken
 from queued.route import Unroutable, lane
-from queued.transaction import Timeouts, Transaction
+from queued.sessions import HeldBack, Speaker, Voice
+from queued.settle import Settler, deferred
+from queued.tls_context import Contexts
+from queued.tls_plan import TlsPlanner
+from queued.transaction import Timeouts
+from queued.warmup import Warmups
+from shared import events
 from shared.outcome import Outcome
-from shared.queued_config import Retry
 from shared.routing_config import Dns
+from shared.transport_config import Retry
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from queued.claim import Claimed, Lease
-    from queued.retry import RetrySchedule
+    from queued.failover import Talk
+    from queued.find_hops import Found
+    from queued.mta_sts_cache import MtaSts
+    from queued.react import Reactions
+    from queued.result import Result
+    from queued.route import Hop
     from queued.sign import Signed
-    from shared.queued_config import Timeout
-    from shared.queued_config import Transport as TransportSettings
-    from shared.smtp_reply import Reply
+    from queued.tls_plan import Plan
+    from queued.transaction import Transaction, TransactionResult
+    from shared.transport_config import Timeout
+    from shared.transport_config import Transport as TransportSettings
+
+_PARTED: Final = 1.0  # seconds until recipients that can no longer share an attempt are tried apart
 
 
 @dataclass(slots=True)
@@ -51,6 +67,15 @@ class Body:
     signing: asyncio.Future[Signed] | None = None
 
 
+class NotNow(NamedTuple):
+    """No try was made, for something must be waited for: the recipients are parked, and the try is not counted."""
+
+    seconds: float
+    reason: str
+    every: float = 0.0  # seconds between one that may go and the next, where several wait for the same
+    of: tuple[str, ...] = ()  # what it is that they wait for, as queued.pace has it
+
+
 class Transport:
     """How a set of destinations is reached, with the connections it keeps open."""
 
@@ -60,74 +85,169 @@ class Transport:
         hostname: str,
         resolver: Resolver | None = None,
         ourselves: Sequence[str] = (),
+        *,
+        paces: Paces | None = None,
+        warmups: Warmups | None = None,
+        reactions: Reactions | None = None,
+        sts: MtaSts | None = None,
     ) -> None:
-        """`resolver`: the worker's own, else one with every setting at its default.
+        """`resolver`, `paces`, `warmups`, `sts`: the worker's own, else one of each with every setting at its default.
 
         `ourselves`: names and addresses under which mail comes back to us, besides `hostname`.
+        `reactions`: what the rules of queued.yaml say about replies.
         """
         self.settings = settings
-        own = (hostname, *ourselves, *([settings.hostname] if settings.hostname else []))
-        self._finder = HopFinder(settings, resolver or Resolver(Dns()), Ourselves(own))
+        named = [source.hostname for source in settings.sources]
+        own = [name for name in (hostname, settings.hostname, *named, *ourselves) if name]
+        resolver = resolver or Resolver(Dns())
+        contexts = Contexts(settings.tls, f"transports[{settings.id}].tls")
+        self.finder = HopFinder(settings, resolver, Ourselves(own))
+        self._sites = SeenSites()
+        self.tls = TlsPlanner(settings, resolver, contexts, sts)
+        self._voice = Voice.of(settings, hostname, paces or Paces(), warmups or Warmups())
+        self._settler = Settler(settings.id, settings.retry, reactions)
         pooling = settings.pooling
         self._pool = ConnectionPool(
-            hostname=settings.hostname or hostname,
             timeouts=_seconds(settings.timeout),
             concurrency=settings.concurrency,
             limits=ReuseLimits(pooling.transactions, pooling.idle.total_seconds(), pooling.age.total_seconds()),
+            contexts=contexts,
         )
 
     async def close(self) -> None:
         """Close every connection, waiting for those in use."""
+        await self.tls.close()
         await self._pool.close()
 
     async def attempt(
-        self, claimed: tuple[Claimed, ...], body: Body, lease: Lease, prefix: bytes = b""
-    ) -> list[Result] | None:
+        self,
+        claimed: tuple[Claimed, ...],
+        body: Body,
+        lease: Lease,
+        prefix: bytes = b"",
+        *,
+        sender: str | None = None,
+    ) -> list[Result] | NotNow | None:
         """Try these recipients of one message, all of one lane. None when it did not come to a try: we are stopping.
 
-        prefix: header fields to send before the content, such as signatures.
+        prefix: header fields to send before the content, such as signatures. sender: for MAIL FROM, instead of its own.
 
         TimeoutError when the lease ended first: what the peer has is not known, and the row is no longer ours to tell.
         """
         started = monotonic()
-        limits = self.settings.connection
-        transaction = Transaction(
-            sender=str(claimed[0].sender or ""),
-            recipients=tuple(str(c.recipient) for c in claimed),
-            content=body.content,
-            smtputf8=body.smtputf8,
-            prefix=prefix,
-        )
+        site: str | None = None
+        offered = transaction(claimed, body, prefix, sender)
         try:
             async with lease.held():
-                hops = await self._finder.find(claimed[0].recipient.domain)
-                hop, result = await talk(
-                    self._pool, hops, transaction, addresses=limits.addresses, sessions=limits.sessions
-                )
+                found = await self._find(claimed)
+                site = found.site.name if found.site else None
+                now = claimed[0].now() if self.settings.sources else claimed[0].claimed_at
+                speaker = Speaker(self._voice, fields(claimed[0], site), now)
+                hops = await speaker.prepare(found.hops)
+                plan = await self._plan(claimed, hops, requiretls=offered.requiretls)
+                talked = await self._talk(speaker, hops, plan, offered)
+            judged = await with_remainder(talked.result, offered, self._again(speaker, talked.hop, plan, lease))
         except Unroutable as error:
             duration = timedelta(seconds=monotonic() - started)
-            return [self._result(c, error.outcome, None, None, duration) for c in claimed]
+            return [self._settler.settle(c, error.outcome, None, None, duration) for c in claimed]
+        except Parted:
+            return NotNow(_PARTED, "the recipients' domains can share an attempt no longer")
+        except HeldBack as held:
+            return NotNow(*held.wait)
         except (PoolClosedError, ResolverClosedError):
             return None
+        finally:
+            lease.let_go()
+        if not speaker.spoke and speaker.waits:
+            return NotNow(*min(speaker.waits))
         duration = timedelta(seconds=monotonic() - started)
+        remote, source = str(talked.hop), speaker.source
         return [
-            self._result(c, outcome, reply, str(hop), duration)
-            for c, outcome, reply in zip(claimed, classify(result), result.recipients, strict=True)
+            self._settler.settle(
+                *(c, outcome, reply, remote, duration), spoken=Spoken(result.tls, source, result.dsn), site=site
+            )
+            for c, (outcome, reply, result) in zip(claimed, judged, strict=True)
         ]
 
     def lane(self, domain: str) -> str:
         """Recipients of one message may share an attempt when their domains have the same lane."""
+        if self.settings.connection.sites and not self._voice.paces.by_destination:
+            return site_lane(domain, self.settings, self._sites.of(domain, monotonic()))
         return lane(domain, self.settings)
 
-    def _result(
-        self, c: Claimed, outcome: Outcome, reply: Reply | None, remote: str | None, duration: timedelta
-    ) -> Result:
-        if outcome.kind == "delivered":
-            return Result(c, outcome, remote, duration, "success", None)
-        if outcome.kind == "failed":
-            refused_by_us = remote is None or (reply is not None and reply.ours)
-            return Result(c, outcome, remote, duration, "rejected" if refused_by_us else "failed", None)
-        return _deferred(c, outcome, remote, duration, self.settings.retry)
+    async def _find(self, claimed: Sequence[Claimed]) -> Found:
+        """Where these recipients' mail may go; Parted when their domains turn out not to be one site."""
+        domains = self._domains(claimed)
+        if not self.settings.connection.sites:
+            return await self.finder.found(domains[0])
+        found = await asyncio.gather(*map(self.finder.found, domains), return_exceptions=True)
+        return self._sites.together(domains, found, monotonic())
+
+    async def _plan(self, claimed: Sequence[Claimed], hops: Sequence[Hop], *, requiretls: bool) -> Plan:
+        """What is asked of TLS; Parted when the domains ask for different things."""
+        domains = self._domains(claimed)
+        plan = await self.tls.plan(domains[0], hops, requiretls=requiretls)
+        if len(domains) == 1:
+            return plan
+        others = (self.tls.plan(domain, hops, requiretls=requiretls) for domain in domains[1:])
+        if any(other != plan for other in await asyncio.gather(*others)):
+            self._sites.part(domains, monotonic())
+            raise Parted
+        return plan
+
+    def _domains(self, claimed: Sequence[Claimed]) -> list[str]:
+        """The domains that decide about the way: one speaks for all of a lane, unless the lane is a site."""
+        if len(claimed) == 1 or not self.settings.connection.sites:
+            return [claimed[0].recipient.domain]
+        return list(dict.fromkeys(c.recipient.domain for c in claimed))
+
+    async def _talk(self, speaker: Speaker, hops: Sequence[Hop], plan: Plan, offered: Transaction) -> Talk:
+        """The conversation, and what is to be remembered of it."""
+        limits, dead = self.settings.connection, self.finder.dead
+        used = True  # when it ends early, nobody knows what the host has
+        try:
+            talked = await talk(
+                self._pool,
+                hops,
+                offered,
+                wanted=lambda hop: speaker.session(hop, plan[hop]),
+                addresses=limits.addresses,
+                sessions=limits.sessions,
+            )
+            used = talked.hop not in talked.unreachable
+        except (HeldBack, PoolClosedError):
+            used = False
+            raise
+        finally:
+            speaker.done(used=used)
+        for hop in talked.unreachable:
+            if hop in speaker.asked:
+                dead.failed(hop, monotonic())
+        if used:
+            dead.answered(talked.hop)
+        return talked
+
+    def _again(
+        self, speaker: Speaker, hop: Hop, plan: Plan, lease: Lease
+    ) -> Callable[[Transaction], Awaitable[TransactionResult | None]]:
+        """How the same message is offered to the same host once more, for recipients who were too many before.
+
+        However that ends, what the others got stays as it is: they have the message.
+        """
+
+        async def again(offered: Transaction) -> TransactionResult | None:
+            progress.reached("connect")
+            try:
+                async with lease.held():
+                    return (await self._talk(speaker, [hop], plan, offered)).result
+            except (HeldBack, PoolClosedError):
+                return None
+            except Exception as error:  # noqa: BLE001 - the end of the lease, or a fault of ours
+                if not isinstance(error, TimeoutError):
+                    events.emit("daemon.failed", part="attempt", error=repr(error))
+                return cut_off(offered, progress.latest() or "dot")
+
+        return again
 
 
 def without_transport(claimed: Sequence[Claimed]) -> list[Result]:
@@ -137,14 +257,7 @@ def without_transport(claimed: Sequence[Claimed]) -> list[Result]:
     """
     text = f"no transport {claimed[0].transportid!r} in queued.yaml"
     outcome = Outcome("deferred", "us", None, "4.3.5", text)
-    return [_deferred(c, outcome, None, timedelta(0), Retry()) for c in claimed]
-
-
-def _deferred(c: Claimed, outcome: Outcome, remote: str | None, duration: timedelta, schedule: RetrySchedule) -> Result:
-    """Tried again when the schedule says so, or given up."""
-    roll = random.random()
-    due = decide(c.now(), received=c.received, tries=c.retry_count, schedule=schedule, roll=roll)
-    return Result(c, outcome, remote, duration, "expired" if due is None else None, due)
+    return [deferred(c, outcome, None, timedelta(0), Retry()) for c in claimed]
 
 
 def _seconds(timeout: Timeout) -> Timeouts:

@@ -16,8 +16,11 @@ import socket
 from dataclasses import replace
 from ipaddress import IPv6Address, ip_address
 from random import Random
-from typing import TYPE_CHECKING, Final
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from queued.dead_hosts import DeadHosts
+from queued.mx_site import Site, site
 from queued.route import (
     PORT,
     Answer,
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
     from queued.resolver import Resolver
     from queued.route import Address, Hop, Host
-    from shared.queued_config import Transport
+    from shared.transport_config import Transport
 
 _MOST_HOSTS: Final = 30  # by preference; the largest honest lists have about ten
 
@@ -68,23 +71,36 @@ class Ourselves:
         return any(embedded(a) in self._addresses or (host.port == PORT and _is_local(a)) for a in host.addresses)
 
 
+class Found(NamedTuple):
+    """Where one attempt may connect to. site: of the exchangers, None where DNS was not asked for any."""
+
+    hops: list[Hop]
+    site: Site | None
+
+
 class HopFinder:
-    """Finds the hosts for one transport."""
+    """Finds the hosts for one transport, and remembers which of them were dead of late: `dead`."""
 
     def __init__(self, transport: Transport, resolver: Resolver, ourselves: Ourselves) -> None:
         self._transport = transport
         self._resolver = resolver
         self._ourselves = ourselves
         self._random = Random()
+        self.dead = DeadHosts(transport.connection.avoid.total_seconds())
 
     async def find(self, domain: str) -> list[Hop]:
         """Where to try for this recipient domain; raises Unroutable."""
+        return (await self.found(domain)).hops
+
+    async def found(self, domain: str) -> Found:
+        """The same, and the site that the exchangers are."""
         way = choose(domain, self._transport)
         if isinstance(way, Fixed):
-            return in_order(way.hosts, self._random)
-        by_mx = False
+            return Found(self._in_order(way.hosts), None)
+        by_mx, together = False, None
         if isinstance(way, ByMx):
             hosts, by_mx = await self._mail_hosts(way)
+            together = site(hosts)
             names = list(dict.fromkeys(host.name for host in hosts))
             answers = dict(zip(names, await asyncio.gather(*map(self._addresses, names)), strict=True))
         else:
@@ -93,7 +109,11 @@ class HopFinder:
         hosts = tuple(replace(host, addresses=answers[host.name].records) for host in hosts)
         hosts = cut_loops(hosts, self._ourselves.has_address, domain)
         usable = reachable(domain, hosts, answers, by_mx=by_mx, private=self._transport.allow.private)
-        return in_order(usable, self._random)
+        return Found(self._in_order(usable), together)
+
+    def _in_order(self, hosts: Iterable[Host]) -> list[Hop]:
+        now = monotonic()
+        return in_order(hosts, self._random, lambda host, port: self.dead.is_dead(host, port, now))
 
     async def _mail_hosts(self, way: ByMx) -> tuple[tuple[Host, ...], bool]:
         """The hosts preferred to us by name, and whether an MX names them."""

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from shared import database, events
+from shared.failure_points import reach
 
 if TYPE_CHECKING:
     from shared.queued_config import Maintenance
@@ -79,6 +80,7 @@ async def _finish(connection: database.Connection, worker: str, _: Maintenance) 
 
 
 async def _sweep(connection: database.Connection, _: str, settings: Maintenance) -> None:
+    reach("maintain.sweep")
     if swept := await _all(connection, "maintain_sweep", grace=settings.grace, keep=settings.keep.deadletters):
         events.emit("maintain.swept", messages=swept)
 
@@ -90,6 +92,10 @@ async def _renotify(connection: database.Connection, _: str, settings: Maintenan
 
 async def _forget_keys(connection: database.Connection, _: str, settings: Maintenance) -> None:
     await _all(connection, "maintain_forget_keys", keep=settings.keep.idempotency)
+
+
+async def _forget_notices(connection: database.Connection, _: str, settings: Maintenance) -> None:
+    await _all(connection, "maintain_forget_notices", keep=settings.keep.history)
 
 
 async def _drop_days(connection: database.Connection, _: str, settings: Maintenance) -> None:
@@ -131,6 +137,7 @@ _STEPS: Final = {
     "sweep": _sweep,
     "renotify": _renotify,
     "forget_keys": _forget_keys,
+    "forget_notices": _forget_notices,
     "vacuum": _vacuum,
     "drop_days": _drop_days,
 }

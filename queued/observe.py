@@ -14,18 +14,19 @@ See: docs/how-to/watch-with-prometheus.md; sql/queries/metrics_queue.sql.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from shared import database, events
-from shared.health import Answering, Health
+from shared.health import Answering, Health, page
 from shared.latest import Latest
-from shared.metrics import CONTENT_TYPE, Counts, Reading
+from shared.metrics import Counts, by_destination, by_transport
 from shared.metrics_config import ListenAddress
 from shared.metrics_server import MetricsServer, Page
+from shared.metrics_table import TRANSPORT
+from shared.metrics_totals import CONTENT_TYPE, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from queued.dispatch import Dispatcher
     from queued.result import Recorder
@@ -35,6 +36,18 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 2.0  # seconds for the queue's figures
 _MOST: Final = 1000  # recipients counted of each kind; the table of metrics tells it
 _SERIES: Final = 1000  # pairs of state and partition in one answer
+
+
+class Observing(NamedTuple):
+    """Where it is answered, as bound, and the counts; None when that is off."""
+
+    address: str | None = None
+    counts: Counts | None = None
+
+    def know(self, transports: Iterable[str]) -> None:
+        """Count these transports from now on, besides those known."""
+        if self.counts is not None:
+            self.counts.know(TRANSPORT, transports)
 
 
 class Wakeups:
@@ -99,15 +112,16 @@ async def _ask(connection: database.Connection, where: str) -> list[Reading]:
 @asynccontextmanager
 async def observing(
     config: QueuedConfig, worker: str, where: str, pool: database.Pool, dispatcher: Dispatcher, recorder: Recorder
-) -> AsyncIterator[str | None]:
-    """Count, and answer over HTTP, as long as the block lasts; the address as bound, None when that is off."""
+) -> AsyncIterator[Observing]:
+    """Count, and answer over HTTP, as long as the block lasts."""
     if config.metrics.listen is None:
-        yield None
+        yield Observing()
         return
     wakeups = Wakeups(config.wakeup.mode)
     answering = Answering(pool)
     health = Health(answering, wakeups.unaware)
-    counts = Counts([transport.id for transport in config.transports])
+    transports = [transport.id for transport in config.transports]
+    counts = Counts(by_transport(transports) | by_destination(config.metrics.destinations))
     queue = Queue(pool, where, config.metrics.refresh.total_seconds())
 
     async def metrics() -> Page:
@@ -116,8 +130,8 @@ async def observing(
 
     pages = {
         "/metrics": metrics,
-        "/healthy": _answer(health.not_alive, "healthy"),
-        "/ready": _answer(health.not_ready, "ready"),
+        "/healthy": page(health.not_alive, "healthy"),
+        "/ready": page(health.not_ready, "ready"),
     }
     async with AsyncExitStack() as stack:
         for each in (counts, health, wakeups):
@@ -127,7 +141,7 @@ async def observing(
         server = MetricsServer(pages)
         bound = await server.open(_address(config, worker), "metrics.listen")
         stack.push_async_callback(server.close)
-        yield bound
+        yield Observing(bound, counts)
 
 
 def _readings(
@@ -145,18 +159,6 @@ def _readings(
         Reading("pillarbox_pool_connections", stats["pool_max"], ("allowed",)),
         Reading("pillarbox_pool_waiting", stats["requests_waiting"]),
     ]
-
-
-def _answer(question: Callable[[], Awaitable[str | None]], yes: str) -> Callable[[], Awaitable[Page]]:
-    """A page of one line: 200 and `yes`, or 503 and why not."""
-
-    async def page() -> Page:
-        why = await question()
-        if why is None:
-            return Page(f"{yes}\n".encode())
-        return Page(f"not {yes}: {why}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
-
-    return page
 
 
 def _address(config: QueuedConfig, worker: str) -> ListenAddress:

@@ -1,13 +1,14 @@
-"""resolver — asks DNS for mail exchangers and addresses, and remembers the answers for a while
+"""resolver — asks DNS for mail exchangers, addresses, TLSA and TXT, and remembers the answers for a while
 
 Owns: the one door to dnspython, its name servers and the time limit of a question; the kept answers.
-Called by: queued.find_hops.
+Called by: queued.find_hops; queued.tls_plan and queued.mta_sts_cache.
 Guarantees: a question ends by `timeout`; the same question asked by many at once goes out once. An answer is kept for
     its own time to live, at least _LEAST and at most `ttl` (one that says no, at most _MOST_NO); a failure is not kept.
     Memory is bounded by `entries`, the answer used longest ago going first. What comes back is always an Answer:
     only a name that cannot be asked for raises.
 Raises: ValueError for text that is no domain name; ResolverClosedError once `close` began.
-See: RFC 1035 section 7; RFC 2308 section 5 (how long no is kept); RFC 7505.
+    An answer is `secure` only where `trusted` says that the name server's word counts.
+See: RFC 1035 section 7; RFC 2308 section 5 (how long no is kept); RFC 7505; RFC 6840 sections 5.7 and 5.8 (AD).
 Bugs: names with other letters than ASCII are encoded as IDNA 2003 has them. The name servers are read from the system
     when the first question is asked, and not again.
 """
@@ -22,12 +23,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dns.asyncresolver
 import dns.exception
+import dns.flags
 import dns.name
 import dns.nameserver
 import dns.rdatatype
 import dns.resolver
 
 from queued.route import Address, Answer
+from queued.tls_policy import Tlsa
 from shared.smtp_reply import printable
 
 if TYPE_CHECKING:
@@ -73,12 +76,20 @@ class Resolver:
         both = await asyncio.gather(self._answer(name, dns.rdatatype.A), self._answer(name, dns.rdatatype.AAAA))
         records = tuple(record for answer in both for record in answer.records)
         if records:
-            return Answer("found", records)
+            return Answer("found", records, secure=all(answer.secure for answer in both if answer.records))
         # No record of one family proves nothing while the other is not known.
         gravest = next((a for a in both if a.state == "failed"), None) or next(
             (a for a in both if a.state == "unknown"), both[0]
         )
         return Answer(gravest.state, (), gravest.text)
+
+    async def tlsa(self, host: str, port: int) -> Answer[Tlsa]:
+        """The TLSA records for TLS at that port (RFC 7672 section 2.2.3)."""
+        return await self._answer(_name(f"_{port}._tcp.{host}"), dns.rdatatype.TLSA)
+
+    async def txt(self, name: str) -> Answer[str]:
+        """The TXT records, the strings of each joined; octets beyond ASCII as the replacement character."""
+        return await self._answer(_name(name), dns.rdatatype.TXT)
 
     async def close(self) -> None:
         """Give up what is being asked: whoever waits for it has begun nothing, and learns at once."""
@@ -131,9 +142,10 @@ class Resolver:
                 "failed", (), printable(str(error).encode(errors="backslashreplace"))[:200] or type(error).__name__
             )
         lives = answer.chaining_result.minimum_ttl
+        secure = self._settings.trusted and bool(answer.response.flags & dns.flags.AD)
         if answer.rrset is None:
-            return self._keep(question, Answer("nothing"), min(lives, _MOST_NO))
-        return self._keep(question, Answer("found", _records(kind, answer.rrset)), lives)
+            return self._keep(question, Answer("nothing", secure=secure), min(lives, _MOST_NO))
+        return self._keep(question, Answer("found", _records(kind, answer.rrset), secure=secure), lives)
 
     def _keep(self, question: _Question, answer: _Records, lives: float) -> _Records:
         ends = monotonic() + min(max(lives, _LEAST), self._settings.ttl.total_seconds())
@@ -150,6 +162,8 @@ class Resolver:
                 made.nameservers = [dns.nameserver.Do53Nameserver(s.host, s.port or _DNS_PORT) for s in servers]
             made.timeout = _PER_SERVER
             made.use_edns(0, 0, _PAYLOAD)
+            if self._settings.trusted:
+                made.set_flags(dns.flags.RD | dns.flags.AD)  # RFC 6840 section 5.7: we understand AD in the answer
             self._resolver = made
         return self._resolver
 
@@ -170,4 +184,8 @@ def _records(kind: dns.rdatatype.RdataType, found: Iterable[Any]) -> tuple[objec
     if kind == dns.rdatatype.MX:
         pairs = sorted((data.preference, data.exchange.to_text(omit_final_dot=True).lower()) for data in found)
         return tuple(pairs[:_MOST_RECORDS])
+    if kind == dns.rdatatype.TXT:
+        return tuple(b"".join(data.strings).decode("ascii", "replace") for data in found)[:_MOST_RECORDS]
+    if kind == dns.rdatatype.TLSA:
+        return tuple(Tlsa(data.usage, data.selector, data.mtype, data.cert) for data in found)[:_MOST_RECORDS]
     return tuple(ip_address(data.address) for data in found)[:_MOST_RECORDS]

@@ -17,19 +17,38 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import islice, takewhile
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shared import database, events
-from shared.array_text import numbers, texts
+from queued.result_columns import claims, holds, notices, results
+from shared import database, events, tracing
+from shared.failure_points import reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from uuid import UUID
 
     from queued.claim import Claimed
     from shared.outcome import Outcome
 
 _GROUP = 500
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+
+
+class Spoken(NamedTuple):
+    """How the host was spoken to, for the attempt row; None where it did not come to that."""
+
+    tls: str | None = None  # what was negotiated: "TLSv1.3 TLS_AES_256_GCM_SHA384 verified", "none"
+    source: str | None = None  # the address we spoke from
+    dsn: bool = False  # the host took on to tell the sender what becomes of the mail (RFC 3461 section 5.2.1)
+
+
+class Held(NamedTuple):
+    """The recipient goes on hold instead of being tried again."""
+
+    reason: str
+    quarantine: str | None = None  # becomes metadata `_quarantineid`
 
 
 class Result(NamedTuple):
@@ -41,6 +60,9 @@ class Result(NamedTuple):
     duration: timedelta
     result: str | None  # success, failed, expired: the archive's words
     next_retry: datetime | None
+    spoken: Spoken = Spoken()
+    held: Held | None = None
+    late: datetime | None = None  # the sender may be told that it is late, and that we try until then
 
     @staticmethod
     def later(claimed: Claimed, outcome: Outcome, wait: timedelta) -> Result:
@@ -51,7 +73,9 @@ class Result(NamedTuple):
 class Recorder:
     """Records results in groups over the pool."""
 
-    def __init__(self, pool: database.Pool, worker: str, ahead: int) -> None:
+    def __init__(self, pool: database.Pool, worker: str, ahead: int, *, notices: bool = True) -> None:
+        """`notices`: whether what senders are to be told is written down for queued.notice."""
+        self.notices = notices
         self._pool = pool
         self._worker = worker
         self._ahead = ahead
@@ -61,10 +85,13 @@ class Recorder:
         self._recorded.set()
         self._hurried = asyncio.Event()
         self._doubtful: set[tuple[int, int]] = set()  # id and token of what a try may have recorded unheard
+        self._locked: set[UUID] = set()  # messages of which somebody kept something locked at the last try
         self.on_recorded: Callable[[Sequence[Claimed]], None] = _nobody_asks
 
     def add(self, results: Sequence[Result]) -> None:
-        """Take results over; they are recorded soon."""
+        """Take results over, if there are any; they are recorded soon."""
+        if not results:
+            return
         self._waiting.extend(results)
         self._recorded.clear()
         self._arrived.set()
@@ -87,17 +114,20 @@ class Recorder:
         pause, limit = _FIRST_PAUSE, _GROUP
         while True:
             await self._arrived.wait()
-            group = [self._waiting[i] for i in range(min(limit, len(self._waiting)))]
+            group = self._next(limit)
             try:
+                reach("result.before_record")
                 await self._record(group)
+                reach("result.after_record")
             except database.CONFLICT:
                 continue  # somebody held or released one of the rows at that moment
             except database.LOCKED as error:
-                # The others need not wait behind the row somebody keeps locked.
+                # The others need not wait behind what somebody keeps locked: a row, or the count of a message, which
+                # all results of that message need.
                 if len(group) == 1:
                     events.emit("result.unrecorded", results=1, error=error, seconds=0.0)
-                    self._waiting.rotate(-1)
-                limit = 1
+                    self._put_back(group[0].claimed.message_id)
+                limit = 1 if len(group) > 1 else _GROUP
                 continue
             except database.BAD_VALUE as error:
                 if len(group) > 1:  # one of them; alone each shows whether it is the one
@@ -116,11 +146,27 @@ class Recorder:
             pause, limit = _FIRST_PAUSE, min(2 * limit, _GROUP)
             self._done(group)
 
+    def _next(self, limit: int) -> list[Result]:
+        """The first that wait; alone, where its message was locked when it was last tried."""
+        if self._waiting[0].claimed.message_id in self._locked:
+            return [self._waiting[0]]
+        free = takewhile(lambda result: result.claimed.message_id not in self._locked, self._waiting)
+        return list(islice(free if self._locked else self._waiting, limit))
+
+    def _put_back(self, message: UUID) -> None:
+        """Results of this message wait behind all others."""
+        self._locked.add(message)
+        theirs = [result for result in self._waiting if result.claimed.message_id == message]
+        others = [result for result in self._waiting if result.claimed.message_id != message]
+        self._waiting = deque(others + theirs[1:] + theirs[:1])
+
     def _done(self, group: list[Result]) -> None:
         """These, the first that wait, are out of hand."""
         for _ in group:
             self._waiting.popleft()
         self._doubtful.difference_update(map(_key, group))
+        if self._locked:
+            self._locked.difference_update(result.claimed.message_id for result in group)
         self.on_recorded([result.claimed for result in group])
         if not self._waiting:
             self._arrived.clear()
@@ -134,16 +180,32 @@ class Recorder:
                 await self._hurried.wait()
 
     async def _record(self, group: list[Result]) -> None:
+        started = monotonic()
         async with self._pool.connection() as connection:
             told = await self._recorded_before(connection, group)
             if new := [r for r in group if _key(r) not in told]:
-                rows = await self._write(connection, "result_record_if_claimed", _columns(new))
+                rows = await self._settle(connection, new)
                 told |= dict.fromkeys(map(_key, new), False) | {(row.id, row.token): True for row in rows}
                 if lost := [r for r in new if not told[_key(r)]]:
                     self._doubtful.update(map(_key, new))  # recorded already, should the next statement fail
-                    await self._write(connection, "result_record_lost", _columns(lost) | _claim_columns(lost))
+                    await self._write(connection, "result_record_lost", results(lost) | claims(lost))
+        events.emit("result.group", results=len(group), seconds=monotonic() - started)
         for result in group:
             _tell(result, ours=told[_key(result)])
+
+    async def _settle(self, connection: database.Connection, new: list[Result]) -> list[Any]:
+        """Record what may be ours; the rows that were. Holds apart, for they move rows from partition to partition."""
+        held = [r for r in new if r.held]
+        plain = [r for r in new if not r.held] if held else new
+        rows: list[Any] = []
+        if plain:
+            values = results(plain) | notices(plain, wanted=self.notices)
+            rows = await self._write(connection, "result_record_if_claimed", values)
+        if held:
+            self._doubtful.update(map(_key, new))  # recorded already, should the next statement fail
+            values = results(held) | claims(held) | holds(held)
+            rows = [*rows, *await self._write(connection, "result_hold_if_claimed", values)]
+        return rows
 
     async def _recorded_before(
         self, connection: database.Connection, group: list[Result]
@@ -184,53 +246,25 @@ def _nobody_asks(_: Sequence[Claimed]) -> None:
     """Where nobody counts what is in hand."""
 
 
-def _columns(group: list[Result]) -> dict[str, Any]:
-    """The group by column, as the query's unnest takes it."""
-    outcomes = [r.outcome for r in group]
-    return {
-        "id": numbers(r.claimed.id for r in group),
-        "token": numbers(r.claimed.token for r in group),
-        "remote": texts(r.remote for r in group),
-        "outcome": texts(o.kind for o in outcomes),
-        "scope": texts(o.scope for o in outcomes),
-        "uncertain": texts("t" if o.uncertain else "f" for o in outcomes),
-        "reply_code": numbers(o.reply_code for o in outcomes),
-        "reply_enhanced": texts(o.enhanced for o in outcomes),
-        "reply_text": texts(o.text for o in outcomes),
-        "seconds": numbers(r.duration.total_seconds() for r in group),
-        "result": texts(r.result for r in group),
-        "next_retry": texts(r.next_retry.isoformat() if r.next_retry else None for r in group),
-    }
-
-
-def _claim_columns(group: list[Result]) -> dict[str, Any]:
-    """What the queue row would have said, from the time of the claim."""
-    claimed = [r.claimed for r in group]
-    return {
-        "messages__id": texts(c.message_id.hex for c in claimed),
-        "retry_count": numbers(c.retry_count for c in claimed),
-        "partid": texts(c.partid for c in claimed),
-        "transportid": texts(c.transportid for c in claimed),
-        "jobid": texts(c.jobid for c in claimed),
-        "senderdomain": texts(c.sender.domain if c.sender else None for c in claimed),
-        "recipientdomain": texts(c.recipient.domain for c in claimed),
-        "size": numbers(c.size for c in claimed),
-    }
-
-
 def _tell(result: Result, *, ours: bool) -> None:
     c, outcome = result.claimed, result.outcome
+    if tracing.on():
+        told = {"pillarbox.recipient": c.recipient, "pillarbox.outcome": outcome.kind, "smtp.reply": outcome.text}
+        tracing.begin("queued.result", told, parent=c.metadata.get(tracing.KEY)).end()
     if not ours:
         events.emit("claim.lost", recipient_id=c.id, id=c.message_id, to=c.recipient, outcome=outcome.kind)
         return
-    kind = outcome.kind if result.result != "expired" else "failed"
+    kind: str = outcome.kind if result.result != "expired" else "failed"
+    held = result.held
     events.emit(
-        f"result.{kind}",
+        f"result.{kind if held is None else 'held'}",
         id=c.message_id,
         to=c.recipient,
         transport=c.transportid,
         remote=result.remote,
         result=result.result if kind == "failed" else None,
+        quarantine=held and held.quarantine,
+        reason=held and held.reason,
         reply=outcome.text,
         uncertain=outcome.uncertain or None,
         tries=c.retry_count,

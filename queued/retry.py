@@ -1,9 +1,9 @@
 """retry — when a deferred recipient is tried again, or that it no longer is
 
 Owns: the arithmetic of the retry schedule.
-Called by: claim, which writes the next retry before the try; result, which settles a deferred outcome.
+Called by: deliver, which settles a deferred outcome.
 Guarantees: pure; never sooner than the interval, unless the age limit comes first; never after it.
-See: Postfix minimal_backoff_time, maximal_backoff_time and maximal_queue_lifetime; RFC 5321 §4.5.4.1.
+See: Postfix minimal_backoff_time, maximal_backoff_time, maximal_queue_lifetime, delay_warning_time; RFC 5321 §4.5.4.1.
 """
 
 from __future__ import annotations
@@ -34,6 +34,14 @@ class RetrySchedule(Protocol):
     def age(self) -> timedelta:
         """How long after receipt we give up (Postfix maximal_queue_lifetime)."""
 
+    @property
+    def nullage(self) -> timedelta:
+        """The same for mail from the null sender (Postfix bounce_queue_lifetime); the lesser of the two holds."""
+
+    @property
+    def notice(self) -> timedelta | None:
+        """How long after receipt the sender is told that the mail is late; None for never."""
+
 
 def decide(
     now: datetime,
@@ -42,14 +50,29 @@ def decide(
     tries: int,
     schedule: RetrySchedule,
     roll: float,
+    null: bool = False,
+    wait: timedelta | None = None,
 ) -> datetime | None:
     """When to try next after `tries` tries, the one just deferred included; None to give up.
 
     `roll` is a random number in [0, 1). It only ever lengthens the wait: spread out is the aim, and a wait
     cut short could become none. A wait that would pass the age limit ends at the limit, for one last try.
+    `null`: the sender is null. `wait`: what a rule asks for; it too only lengthens.
     """
-    left = schedule.age - (now - received)
+    left = limit(received, schedule, null=null) - now
     if tries > schedule.count or left.total_seconds() <= 0:
         return None
     interval = schedule.intervals[min(max(tries, 1), len(schedule.intervals)) - 1]
+    if wait is not None:
+        interval = max(interval, wait)
     return now + min(interval + interval * (schedule.jitter * roll), left)
+
+
+def limit(received: datetime, schedule: RetrySchedule, *, null: bool = False) -> datetime:
+    """When we give up at the latest."""
+    return received + (min(schedule.age, schedule.nullage) if null else schedule.age)
+
+
+def is_late(now: datetime, *, received: datetime, schedule: RetrySchedule) -> bool:
+    """Whether a sender who is told of delays is to be told of this one; whether that was done, the queue row knows."""
+    return schedule.notice is not None and now - received >= schedule.notice

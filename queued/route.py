@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from random import Random
 
-    from shared.queued_config import Transport
     from shared.routing_config import Place
+    from shared.transport_config import Transport
 
 type Address = IPv4Address | IPv6Address
 
@@ -45,12 +45,13 @@ class Answer[Record]:
     """What DNS said.
 
     state: found (there are records), nothing (the name has none of that type), unknown (there is no such name), failed
-    (no answer that counts, for the reason `text`).
+    (no answer that counts, for the reason `text`). secure: a trusted name server has validated it by DNSSEC.
     """
 
     state: Literal["found", "nothing", "unknown", "failed"]
     records: tuple[Record, ...] = ()
     text: str = ""
+    secure: bool = False
 
 
 class Hop(NamedTuple):
@@ -218,14 +219,24 @@ def embedded(address: Address) -> Address:
     return address.ipv4_mapped or address.sixtofour or address
 
 
-def in_order(hosts: Iterable[Host], random: Random) -> list[Hop]:
-    """Where to try, best first: by preference, then by chance in proportion to the weights."""
+def in_order(hosts: Iterable[Host], random: Random, dead: Callable[[str, int], bool] = lambda *_: False) -> list[Hop]:
+    """Where to try, best first: by preference, then by chance in proportion to the weights.
+
+    `dead`: whether a host and port did not answer lately; such come last among those of their preference.
+    """
     # Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006): u ** (1 / w), largest first.
-    drawn = sorted(hosts, key=lambda host: (host.preference, -(random.random() ** (1 / host.weight))))
+    known = tuple(hosts)
+    if len(known) == 1 and not known[0].addresses:
+        return [Hop(known[0].name, known[0].port, known[0].name)]
+    drawn = sorted(known, key=lambda host: (host.preference, -(random.random() ** (1 / host.weight))))
+    ranked = [
+        (host.preference, dead(target, host.port), Hop(target, host.port, host.name))
+        for host in drawn
+        for target in _targets(host, random)
+    ]
     hops: dict[tuple[str, int], Hop] = {}
-    for host in drawn:
-        for target in _targets(host, random):
-            hops.setdefault((target, host.port), Hop(target, host.port, host.name))
+    for _, _, hop in sorted(ranked, key=lambda each: each[:2]):
+        hops.setdefault((hop.host, hop.port), hop)
     return list(hops.values())
 
 

@@ -1,6 +1,7 @@
-"""sign — puts DKIM signatures before a message that leaves
+"""sign — puts DKIM signatures, and an ARC seal, before a message that leaves
 
-Owns: which rules and keys sign a message, the fields DKIM-Signature, and what becomes of a message that they fail for.
+Owns: which rules and keys sign a message, the fields DKIM-Signature, and what becomes of a message that they fail for;
+    the seal itself is queued/arc.py's.
 Called by: queued.dispatch before an attempt; queued.daemon, which reads the keys; `pillarbox dkim check`.
 Guarantees: the content is read and never changed. A message is signed once for all its recipients in hand, and its body
     digested once for all its signatures. What cannot be signed waits, or leaves unsigned where `signing.onerror` says
@@ -9,8 +10,8 @@ Guarantees: the content is read and never changed. A message is signed once for 
 Raises: ConfigError from `Signer` for a key that cannot be read; nothing else.
 See: RFC 6376; RFC 8463 (Ed25519); RFC 8301 (RSA-SHA256)
 Bugs: a header that RFC 5322 does not allow, or that white space before a colon makes obsolete, is sent unsigned
-    (sign.skipped), for dkimpy neither signs nor verifies it. Keys are read at start only; notbefore and notafter rotate
-    them without one.
+    (sign.skipped), for dkimpy neither signs nor verifies it. Keys are read at start and at a reload; notbefore and
+    notafter rotate them without either.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 import dkim
 from dkim.canonicalization import CanonicalizationPolicy
 
+from queued import arc
 from queued.sign_content import ascii_domain, author_domain, body_digest, covered, header_end
 from queued.sign_keys import PrivateKey, UnusableKey, read_key
 from queued.smtp_content import without_strays
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from queued.claim import Claimed
     from queued.deliver import Body
     from shared.message import Address
-    from shared.signing_config import Signing, SigningRule
+    from shared.signing_config import Arc, Signing, SigningKey, SigningRule
 
 _RELAXED: Final = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
 _QUIET: Final = logging.getLogger("pillarbox.dkim")  # dkimpy has nothing to tell that an event does not say
@@ -78,10 +80,15 @@ class Signer:
         """Read every key; ConfigError for the first that cannot be used."""
         self._settings = settings
         self._keys = {rule.id: _read(index, rule) for index, rule in enumerate(settings.rules)}
+        self._arc = _read_arc(settings.arc) if settings.arc is not None else []
+
+    def use(self, other: Signer) -> None:
+        """From now on sign as `other` does."""
+        self._settings, self._keys, self._arc = other._settings, other._keys, other._arc
 
     async def sign(self, body: Body, first: Claimed) -> Signed:
         """The signatures of a message, made when the first of its recipients in hand asks for them."""
-        if not self._keys:
+        if not self._keys and not self._arc:
             return Signed()
         if body.signing is None:
             body.signing = asyncio.ensure_future(self._sign(first.message_id, body.content, first.sender, first.now()))
@@ -103,18 +110,43 @@ class Signer:
         content = without_strays(content)
         end = header_end(content)
         chosen = self._choose(content[:end], sender, now)
-        if not chosen:
+        seal = self._seal(content[:end], now)
+        if not chosen and seal is None:
             return Signed()
         header = content[:end] if content.endswith(b"\r\n", 0, end) else content[:end] + b"\r\n"
         try:
             message = dkim.DKIM(header, logger=_QUIET, signature_algorithm=b"ed25519-sha256")
         except (dkim.DKIMException, IndexError) as error:  # IndexError: a continuation line comes first
-            return _skipped(message_id, chosen, "the header is malformed" if str(error) else repr(error))
+            return _skipped(message_id, chosen, seal, "the header is malformed" if str(error) else repr(error))
         names = covered(name.lower() for name, _ in message.headers)
         if len(names) > _MOST_FIELDS:
-            return _skipped(message_id, chosen, f"{len(names)} fields would have to be signed")
+            return _skipped(message_id, chosen, seal, f"{len(names)} fields would have to be signed")
         digest = body_digest(content, end)
-        return Signed(b"".join(_field(message, names, digest, domain, key, now) for domain, key in chosen))
+        signed = b"".join(_field(message, names, digest, domain, key, now) for domain, key in chosen)
+        sealed = arc.fields(signed + header, digest, seal, int(now.timestamp())) if seal is not None else None
+        return Signed((sealed or b"") + signed)
+
+    def _seal(self, header: bytes, now: datetime) -> arc.Seal | None:
+        """Who seals a message; None where nobody does. SigningFault where none of the keys may now."""
+        settings = self._settings.arc
+        if settings is None or arc.RESULTS not in header.lower():
+            return None
+        keys = active_keys(self._arc, now)
+        if not keys:
+            raise SigningFault("signing.arc has no key for this time")
+        return arc.Seal(settings.authservid, settings.domain, keys[0].selector, keys[0].private)
+
+    def would_sign(self, content: bytes, sender: Address | None, now: datetime) -> tuple[list[str], str | None]:
+        """Who would sign with which keys, as `domain/selector algorithm`; where nobody does, why."""
+        if not self._keys:
+            return [], "no signing rule"
+        content = without_strays(content)
+        try:
+            chosen = self._choose(content[: header_end(content)], sender, now)
+        except SigningFault as fault:
+            return [], str(fault)
+        told = [f"{domain}/{key.selector} {key.private.algorithm}" for domain, key in chosen]
+        return told, None if told else "no signing rule fits"
 
     def _choose(self, header: bytes, sender: Address | None, now: datetime) -> list[tuple[str, Key]]:
         """Who signs with which keys, each key once, RSA first: some verifiers look no further than what they know."""
@@ -159,15 +191,29 @@ def published(selector: str, domain: str, limit: float = 5.0) -> str | None:
 
 
 def _read(index: int, rule: SigningRule) -> list[Key]:
-    keys = []
-    for number, settings in enumerate(rule.keys):
+    return _read_keys(rule.keys, rule.id, f"signing.rules[{index}]")
+
+
+def _read_arc(settings: Arc) -> list[Key]:
+    """The keys that seal; ConfigError for one that is not RSA, which is all that RFC 8617 has verifiers know."""
+    keys = _read_keys(settings.keys, "arc", "signing.arc")
+    for number, key in enumerate(keys):
+        if key.private.algorithm != "rsa-sha256":
+            raise ConfigError(f"signing.arc.keys[{number}].file: holds a key of another kind; allowed: RSA")
+    return keys
+
+
+def _read_keys(keys: Sequence[SigningKey], rule: str, place: str) -> list[Key]:
+    """The keys in their files; ConfigError for the first that cannot be used."""
+    found = []
+    for number, settings in enumerate(keys):
         try:
             private = read_key(settings.file)
         except UnusableKey as error:
-            raise ConfigError(f"signing.rules[{index}].keys[{number}].file: {error}") from None
-        keys.append(Key(settings.selector, private, settings.notbefore or _ALWAYS, settings.notafter or _FOR_EVER))
-        events.emit("sign.loaded", rule=rule.id, selector=settings.selector, algorithm=private.algorithm)
-    return keys
+            raise ConfigError(f"{place}.keys[{number}].file: {error}") from None
+        found.append(Key(settings.selector, private, settings.notbefore or _ALWAYS, settings.notafter or _FOR_EVER))
+        events.emit("sign.loaded", rule=rule, selector=settings.selector, algorithm=private.algorithm)
+    return found
 
 
 def _signing_domain(rule: SigningRule, domains: Mapping[str, str | None]) -> str | None:
@@ -206,7 +252,8 @@ def _field(message: dkim.DKIM, names: list[bytes], digest: bytes, domain: str, k
     return b"DKIM-Signature: " + value
 
 
-def _skipped(message_id: UUID, chosen: Sequence[tuple[str, Key]], reason: str) -> Signed:
+def _skipped(message_id: UUID, chosen: Sequence[tuple[str, Key]], seal: arc.Seal | None, reason: str) -> Signed:
     """A message that is such that no signature would hold; waiting would not mend it."""
-    events.emit("sign.skipped", id=message_id, domain=chosen[0][0], reason=reason)
+    domain = chosen[0][0] if chosen else seal and seal.domain
+    events.emit("sign.skipped", id=message_id, domain=domain, reason=reason)
     return Signed()

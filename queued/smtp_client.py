@@ -1,12 +1,13 @@
 """smtp_client — hold one SMTP conversation with one host
 
-Owns: SmtpConnection, from connecting to QUIT, and with it every octet that leaves for another host.
+Owns: SmtpConnection, from EHLO to QUIT, and with it every octet that leaves for another host.
 Called by: queued/connections.py, which keeps connections open; deliver, through it.
 Guarantees: `send` returns a result for every recipient and raises nothing but cancellation; nothing in a
 message or an address can end DATA early or add a command; each step has its own time limit; after a
 fault, a 421 or a cancellation in mid-transaction the connection is cut and `usable` is false.
 Raises: ConversationError from `open`; ValueError for a host name of ours that is none.
-See: RFC 5321 §3.3, §4.1.4 (order of commands), §3.8 (421); RFC 2920 §3.1 (pipelining); RFC 6531 §3.2.
+See: queued/smtp_open.py for what comes before; RFC 5321 §3.3, §4.1.4 (order of commands), §3.8 (421); RFC 2920 §3.1
+(pipelining); RFC 6531 §3.2.
 Our own client because the well-known ones pass stray CR and LF through, and which octets leave, in which
 order and with which time limits is what this server is about.
 """
@@ -16,14 +17,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
-from queued import smtp_commands, smtp_wire
+from queued import smtp_commands
 from queued.smtp_content import wire_pieces
+from queued.smtp_open import Introduction, open_session
+from queued.tls_context import Contexts
+from queued.tls_policy import CLEAR
 from queued.transaction import ConversationError, Fault, TransactionResult
+from shared.failure_points import reach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from ssl import SSLContext
 
+    from queued.smtp_open import Opened
+    from queued.tls_policy import TlsWanted
     from queued.transaction import Phase, Timeouts, Transaction
     from shared.smtp_reply import Reply
 
@@ -34,18 +40,19 @@ _GO_ON = 354  # RFC 5321 §4.3.2: the one reply that lets content follow DATA
 class SmtpConnection:
     """One open connection past its EHLO.
 
-    extensions: keyword to parameters, as the peer offered them; empty after HELO.
+    extensions: keyword to parameters, as the peer offered them; empty after HELO. tls: what was negotiated, or "none".
     transactions: how many were begun here. opened_at, last_used: event-loop time, in seconds.
     """
 
-    def __init__(self, wire: smtp_wire.Wire, timeouts: Timeouts) -> None:
+    def __init__(self, opened: Opened, timeouts: Timeouts) -> None:
         """For `open` only."""
-        self._wire = wire
+        self._wire = opened.wire
         self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
-        self._ready = False
+        self._ready = True
         self._reset_due = False
-        self.extensions: dict[str, str] = {}
+        self.extensions = opened.extensions
+        self.tls = opened.tls
         self.transactions = 0
         self.opened_at = self.last_used = self._loop.time()
 
@@ -57,24 +64,16 @@ class SmtpConnection:
         *,
         hostname: str,
         timeouts: Timeouts,
-        ssl: SSLContext | None = None,
+        source: str | None = None,
+        tls: TlsWanted = CLEAR,
+        contexts: Contexts | None = None,
     ) -> Self:
-        """Connect to host:port, hear the greeting and introduce ourselves as `hostname`.
+        """Connect to host:port from the local address `source`, and introduce ourselves as `hostname`, with this TLS.
 
-        `ssl`: speak TLS from the first octet (RFC 8314 §3); None for plain SMTP.
+        contexts: OpenSSL's settings; None for those of a transport that says nothing.
         """
-        hello = smtp_commands.ehlo_command("EHLO", hostname), smtp_commands.ehlo_command("HELO", hostname)
-        connection = cls(await smtp_wire.connect(host, port, limit=timeouts.connect, ssl=ssl), timeouts)
-        try:
-            await connection._introduce(*hello)
-        except ConversationError as error:
-            if error.fault.kind == "refused":
-                await connection.close()  # RFC 5321 §3.1: the host that refused us waits for QUIT
-            raise
-        finally:
-            if not connection._ready:
-                connection.abort()
-        return connection
+        we = Introduction(hostname, source, tls, contexts or Contexts())
+        return cls(await open_session(host, port, we, timeouts), timeouts)
 
     @property
     def usable(self) -> bool:
@@ -83,7 +82,7 @@ class SmtpConnection:
 
     async def send(self, transaction: Transaction) -> TransactionResult:
         """One mail transaction (RFC 5321 §3.3); one coroutine at a time."""
-        progress = _Progress(transaction, self.extensions)
+        progress = _Progress(transaction, self.extensions, self.tls)
         if not progress.live:
             return progress.result(None)
         if not self.usable:
@@ -117,28 +116,11 @@ class SmtpConnection:
         self._ready = False
         self._wire.abort()
 
-    async def _introduce(self, ehlo: bytes, helo: bytes) -> None:
-        """Greeting, EHLO, and HELO where EHLO is not known (RFC 5321 §3.2)."""
-        greeting = await self._wire.reply("greeting", self._timeouts.greeting)
-        if not greeting.is_positive:
-            raise _refused("greeting", greeting)
-        self._wire.write(ehlo, replies=1)
-        reply = await self._wire.reply("helo", self._timeouts.helo)
-        if reply.is_positive:
-            self.extensions = smtp_commands.read_extensions(reply)
-        elif reply.is_permanent:
-            self._wire.write(helo, replies=1)
-            reply = await self._wire.reply("helo", self._timeouts.helo)
-        if not reply.is_positive:
-            raise _refused("helo", reply)
-        self._ready = True
-        self.last_used = self._loop.time()
-
     async def _converse(self, transaction: Transaction, progress: _Progress) -> None:
         """Envelope and content; returns with peer and us in step, or raises."""
         reset = [b"RSET\r\n"] if self._reset_due else []
         mail = smtp_commands.mail_command(transaction, self.extensions)
-        rcpts = [smtp_commands.rcpt_command(transaction.recipients[index]) for index in progress.live]
+        rcpts = [smtp_commands.rcpt_command(transaction, index, self.extensions) for index in progress.live]
         if self._pipelining:
             # RFC 2920 §3.1: RSET, MAIL and RCPT anywhere in a group, DATA only as its last command.
             group = [*reset, mail, *rcpts, b"DATA\r\n"]
@@ -211,6 +193,7 @@ class SmtpConnection:
             raise _Closing("body", reply)
         self._wire.check("body")
         self._wire.write(piece, replies=1)
+        reach("deliver.after_data")
         return _verdict("dot", await self._wire.reply("dot", self._timeouts.dot))
 
     async def _why_unusable(self) -> Fault:
@@ -227,7 +210,9 @@ class SmtpConnection:
 class _Progress:
     """The replies of one transaction, gathered until each recipient has the one that decides."""
 
-    def __init__(self, transaction: Transaction, extensions: Mapping[str, str]) -> None:
+    def __init__(self, transaction: Transaction, extensions: Mapping[str, str], tls: str) -> None:
+        self.tls = tls
+        self.dsn = "DSN" in extensions
         self.mail = smtp_commands.refuse_message(transaction, extensions)
         self.data: Reply | None = None
         self.final: Reply | None = None
@@ -262,9 +247,8 @@ class _Progress:
     def result(self, fault: Fault | None) -> TransactionResult:
         """What is known; a fault after the last recipient was decided changes nothing."""
         undecided = None in self._recipients
-        return TransactionResult(
-            self.mail, tuple(self._recipients), self.data, self.final, fault if undecided else None
-        )
+        broken = fault if undecided else None
+        return TransactionResult(self.mail, tuple(self._recipients), self.data, self.final, broken, self.tls, self.dsn)
 
 
 class _Closing(Exception):
@@ -287,8 +271,3 @@ def _verdict(phase: Phase, reply: Reply) -> Reply:
     if not fits:
         raise ConversationError(Fault("protocol", phase, f"unexpected reply: {reply}", reply))
     return reply
-
-
-def _refused(phase: Phase, reply: Reply) -> ConversationError:
-    """The peer will not talk to us."""
-    return ConversationError(Fault("refused", phase, f"host refused to talk to us: {reply}", reply))

@@ -4,9 +4,10 @@ Owns: the wording of MAIL and RCPT, the reading of an EHLO reply, and refusals i
 Called by: queued/smtp_client.py.
 Guarantees: pure; no line built here holds CR, LF, NUL or a parameter that came out of an address.
 Raises: ValueError for a host name of ours that does not belong on the wire.
-See: RFC 5321 §4.1.1 and §4.1.2, RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 6531 §3.2 and §3.4 (SMTPUTF8).
-Bugs: content with octets above 127 goes to a peer without 8BITMIME as it is, since a rewrite would break
-its signatures; every server met in years took it.
+See: RFC 5321 §4.1.1 and §4.1.2, RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 6531 §3.2 and §3.4 (SMTPUTF8),
+RFC 3461 §5.2.1 (DSN), RFC 6710 §4.1 (MT-PRIORITY), RFC 8689 §2 (REQUIRETLS).
+Bugs: content with octets above 127 is never made into 7 bits for a peer without 8BITMIME (RFC 6152 §3 leaves
+the choice): a rewrite would break its signatures, so it is refused, as one that needs SMTPUTF8 is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 from typing import TYPE_CHECKING
 
 from queued.smtp_content import wire_size
+from shared import xtext
 from shared.smtp_reply import Reply
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ _SIZE_DIGITS = 20  # RFC 1870 §4
 
 BAD_SENDER = Reply.make(501, "5.1.7", "sender address cannot be sent over SMTP")
 BAD_RECIPIENT = Reply.make(553, "5.1.3", "recipient address cannot be sent over SMTP")
+NEEDS_8BITMIME = Reply.make(550, "5.6.3", "message needs 8BITMIME, which the host does not offer")
+NEEDS_REQUIRETLS = Reply.make(550, "5.7.30", "message needs REQUIRETLS, which the host does not offer")
 NEEDS_SMTPUTF8 = Reply.make(550, "5.6.7", "message needs SMTPUTF8, which the host does not offer")
 
 
@@ -67,12 +71,29 @@ def mail_command(transaction: Transaction, extensions: Mapping[str, str]) -> byt
     # Passed on whenever declared: an attached message may need it, and we do not look there.
     if transaction.smtputf8 and "SMTPUTF8" in extensions:
         line += " SMTPUTF8"
+    if "DSN" in extensions:
+        line += f" RET={transaction.ret}" if transaction.ret else ""  # RFC 3461 §4.3
+        line += f" ENVID={xtext.encode(transaction.envid)}" if transaction.envid else ""  # RFC 3461 §4.4
+    if transaction.priority and "MT-PRIORITY" in extensions:
+        line += f" MT-PRIORITY={transaction.priority}"  # RFC 6710 §4.1
+    if transaction.requiretls and "REQUIRETLS" in extensions:
+        line += " REQUIRETLS"  # RFC 8689 §2
     return f"{line}\r\n".encode()
 
 
-def rcpt_command(recipient: str) -> bytes:
-    """RCPT for one recipient (RFC 5321 §4.1.1.3)."""
-    return f"RCPT TO:<{recipient}>\r\n".encode()
+def rcpt_command(transaction: Transaction, index: int, extensions: Mapping[str, str]) -> bytes:
+    """RCPT for the recipient at `index` (RFC 5321 §4.1.1.3), and what its submitter asked (RFC 3461 §5.2.1)."""
+    line = f"RCPT TO:<{transaction.recipients[index]}>"
+    asked = transaction.dsn[index] if transaction.dsn else None
+    if asked is not None and "DSN" in extensions:
+        line += f" NOTIFY={','.join(sorted(asked.notify))}" if asked.notify else ""
+        line += f" ORCPT={_orcpt(*asked.orcpt)}" if asked.orcpt else ""
+    return f"{line}\r\n".encode()
+
+
+def _orcpt(kind: str, address: str) -> str:
+    """RFC 3461 §4.2, and RFC 6533 §3 for addresses beyond ASCII: in ASCII, whatever the host offers."""
+    return f"{kind};{xtext.encode_address(address) if kind == 'utf-8' else xtext.encode(address)}"
 
 
 def refuse_message(transaction: Transaction, extensions: Mapping[str, str]) -> Reply | None:
@@ -81,6 +102,10 @@ def refuse_message(transaction: Transaction, extensions: Mapping[str, str]) -> R
         return BAD_SENDER
     if transaction.smtputf8 and "SMTPUTF8" not in extensions and _needs_smtputf8(transaction):
         return NEEDS_SMTPUTF8
+    if "8BITMIME" not in extensions and not transaction.content.isascii():
+        return NEEDS_8BITMIME
+    if transaction.requiretls and "REQUIRETLS" not in extensions:
+        return NEEDS_REQUIRETLS
     limit = size_limit(extensions)
     size = wire_size(transaction.content, transaction.prefix)
     if limit is not None and size > limit:

@@ -14,12 +14,14 @@ Bugs: replacing a stray octet breaks a DKIM signature over it; such a message wa
 from __future__ import annotations
 
 import re
+from io import IncrementalNewlineDecoder
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PIECE: Final = 65536  # octets written at once; the event loop's own write buffer holds as many
+_PAIRED: Final = (None, "\r\n")  # what it says of a text whose lines all end with CR LF
 _STRAY = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")
 
 
@@ -56,8 +58,9 @@ def wire_size(content: bytes, prefix: bytes = b"") -> int:
 
 def without_strays(octets: bytes) -> bytes:
     """The octets with stray CR, LF and NUL as spaces: what leaves, before dots are doubled."""
-    line_ends = octets.count(b"\r\n")
-    if octets.count(b"\r") != line_ends or octets.count(b"\n") != line_ends or b"\x00" in octets:
+    seen = IncrementalNewlineDecoder(None, translate=False)  # notes in one pass which kinds of line ends it has met
+    seen.decode(str(octets, "latin-1"), final=True)
+    if seen.newlines not in _PAIRED or b"\x00" in octets:
         return _STRAY.sub(b" ", octets)
     return octets
 

@@ -16,12 +16,14 @@ from collections import deque
 from ssl import SSLError
 from typing import TYPE_CHECKING, Final, cast
 
+from queued import progress
 from queued.transaction import ConversationError, Fault
+from shared import tracing
 from shared.smtp_reply import ReplyParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from ssl import SSLContext
+    from ssl import SSLContext, SSLObject
 
     from queued.transaction import FaultKind, Phase
     from shared.smtp_reply import Reply
@@ -30,21 +32,21 @@ _READ: Final = 4096  # octets read at once; several pipelined replies
 _SURPLUS: Final = 1  # replies nobody asked for: the one honest case is a 421 before the peer hangs up
 
 
-async def connect(host: str, port: int, *, limit: float, ssl: SSLContext | None) -> Wire:
-    """A connection to host:port within `limit` seconds, TLS from the start when `ssl` is given."""
+async def connect(host: str, port: int, *, limit: float, source: str | None = None) -> Wire:
+    """A connection to host:port within `limit` seconds, from the local address `source` where one is given."""
+    progress.reached("connect")
     loop = asyncio.get_running_loop()
+    local = None if source is None else (source, 0)
     try:
         async with asyncio.timeout(limit):
-            _, wire = await loop.create_connection(Wire, host, port, ssl=ssl)
+            _, wire = await loop.create_connection(Wire, host, port, local_addr=local)
     except TimeoutError as error:
         text = f"connect to {host}:{port}: no answer within {limit:g} s"
         raise ConversationError(Fault("timeout", "connect", text)) from error
-    except SSLError as error:
-        text = f"connect to {host}:{port}: TLS failed: {error.reason or 'handshake refused'}"
-        raise ConversationError(Fault("tls", "connect", text)) from error
     except (OSError, ValueError, OverflowError) as error:
         # ValueError and OverflowError are names and ports no resolver takes; the route is wrong, not we.
-        text = f"connect to {host}:{port}: {getattr(error, 'strerror', None) or error}"
+        way = f"{host}:{port}" if source is None else f"{host}:{port} from {source}"
+        text = f"connect to {way}: {getattr(error, 'strerror', None) or error}"
         raise ConversationError(Fault("connect", "connect", text)) from error
     return wire
 
@@ -83,14 +85,51 @@ class Wire(asyncio.BufferedProtocol):
         if self._end is None and self._transport is not None:
             self._transport.write(octets)
 
+    async def start_tls(self, context: SSLContext, server: str, phase: Phase, limit: float) -> SSLObject:
+        """The handshake with a host that is called `server`, within `limit` seconds; the finished session.
+
+        What came before it must have been read (RFC 3207 §5). Afterwards the peer owes what it owed before it.
+        """
+        if self._replies or self._parser.pending:
+            raise ConversationError(Fault("protocol", phase, "octets that were not asked for before the TLS handshake"))
+        self.check(phase)
+        assert self._transport is not None  # noqa: S101 - `check` has seen that it stands
+        try:
+            # Up to its first wait start_tls has taken the connection over: no octet slips in between.
+            secured = await self._loop.start_tls(
+                self._transport, self, context, server_hostname=server, ssl_handshake_timeout=limit
+            )
+        except SSLError as error:
+            reason = getattr(error, "verify_message", None) or error.reason or "handshake refused"
+            raise self._tls_failed(phase, reason) from error
+        except (OSError, ValueError) as error:  # a time limit of asyncio's is an OSError
+            raise self._tls_failed(
+                phase, getattr(error, "strerror", None) or str(error) or "connection lost"
+            ) from error
+        if secured is None:
+            raise self._tls_failed(phase, "peer hung up")
+        self._transport = secured
+        return cast("SSLObject", secured.get_extra_info("ssl_object"))
+
+    def _tls_failed(self, phase: Phase, reason: str) -> ConversationError:
+        self._finish("tls", f"TLS failed: {reason}")
+        if not self._closed.done():
+            self._closed.set_result(None)
+        return ConversationError(Fault("tls", phase, f"TLS failed: {reason}"))
+
     async def reply(self, phase: Phase, limit: float) -> Reply:
         """The next reply, within `limit` seconds from now."""
+        progress.reached(phase)
         if not self._replies:
             await self._wait(self._replies.__len__, phase, limit)
-        return self._replies.popleft()
+        reply = self._replies.popleft()
+        if tracing.on():
+            tracing.event(f"smtp.{phase}", {"smtp.reply": str(reply)})
+        return reply
 
     async def drain(self, phase: Phase, limit: float) -> None:
         """Until the peer has taken most of what was written, or has something to say about it."""
+        progress.reached(phase)
         if self._paused:
             await self._wait(lambda: not self._paused or self._replies, phase, limit)
         else:

@@ -9,22 +9,24 @@ See: RFC 5321 §3.3 (transaction) and §4.5.3.2 (timeouts); Postfix smtp(8) for 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from shared.message import RecipientDsn
     from shared.smtp_reply import Reply
 
 type FaultKind = Literal["connect", "timeout", "closed", "protocol", "refused", "tls"]
-type Phase = Literal["connect", "greeting", "helo", "mail", "rcpt", "data", "body", "dot"]
+type Phase = Literal["connect", "greeting", "helo", "starttls", "mail", "rcpt", "data", "body", "dot"]
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """How long the peer may take for each step, in seconds; defaults are Postfix's."""
 
-    connect: float = 30.0  # smtp_connect_timeout; TCP, and TLS where the port speaks it from the start
+    connect: float = 30.0  # smtp_connect_timeout
     greeting: float = 300.0  # smtp_helo_timeout, which covers both; RFC 5321 §4.5.3.2.1: 5 minutes
     helo: float = 300.0  # smtp_helo_timeout
+    starttls: float = 300.0  # smtp_starttls_timeout; for the reply to STARTTLS, and for the handshake
     mail: float = 300.0  # smtp_mail_timeout
     rcpt: float = 300.0  # smtp_rcpt_timeout
     data: float = 120.0  # smtp_data_init_timeout
@@ -40,7 +42,7 @@ class Fault:
 
     kind: connect (no connection), timeout (time limit reached), closed (the peer hung up), protocol (the
         peer said something that is not SMTP), refused (the peer answered but will not talk; `reply` says
-        what), tls (the handshake failed).
+        what), tls (the handshake failed, or TLS as it is asked for cannot be had).
     phase: what was being waited for. RSET counts as mail: it goes out in front of MAIL.
     text: one printable line for logs and `last_error`.
     """
@@ -65,8 +67,7 @@ class ConversationError(Exception):
         self.fault = fault
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     """One message for some recipients of one host.
 
     sender: reverse-path without angle brackets, "" for the null sender.
@@ -75,6 +76,9 @@ class Transaction:
     prefix: header fields of ours that go before content, whole lines, such as signatures.
     smtputf8: the submitter declared SMTPUTF8 (RFC 6531 §3.4), so addresses and header may be UTF-8.
     body8bit: the submitter declared BODY=8BITMIME (RFC 6152 §2); octets above 127 say so by themselves.
+    ret, envid: what notifications about it are to be like (RFC 3461 §4.3, §4.4); None: nothing was said.
+    dsn: for each recipient what its submitter wants to hear (RFC 3461 §4.1, §4.2); empty: nothing, for any of them.
+    priority: RFC 6710 §4.1, -9 to 9.
     """
 
     sender: str
@@ -83,16 +87,23 @@ class Transaction:
     smtputf8: bool = False
     body8bit: bool = False
     prefix: bytes = b""
+    ret: str | None = None
+    envid: str | None = None
+    dsn: tuple[RecipientDsn | None, ...] = ()
+    priority: int = 0
+    requiretls: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionResult:
+class TransactionResult(NamedTuple):
     """What a transaction came to.
 
     mail, data, final: the replies to MAIL, DATA and the final dot; None where it did not come to that.
         `mail` also holds a refusal of ours that stands in for the peer's, when the peer need not be asked.
     recipients: for each recipient the reply that decides about it, or None when only `fault` does.
     fault: what broke the conversation before every recipient was decided, else None.
+    tls: what was negotiated, such as `TLSv1.3 TLS_AES_256_GCM_SHA384 verified`; "none" for clear text; None where it
+        did not come to a session.
+    dsn: the peer offers DSN, so what the submitter wants to hear is its to tell from now on (RFC 3461 §5.2.1).
     """
 
     mail: Reply | None
@@ -100,3 +111,5 @@ class TransactionResult:
     data: Reply | None
     final: Reply | None
     fault: Fault | None
+    tls: str | None = None
+    dsn: bool = False

@@ -20,6 +20,7 @@ from shared.config_errors import explain
 from shared.errors import ConfigError
 from shared.queued_config import QueuedConfig
 from shared.smtpd_config import SmtpdConfig
+from shared.transport_groups import inherit
 from shared.yaml_source import YamlSource, load_yaml
 
 __all__ = [
@@ -41,7 +42,7 @@ SCHEMAS: Final[dict[str, type[BaseModel]]] = {
 
 def load_smtpd(path: Path | str, environ: Mapping[str, str] = os.environ) -> SmtpdConfig:
     """The configuration in the smtpd.yaml at `path`; `environ` is what `!Env` sees. Raises ConfigError."""
-    return _load(SmtpdConfig, path, environ)
+    return _checked(SmtpdConfig, load_yaml(path, environ))
 
 
 def read_smtpd(path: Path | str, environ: Mapping[str, str] = os.environ) -> tuple[SmtpdConfig, dict[str, object]]:
@@ -57,11 +58,7 @@ def smtpd_from(values: Mapping[str, object]) -> SmtpdConfig:
 
 def load_queued(path: Path | str, environ: Mapping[str, str] = os.environ) -> QueuedConfig:
     """The configuration in the queued.yaml at `path`; `environ` is what `!Env` sees. Raises ConfigError."""
-    return _load(QueuedConfig, path, environ)
-
-
-def _load[Model: BaseModel](model: type[Model], path: Path | str, environ: Mapping[str, str]) -> Model:
-    return _checked(model, load_yaml(path, environ))
+    return _checked(QueuedConfig, inherit(load_yaml(path, environ)))
 
 
 def _checked[Model: BaseModel](model: type[Model], source: YamlSource) -> Model:

@@ -52,6 +52,8 @@ def _problems(source: YamlSource, model: type[BaseModel], error: ValidationError
         of_key = kind in {"missing", "extra_forbidden"}
         if path and path[-1] == "[key]":  # pydantic's way to say that the key is wrong, not the value
             path, of_key = path[:-1], True
+        if source.is_inherited(path):
+            continue  # told where it is written
         cause = problem.get("ctx", {}).get("error")
         if isinstance(cause, MisplacedError):
             for below, text in cause.problems:

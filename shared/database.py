@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import socket
+from select import POLLIN, poll
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -25,9 +26,10 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from shared import embedded
 from shared.errors import ConfigError, DatabaseUnavailable
-from shared.queries import query, where_query
+from shared.queries import filled_query, query, where_query
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 type Connection = psycopg.AsyncConnection[TupleRow]
@@ -52,6 +54,7 @@ NO_PARTITION: Final = psycopg.errors.CheckViolation
 VANISHED: Final = (psycopg.errors.UndefinedTable, psycopg.errors.InternalError_)
 
 _MINIMUM_VERSION: Final = 150000
+_SEND_BUFFER: Final = 1 << 21
 # A peer that vanished without a word is noticed after about 20 s, far below a lease.
 _KEEPALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2, "tcp_user_timeout": 20000}
 
@@ -86,6 +89,16 @@ async def connect(conninfo: str, application_name: str) -> Connection:
     return connection
 
 
+def widen(connection: Connection) -> None:
+    """Let the kernel take much at once for the server: one who sends whole messages has to wait for it less often.
+
+    Only over a Unix socket, whose buffer stays as it is set, within net.core.wmem_max: TCP's grows by itself.
+    """
+    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+        if end.family == socket.AF_UNIX:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+
+
 async def open_pool(conninfo: str, application_name: str, size: int) -> Pool:
     """A pool of `size` connections that reconnects by itself; its first connection is proven before it is returned."""
     await (await connect(conninfo, application_name)).close()
@@ -97,7 +110,7 @@ async def open_pool(conninfo: str, application_name: str, size: int) -> Pool:
         max_size=size,
         timeout=10,
         reconnect_timeout=5,
-        check=AsyncConnectionPool.check_connection,
+        check=_look,
         configure=_configure,
         open=False,
     )
@@ -112,6 +125,20 @@ async def fetch(source: Connection, name: str, /, where: str | None = None, **va
         # Without parameters the driver leaves %% as it is, and a condition has its percent signs doubled.
         await cursor.execute(text, values if where is not None else values or None)
         return await cursor.fetchall() if cursor.description else []
+
+
+async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[Row]:
+    """As `fetch`, in the binary format: as text a bytea has two octets for each one, which both sides pay for."""
+    async with source.cursor(row_factory=namedtuple_row, binary=True) as cursor:
+        await cursor.execute(query(name), values)
+        return await cursor.fetchall()
+
+
+async def fetch_filled(source: Connection, name: str, parts: Mapping[str, str], /, **values: Any) -> list[Row]:
+    """Run sql/queries/<name>.sql with these parts in it (shared.queries.filled_query); rows as named tuples."""
+    async with source.cursor(row_factory=namedtuple_row) as cursor:
+        await cursor.execute(filled_query(name, **parts), values)
+        return await cursor.fetchall()
 
 
 async def run_on(connection: Connection, name: str, table: str) -> None:
@@ -167,6 +194,17 @@ async def _configure(connection: Connection) -> None:
     if not is_pooled(connection):
         await fetch(connection, "connection_walk")
         await fetch(connection, "connection_patience")
+
+
+async def _look(connection: Connection) -> None:
+    """Ask the server only if it has said something unasked, which mostly is that it ends the connection.
+
+    One that vanished without a word is found by the keepalives, here as in the middle of a query.
+    """
+    waiting = poll()
+    waiting.register(connection.fileno(), POLLIN)
+    if waiting.poll(0):
+        await AsyncConnectionPool.check_connection(connection)
 
 
 async def _mind_pooler(connection: Connection) -> None:

@@ -17,6 +17,8 @@ PORT = 5432  # only part of the socket's name, but fixed: PGPORT in the environm
 
 _MIB = 1024 * 1024
 _SMALL_MEMORY = 2048 * _MIB  # below this 256 MB of shared buffers would crowd out the daemons
+_SHARE = 8  # of memory; above that what is in shared buffers is seldom written before the mail is gone
+_MOST_BUFFERS = 1024 * _MIB
 _SMALL_SHM = 128 * _MIB  # containers get 64 MB of /dev/shm, which one parallel query can fill
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
@@ -55,11 +57,12 @@ def render(machine: Machine, *, socket: Path, cluster: str, lz4: bool) -> str:
         "unix_socket_directories": '"' + str(socket).replace('"', '""') + '"',  # a list: quoted once more
         "cluster_name": cluster,
         "max_connections": "200",
-        "shared_buffers": "256MB" if machine.memory >= _SMALL_MEMORY else "64MB",
+        "shared_buffers": f"{_buffers(machine.memory) // _MIB}MB",
         "fsync": "on",
         "full_page_writes": "on",
         "synchronous_commit": "on",
         "max_wal_size": "2GB",
+        "min_wal_size": "1GB",  # segments are used again, not made anew: a new one is written twice
         "checkpoint_timeout": "15min",
         "wal_compression": "lz4" if lz4 else "off",
         "autovacuum_naptime": "10s",
@@ -82,6 +85,11 @@ def render(machine: Machine, *, socket: Path, cluster: str, lz4: bool) -> str:
             "",
         )
     )
+
+
+def _buffers(memory: int) -> int:
+    """Octets of shared_buffers on a machine with so much memory."""
+    return min(memory // _SHARE, _MOST_BUFFERS) if memory >= _SMALL_MEMORY else 64 * _MIB
 
 
 def _quoted(value: str) -> str:

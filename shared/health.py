@@ -1,7 +1,7 @@
 """health — whether a daemon is alive, and whether it can do its work just now
 
 Owns: the answers to /healthy and /ready, from events and from asking PostgreSQL.
-Called by: queued.observe; shared.events tells it of parts that die and of a stop.
+Called by: queued.observe and smtpd.observe; shared.events tells it of parts that die and of a stop.
 Guarantees: an answer is None or one line of why not, without secrets. PostgreSQL is asked at most once a second however
     many ask us, and an answer takes at most two seconds. Being ready needs PostgreSQL; being alive needs only us, so
     that nobody restarts a worker because the database is away.
@@ -9,9 +9,11 @@ Guarantees: an answer is None or one line of why not, without secrets. PostgreSQ
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from shared.latest import Latest
+from shared.metrics_server import Page
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -21,6 +23,18 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = 2.0  # seconds for PostgreSQL; a busy server takes milliseconds
 _FRESH: Final = 1.0  # seconds an answer of PostgreSQL holds
+
+
+def page(question: Callable[[], Awaitable[str | None]], yes: str) -> Callable[[], Awaitable[Page]]:
+    """A page of one line: 200 and `yes`, or 503 and why not."""
+
+    async def answer() -> Page:
+        why = await question()
+        if why is None:
+            return Page(f"{yes}\n".encode())
+        return Page(f"not {yes}: {why}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
+
+    return answer
 
 
 class Health:

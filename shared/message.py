@@ -27,7 +27,7 @@ type Body = Literal["7BIT", "8BITMIME", "BINARYMIME"]  # RFC 6152, RFC 3030
 #: tests/layout/test_reserved_metadata.py compares them with sql/README.md.
 RESERVED: Final = frozenset(
     {"_partid", "_quarantineid", "_holdreason", "_policyrule", "_requeued", "_dsn", "_body", "_requiretls"}
-    | {"_tlsrequired", "_futurerelease"}
+    | {"_tlsrequired", "_futurerelease", "_traceparent", "_copyof", "_heldat"}
 )
 
 
@@ -94,6 +94,7 @@ class Submission:
     dsn: MessageDsn | None = None
     body: Body = "7BIT"  # as declared
     requiretls: bool = False  # RFC 8689: only over TLS, or not at all
+    traceparent: str | None = None  # the trace that follows it (W3C Trace Context)
     tls_optional: bool = False  # the header said TLS-Required: No (RFC 8689 section 3)
 
     @property
@@ -119,6 +120,8 @@ def metadata(submission: Submission, recipient: Recipient) -> dict[str, object]:
         row["_requiretls"] = True
     elif submission.tls_optional:  # RFC 8689 section 4.1: REQUIRETLS wins
         row["_tlsrequired"] = "no"
+    if submission.traceparent is not None:
+        row["_traceparent"] = submission.traceparent
     if submission.release_request is not None:
         row["_futurerelease"] = submission.release_request
     return row

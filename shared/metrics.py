@@ -1,244 +1,175 @@
-"""metrics — what is counted, under which names, and how Prometheus reads it
+"""metrics — counts what the events of this process tell
 
-Owns: the table of metrics; which events feed which of them; the counts of this process; the text a scrape gets.
-Called by: queued.observe; shared.events tells of each event that is fed; scripts.reference writes the page.
+Owns: which watcher adds what to which series, and which values the labels that vary may have.
+Called by: queued.observe and smtpd.observe; shared.events tells of each event that is fed.
 Guarantees: labels are bounded: a transport that the configuration does not name counts as `other`, and nothing is
     labelled by domain, host or message. A series that can occur is there from the start, at 0, so that its first
     increase is seen. Counting an event takes less than 2 µs, allocates nothing that stays, and raises nothing.
     Everything happens in the event loop's thread, so a scrape sees one moment.
-See: docs/reference/metrics.md, generated from METRICS and FEEDS; docs/how-to/watch-with-prometheus.md;
-    https://prometheus.io/docs/instrumenting/exposition_formats/ for the text.
+See: shared/metrics_table.py and shared/metrics_smtpd.py (what is counted); shared/metrics_totals.py (the counts);
+    docs/how-to/watch-with-prometheus.md.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.registry import Collector
-
-from shared.events import EVENTS, WARNING
+from shared.events_table import EVENTS, WARNING
+from shared.metrics_smtpd import CODES, LIMITS, REASONS
+from shared.metrics_table import CODE, DESTINATION, EVENTS_TOTAL, LIMIT, QUEUED, REASON, TRANSPORT, VARYING, Feed
+from shared.metrics_totals import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from prometheus_client.metrics_core import Metric as Family
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from shared.events import Watcher
+    from shared.metrics_table import Table
+    from shared.metrics_totals import Reading
 
-CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
-#: What every transport counts as that the configuration does not name.
+    type Fields = Mapping[str, object]
+
+#: What everything counts as that the configuration does not name.
 OTHER: Final = "other"
-_TRANSPORT = "transport"
 
 
-class Metric(NamedTuple):
-    """One name: its kind, what it says, its labels (`transport` last), a histogram's upper bounds in seconds."""
+class Label(NamedTuple):
+    """A label that varies: the values it may have besides OTHER, and which of them an event has."""
 
-    kind: Literal["counter", "gauge", "histogram"]
-    meaning: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
+    values: tuple[str, ...]
+    of: Callable[[Fields], object]
 
 
-# From a peer on the same host to RFC 5321's ten minutes for the final dot (section 4.5.3.2.6).
-_ATTEMPT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0)
-# From the first try at once to the last before mail expires.
-_DELIVERY = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0, 432000.0)
-
-METRICS: Final[dict[str, Metric]] = {
-    "pillarbox_attempts_total": Metric(
-        "counter",
-        "Tries that have their result, one for each recipient; a try that lost its claim is not among them. "
-        "`outcome` is delivered, deferred or failed.",
-        ("outcome", _TRANSPORT),
-    ),
-    "pillarbox_attempt_seconds": Metric(
-        "histogram",
-        "How long tries took, once for each recipient, so that a transaction with many weighs as many.",
-        (_TRANSPORT,),
-        _ATTEMPT,
-    ),
-    "pillarbox_delivery_seconds": Metric(
-        "histogram",
-        "From receipt to the recorded delivery, for recipients that were delivered.",
-        (_TRANSPORT,),
-        _DELIVERY,
-    ),
-    "pillarbox_claims_total": Metric("counter", "Claims that took something."),
-    "pillarbox_claimed_recipients_total": Metric("counter", "Recipients that claims took."),
-    "pillarbox_released_recipients_total": Metric("counter", "Claimed recipients that were given back untried."),
-    "pillarbox_claims_lost_total": Metric(
-        "counter", "Results that came when another claim held the row: possible duplicates."
-    ),
-    "pillarbox_leases_returned_total": Metric(
-        "counter", "Recipients taken over from a claim whose lease had run out: possible duplicates."
-    ),
-    "pillarbox_wakeups_heard_total": Metric("counter", "Times that notifications of mail for this worker were heard."),
-    "pillarbox_wakeups_lost_total": Metric(
-        "counter", "Times that listening ended. `why` is lost, deaf or swallowed, as the events are called.", ("why",)
-    ),
-    "pillarbox_events_total": Metric(
-        "counter", "Events of level warning and above; see the table of events for each.", ("event", "level")
-    ),
-    "pillarbox_worker": Metric("gauge", "Always 1; `worker` is the name this process was started by.", ("worker",)),
-    "pillarbox_listening": Metric("gauge", "1 while notifications are listened for; 0 means that it only polls."),
-    "pillarbox_recipients_in_hand": Metric("gauge", "Recipients claimed, and neither recorded nor given back."),
-    "pillarbox_results_unrecorded": Metric("gauge", "Results that PostgreSQL does not have yet."),
-    "pillarbox_pool_connections": Metric(
-        "gauge", "Connections to PostgreSQL. `state` is open, free (part of open) or allowed.", ("state",)
-    ),
-    "pillarbox_pool_waiting": Metric("gauge", "Parts of the daemon that wait for a connection of the pool."),
-    "pillarbox_queue_known": Metric(
-        "gauge", "1 when PostgreSQL answered the last time it was asked what is queued, else 0 and no such figures."
-    ),
-    "pillarbox_queue_recipients": Metric(
-        "gauge",
-        "Recipients the worker's condition selects, counted to a bound: 1000 for each class of priority, due and not "
-        "due apart, and 1000 on hold. A sum at a bound means at least so many.",
-        ("state", "partition"),
-    ),
-    "pillarbox_queue_oldest_seconds": Metric(
-        "gauge", "Age since receipt of the oldest among those that were counted.", ("state", "partition")
-    ),
-    "pillarbox_queue_overdue_seconds": Metric(
-        "gauge", "How long the mail that waits for a claim longest has been due, by partition.", ("partition",)
-    ),
-    "pillarbox_queue_leaf_rows": Metric(
-        "gauge",
-        "Rows of each leaf of the queue as PostgreSQL's statistics estimate them; every worker reports every leaf.",
-        ("leaf",),
-    ),
-}
+def by_transport(transports: Collection[str]) -> dict[str, Label]:
+    """The label `transport`, an id of the configuration."""
+    return {TRANSPORT: Label(tuple(sorted(transports)), lambda fields: fields.get("transport"))}
 
 
-class Feed(NamedTuple):
-    """What one event adds to one metric: 1, or the value of the field `amount`; the labels before `transport`."""
+def by_destination(classes: Mapping[str, Collection[str]]) -> dict[str, Label]:
+    """The label `destination`: the class that has the recipient's domain, or `.domain` for one above it."""
+    known = {domain.lower(): name for name, domains in classes.items() for domain in domains}
 
-    metric: str
-    labels: tuple[str, ...] = ()
-    amount: str | None = None
-
-
-def _result(outcome: str) -> tuple[Feed, ...]:
-    return Feed("pillarbox_attempts_total", (outcome,)), Feed("pillarbox_attempt_seconds", amount="seconds")
-
-
-#: event → what it feeds, besides pillarbox_events_total
-FEEDS: Final[dict[str, tuple[Feed, ...]]] = {
-    "result.delivered": (*_result("delivered"), Feed("pillarbox_delivery_seconds", amount="delay")),
-    "result.deferred": _result("deferred"),
-    "result.failed": _result("failed"),
-    "claim.taken": (Feed("pillarbox_claims_total"), Feed("pillarbox_claimed_recipients_total", amount="recipients")),
-    "claim.released": (Feed("pillarbox_released_recipients_total", amount="recipients"),),
-    "claim.lost": (Feed("pillarbox_claims_lost_total"),),
-    "claim.expired": (Feed("pillarbox_leases_returned_total"),),
-    "wakeup.heard": (Feed("pillarbox_wakeups_heard_total"),),
-    "wakeup.lost": (Feed("pillarbox_wakeups_lost_total", ("lost",)),),
-    "wakeup.deaf": (Feed("pillarbox_wakeups_lost_total", ("deaf",)),),
-    "wakeup.swallowed": (Feed("pillarbox_wakeups_lost_total", ("swallowed",)),),
-}
-
-
-class Reading(NamedTuple):
-    """A gauge's value at this moment; the labels in the table's order."""
-
-    metric: str
-    value: float
-    labels: tuple[str, ...] = ()
-
-
-class _Spread:
-    """One series of a histogram: how many values fell below each bound and not below the one before."""
-
-    __slots__ = ("bounds", "counts", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """(upper bound, values up to it), as the exposition has it."""
-        total, found = 0, []
-        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
-            total += count
-            found.append((bound, float(total)))
+    def of(fields: Fields) -> object:
+        domain = getattr(fields.get("to"), "domain", "").lower()
+        found = known.get(domain)
+        while known and found is None and (dot := domain.find(".", 1)) >= 0:
+            domain = domain[dot:]
+            found = known.get(domain)
         return found
+
+    return {DESTINATION: Label(tuple(classes), of)}
+
+
+def by_reply() -> dict[str, Label]:
+    """The labels of smtpd: `code`, of a reply; `reason`, why a client was turned away; `limit`, which one it met."""
+    return {
+        CODE: Label(CODES, lambda fields: str(fields.get("reply"))[:3]),
+        REASON: Label(REASONS, lambda fields: fields.get("reason")),
+        LIMIT: Label(LIMITS, lambda fields: fields.get("limit")),
+    }
 
 
 class Counts:
     """What this process has counted since it started."""
 
-    def __init__(self, transports: Collection[str]) -> None:
-        """`transports`: the ids that may stand in a label."""
-        self._transports = frozenset(transports)
-        self._counters: dict[str, dict[tuple[str, ...], float]] = {}
-        self._spreads: dict[str, dict[tuple[str, ...], _Spread]] = {}
+    def __init__(self, labels: Mapping[str, Label], table: Table = QUEUED) -> None:
+        """`labels`: those that vary, where the table has them."""
+        self.totals = Totals(table)
+        self._table = table
+        self._labels = labels
+        self._more: dict[str, list[Callable[[str], None]]] = {name: [] for name in VARYING}
         self._watchers: dict[str, list[Watcher]] = {}
-        for event, feeds in FEEDS.items():
+        for event, feeds in table.feeds.items():
             self._watchers[event] = [self._fed(feed) for feed in feeds]
         for event, (level, _) in EVENTS.items():
             if level >= WARNING:
-                labels = (event, logging.getLevelName(level).lower())
-                self._watchers.setdefault(event, []).append(self._fed(Feed("pillarbox_events_total", labels)))
+                told = (event, logging.getLevelName(level).lower())
+                self._watchers.setdefault(event, []).append(self._fed(Feed(EVENTS_TOTAL, told)))
 
     def watchers(self) -> Mapping[str, list[Watcher]]:
         """Whom to tell of which event."""
         return self._watchers
 
-    def _fed(self, feed: Feed) -> Watcher:
-        """What counts one event, with its series at 0."""
-        metric = METRICS[feed.metric]
-        if _TRANSPORT not in metric.labels:
-            counts = self._counters.setdefault(feed.metric, {})
-            return _counter(counts, feed.labels, feed.amount)
-        keys = {transport: (*feed.labels, transport) for transport in (*sorted(self._transports), OTHER)}
-        if metric.kind == "histogram":
-            known = self._spreads.setdefault(feed.metric, {})
-            spreads = {each: known.setdefault(key, _Spread(metric.buckets)) for each, key in keys.items()}
-            return _histogram(spreads, feed.amount or "seconds")
-        return _counter_by_transport(self._counters.setdefault(feed.metric, {}), keys)
+    def know(self, label: str, values: Iterable[str]) -> None:
+        """From now on the label may have these values too; those it had stay."""
+        for value in values:
+            for add in self._more[label]:
+                add(value)
 
     def exposition(self, readings: Iterable[Reading] = ()) -> bytes:
-        """What a scrape gets: these counts and readings, in Prometheus's text format 0.0.4."""
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Scrape(self._counters, self._spreads, readings))
-        return generate_latest(registry)
+        """What a scrape gets."""
+        return self.totals.exposition(readings)
+
+    def _fed(self, feed: Feed) -> Watcher:
+        """What counts one event, with its series at 0."""
+        metric = self._table.metrics[feed.metric]
+        name = metric.labels[-1] if metric.labels and metric.labels[-1] in VARYING else None
+        if metric.kind == "histogram":
+            return self._histogram(feed, name)
+        counts = self.totals.counters.setdefault(feed.metric, {})
+        if name is None:
+            return _counter(counts, feed.labels, feed.amount)
+        keys: dict[object, tuple[str, ...]] = {}
+
+        def add(value: str) -> None:
+            keys[value] = (*feed.labels, value)
+            counts.setdefault(keys[value], 0)
+
+        self._known(name, add)
+        return _counter_by(counts, keys, self._labels[name].of)
+
+    def _histogram(self, feed: Feed, name: str | None) -> Watcher:
+        amount = feed.amount or "seconds"
+        if name is None:
+            return _histogram(self.totals.spread(feed.metric, feed.labels).add, amount)
+        adders: dict[object, Callable[[float], None]] = {}
+
+        def add(value: str) -> None:
+            adders[value] = self.totals.spread(feed.metric, (*feed.labels, value)).add
+
+        self._known(name, add)
+        return _histogram_by(adders, self._labels[name].of, amount)
+
+    def _known(self, name: str, add: Callable[[str], None]) -> None:
+        for value in (*self._labels[name].values, OTHER):
+            add(value)
+        self._more[name].append(add)
 
 
 def _counter(counts: dict[tuple[str, ...], float], key: tuple[str, ...], amount: str | None) -> Watcher:
     counts.setdefault(key, 0)
 
-    def count(fields: Mapping[str, object]) -> None:
+    def count(fields: Fields) -> None:
         counts[key] += 1 if amount is None else _number(fields.get(amount))
 
     return count
 
 
-def _counter_by_transport(counts: dict[tuple[str, ...], float], keys: Mapping[str, tuple[str, ...]]) -> Watcher:
-    counts.update((key, counts.get(key, 0)) for key in keys.values())
+def _counter_by(
+    counts: dict[tuple[str, ...], float], keys: Mapping[object, tuple[str, ...]], of: Callable[[Fields], object]
+) -> Watcher:
     other = keys[OTHER]
 
-    def count(fields: Mapping[str, object]) -> None:
-        counts[keys.get(fields.get(_TRANSPORT), other)] += 1  # type: ignore[call-overload]  # any value may be asked for
+    def count(fields: Fields) -> None:
+        counts[keys.get(of(fields), other)] += 1
 
     return count
 
 
-def _histogram(spreads: Mapping[str, _Spread], amount: str) -> Watcher:
-    other = spreads[OTHER]
+def _histogram(add: Callable[[float], None], amount: str) -> Watcher:
+    def count(fields: Fields) -> None:
+        add(_number(fields.get(amount)))
 
-    def count(fields: Mapping[str, object]) -> None:
-        spreads.get(fields.get(_TRANSPORT), other).add(_number(fields.get(amount)))  # type: ignore[call-overload]  # as above
+    return count
+
+
+def _histogram_by(
+    adders: Mapping[object, Callable[[float], None]], of: Callable[[Fields], object], amount: str
+) -> Watcher:
+    other = adders[OTHER]
+
+    def count(fields: Fields) -> None:
+        adders.get(of(fields), other)(_number(fields.get(amount)))
 
     return count
 
@@ -246,38 +177,3 @@ def _histogram(spreads: Mapping[str, _Spread], amount: str) -> Watcher:
 def _number(value: object) -> float:
     """A field's value, never less than nothing: clocks differ, and a counter that falls is a restart to Prometheus."""
     return max(value, 0.0) if isinstance(value, float | int) else 0.0
-
-
-class _Scrape(Collector):
-    """The counts of one moment, in the classes of prometheus_client."""
-
-    def __init__(
-        self,
-        counters: Mapping[str, Mapping[tuple[str, ...], float]],
-        spreads: Mapping[str, Mapping[tuple[str, ...], _Spread]],
-        readings: Iterable[Reading],
-    ) -> None:
-        self._counters = counters
-        self._spreads = spreads
-        self._gauges: dict[str, dict[tuple[str, ...], float]] = {}
-        for name, value, labels in readings:
-            self._gauges.setdefault(name, {})[labels] = value
-
-    def collect(self) -> Iterator[Family]:
-        """Each metric of the table that has a value, in the table's order."""
-        for name, metric in METRICS.items():
-            if counts := self._counters.get(name):
-                counter = CounterMetricFamily(name, metric.meaning, labels=metric.labels)
-                for labels, value in counts.items():
-                    counter.add_metric(labels, value)
-                yield counter
-            elif spreads := self._spreads.get(name):
-                histogram = HistogramMetricFamily(name, metric.meaning, labels=metric.labels)
-                for labels, spread in spreads.items():
-                    histogram.add_metric(labels, spread.buckets(), spread.sum)
-                yield histogram
-            elif values := self._gauges.get(name):
-                gauge = GaugeMetricFamily(name, metric.meaning, labels=metric.labels)
-                for labels, value in values.items():
-                    gauge.add_metric(labels, value)
-                yield gauge

@@ -1,7 +1,7 @@
 """metrics_config — the section `metrics` of a daemon's configuration
 
 Owns: where a daemon answers Prometheus and whoever asks for its health, and how often that may cost a query.
-Called by: shared.queued_config.
+Called by: shared.queued_config and shared.smtpd_config.
 Guarantees: without `listen` nothing is opened and nothing is counted.
 See: docs/how-to/watch-with-prometheus.md; docs/reference/metrics.md
 """
@@ -9,8 +9,11 @@ See: docs/how-to/watch-with-prometheus.md; docs/reference/metrics.md
 import re
 from typing import Annotated, Final, NamedTuple
 
-from shared.config_fields import HOST_PATTERN, Checked, Interval, Section, setting
+from pydantic import Field
+
+from shared.config_fields import HOST_PATTERN, Checked, Id, Interval, Section, setting
 from shared.masking import show
+from shared.routing_config import Domain
 
 _PATTERN: Final = rf"(?:{HOST_PATTERN}|\[[0-9A-Fa-f:.]+\]):[0-9]{{1,5}}"
 _ADDRESS: Final = re.compile(_PATTERN)
@@ -41,8 +44,25 @@ def _listen(value: object) -> ListenAddress:
 Listen = Annotated[ListenAddress, Checked(_listen, {"type": "string", "pattern": f"^({_PATTERN})$"})]
 
 
+class SmtpdMetrics(Section):
+    """Where Prometheus and whoever asks for smtpd's health get their answer."""
+
+    listen: Listen | None = setting(
+        None,
+        "Where /metrics, /healthy and /ready are answered over HTTP, for all processes together.",
+        unit="host and port",
+        absent="off",
+    )
+    timeout: Interval = setting(
+        "1s",
+        "How long an answer waits for what each of several processes has counted; one that is late counts as it last "
+        "told.",
+        unit="duration",
+    )
+
+
 class Metrics(Section):
-    """Where Prometheus and whoever asks for the daemon's health get their answer."""
+    """Where Prometheus and whoever asks for the worker's health get their answer."""
 
     listen: Listen | None = setting(
         None,
@@ -55,4 +75,10 @@ class Metrics(Section):
         "15s",
         "How often a scrape may ask PostgreSQL anew what is queued; between, it gets the last answer.",
         unit="duration",
+    )
+    destinations: dict[Id, Annotated[list[Domain], Field(min_length=1)]] = setting(
+        {},
+        "Classes by which tries are counted besides, such as one for each large provider: a name and its recipient "
+        "domains; .example.com is every domain below example.com. What is in none counts as other.",
+        unit="lists of domains by class",
     )

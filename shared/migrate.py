@@ -3,7 +3,8 @@
 Owns: applying sql/migrations/NNNN_{pre|post}_what.sql in order, once each, and making the configured leaves.
 Called by: `pillarbox migrate`, `pillarbox up`, tests; daemons only `check`.
 Guarantees: idempotent; one at a time (advisory lock); each migration is one transaction, so that a kill leaves it done
-    or not done. A schema that is newer than this code is refused before anything is touched.
+    or not done. A `pre` migration lets the code before it go on, so newer ones of that phase are accepted; a newer
+    `post` one, which comes after the last old daemon, is refused before anything is touched.
 Raises: SchemaMismatch, DatabaseUnavailable, ConfigError for leaves that contradict those that exist.
 """
 
@@ -19,12 +20,14 @@ import psycopg
 
 from shared import database
 from shared.errors import ConfigError, SchemaMismatch
+from shared.failure_points import reach
 from shared.queries import query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 NAME = re.compile(r"(?P<number>\d{4})_(?P<phase>pre|post)_(?P<what>[a-z0-9_]+)\.sql")
+PRE = "pre"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +58,24 @@ def known() -> list[Migration]:
     return sorted(found, key=lambda migration: migration.number)
 
 
-def migrate(conninfo: str, leaves: Mapping[str, Sequence[str]], partitions: int = 6) -> Report:
-    """Apply what is missing, make the leaves `queue_def_<suffix>` for their partition ids, and the coming days."""
+def migrate(
+    conninfo: str, leaves: Mapping[str, Sequence[str]], partitions: int = 6, *, only_pre: bool = False
+) -> Report:
+    """Apply what is missing, make the leaves `queue_def_<suffix>` for their partition ids, and the coming days.
+
+    `only_pre` leaves out what old daemons could not go on with: the first half of a rolling upgrade.
+    """
     with _connect(conninfo) as connection:
         connection.execute(query("migrate_lock"))
         applied = _applied(connection)
         _refuse_newer(applied)
         done = []
-        for migration in known():
-            if migration.number not in applied:
-                with connection.transaction():
-                    connection.execute(migration.sql)
-                    connection.execute(query("migrate_record"), {"number": migration.number, "name": migration.name})
-                done.append(migration.name)
+        for step in missing(applied, only_pre=only_pre):
+            with connection.transaction():
+                connection.execute(step.sql)
+                connection.execute(query("migrate_record"), {"number": step.number, "name": step.name})
+                reach("migrate.before_commit")
+            done.append(step.name)
         made = [f"queue_def_{suffix}" for suffix, partids in leaves.items() if _make_leaf(connection, suffix, partids)]
         connection.execute(query("history_create"), {"now": None, "ahead": 7})
         connection.execute(query("settings_write"), {"partitions": partitions})
@@ -75,25 +83,47 @@ def migrate(conninfo: str, leaves: Mapping[str, Sequence[str]], partitions: int 
 
 
 def check(conninfo: str) -> None:
-    """Refuse to start on a schema that is not exactly this code's."""
+    """Refuse to start on a schema that this code cannot work with."""
     with _connect(conninfo) as connection:
         compare(_applied(connection))
 
 
-def compare(applied: Mapping[int, str]) -> None:
-    """Refuse a schema with other migrations than this code's; `applied` is number and name of each it has."""
-    _refuse_newer(applied)
-    missing = [migration.name for migration in known() if migration.number not in applied]
-    if missing:
+def compare(applied: Mapping[int, str]) -> list[str]:
+    """Refuse a schema this code cannot work with; `applied` is number and name of each migration it has.
+
+    Needed are all `pre` migrations this code brings. Its `post` ones may be missing, and `pre` ones of later versions
+    may be there: their names are returned. SchemaMismatch says what to do.
+    """
+    later = _refuse_newer(applied)
+    if absent := [step.name for step in known() if step.phase == PRE and step.number not in applied]:
         raise SchemaMismatch(
-            f"the schema is older than this code: {', '.join(missing)} missing; run `pillarbox migrate`"
+            f"the schema is older than this code: {', '.join(absent)} missing; run `pillarbox migrate`"
         )
+    return later
 
 
-def _refuse_newer(applied: Mapping[int, str]) -> None:
-    ours = {migration.number for migration in known()}
-    if newer := sorted(name for number, name in applied.items() if number not in ours):
-        raise SchemaMismatch(f"the schema is newer than this code: it has {', '.join(newer)}; upgrade Pillarbox")
+def missing(applied: Mapping[int, str], *, only_pre: bool = False) -> list[Migration]:
+    """What is to be applied, in order; SchemaMismatch when a `pre` migration waits for a `post` one before it."""
+    steps = [step for step in known() if step.number not in applied]
+    if not only_pre:
+        return steps
+    posts = [step for step in steps if step.phase != PRE]
+    pres = [step for step in steps if step.phase == PRE]
+    if posts and pres and pres[-1].number > posts[0].number:
+        raise SchemaMismatch(
+            f"{pres[-1].name} comes after {posts[0].name}, with which old daemons cannot go on: upgrade to the version "
+            "that brought it first, or stop all daemons and run `pillarbox migrate`"
+        )
+    return pres
+
+
+def _refuse_newer(applied: Mapping[int, str]) -> list[str]:
+    """Names of migrations of later versions that this code goes on with; SchemaMismatch for any other."""
+    ours = {step.number for step in known()}
+    newer = sorted(name for number, name in applied.items() if number not in ours)
+    if refused := [name for name in newer if f"_{PRE}_" not in name[: len("0000_pre_")]]:
+        raise SchemaMismatch(f"the schema is newer than this code: it has {', '.join(refused)}; upgrade Pillarbox")
+    return newer
 
 
 def _applied(connection: psycopg.Connection) -> dict[int, str]:

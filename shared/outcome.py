@@ -9,7 +9,7 @@ See: the four error scopes of Postfix's smtp_trouble(3); RFC 3463 for `enhanced`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 type Kind = Literal["delivered", "deferred", "failed"]
@@ -27,6 +27,7 @@ class Outcome:
     enhanced: RFC 3463 status whose class agrees with `kind`; None when the peer gave none.
     text: one printable line saying why, for logs, `last_error` and bounces.
     uncertain: the content was sent but the answer to it was not heard: the recipient may have it already.
+    phase: what was being answered or waited for, as queued.transaction has it; None where no host was asked.
     """
 
     kind: Kind
@@ -35,6 +36,7 @@ class Outcome:
     enhanced: str | None
     text: str
     uncertain: bool = False
+    phase: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse combinations that cannot mean anything."""

@@ -39,6 +39,17 @@ class CheckActions(Section):
     )
     addheader: Consequence = setting("tag", f"When rspamd says add header: {_WORDS}.", unit="word")
 
+    @property
+    def by_name(self) -> dict[str, Consequence]:
+        """The same by rspamd's own words; `no action` means nothing more than accept."""
+        return {
+            "reject": self.reject,
+            "soft reject": self.softreject,
+            "greylist": self.greylist,
+            "rewrite subject": self.rewritesubject,
+            "add header": self.addheader,
+        }
+
 
 class ContentCheck(Section):
     """A check of every message by rspamd, before it is accepted."""

@@ -1,9 +1,11 @@
 """queries — SQL by name, from sql/queries/*.sql
 
-Owns: reading a query's text once, and putting an operator's WHERE where the query says {where}.
+Owns: reading a query's text once, and putting what varies into it: an operator's WHERE where the query says {where}, a
+    compiled condition where it says {condition}.
 Called by: every module that talks to PostgreSQL; no SQL text stands in Python.
 Guarantees: values are always bound parameters. The only text ever inserted is the worker's own WHERE, which its
-    operator wrote and PostgreSQL checked at start (sql/queries/claim_probe.sql), and words from a fixed list.
+    operator wrote and PostgreSQL checked at start (sql/queries/claim_probe.sql), and words from a fixed list, which is
+    what scripts.condition.compile makes conditions of.
 Raises: KeyError for a query that does not exist; ConfigError for a condition that could end the one it is put into.
 """
 
@@ -41,6 +43,14 @@ def where_query(name: str, where: str) -> LiteralString:
     """
     check_condition(where)
     return query(name).replace("{where}", where.replace("%", "%%"))
+
+
+def filled_query(name: str, **parts: str) -> LiteralString:
+    """The query with each {name} replaced by its part: SQL that our own code put together, with its values bound."""
+    text = query(name)
+    for placeholder, part in parts.items():
+        text = text.replace(f"{{{placeholder}}}", part)
+    return text
 
 
 def check_condition(where: str) -> None:

@@ -1,22 +1,22 @@
 """queued_config — everything queued.yaml can say
 
-Owns: the models of workers, claims, transports, shutdown and maintenance.
+Owns: the models of workers, claims, shutdown and maintenance.
 Called by: shared.config, which fills them; queued reads them, `pillarbox up` reads the workers.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter; ids are unique.
 That the workers' conditions cover every partition is not decided here: it takes a database to know.
 See: https://www.postfix.org/postconf.5.html; RFC 5321 section 4.5.3.2 (time limits); Halon's queue manual
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from shared.bounces_config import Bounces
 from shared.config_fields import (
     Duration,
     Fraction,
-    HostName,
-    Id,
     Interval,
+    MisplacedError,
     Section,
     Size,
     Text,
@@ -28,9 +28,15 @@ from shared.config_fields import (
     whole,
 )
 from shared.environment_config import QueuedEnvironment
+from shared.masking import show
 from shared.metrics_config import Metrics
-from shared.routing_config import Allow, Connection, Routes, Routing
+from shared.pacing_config import Pacing
+from shared.routing_config import Routing
+from shared.rules_config import ReplyRule
 from shared.signing_config import Signing
+from shared.suppression_config import Suppression
+from shared.tracing_config import Tracing
+from shared.transport_config import Transport, TransportGroup, unknown_groups
 
 WorkerId = Annotated[str, matching(r"[a-z0-9-]{1,64}", "1 to 64 of a-z, 0-9 and hyphen")]
 
@@ -67,6 +73,23 @@ class Claim(Section):
         1000, "The most recipients claimed at once.", unit="recipients"
     )
     maxbytes: Size = setting("64MiB", "The most content of claimed messages held in memory.", unit="size in bytes")
+    retried: Fraction = setting(
+        0.5,
+        "The part of each claim that is kept for mail tried or parked before, when both that and fresh mail are due "
+        "(Postfix fills its active queue from incoming and deferred in turn).",
+        unit="fraction from 0 to 1",
+    )
+    share: Fraction = setting(
+        0.25,
+        "The part of `inflight`, but not less than 100 recipients, and of `maxbytes` that one destination may hold; "
+        "what it has no room for goes back to the queue for a while.",
+        unit="fraction from 0 to 1",
+    )
+    wait: Interval = setting(
+        "5s",
+        "How long a claimed recipient may wait for a connection to its destination before it goes back to the queue.",
+        unit="duration",
+    )
 
 
 class Wakeup(Section):
@@ -88,93 +111,6 @@ class Wakeup(Section):
         absent="environment.database.uri",
         repr=False,
     )
-
-
-class Pooling(Section):
-    """How long a connection is kept for further messages."""
-
-    transactions: Annotated[int, whole(1, 1_000_000)] = setting(
-        100,
-        "The most messages sent over one connection (Postfix smtp_connection_reuse_count_limit).",
-        unit="transactions",
-    )
-    idle: Duration = setting(
-        "2s",
-        "How long an unused connection is kept open (Postfix smtp_connection_cache_time_limit).",
-        unit="duration",
-    )
-    age: Interval = setting(
-        "5m",
-        "How old a connection may grow before it takes no more messages (Postfix smtp_connection_reuse_time_limit).",
-        unit="duration",
-    )
-
-
-class Timeout(Section):
-    """How long to wait for the other server, step by step (RFC 5321 section 4.5.3.2)."""
-
-    connect: Interval = setting("30s", "For the TCP connection (Postfix smtp_connect_timeout).", unit="duration")
-    greeting: Interval = setting("5m", "For the greeting (Postfix smtp_helo_timeout).", unit="duration")
-    helo: Interval = setting("5m", "For the reply to EHLO or HELO (Postfix smtp_helo_timeout).", unit="duration")
-    mail: Interval = setting("5m", "For the reply to MAIL FROM (Postfix smtp_mail_timeout).", unit="duration")
-    rcpt: Interval = setting("5m", "For the reply to RCPT TO (Postfix smtp_rcpt_timeout).", unit="duration")
-    data: Interval = setting("2m", "For the reply to DATA (Postfix smtp_data_init_timeout).", unit="duration")
-    body: Interval = setting("3m", "For the content to be taken (Postfix smtp_data_xfer_timeout).", unit="duration")
-    dot: Interval = setting("10m", "For the reply to the final dot (Postfix smtp_data_done_timeout).", unit="duration")
-    rset: Interval = setting("20s", "For the reply to RSET (Postfix smtp_rset_timeout).", unit="duration")
-    quit: Interval = setting("5m", "For the reply to QUIT (Postfix smtp_quit_timeout).", unit="duration")
-
-
-class Retry(Section):
-    """When a deferred recipient is tried again, and when it is given up."""
-
-    intervals: Annotated[list[Interval], Field(min_length=1)] = setting(
-        ["1m", "15m", "1h", "2h", "3h"],
-        "The wait before each further try; the last repeats (Halon retry.intervals).",
-        unit="list of durations",
-    )
-    jitter: Fraction = setting(
-        0.1, "By how much of itself a wait may vary, so that retries spread.", unit="fraction from 0 to 1"
-    )
-    count: Annotated[int, whole(0, 10_000)] = setting(
-        30, "The most further tries before giving up (Halon retry.count).", unit="tries"
-    )
-    age: Interval = setting(
-        "5d", "How old a message may grow before giving up (Postfix maximal_queue_lifetime).", unit="duration"
-    )
-
-
-class Transport(Section):
-    """A way to reach a set of destinations."""
-
-    id: Id = setting("default", "The name policy rules choose it by.", unit="id, unique")
-    connection: Connection = section(Connection, "Where to connect to.")
-    routes: Routes = setting(
-        {},
-        "Where mail for a domain goes instead; .example.com is every domain below example.com (Postfix "
-        "transport_maps).",
-        unit="next hop by domain",
-    )
-    allow: Allow = section(Allow, "What DNS may lead to.")
-    hostname: HostName | None = setting(
-        None,
-        "The name we give ourselves in EHLO (Postfix smtp_helo_name).",
-        unit="host name",
-        absent="this host's fully qualified name",
-    )
-    concurrency: Annotated[int, whole(1, 10_000)] = setting(
-        20,
-        "The most connections to one destination at once (Postfix default_destination_concurrency_limit).",
-        unit="connections",
-    )
-    recipients: Annotated[int, whole(1, 10_000)] = setting(
-        50,
-        "The most recipients in one transaction (Postfix default_destination_recipient_limit).",
-        unit="recipients",
-    )
-    pooling: Pooling = section(Pooling, "How long a connection is kept for further messages.")
-    timeout: Timeout = section(Timeout, "How long to wait for the other server, step by step.")
-    retry: Retry = section(Retry, "When a deferred recipient is tried again, and when it is given up.")
 
 
 class Shutdown(Section):
@@ -224,14 +160,45 @@ class QueuedConfig(Section):
     )
     claim: Claim = section(Claim, "How a worker takes rows.")
     wakeup: Wakeup = section(Wakeup, "How a worker learns at once that there is mail.")
+    transportgroups: Annotated[list[TransportGroup], AfterValidator(unique_ids)] = section(
+        list,
+        "What several transports have in common: a transport with `group` has every key of its group that it does not "
+        "write itself. List of groups, default [].",
+    )
     transports: Annotated[list[Transport], Field(min_length=1), AfterValidator(unique_ids)] = section(
         lambda: [Transport()],
         "The ways to reach destinations. List of transports, default one with every key at its default.",
+    )
+    pacing: Pacing = section(Pacing, "How fast mail may leave, and what must wait.")
+    rules: Annotated[list[ReplyRule], AfterValidator(unique_ids)] = setting(
+        [],
+        "What is done about replies that mean more than their code says, each rule with an id, conditions and actions.",
+        unit="list of rules",
     )
     signing: Signing = section(
         Signing, "DKIM signatures on mail that leaves; a message gets those of every rule that fits it."
     )
     routing: Routing = section(Routing, "How the way to a destination is found.")
+    bounces: Bounces = section(Bounces, "What senders are told of their recipients (RFC 3464).")
+    suppression: Suppression = section(
+        Suppression, "Which addresses get no mail, and how workers learn of them from bounces and feedback reports."
+    )
     shutdown: Shutdown = section(Shutdown, "How a worker ends.")
     maintenance: Maintenance = section(Maintenance, "What workers keep tidy in the database.")
     metrics: Metrics = section(Metrics, "Where Prometheus and whoever asks for the worker's health get their answer.")
+    tracing: Tracing = section(Tracing, "Spans that follow a message through both daemons.")
+
+    @model_validator(mode="after")
+    def _bounces_have_a_transport(self) -> Self:
+        known, named = [each.id for each in self.transports], self.bounces.transport
+        if "transport" in self.bounces.model_fields_set and named not in known:
+            text = f"{show(named)} is no transport; allowed: {', '.join(known)}"
+            raise MisplacedError([(("bounces", "transport"), text)])
+        return self
+
+    @model_validator(mode="after")
+    def _groups_exist(self) -> Self:
+        unknown = unknown_groups(self.transports, self.transportgroups)
+        if unknown:
+            raise MisplacedError(unknown)
+        return self

@@ -17,6 +17,7 @@ from pydantic import AfterValidator
 from shared.config_fields import (
     HOST_PATTERN,
     Checked,
+    Duration,
     Host,
     Interval,
     MisplacedError,
@@ -154,6 +155,18 @@ class Connection(Section):
         "The most of these that may answer and then fail before any content was sent (Postfix smtp_mx_session_limit).",
         unit="sessions",
     )
+    avoid: Duration = setting(
+        "1m",
+        "How long a host that could not be talked to comes after the others of its preference; each worker remembers "
+        "for itself. 0s: not at all.",
+        unit="duration",
+    )
+    sites: Truth = setting(
+        False,
+        "Whether recipients of one message share a transaction though their domains differ, where the domains have the "
+        "same mail exchangers (KumoMTA site name).",
+        unit="truth",
+    )
 
 
 class Allow(Section):
@@ -172,6 +185,13 @@ class Dns(Section):
 
     servers: list[NameServer] = setting(
         [], "The name servers to ask; [] means those of /etc/resolv.conf.", unit="list of IP addresses, or address:port"
+    )
+    trusted: Truth = setting(
+        False,
+        "Whether it counts when a name server says that it has validated an answer by DNSSEC (the AD bit): only for "
+        "validating servers on a way that nobody else can write to, such as 127.0.0.1 (resolv.conf trust-ad). Without "
+        "it tls.mode dane finds no records, and REQUIRETLS no proof of mail exchangers but MTA-STS.",
+        unit="truth",
     )
     timeout: Interval = setting("10s", "How long one question may take, all servers together.", unit="duration")
     ttl: Interval = setting("1h", "The longest an answer is kept, whatever its own time to live.", unit="duration")

@@ -65,6 +65,9 @@ def _instant(value: object) -> datetime:
     )
 
 
+ServerName = Annotated[
+    str, matching(rf"(?=.{{1,255}}$){_NAME}", "a name such as mx.example.com, as it stands in Authentication-Results")
+]
 SignedDomain = Annotated[str, Checked(lambda value: str(_read_signed(value)).lower(), {"type": "string"})]
 SigningDomain = Annotated[str, Checked(read_domain, {"type": "string"})]
 Selector = Annotated[str, _SELECTOR]
@@ -133,6 +136,22 @@ class SigningRule(Section):
     )
 
 
+class Arc(Section):
+    """Sealing of forwarded mail: what our own server found out about a message is told to those after us."""
+
+    authservid: ServerName = required(
+        "The name by which fields Authentication-Results of our own server begin (authserv-id); mail that has one is "
+        "sealed. Whatever comes from outside under this name must have been taken out (RFC 8601 section 5).",
+        unit="host name",
+    )
+    domain: SigningDomain = required("The domain that seals, d=.", unit="domain")
+    keys: Annotated[list[SigningKey], Field(min_length=1), AfterValidator(_unique_selectors)] = required(
+        "The RSA keys. One seals: of those in their time the one with the latest notbefore, and of equals the last in "
+        "the list.",
+        unit="list of keys, as in rules",
+    )
+
+
 class Signing(Section):
     """DKIM signatures on mail that leaves (RFC 6376, RFC 8463); a message gets those of every rule that fits it."""
 
@@ -146,6 +165,12 @@ class Signing(Section):
         "64KiB",
         "Content of this size and more is signed in a thread, so that other mail need not wait meanwhile.",
         unit="size in bytes",
+    )
+    arc: Arc | None = setting(
+        None,
+        "Seals forwarded mail by ARC (RFC 8617).",
+        unit="section of authservid, domain and keys",
+        absent="nothing is sealed",
     )
     rules: Annotated[list[SigningRule], AfterValidator(unique_ids)] = setting(
         [],

@@ -90,6 +90,11 @@ class ReplyParser:
         self._code = 0
         self._lines: list[str] = []
 
+    @property
+    def pending(self) -> bool:
+        """Whether a reply has begun and not ended, or nothing can be read any more."""
+        return bool(self._buffer or self._lines or self.broken)
+
     def feed(self, received: bytes) -> list[Reply]:
         """The replies completed by these bytes, in order; those before a broken line included."""
         replies: list[Reply] = []

@@ -28,8 +28,11 @@ from shared.config_fields import (
 from shared.content_config import DataPhase
 from shared.environment_config import SmtpdEnvironment
 from shared.load_config import Account, Load, Processes, group, processes, user
+from shared.metrics_config import SmtpdMetrics
 from shared.policy_config import Policy
+from shared.quarantine_config import Quarantine
 from shared.rates_config import Rates
+from shared.retention_config import Retention
 from shared.session_config import (
     ConnectPhase,
     Limits,
@@ -40,7 +43,9 @@ from shared.session_config import (
     ServerTimeout,
     Xclient,
 )
+from shared.suppression_config import SuppressionAtRcpt
 from shared.tls_config import Tls
+from shared.tracing_config import Tracing
 from shared.units import format_size
 
 
@@ -147,6 +152,12 @@ class Spool(Section):
         "which loses the last accepted messages in a crash.",
         unit="word",
     )
+    remembered: Annotated[int, whole(0, 10_000_000)] = setting(
+        50_000,
+        "The most accepted messages of the last hour that each process looks for after PostgreSQL was away "
+        "(spool.lost_after_failover); 0 for none.",
+        unit="messages",
+    )
     maxpending: Size = setting(
         "256MiB",
         "The most content that may wait for its commit; beyond it clients are told 452.",
@@ -170,8 +181,18 @@ class SmtpdConfig(Section):
     relay: Relay = section(Relay, "Who may send without authenticating.")
     authentication: Authentication = section(Authentication, "Who may send after authenticating.")
     policy: Policy = section(Policy, "Decides at acceptance what becomes of each client, message and recipient.")
+    quarantines: Annotated[list[Quarantine], AfterValidator(unique_ids)] = section(
+        list,
+        "Who decides about held mail and who is told of it. List of quarantines, default none but poison and body.",
+    )
+    retention: Retention = section(Retention, "How long `pillarbox retention` keeps what nobody decides about.")
     spool: Spool = section(Spool, "How accepted messages are committed to the queue.")
+    suppression: SuppressionAtRcpt = section(
+        SuppressionAtRcpt, "What becomes of mail to suppressed addresses, and where reports on them come in."
+    )
     memory: Memory = section(Memory, "How much memory content in transfer may take.")
+    metrics: SmtpdMetrics = section(SmtpdMetrics, "Where Prometheus and whoever asks for its health get their answer.")
+    tracing: Tracing = section(Tracing, "Spans that follow a message from RCPT to its last reply.")
 
     @model_validator(mode="after")
     def _policy_names_servers(self) -> Self:

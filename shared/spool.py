@@ -26,7 +26,9 @@ from weakref import WeakSet
 
 from shared import database, events, spool_commit
 from shared.errors import DatabaseUnavailable, SpoolFull, SpoolUnavailable
+from shared.failure_points import reach
 from shared.spool_health import Health
+from shared.spool_vanished import Vanished
 
 if TYPE_CHECKING:
     from shared.message import Submission
@@ -34,8 +36,11 @@ if TYPE_CHECKING:
 
 #: Connections of a process. Small messages use two: while one waits for its COMMIT to reach the disk, the other copies
 #: the next group, and more would only make groups smaller. Large ones may use all but one.
-COMMITTERS = 3
+COMMITTERS = 4
 _FOR_SMALL = 2
+# Octets of a group of large messages from which on no more is added: a COMMIT costs little beside them, and the larger
+# the groups, the more often all clients wait while PostgreSQL works, and PostgreSQL while all of them send.
+_LARGE_GROUP = 1 << 22
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +67,8 @@ class Spool:
         self._probing = False
         self._proven: WeakSet[database.Connection] = WeakSet()  # made, or good for a commit, since the last outage
         self._health = Health(settings.maxlatency.total_seconds())
+        self._vanished = Vanished(conninfo, application_name, settings.remembered)
+        self.watch = self._vanished.run  # a part that runs beside the committers
 
     def ready(self, size: int = 0) -> SpoolUnavailable | None:
         """Why a new message of `size` octets would not be committed now; None when it would, as far as is known.
@@ -84,6 +91,11 @@ class Spool:
         self._waiting_bytes += submission.size
         self._takeable.set()
         await committed
+
+    @property
+    def pending(self) -> int:
+        """Octets of content that wait for their commit to begin."""
+        return self._waiting_bytes
 
     async def prove(self) -> None:
         """Open and close a connection: DatabaseUnavailable now is better than 451 for everybody later."""
@@ -128,7 +140,8 @@ class Spool:
         group: list[_Waiting] = []
         size = 0
         limits = self._settings.group
-        while queue and len(group) < limits.maxmessages and (not group or size < limits.maxbytes):
+        most = min(limits.maxbytes, _LARGE_GROUP) if large else limits.maxbytes
+        while queue and len(group) < limits.maxmessages and (not group or size < most):
             waiting = queue.popleft()
             self._waiting_bytes -= waiting.submission.size
             if waiting.committed.cancelled():
@@ -213,6 +226,7 @@ class Spool:
             return None
         else:
             self._health.succeeded(who)
+            self._vanished.committed([waiting.submission.id for waiting in group])
             _confirm(group)
             return connection
         finally:
@@ -221,6 +235,7 @@ class Spool:
     def _failed(self, who: object, error: BaseException) -> None:
         self._health.failed(who, str(database.unavailable(error)))
         self._proven.clear()
+        self._vanished.away()
 
     async def _connected(self, connection: database.Connection | None) -> database.Connection:
         """This connection if nothing speaks against it, else a new one: what an outage left behind is not tried."""
@@ -228,12 +243,15 @@ class Spool:
             return connection
         await _close(connection)
         made = await database.connect(self._conninfo, self._application_name)
+        database.widen(made)
         self._proven.add(made)
+        self._vanished.reconnected()
         return made
 
     async def _commit(self, connection: database.Connection, submissions: list[Submission]) -> None:
         started = monotonic()
         await spool_commit.commit(connection, self._settings.synchronous_commit, submissions)
+        reach("spool.after_commit")
         events.emit(
             "spool.group",
             messages=len(submissions),

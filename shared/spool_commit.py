@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, LiteralString
 
 from psycopg.types.json import Jsonb
 
+from shared.failure_points import reach
 from shared.message import metadata
 from shared.queries import query
 from shared.states import Status
@@ -54,6 +55,7 @@ async def commit(connection: database.Connection, durability: LiteralString, sub
         await _at_once(connection, durability, submissions)
         return
     await connection.execute(query("spool_begin").replace("{synchronous_commit}", durability))
+    reach("spool.before_copy")
     async with connection.cursor() as cursor:
         async with cursor.copy(query("spool_messages")) as copy:
             await _copy_messages(copy, submissions)
@@ -67,6 +69,7 @@ async def commit(connection: database.Connection, durability: LiteralString, sub
                         await copy.write_row(row)
     if partids := _partids(submissions):
         await connection.execute(query("wakeup_notify"), {"partids": partids})
+    reach("spool.before_commit")
     await connection.execute("COMMIT")
 
 

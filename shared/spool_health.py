@@ -12,7 +12,7 @@ from __future__ import annotations
 from shared.errors import SpoolUnavailable
 
 _MANY = 2  # commits that hang at the same time are no accident, though another connection may be free
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between probes
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds between probes: mail flows within 5 s of a promotion
 
 
 class Health:

@@ -24,7 +24,7 @@ from shared import database, events
 from shared.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 CHANNEL = "pillarbox"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
@@ -43,15 +43,17 @@ async def listen(
     due: asyncio.Event,
     *,
     missed: Callable[[], None] | None = None,
+    signals: Mapping[str, Callable[[], None]] | None = None,
     pool: database.Pool | None = None,
     probe: float = 30.0,
 ) -> None:
     """Set `due` whenever a notification may concern rows that `where` selects. Runs until cancelled.
 
-    `missed` is called when notifications may have gone unheard. Over `pool` an echo is sent at once and every `probe`
+    `missed` is called when notifications may have gone unheard; each of `signals` when what it is named for is heard,
+    which has a colon so that no partition id is meant. Over `pool` an echo is sent at once and every `probe`
     seconds; without a pool nothing is probed.
     """
-    listener = _Listener(where, due, pool, probe)
+    listener = _Listener(where, due, pool, probe, signals or {})
     pause, told = _FIRST_PAUSE, False
     while True:
         connection: database.Connection | None = None
@@ -92,8 +94,16 @@ class _Silence(Exception):
 class _Listener:
     """What one connection after the other hears, and what is remembered between them."""
 
-    def __init__(self, where: str, due: asyncio.Event, pool: database.Pool | None, probe: float) -> None:
+    def __init__(
+        self,
+        where: str,
+        due: asyncio.Event,
+        pool: database.Pool | None,
+        probe: float,
+        signals: Mapping[str, Callable[[], None]],
+    ) -> None:
         self._where = where
+        self._signals = signals
         self._due = due
         self._pool = pool
         self._interval = probe
@@ -133,7 +143,9 @@ class _Listener:
             self.heard = self.ever_heard = True
             if self._token in heard:
                 self._echo.set()
-            partids = {payload for payload in heard if not payload.startswith(_ECHO)}
+            for signal in heard & self._signals.keys():
+                self._signals[signal]()
+            partids = {payload for payload in heard - self._signals.keys() if not payload.startswith(_ECHO)}
             for partid in partids - self._concerns.keys():
                 try:
                     [row] = await database.fetch(connection, "wakeup_concerns", where=self._where, partid=partid)

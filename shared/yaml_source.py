@@ -77,6 +77,11 @@ class YamlSource:
     values: dict[str, object]
     key_lines: Mapping[KeyPath, int] = field(repr=False)
     value_lines: Mapping[KeyPath, int] = field(repr=False)
+    inherited: frozenset[KeyPath] = field(default=frozenset(), repr=False)  # places whose values are written elsewhere
+
+    def is_inherited(self, path: KeyPath) -> bool:
+        """Whether the value at `path`, or what it is part of, is written in another place."""
+        return any(path[:length] in self.inherited for length in range(1, len(path) + 1))
 
     def line(self, path: KeyPath, *, of_key: bool = False) -> int:
         """The line (from 1) of the value at `path`, or of its key; of the nearest parent if absent."""

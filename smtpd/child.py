@@ -12,13 +12,15 @@ import asyncio
 import os
 import signal
 import socket
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from shared import events, lifecycle
+from shared import events, lifecycle, tracing
 from shared.config import smtpd_from
 from smtpd import reload
 from smtpd.bind import Bound, addresses
 from smtpd.channel import Channel
+from smtpd.observe import Reporting, counting
 from smtpd.rate_client import RemoteCounts
 from smtpd.serve import Serving
 
@@ -42,15 +44,31 @@ async def run(number: int) -> None:
     counts = RemoteCounts(channel.send)
     serving = Serving(config, told["conninfo"], counts)
     await serving.open(doors)
-    parts = {**serving.parts(), "channel": _listen(channel, serving, counts, config), "alive": _live(channel)}
-    channel.send({"ready": addresses(doors)})
-    await lifecycle.serve(parts, "serving", serving.stop)
+    tracing.setup(config.tracing, "smtpd", told["name"])
+    with ExitStack() as stack:
+        reporting = None
+        if config.metrics.listen is not None:
+            reporting = Reporting(stack.enter_context(counting()), serving, told["name"])
+        parts = {
+            **serving.parts(),
+            "channel": _listen(channel, serving, counts, config, reporting),
+            "alive": _live(channel, reporting),
+        }
+        channel.send({"ready": addresses(doors)})
+        await lifecycle.serve(parts, "serving", serving.stop)
+        await tracing.close()
+        if reporting is not None:
+            channel.send({"report": reporting.report()})
     channel.close()
 
 
-async def _listen(channel: Channel, serving: Serving, counts: RemoteCounts, config: SmtpdConfig) -> None:
+async def _listen(
+    channel: Channel, serving: Serving, counts: RemoteCounts, config: SmtpdConfig, reporting: Reporting | None
+) -> None:
     """Act on what the supervisor says."""
     async for message in channel:
+        if "report" in message and reporting is not None:
+            channel.send({"report": reporting.report()})
         if "wait" in message:
             counts.answered(message)
         elif "reload" in message:
@@ -71,8 +89,8 @@ def _reloaded(message: dict[str, Any], serving: Serving, config: SmtpdConfig) ->
     return {"reloaded": message["generation"], "error": None}
 
 
-async def _live(channel: Channel) -> None:
-    """Say that the event loop turns."""
+async def _live(channel: Channel, reporting: Reporting | None) -> None:
+    """Say that the event loop turns, and what was counted: this process may die without another word."""
     while True:
-        channel.send({"alive": True})
+        channel.send({"alive": True} if reporting is None else {"report": reporting.report()})
         await asyncio.sleep(ALIVE)

@@ -136,7 +136,7 @@ def _recipient(session: Session, mailbox: str, *, smtputf8: bool) -> Address:
         raise Refused(replies.R501_BAD_RECIPIENT.format(reason=reason)) from None
     if not smtputf8 and not mailbox.isascii():
         raise Refused(replies.R553_NEED_SMTPUTF8)
-    if not session.may_relay():
+    if not session.may_relay() and not session.service.suppressed.takes_reports(recipient):
         raise Refused(replies.R554_RELAY_DENIED)
     if (
         _NUMBER.search(known_domain(recipient.domain))

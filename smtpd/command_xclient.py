@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
+from shared import xtext
 from shared.saslprep import NotPrepared
-from smtpd import policy_phases, replies, xtext
+from smtpd import policy_phases, replies
 from smtpd.parameter_values import Refused
 from smtpd.service import IDENT, XCLIENT_NAMES
 from smtpd.users import User, UsersUnavailable

@@ -21,6 +21,7 @@ from smtpd.client import Client
 from smtpd.policy_recipient import in_networks
 from smtpd.service import IDENT
 from smtpd.session import Session
+from smtpd.users import UsersUnavailable
 
 if TYPE_CHECKING:
     from smtpd.protocol import Connection
@@ -50,11 +51,15 @@ async def start(connection: Connection) -> None:
             return
     if listener.tls == "implicit" and connection.service.certificates is not None:
         await begin_tls(connection)
-    await _greet(connection)
+    if not connection.hanging_up:
+        await _greet(connection)
 
 
 async def begin_tls(connection: Connection) -> None:
-    """Hand the transport to TLS. A handshake that fails ends the connection; nobody could read a reply."""
+    """Hand the transport to TLS. A handshake that fails ends the connection; nobody could read a reply.
+
+    Nor does it go on when nobody can say who a certificate's user is: without it the client might be told 5xx.
+    """
     service, plain, old = connection.service, connection.transport, connection.session
     if plain is None or service.certificates is None:
         return
@@ -91,12 +96,19 @@ async def begin_tls(connection: Connection) -> None:
     old.reset()
     client = Client(old.client.address, old.client.port, old.client.listener, name=old.client.name)
     client.tls = tls.facts(encrypted.get_extra_info("ssl_object"))
+    known = True
     if service.authentication is not None:
-        client.user = await service.authentication.by_certificate(client)
+        try:
+            client.user = await service.authentication.by_certificate(client)
+        except UsersUnavailable:  # users.unavailable has said why
+            known = False
     policy = service.policy_session(client, old.policy.connected)
     session = Session(service, connection.listener, client, connection, policy)
     session.errors, session.junk, session.counted = old.errors, old.junk, old.counted
     connection.session = session
+    if not known:
+        connection.say(session.refused(replies.R421_USERS_UNAVAILABLE))
+        connection.hang_up(linger=True)
 
 
 async def _proxied(connection: Connection, client: Client) -> None:

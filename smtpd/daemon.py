@@ -14,10 +14,10 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from shared import database, events, lifecycle, migrate
+from shared import database, events, lifecycle, migrate, tracing
 from shared.config import read_smtpd
-from shared.errors import PillarboxError
-from smtpd import bind, privileges, reload
+from shared.errors import ListenFailed, PillarboxError
+from smtpd import bind, observe, privileges, reload
 from smtpd.rate_server import LocalCounts, RateServer
 from smtpd.serve import Serving, patience
 from smtpd.supervise import Supervisor
@@ -74,13 +74,18 @@ class Daemon:
             events.setup(found[0].environment.log.level)
             events.emit("daemon.reloaded")
 
-        self._started()
-        await lifecycle.serve(serving.parts(), self._ready(), serving.stop, again)
+        tracing.setup(self._config.tracing, "smtpd", observe.ALONE)
+        async with observe.observing(self._config.metrics, observe.Alone(serving)) as metrics:
+            self._started(metrics)
+            await lifecycle.serve(serving.parts(), self._ready(), serving.stop, again)
+        await tracing.close()
 
     async def supervised(self, values: Values) -> None:
         """Serve by children."""
         await (await self._proven()).listeners.release()
-        supervisor = Supervisor(values, self._conninfo, self._doors)
+        supervisor = Supervisor(
+            values, self._conninfo, self._doors, counting=self._config.metrics.timeout.total_seconds()
+        )
         await supervisor.open()
 
         async def again() -> None:
@@ -97,8 +102,13 @@ class Daemon:
         async def stop() -> None:
             await supervisor.stop(patience(self._config))
 
-        self._started()
-        await lifecycle.serve(supervisor.parts(), self._ready(), stop, again)
+        try:
+            async with observe.observing(self._config.metrics, supervisor.reports) as metrics:
+                self._started(metrics)
+                await lifecycle.serve(supervisor.parts(), self._ready(), stop, again)
+        except ListenFailed:
+            await supervisor.stop(0)
+            raise
 
     async def _proven(self) -> Serving:
         """All parts of a process, once the database has answered: that is better than 451 for everybody later."""
@@ -122,7 +132,7 @@ class Daemon:
     def _ready(self) -> str:
         return f"listening {bind.addresses(self._doors[0])}"
 
-    def _started(self) -> None:
+    def _started(self, metrics: str | None) -> None:
         events.emit(
             "daemon.started",
             role="smtpd",
@@ -130,6 +140,7 @@ class Daemon:
             processes=len(self._doors),
             listening=bind.addresses(self._doors[0]),
             synchronous_commit=self._config.spool.synchronous_commit,
+            metrics=metrics,
         )
 
 

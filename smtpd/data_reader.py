@@ -35,19 +35,21 @@ class DataReader:
     def feed(self, block: bytes) -> bytes | None:
         """What follows the end of data, possibly empty; None while the end has not come."""
         octets = self._tail + block if self._tail else block
-        dotted = b"." in octets  # at memory speed; base64 and most other large content has none
-        if dotted and (end := octets.find(_END)) >= 0:
-            self._hand_on(octets[: end + 2], dotted=True)
+        # Both at memory speed. Only between these may there be anything to do; most large content has no dot at all.
+        first, last = octets.find(b"."), octets.rfind(b".")
+        if first >= 0 and (end := octets.find(_END, max(0, first - 2), last + 3)) >= 0:
+            self._hand_on(octets[: end + 2], first, min(last, end))
             return octets[end + len(_END) :]
         kept = _begins_end(octets)
         self._tail = octets[len(octets) - kept :]
         if kept < len(octets):
-            self._hand_on(octets[: len(octets) - kept], dotted=dotted)
+            self._hand_on(octets[: len(octets) - kept], first, last)
         return None
 
-    def _hand_on(self, octets: bytes, *, dotted: bool) -> None:
-        """Whole sequences only: a dot after a line end is never cut off from it."""
-        content = octets.replace(_STUFFED, _LINE_END) if dotted else octets
+    def _hand_on(self, octets: bytes, first: int, last: int) -> None:
+        """Whole sequences only: a dot after a line end is never cut off from it. `first`, `last`: dots of theirs."""
+        stuffed = first >= 0 and octets.find(_STUFFED, max(0, first - 2), last + 1) >= 0
+        content = octets.replace(_STUFFED, _LINE_END) if stuffed else octets
         if not self._begun:
             self._begun = True
             content = content[2:]

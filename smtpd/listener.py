@@ -84,7 +84,7 @@ class Listeners:
     async def emptied(self) -> None:
         """Return when the last connection is gone."""
         while self.connections:
-            await asyncio.wait([asyncio.ensure_future(c.ended.wait()) for c in self.connections])
+            await next(iter(self.connections)).ended.wait()
 
     def _acceptor(self, index: int, number: int) -> Callable[[], asyncio.Protocol]:
         def accept() -> asyncio.Protocol:

@@ -72,6 +72,7 @@ class Load:
             self._shedding_since = self._refused_last
             events.emit("load.shedding", reason=reason, sessions=self.sessions, lag=self.lag)
         self._refused += 1
+        events.emit("load.refused", reason=reason)
         return replies.R421_TOO_BUSY
 
     async def watch(self) -> None:

@@ -13,7 +13,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from smtpd import replies, xtext
+from shared import xtext
+from smtpd import replies
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence

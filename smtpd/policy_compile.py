@@ -79,15 +79,9 @@ class CompiledCheck:
 
     def __init__(self, settings: ContentCheck) -> None:
         self.settings = settings
-        actions = settings.actions
-        wanted: dict[str, Consequence] = {
-            "reject": actions.reject,
-            "soft reject": actions.softreject,
-            "greylist": actions.greylist,
-            "rewrite subject": actions.rewritesubject,
-            "add header": actions.addheader,
+        self._effects = {
+            action: self._rule(f"rspamd says {action}", does) for action, does in settings.actions.by_name.items()
         }
-        self._effects = {action: self._rule(f"rspamd says {action}", does) for action, does in wanted.items()}
         self._none = self._rule("rspamd says no action", "accept", passing=True)
         self._skipped = self._rule("not checked", "accept")
         self._down = self._rule("rspamd does not answer", settings.whendown, down=True)

@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from shared import events
 from smtpd import replies
+from smtpd.lists import ListUnavailable
 from smtpd.receive import Judgement, receive
 from smtpd.sender_check import from_is_own
 
@@ -60,7 +62,14 @@ async def at_rcpt(session: Session, recipient: Address) -> Recipient | str:
     verdict = await session.service.rates.hit("recipient", session.client)
     if not verdict.allowed:
         return verdict.reply
-    decision, row = await session.policy.rcptto(recipient)
+    try:
+        held = await session.service.suppressed.look(recipient)
+    except ListUnavailable as error:
+        events.emit("policy.list_unavailable", client=session.client.address, error=error)
+        return replies.R451_LOCAL_ERROR
+    if isinstance(held, str):
+        return held
+    decision, row = await session.policy.rcptto(recipient, held)
     return await _said(decision) or row
 
 

@@ -153,15 +153,15 @@ class PolicySession:
         self._mail = decision.changes
         return decision
 
-    async def rcptto(self, recipient: Address) -> tuple[Decision, Recipient]:
+    async def rcptto(self, recipient: Address, held: Changes | None = None) -> tuple[Decision, Recipient]:
         """After a valid RCPT of a client that may relay: the decision, and the row as far as known before eod.
 
-        A recipient counts from here on only if the decision accepts it.
+        It counts from here on only if the decision accepts it. held: what puts it on hold, whatever rules say.
         """
         facts = self._facts(
             sender=self._sender, size=self._size, recipient=recipient, recipients=len(self._recipients) + 1
         )
-        decision = await self._decide("rcptto", facts, self._mail)
+        decision = await self._decide("rcptto", facts, merged(self._mail, held) if held else self._mail)
         row = self._row(facts, decision.changes)
         if decision.accepted:
             self._recipients.append((recipient, decision.changes))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from shared.smtpd_config import Listener
     from smtpd.body_budget import Content
     from smtpd.service import Service
-    from smtpd.session import Intake, Session
+    from smtpd.session import Intake
 
 _TURN: Final = 50  # commands answered before others have their turn: about a millisecond
 _AHEAD: Final = 65536  # octets a client may be ahead of our replies before we stop reading
@@ -47,7 +47,6 @@ class Connection(Wire):
         super().__init__(service)
         self.listener = listener
         self.lines = LineBuffer(service.server.limits.line)
-        self.session: Session  # type: ignore[assignment]  # in place of aiosmtpd's
         self.ended = asyncio.Event()
         self._register = register
         self._intake: Intake | None = None

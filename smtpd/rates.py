@@ -15,6 +15,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import count
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from shared import events
 from smtpd import replies
 from smtpd.rate_count import Limit
 
@@ -117,8 +118,10 @@ class ClientRates:
             self._counts.close(token)  # the client has gone while we asked, and nobody would give its place back
             raise
         if not fits:
+            events.emit("rates.exceeded", client=client.address, limit="session", seconds=0.0)
             return Verdict(allowed=False, reply=replies.R421_TOO_MANY_SESSIONS)
         if wait:
+            events.emit("rates.exceeded", client=client.address, limit="connection", seconds=wait)
             return Verdict(allowed=False, reply=replies.R421_TOO_MANY_CONNECTIONS, seconds=wait)
         return Verdict(allowed=True, token=token)
 
@@ -138,6 +141,7 @@ class ClientRates:
                 limits += self._limits(what, places, address.recipients, network.recipients)
         if not limits or not (wait := await self._counts.hit(limits, n)):
             return ALLOWED
+        events.emit("rates.exceeded", client=client.address, limit=what, seconds=wait)
         reply = replies.R450_TOO_MANY_MESSAGES if what == "message" else replies.R450_TOO_MANY_RECIPIENTS
         return Verdict(allowed=False, reply=reply, seconds=wait)
 

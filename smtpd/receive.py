@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from shared import events
+from shared import events, tracing
 from shared.errors import SpoolFull, SpoolUnavailable
+from shared.failure_points import reach
 from shared.message import MessageDsn, Recipient, RecipientDsn, Submission, new_message_id
 from smtpd import content as contents
 from smtpd import replies, trace_headers
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from shared.content_config import DataPhase
     from shared.spool import Spool
+    from shared.tracing import Span
     from smtpd.client import Client
     from smtpd.content import Checked
     from smtpd.transaction import Accepted, Transaction
@@ -68,6 +70,15 @@ def not_ready(spool: Spool, size: int = 0) -> str | None:
 async def receive(transaction: Transaction, client: Client, place: Place, judge: Judge = accept_all) -> str:
     """Commit the message and return the reply to its final dot."""
     message_id = new_message_id()
+    with tracing.begin("smtpd.receive", {"pillarbox.id": message_id}, at=transaction.began) as span:
+        reply = await _receive(transaction, client, place, judge, message_id, span)
+        span.set({"smtp.reply": reply, "pillarbox.recipients": len(transaction.recipients)})
+        return reply
+
+
+async def _receive(
+    transaction: Transaction, client: Client, place: Place, judge: Judge, message_id: UUID, span: Span
+) -> str:
     try:
         checked = await contents.check(transaction.content, transaction.parameters, place.limits, place.hostname)
     except Refused as refusal:
@@ -78,8 +89,11 @@ async def receive(transaction: Transaction, client: Client, place: Place, judge:
     if not trace_headers.are_fields(judgement.headers):
         raise ValueError("policy adds lines that are no header fields")  # ours to mend: the client is told 451
     submission = _submission(transaction, client, place, checked, judgement, message_id)
+    if span:
+        submission = replace(submission, traceparent=span.traceparent)
     try:
-        await place.spool.submit(submission)
+        with tracing.begin("smtpd.spool", {"pillarbox.size": submission.size}):
+            await place.spool.submit(submission)
     except SpoolUnavailable as trouble:
         return _unavailable(trouble)
     events.emit(
@@ -93,6 +107,7 @@ async def receive(transaction: Transaction, client: Client, place: Place, judge:
         priority=submission.priority or None,
         due=submission.not_before,
     )
+    reach("receive.before_reply")
     return replies.R250_QUEUED.format(id=submission.id)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shared.smtpd_config import Server, SmtpdConfig
 
 #: Ports are bound, privileges gone, connections to the database made: once, at the start.
-_FIXED: Final = ("processes", "user", "group", "spool", "memory")
+_FIXED: Final = ("processes", "user", "group", "spool", "memory", "metrics", "tracing")
 _FIXED_ENVIRONMENT: Final = ("database", "var")
 _FIXED_LISTENER: Final = ("address", "port", "backlog")
 

@@ -41,7 +41,7 @@ class Serving:
     def parts(self) -> dict[str, Coroutine[object, object, None]]:
         """What must run as long as it serves."""
         committers = {f"spool-{number}": self.spool.run() for number in range(COMMITTERS)}
-        return {**committers, "load": self.listeners.load.watch()}
+        return {**committers, "vanished": self.spool.watch(), "load": self.listeners.load.watch()}
 
     def reload(self, config: SmtpdConfig) -> None:
         """Serve new connections by this configuration; those that are open keep theirs."""

@@ -21,6 +21,7 @@ from smtpd.policy_headers import Extent
 from smtpd.policy_session import PolicySession, Sources
 from smtpd.rates import Unlimited
 from smtpd.receive import Place
+from smtpd.suppressed import Suppressed
 
 if TYPE_CHECKING:
     from shared.smtpd_config import Listener, Server, SmtpdConfig
@@ -59,6 +60,11 @@ class Service:
     def place(self) -> Place:
         """Where its messages come in."""
         return Place(self.spool, self.server.phases.data, self.server.id, self.hostname)
+
+    @cached_property
+    def suppressed(self) -> Suppressed:
+        """Who gets no mail, and where reports on that come in."""
+        return Suppressed(self.config.suppression, self.sources.ask)
 
     @cached_property
     def fixed_lines(self) -> tuple[str, ...]:

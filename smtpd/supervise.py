@@ -1,6 +1,6 @@
 """supervise — keeps several smtpd processes on the same ports
 
-Owns: the children, the listening sockets they inherit, the one count of rates they share.
+Owns: the children, the listening sockets they inherit, the one count of rates they share, what they report.
 Called by: smtpd.daemon where `processes` is more than one.
 Guarantees: a child that dies takes only its own sessions with it: its sockets stay open here, so connections made
     meanwhile wait for the next child, which is started at once, or a second later where it died young (master(8) of
@@ -25,6 +25,7 @@ from shared import events, lifecycle
 from shared.errors import PillarboxError
 from smtpd import bind
 from smtpd.channel import Channel
+from smtpd.observe_children import Reports
 from smtpd.rate_server import RateServer, answer
 from smtpd.serve import TRANSFER
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _YOUNG: Final = 10.0  # seconds of life below which a death is an early one
 _PAUSES: Final = (0.0, 1.0, 1.0, 1.0)  # seconds before the next start, by early deaths in a row; then it is a loop
+_COUNTING: Final = 1.0
 _STUCK: Final = 60.0  # seconds without a sign of life
 _READY: Final = 60.0  # seconds from a child's start to its ready
 _RELOAD: Final = 10.0  # seconds for all children to have reloaded
@@ -77,12 +79,22 @@ class Supervisor:
     """The children of one daemon."""
 
     def __init__(
-        self, values: Mapping[str, Any], conninfo: str, doors: Sequence[Sequence[Bound]], *, stuck: float = _STUCK
+        self,
+        values: Mapping[str, Any],
+        conninfo: str,
+        doors: Sequence[Sequence[Bound]],
+        *,
+        stuck: float = _STUCK,
+        counting: float = _COUNTING,
     ) -> None:
-        """`values`: the configuration at the start, as shared.config.read_smtpd gives it."""
+        """`values`: the configuration at the start, as shared.config.read_smtpd gives it.
+
+        `counting`: seconds a page of metrics waits for what the children have counted.
+        """
         self._start: dict[str, Any] = {"values": values, "conninfo": conninfo, "reload": None}
         self._children = [Child(number, own) for number, own in enumerate(doors, start=1)]
         self._rates = RateServer()
+        self.reports = Reports(len(self._children), self._ask_reports, counting)
         self._stuck = stuck
         self._generation = 0
         self._stopping = False
@@ -129,6 +141,14 @@ class Supervisor:
             bind.close(child.doors)
         await self._end(TRANSFER + patience + _CLOSING)
 
+    def _ask_reports(self) -> list[str]:
+        """Ask every child that serves what it has counted; their names."""
+        serving = [child for child in self._children if child.ready.is_set() and child.channel]
+        for child in serving:
+            assert child.channel  # noqa: S101 - for the type
+            child.channel.send({"report": True})
+        return [child.name for child in serving]
+
     async def _end(self, limit: float) -> None:
         running = [child for child in self._children if child.process and child.process.returncode is None]
         for child in running:
@@ -168,7 +188,7 @@ class Supervisor:
             theirs.close()
         child.began = child.heard = monotonic()
         child.channel = await Channel.over(ours)
-        child.channel.send({**self._start, "doors": doors})
+        child.channel.send({**self._start, "doors": doors, "name": child.name})
         events.emit("child.started", name=child.name, pid=child.process.pid)
         listening = asyncio.create_task(self._listen(child, child.channel))
         self._listening.add(listening)
@@ -186,6 +206,8 @@ class Supervisor:
                 if message["reloaded"] == self._generation:
                     self._reloaded[child] = message["error"]
                     self._answered.set()
+            elif "report" in message:
+                self.reports.heard(child.name, message["report"])
             elif "ready" in message:
                 child.ready.set()
         channel.close()
@@ -210,6 +232,7 @@ class Supervisor:
             if self._stopping:
                 await asyncio.Event().wait()  # until cancelled: its end was asked for
             self._rates.gone(child.number)
+            self.reports.gone(child.name)
             child.ready.clear()
             self._answered.set()
             early = early + 1 if monotonic() - child.began < _YOUNG else 0

@@ -9,6 +9,7 @@ See: RFC 5321 section 3.3.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from time import time_ns
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,4 +33,5 @@ class Transaction:
     parameters: MailParameters
     recipients: list[Accepted] = field(default_factory=list)
     excess: int = 0  # recipients beyond the most there may be
+    began: int = field(default_factory=time_ns)  # nanoseconds, for the trace
     content: bytes = b""  # as the client meant it, stuffed dots taken out (RFC 5321 section 4.5.2)

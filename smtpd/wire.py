@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from aiosmtpd.smtp import SMTP
 
+from shared import events
 from smtpd import replies
 
 if TYPE_CHECKING:
     from smtpd.service import Service
+    from smtpd.session import Session
 
 _LINGER: Final = 2.0  # seconds for a client to take our last reply before the connection is cut
 
@@ -31,6 +33,7 @@ class Wire(SMTP):
         self.loop = asyncio.get_running_loop()
         self.service = service
         self.transport: asyncio.Transport | None = None
+        self.session: Session  # type: ignore[assignment]  # in place of aiosmtpd's; there before anything is said
         self._out: list[str] = []
         self._busy = False  # a coroutine is at work or waits
         self._running: asyncio.Task[None] | None = None  # the one that waits
@@ -50,8 +53,14 @@ class Wire(SMTP):
     def say(self, reply: str) -> None:
         """A reply, sent with those around it."""
         self._out.append(reply)
+        events.emit("session.replied", client=self.session.client.address, reply=reply)
         if self._running is not None and len(self._out) == 1:
             self.loop.call_soon(self._flush)
+
+    @property
+    def hanging_up(self) -> bool:
+        """Whether the last reply was given."""
+        return self._closing
 
     def hang_up(self, *, linger: bool = False) -> None:
         """Send what was said and close. `linger` leaves a client that is still sending the time to read why."""

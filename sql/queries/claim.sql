@@ -1,10 +1,12 @@
 -- Takes up to `batch` due recipients of this worker's partitions: sets the token, counts the try and makes each row due
 -- again by itself when the lease ends, before anything is sent. Urgent mail first, bulk last; within a class in the order
--- it fell due.
+-- it fell due. Ordinary mail is two classes: fresh, and what was tried or parked before (it has a `last_error`). Of what
+-- urgent mail leaves, up to `retried` places are kept for the latter when so many are due, and it fills what fresh mail leaves.
 --
 -- {where} is the worker's own condition; it stands in the UPDATE too, so that all prune to the worker's leaves.
 -- Each class is one scan, its ORDER BY exactly its index; MATERIALIZED keeps the planner from running a LIMIT twice.
--- `floor` keeps the scan of ordinary mail off the dead entries at the lower end of its index (see queued/claim.py).
+-- `floor` and `floor_retried` keep the scans of ordinary mail off the dead entries at the lower ends of their indexes (see
+-- queued/claim.py).
 -- The bounds of next_retry stand in a SELECT, so that PostgreSQL estimates them alike whether it plans for these values or
 -- for any: it then keeps the plan. Seen as values they make each plan look better than the kept one when much mail is
 -- deferred, and every claim is planned anew, which takes longer than the claim.
@@ -23,14 +25,32 @@ WITH fresh AS MATERIALIZED (
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s
        FOR NO KEY UPDATE SKIP LOCKED
+), kept AS MATERIALIZED (
+    SELECT id FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where})
+       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND next_retry >= (SELECT coalesce(%(floor_retried)s::timestamptz, '-infinity'))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
+     ORDER BY next_retry, id LIMIT least(%(retried)s, %(batch)s - (SELECT count(*) FROM urgent))
+       FOR NO KEY UPDATE SKIP LOCKED
 ), ordinary AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
-     WHERE status = 'DELIVER' AND priority = 0 AND ({where})
+     WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
        AND next_retry >= (SELECT coalesce(%(floor)s::timestamptz, '-infinity'))
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
-     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent)
+     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM kept)
+       FOR NO KEY UPDATE SKIP LOCKED
+), retried AS MATERIALIZED (
+    SELECT id, token, worker, last_retry FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where})
+       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND next_retry >= (SELECT coalesce(%(floor_retried)s::timestamptz, '-infinity'))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
+     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM ordinary)
        FOR NO KEY UPDATE SKIP LOCKED
 ), bulk AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
@@ -39,6 +59,7 @@ WITH fresh AS MATERIALIZED (
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
      ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM ordinary)
+           - (SELECT count(*) FROM retried)
        FOR NO KEY UPDATE SKIP LOCKED
 ), suspect AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
@@ -50,7 +71,8 @@ WITH fresh AS MATERIALIZED (
        FOR NO KEY UPDATE SKIP LOCKED
 ), due AS MATERIALIZED (
     SELECT id AS due_id, token AS lost_token, worker AS lost_worker, last_retry AS lost_since
-      FROM (SELECT * FROM urgent UNION ALL SELECT * FROM ordinary UNION ALL SELECT * FROM bulk UNION ALL SELECT * FROM suspect) AS classes
+      FROM (SELECT * FROM urgent UNION ALL SELECT * FROM ordinary UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM bulk
+            UNION ALL SELECT * FROM suspect) AS classes
 ), taken AS (
     UPDATE pillarbox.queue q
        SET token = fresh_token, worker = %(worker)s, retry_count = q.retry_count + 1,
@@ -60,6 +82,8 @@ WITH fresh AS MATERIALIZED (
      WHERE q.status = 'DELIVER' AND ({where}) AND q.id = due_id
     RETURNING q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain,
               q.size, q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count, q.next_retry, q.token,
+              q.last_error IS NOT NULL AS tried_before, nullif(q.metadata - '_partid', '{}') AS said,
+              q.noticed IS NOT NULL AS noticed,
               due.lost_token, due.lost_worker, due.lost_since
 ), lost AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid,
@@ -70,7 +94,7 @@ WITH fresh AS MATERIALIZED (
      WHERE lost_token IS NOT NULL
 )
 SELECT id, messages__id, actionid, ts, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, size, partid,
-       transportid, jobid, priority, retry_count, next_retry, token, lost_token,
+       transportid, jobid, priority, retry_count, next_retry, token, said, tried_before, noticed, lost_token,
        coalesce(%(now)s::timestamptz, now()) AS claimed_at
   FROM taken
  ORDER BY sign(priority) DESC, next_retry, id

@@ -5,7 +5,10 @@ SELECT extract(epoch FROM min(earliest) - coalesce(%(now)s::timestamptz, now()))
      WHERE status = 'DELIVER' AND priority > 0 AND ({where}) AND next_retry > coalesce(%(now)s::timestamptz, now())
     UNION ALL
     SELECT min(next_retry) FROM pillarbox.queue
-     WHERE status = 'DELIVER' AND priority = 0 AND ({where}) AND next_retry > coalesce(%(now)s::timestamptz, now())
+     WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NULL AND ({where}) AND next_retry > coalesce(%(now)s::timestamptz, now())
+    UNION ALL
+    SELECT min(next_retry) FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where}) AND next_retry > coalesce(%(now)s::timestamptz, now())
     UNION ALL
     SELECT min(next_retry) FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority < 0 AND ({where}) AND next_retry > coalesce(%(now)s::timestamptz, now())

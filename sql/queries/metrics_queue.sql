@@ -1,6 +1,7 @@
 -- What this worker's condition selects, counted by state and partition id to a bound: of each class of priority at most
--- `most` recipients that are due and `most` that are not, the earliest of each, and the `most` longest on hold. `oldest` is
--- the seconds since receipt of the oldest among them, `overdue` how long those that wait for a claim have been due.
+-- `most` recipients that are due and `most` that are not, the earliest of each, and the `most` longest on hold. Ordinary mail
+-- that has waited before is a class of its own, as its index is (queue_due_retried). `oldest` is the seconds since receipt of
+-- the oldest among them, `overdue` how long those that wait for a claim have been due.
 --
 -- However long the queue, that many index entries are read and no more; as with a claim, entries that the condition does not
 -- select are read besides where it does not cut along partitions. What is on hold is bounded before the condition, because
@@ -13,7 +14,13 @@ WITH clock AS MATERIALIZED (
       ORDER BY next_retry, id LIMIT %(most)s)
     UNION ALL
     (SELECT status, metadata, ts, next_retry, lease_until, retry_count FROM pillarbox.queue
-      WHERE status = 'DELIVER' AND priority = 0 AND ({where}) AND next_retry <= (SELECT at FROM clock)
+      WHERE status = 'DELIVER' AND priority = 0 AND ({where})
+        AND last_error IS NULL AND next_retry <= (SELECT at FROM clock)
+      ORDER BY next_retry, id LIMIT %(most)s)
+    UNION ALL
+    (SELECT status, metadata, ts, next_retry, lease_until, retry_count FROM pillarbox.queue
+      WHERE status = 'DELIVER' AND priority = 0 AND ({where})
+        AND last_error IS NOT NULL AND next_retry <= (SELECT at FROM clock)
       ORDER BY next_retry, id LIMIT %(most)s)
     UNION ALL
     (SELECT status, metadata, ts, next_retry, lease_until, retry_count FROM pillarbox.queue
@@ -25,7 +32,13 @@ WITH clock AS MATERIALIZED (
       ORDER BY next_retry, id LIMIT %(most)s)
     UNION ALL
     (SELECT status, metadata, ts, next_retry, lease_until, retry_count FROM pillarbox.queue
-      WHERE status = 'DELIVER' AND priority = 0 AND ({where}) AND next_retry > (SELECT at FROM clock)
+      WHERE status = 'DELIVER' AND priority = 0 AND ({where})
+        AND last_error IS NULL AND next_retry > (SELECT at FROM clock)
+      ORDER BY next_retry, id LIMIT %(most)s)
+    UNION ALL
+    (SELECT status, metadata, ts, next_retry, lease_until, retry_count FROM pillarbox.queue
+      WHERE status = 'DELIVER' AND priority = 0 AND ({where})
+        AND last_error IS NOT NULL AND next_retry > (SELECT at FROM clock)
       ORDER BY next_retry, id LIMIT %(most)s)
     UNION ALL
     (SELECT status, metadata, ts, next_retry, lease_until, retry_count FROM pillarbox.queue

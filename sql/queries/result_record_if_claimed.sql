@@ -6,13 +6,18 @@
 -- was being sent is delivered all the same, and must not be sent again on release.
 --
 -- What the queue row says already is not sent here again: it would double what is written, sent and read for each result.
+-- A notice is what the sender is to be told of (queued/notices_owed.py): one of `delayed` for each recipient, however many of
+-- its tries ask for it (`late` are their ids). It is written here, so that neither a crash nor a second worker loses or
+-- doubles it. There is rarely any, so they come apart, and the rest pays nothing for them.
+--
 -- `id = ANY` beside the join: one walk along each leaf's UNIQUE index for the whole batch, where the join alone may be
 -- planned as reading a leaf from end to end.
 WITH result AS (
     SELECT * FROM unnest(%(id)s::bigint[], %(token)s::bigint[], %(remote)s::text[], %(outcome)s::text[], %(scope)s::text[],
                          %(uncertain)s::boolean[], %(reply_code)s::integer[], %(reply_enhanced)s::text[], %(reply_text)s::text[],
-                         %(seconds)s::float8[], %(result)s::text[], %(next_retry)s::timestamptz[])
-        AS r(claimed_id, claimed_token, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, seconds, result, due)
+                         %(seconds)s::float8[], %(result)s::text[], %(next_retry)s::timestamptz[], %(tls)s::text[], %(source)s::text[])
+        AS r(claimed_id, claimed_token, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, seconds, result, due,
+             tls, source)
 ), finished AS (
     DELETE FROM pillarbox.queue q
      USING result r
@@ -20,7 +25,8 @@ WITH result AS (
     RETURNING q.*, r.*
 ), deferred AS (
     UPDATE pillarbox.queue q
-       SET next_retry = r.due, last_error = r.reply_text, token = NULL, worker = NULL, lease_until = NULL, lost_count = 0
+       SET next_retry = r.due, last_error = r.reply_text, token = NULL, worker = NULL, lease_until = NULL, lost_count = 0,
+           noticed = CASE WHEN q.id = ANY (%(late)s::bigint[]) THEN coalesce(q.noticed, %(now)s::timestamptz, now()) ELSE q.noticed END
       FROM result r
      WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.claimed_id AND q.token = r.claimed_token AND r.result IS NULL
     RETURNING q.*, r.*
@@ -34,10 +40,23 @@ WITH result AS (
       FROM finished
 ), tried AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
-                                    recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration)
+                                    recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration,
+                                    tls, source)
     SELECT coalesce(%(now)s::timestamptz, now()), id, messages__id, retry_count, claimed_token, %(worker)s, metadata->>'_partid',
            transportid, jobid, senderdomain, recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced,
-           reply_text, make_interval(secs => seconds)
+           reply_text, make_interval(secs => seconds), tls, source
       FROM (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours
+), told AS (
+    -- `noticed` is read anew: here as it was before this statement. By `ours`, of which the planner expects few rows: by `n` it
+    -- seems dear, although there is rarely any, and the statement would be planned anew each time.
+    INSERT INTO pillarbox.notices (ts, due, kind, messages__id, queue__id, senderlocalpart, senderdomain, recipientlocalpart,
+                                   recipientdomain, metadata, remote, reply_code, reply_enhanced, reply_text, arrived, will_retry_until)
+    SELECT coalesce(%(now)s::timestamptz, now()), coalesce(%(now)s::timestamptz, now()), n.notice, messages__id, id, senderlocalpart,
+           senderdomain, recipientlocalpart, recipientdomain, metadata, remote, reply_code, reply_enhanced, reply_text, ts, n.until
+      FROM unnest(%(told_id)s::bigint[], %(told_token)s::bigint[], %(notice)s::text[], %(until)s::timestamptz[])
+               AS n(told_id, told_token, notice, until)
+      JOIN (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours ON id = told_id AND claimed_token = told_token
+     WHERE senderdomain IS NOT NULL AND cardinality(%(told_id)s::bigint[]) > 0
+       AND (n.notice <> 'delayed' OR (SELECT b.noticed IS NULL FROM pillarbox.queue b WHERE b.id = ours.id))
 )
 SELECT id, claimed_token AS token FROM finished UNION ALL SELECT id, claimed_token FROM deferred

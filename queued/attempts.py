@@ -1,0 +1,300 @@
+"""attempts — carries each delivery from its place in a lane to its result
+
+Owns: the attempts under way: the turn each waits for, body and signature, the watch over its progress, and what its
+    end says about its destination.
+Called by: queued.dispatch.
+Guarantees: every recipient of a delivery that was admitted ends in exactly one way: its result handed to the
+    recorder, parked, given back, or left to whoever has claimed it since. Whoever waits in memory for its turn does
+    so for `claim.wait` at most. An attempt that gets nowhere for as long as its time limits together allow is cut off
+    (attempt.stuck); where the final dot was out its recipients are uncertain. Our own faults neither stop the worker
+    nor lose mail, and never bounce it.
+See: queued/lanes.py; queued/pace.py; docs/explanation/pacing.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from queued.claim import Lease
+from queued.deliver import NotNow, without_transport
+from queued.envelope import fields
+from queued.lane import Busy, Unreachable
+from queued.pace import Wait
+from queued.progress import Progress, Watch
+from queued.settle import deferred
+from queued.traced import traced
+from queued.verdict import ours, overdue, stuck_after, verdict
+from shared import database, events, tracing
+from shared.failure_points import reach
+from shared.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from queued.bodies import Bodies
+    from queued.bounce_screen import Screen
+    from queued.claim import Claimed
+    from queued.deliver import Body, Transport
+    from queued.hand import Hand
+    from queued.lane import Place
+    from queued.lanes import Lanes
+    from queued.pace import Paces, Turn
+    from queued.result import Recorder, Result
+    from queued.sign import Signer
+    from shared.transport_config import Transport as TransportSettings
+
+_AT_ONCE: Final = 1.0  # seconds that a turn is kept while a policy lets its delivery wait; beyond them it is parked
+
+type Delivery = tuple[Claimed, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Admitted:
+    """A delivery that has its place: what it needs next is its body."""
+
+    delivery: Delivery
+    place: Place
+    turn: Turn | None = None
+    line: tuple[str, ...] = ()  # in which it stands in memory, for a policy
+
+
+class Attempts:
+    """The deliveries of a worker that are begun or wait for their turn in memory."""
+
+    def __init__(
+        self,
+        transports: Mapping[str, Transport],
+        lanes: Lanes,
+        hand: Hand,
+        bodies: Bodies,
+        recorder: Recorder,
+        signer: Signer,
+        paces: Paces,
+        patience: float,
+        screen: Screen | None = None,
+    ) -> None:
+        """`transports` may change within while this is used. patience: seconds to wait in memory for a turn."""
+        self._transports = transports
+        self._lanes = lanes
+        self._hand = hand
+        self._bodies = bodies
+        self._recorder = recorder
+        self._signer = signer
+        self._paces = paces
+        self._patience = patience
+        self._screen = screen
+        self.busy = 0  # recipients parked so far for a destination that takes all it may be sent
+        self._limits: dict[str, tuple[TransportSettings, float]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watch = Watch()
+        self._patient: deque[tuple[float, Place]] = deque()  # who waits in memory, and until when at most
+        self._impatience: asyncio.TimerHandle | None = None
+        self._lines: dict[tuple[str, ...], int] = {}  # how many stand in each, for a policy
+
+    def admit(self, delivery: Delivery) -> Admitted | None:
+        """A place for it, or None when it is parked: there is no room for it, or it must wait."""
+        refused = self._hand.begin(delivery)
+        if refused is not None:
+            self._park(delivery, refused)
+            return None
+        place = self._lanes.offer(delivery)
+        if isinstance(place, NotNow):
+            self.busy += len(delivery) * isinstance(place, Busy)
+            self._park(delivery, place)
+            return None
+        admitted = Admitted(delivery, place)
+        if place.started:  # what a policy stops now needs no body
+            asked = self._ask(admitted)
+            if asked is not None and asked.seconds > _AT_ONCE:
+                self._leave(admitted, reached=None)
+                self._park(delivery, self._lanes.paced(asked))
+                return None
+        return admitted
+
+    def begin(self, admitted: Admitted, body: Body | None) -> None:
+        """Go on with its body, once that is its turn. None: there is no body any more."""
+        running = asyncio.create_task(self._run(admitted, body))
+        self._tasks.add(running)
+        running.add_done_callback(self._tasks.discard)
+
+    async def dismiss(self, admitted: Sequence[Admitted]) -> None:
+        """Give back what was admitted and will not begin."""
+        for each in admitted:
+            self._leave(each, reached=None)
+        await self._hand.give_back([c for each in admitted for c in each.delivery])
+
+    async def drained(self) -> None:
+        """Return when every attempt has ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _run(self, admitted: Admitted, body: Body | None) -> None:
+        delivery, lease = admitted.delivery, Lease(self._hand.expires(admitted.delivery))
+        self._hand.hold(lease, delivery)
+        ended: list[Result] | NotNow | None = None
+        reached, why = None, ""
+        try:
+            ended = await self._turn(admitted)
+            if ended is None and not admitted.place.closed:
+                trying = self._try(admitted, body, lease)
+                ended = await (traced(delivery, trying) if tracing.on() else trying)
+                if isinstance(ended, list):
+                    reached, why = verdict(ended)
+        except TimeoutError:
+            # Whoever claims the rows next writes the attempt that has no result.
+            events.emit("claim.ended", id=delivery[0].message_id, recipients=len(delivery))
+            self._hand.leave(delivery)
+            ended = []
+        except Exception as error:  # noqa: BLE001 - our fault must neither stop the worker nor lose mail
+            events.emit("daemon.failed", part="attempt", error=repr(error))
+            ended = ours(delivery, "internal error")
+        finally:
+            self._bodies.let_go(delivery[0].size)
+            self._hand.let_go(lease)
+            self._leave(admitted, reached=reached, why=why, unused=not isinstance(ended, list))
+        if ended is None:
+            await self._hand.give_back(delivery)
+        elif isinstance(ended, NotNow):
+            self._park(delivery, ended)
+        else:
+            self._hand.crowd.finish(delivery[0].message_id, len(ended), monotonic())
+            reach("deliver.after_reply")
+            self._recorder.add(ended)
+
+    async def _turn(self, admitted: Admitted) -> NotNow | None:
+        """Wait for lane and policies; for how long to park it when that takes too long."""
+        place = admitted.place
+        if not place.settled.is_set():
+            self._wait(place)
+            await place.settled.wait()
+        if place.closed or place.away is not None:
+            return place.away
+        while (asked := self._ask(admitted)) is not None:
+            if asked.seconds > _AT_ONCE:
+                return self._lanes.paced(asked)
+            await asyncio.sleep(asked.seconds)
+        return None
+
+    def _wait(self, place: Place) -> None:
+        """It is given up when its turn has not come in time; all have the same patience, so one timer serves them."""
+        while self._patient and self._patient[0][1].settled.is_set():
+            self._patient.popleft()
+        self._patient.append((monotonic() + self._patience, place))
+        if self._impatience is None:
+            self._impatience = asyncio.get_running_loop().call_later(self._patience, self._give_up)
+
+    def _give_up(self) -> None:
+        """Those whose time is over, or who wait no more; and look again when the next one's will be."""
+        self._impatience = None
+        now = monotonic()
+        while self._patient and (self._patient[0][0] <= now or self._patient[0][1].settled.is_set()):
+            self._lanes.give_up(self._patient.popleft()[1])
+        if self._patient:
+            loop = asyncio.get_running_loop()
+            self._impatience = loop.call_later(self._patient[0][0] - now, self._give_up)
+
+    def _ask(self, admitted: Admitted) -> Wait | None:
+        """None once the policies allow it; else how long it takes behind those who wait for the same in memory."""
+        if admitted.turn is None:
+            self._step_out(admitted)
+            asked = self._paces.ask(fields(admitted.delivery[0]))
+            if isinstance(asked, Wait):
+                admitted.line = asked.reason, *asked.of
+                ahead = self._lines.get(admitted.line, 0)
+                self._lines[admitted.line] = ahead + 1
+                return asked._replace(seconds=asked.seconds + ahead * asked.every)
+            admitted.turn = asked
+        return None
+
+    def _step_out(self, admitted: Admitted) -> None:
+        """It stands in no line any more."""
+        line, admitted.line = admitted.line, ()
+        if line:
+            self._lines[line] -= 1
+            if not self._lines[line]:
+                del self._lines[line]
+
+    def _leave(self, admitted: Admitted, *, reached: bool | None, why: str = "", unused: bool = True) -> None:
+        """Give lane and policies back what they gave."""
+        self._step_out(admitted)
+        if admitted.turn is not None:
+            admitted.turn.done(unused=unused)
+        if admitted.place.started:
+            self._lanes.leave(admitted.place, reached=reached, why=why)
+        elif not admitted.place.settled.is_set():
+            self._lanes.give_up(admitted.place)
+
+    async def _try(self, admitted: Admitted, body: Body | None, lease: Lease) -> list[Result] | NotNow | None:
+        """The attempt itself; None when it did not come to one."""
+        delivery = admitted.delivery
+        transport = self._transports.get(delivery[0].transportid)
+        if transport is None:
+            return without_transport(delivery)
+        if body is None:
+            return await self._hold(delivery)
+        send = partial(self._send, transport, body, lease)
+        return await (self._screen.around(delivery, body.content, send) if self._screen else send(delivery))
+
+    async def _send(
+        self, transport: Transport, body: Body, lease: Lease, delivery: Delivery
+    ) -> list[Result] | NotNow | None:
+        """Sign and send; None when it did not come to that."""
+        signed = await self._signer.sign(body, delivery[0])
+        if signed.fault is not None:
+            return ours(delivery, signed.fault)
+        limit = self._limit(transport.settings)
+        started = monotonic()
+        sender = self._screen.sender(delivery[0]) if self._screen is not None else None
+        progress = Progress(lease, limit)
+        self._watch.begin(progress)
+        try:
+            ended = await transport.attempt(delivery, body, lease, signed.fields, sender=sender)
+            return self._lanes.paced(Wait(*ended)) if isinstance(ended, NotNow) and ended.every else ended
+        except TimeoutError:
+            if not progress.stuck:
+                raise  # the lease has ended
+        finally:
+            self._watch.end(progress)
+        phase = progress.phase or "dns"
+        events.emit("attempt.stuck", id=delivery[0].message_id, recipients=len(delivery), phase=phase, seconds=limit)
+        text = f"no progress for {limit:.0f} seconds while waiting for {phase}"
+        outcome = Outcome("deferred", "destination", None, "4.4.2", text, uncertain=progress.uncertain)
+        duration = timedelta(seconds=monotonic() - started)
+        return [deferred(c, outcome, None, duration, transport.settings.retry) for c in delivery]
+
+    def _limit(self, settings: TransportSettings) -> float:
+        """Seconds after which an attempt is stuck; kept, for it is asked for with every attempt."""
+        known = self._limits.get(settings.id)
+        if known is None or known[0] is not settings:
+            known = self._limits[settings.id] = settings, stuck_after(settings)
+        return known[1]
+
+    async def _hold(self, delivery: Delivery) -> list[Result]:
+        """Recipients without a body go on hold, since no further try could send them; results of those that did not."""
+        for c in delivery:
+            events.emit("body.missing", id=c.message_id, recipient_id=c.id)
+        held: set[int] = set()
+        try:
+            held = await self._bodies.hold_missing(delivery)
+        except (*database.OUTAGE, *database.REFUSAL) as error:
+            events.emit("claim.failed", error=error, seconds=0.0)
+        self._hand.leave([c for c in delivery if c.id in held])
+        return ours([c for c in delivery if c.id not in held], "the message has no body")
+
+    def _park(self, delivery: Delivery, until: NotNow) -> None:
+        """Let these come back later, without a try; a dead destination is not waited for for ever."""
+        transport = self._transports.get(delivery[0].transportid)
+        if isinstance(until, Unreachable) and transport is not None:
+            old = overdue(delivery, until, transport.settings.retry, tells=self._recorder.notices)
+            self._hand.crowd.finish(delivery[0].message_id, len(old), monotonic())
+            self._recorder.add(old)
+            finished = {result.claimed.id for result in old}
+            delivery = tuple(c for c in delivery if c.id not in finished)
+        if delivery:
+            self._hand.park(delivery, until)

@@ -1,0 +1,73 @@
+"""result_columns — a group of results by column, as the queries of queued.result take it
+
+Owns: which field of a result goes into which parameter of sql/queries/result_*.sql.
+Called by: queued.result.
+Guarantees: pure; every column has one element for each result, in their order.
+See: shared/array_text.py, for why arrays are written as text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queued.notices_owed import notice
+from shared.array_text import numbers, texts
+
+if TYPE_CHECKING:
+    from queued.result import Result
+
+
+def results(group: list[Result]) -> dict[str, Any]:
+    """The group by column, as the query's unnest takes it."""
+    outcomes = [r.outcome for r in group]
+    return {
+        "id": numbers(r.claimed.id for r in group),
+        "token": numbers(r.claimed.token for r in group),
+        "remote": texts(r.remote for r in group),
+        "outcome": texts(o.kind for o in outcomes),
+        "scope": texts(o.scope for o in outcomes),
+        "uncertain": texts("t" if o.uncertain else "f" for o in outcomes),
+        "reply_code": numbers(o.reply_code for o in outcomes),
+        "reply_enhanced": texts(o.enhanced for o in outcomes),
+        "reply_text": texts(o.text for o in outcomes),
+        "seconds": numbers(r.duration.total_seconds() for r in group),
+        "tls": texts(r.spoken.tls for r in group),
+        "source": texts(r.spoken.source for r in group),
+        "result": texts(r.result for r in group),
+        "next_retry": texts(r.next_retry.isoformat() if r.next_retry else None for r in group),
+    }
+
+
+def holds(group: list[Result]) -> dict[str, Any]:
+    """Why the recipients go on hold."""
+    return {
+        "reason": texts(r.held.reason if r.held else None for r in group),
+        "quarantine": texts(r.held.quarantine if r.held else None for r in group),
+    }
+
+
+def claims(group: list[Result]) -> dict[str, Any]:
+    """What the queue row would have said, from the time of the claim."""
+    claimed = [r.claimed for r in group]
+    return {
+        "messages__id": texts(c.message_id.hex for c in claimed),
+        "retry_count": numbers(c.retry_count for c in claimed),
+        "partid": texts(c.partid for c in claimed),
+        "transportid": texts(c.transportid for c in claimed),
+        "jobid": texts(c.jobid for c in claimed),
+        "senderdomain": texts(c.sender.domain if c.sender else None for c in claimed),
+        "recipientdomain": texts(c.recipient.domain for c in claimed),
+        "size": numbers(c.size for c in claimed),
+    }
+
+
+def notices(group: list[Result], *, wanted: bool) -> dict[str, Any]:
+    """What senders are to be told, those results alone that are to be told of; nothing where `wanted` is false."""
+    owed = [(r, kind) for r in group if (kind := notice(r)) is not None] if wanted else []
+    return {
+        "told_id": numbers(r.claimed.id for r, _ in owed),
+        "told_token": numbers(r.claimed.token for r, _ in owed),
+        "notice": texts(kind for _, kind in owed),
+        "until": texts(r.late.isoformat() if r.late else None for r, _ in owed),
+        "late": numbers(r.claimed.id for r, kind in owed if kind == "delayed"),
+    }

@@ -1,0 +1,229 @@
+"""events_table — the names of what happens
+
+Owns: every event with its level, its meaning and its fields.
+Called by: shared.events emits by it; shared.metrics counts by it; scripts.reference writes the page.
+Guarantees: constants. The names feed logs, metrics and analytics, so renaming one breaks users.
+See: docs/reference/events.md, generated from EVENTS.
+"""
+
+import logging
+from typing import Final
+
+DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+
+#: name → (level, what it means; its fields)
+EVENTS: Final[dict[str, tuple[int, str]]] = {
+    "daemon.started": (INFO, "A daemon is ready; `role`, `pid`, what it serves, and where its metrics are."),
+    "daemon.stopping": (INFO, "A signal asked a daemon to stop; `signal`."),
+    "daemon.waiting": (INFO, "Stopping waits; `step`, `on` names for whom."),
+    "daemon.stopped": (INFO, "A daemon has stopped; `seconds` since it was asked to, `left` what it had to leave."),
+    "daemon.failed": (ERROR, "A part of a daemon died, so the daemon stops; `part`, `error`."),
+    "daemon.privileged": (WARNING, "A daemon runs as root; `hint` says how not to."),
+    "daemon.reloaded": (INFO, "A daemon uses its configuration as it now is; open sessions keep theirs."),
+    "daemon.reload_ignored": (WARNING, "Changes that wait for a restart; `keys`."),
+    "daemon.reload_refused": (ERROR, "The configuration cannot be used, so the old one stays; `error`."),
+    "load.shedding": (WARNING, "New clients are told 421 from now on; `reason`, `sessions`, `lag` in seconds."),
+    "load.restored": (INFO, "New clients are served again; `refused` were told 421, in `seconds`."),
+    "load.refused": (DEBUG, "A new client is told 421 in place of a greeting; `reason`."),
+    "rates.exceeded": (DEBUG, "A client has asked too much; `client`, `limit`, `seconds` until it is welcome again."),
+    "rates.unanswered": (WARNING, "Nobody counted, so the client was let in; said once a minute; `ask`, `error`."),
+    "session.opened": (DEBUG, "A client connected; `client`."),
+    "session.closed": (DEBUG, "A client's connection ended; `client`."),
+    "session.error": (
+        ERROR,
+        "Our own fault while serving a client, who got 451; `client`, `id` to search for, `error`.",
+    ),
+    "session.replied": (DEBUG, "A reply was given; `client`, `reply`."),
+    "session.refused": (INFO, "A command was refused; `client`, `reply`, and the address concerned."),
+    "authenticate.succeeded": (INFO, "A client logged in; `client`, `user`, `mechanism`."),
+    "authenticate.refused": (
+        INFO,
+        "A login failed; `client`, `user` as claimed, `mechanism`, `reason`, `seconds` its reply waits.",
+    ),
+    "authenticate.banned": (
+        WARNING,
+        "One failure too many: logins of `client`, and of `user` from its network, are refused for a while.",
+    ),
+    "authenticate.busy": (WARNING, "Too many passwords wait to be hashed: a login got 454; `client`."),
+    "tls.failed": (INFO, "A TLS handshake failed, so the connection ended; `client`, `error`."),
+    "tls.expires": (
+        WARNING,
+        "A certificate ends soon, has ended or has not begun; `certificate`, `names`, `days`, `begins`.",
+    ),
+    "tls.abandoned": (
+        INFO,
+        "A TLS handshake with a next hop failed, so mail goes in clear text, as tls.mode allows; `remote`, `error`.",
+    ),
+    "mta_sts.fetched": (INFO, "A domain's MTA-STS policy was read; `domain`, `mode`, `id`, `max_age` in seconds."),
+    "mta_sts.failed": (
+        WARNING,
+        "A domain announces an MTA-STS policy that cannot be had, so an older one holds, or none; `domain`, `error`.",
+    ),
+    "users.read": (INFO, "The file of users has changed and was read; `file`, `users`."),
+    "users.refused": (ERROR, "The file of users has changed and cannot be used, the old stays; `file`, `error`."),
+    "users.unavailable": (ERROR, "The table of users could not be asked: a login got 454; `error`."),
+    "policy.list_read": (INFO, "A list's file changed and was read; `list`, `file`, `entries`."),
+    "policy.list_unreadable": (
+        ERROR,
+        "A list's file changed and cannot be read: the entries it had stay; `list`, `file`, `error`.",
+    ),
+    "policy.list_unavailable": (
+        ERROR,
+        "A list's query could not be answered: the client got 451; `client`, `error`.",
+    ),
+    "content.checked": (INFO, "rspamd checked a message; `client`, `action`, `score`, `seconds`."),
+    "content.skipped": (INFO, "A message is too large to be checked; `client`, `size`."),
+    "content.unavailable": (
+        ERROR,
+        "rspamd gave no verdict: policy.contentcheck.whendown applies; `client`, `error`, `seconds`.",
+    ),
+    "spool.committed": (
+        INFO,
+        "A message is safe; `id`, `sender`, `recipients`, `size`, `client`, `held`, `priority`, `due`.",
+    ),
+    "spool.reply_lost": (WARNING, "Committed, but the client hung up before 250: it may submit again; `id`, `client`."),
+    "spool.abandoned": (INFO, "The client hung up before COMMIT: nothing is kept; `id`."),
+    "spool.refused": (WARNING, "PostgreSQL refused one message, the others of its group went on; `id`, `error`."),
+    "spool.unavailable": (ERROR, "A group could not be committed: its clients got 451; `messages`, `error`."),
+    "spool.recovered": (INFO, "PostgreSQL takes mail again, after spool.unavailable."),
+    "spool.lost_after_failover": (
+        ERROR,
+        "PostgreSQL is back without `messages` that got 250; `before`, `history`, and `ids`, a hundred a line.",
+    ),
+    "spool.unproven": (WARNING, "Whether the last `messages` accepted are all there could not be asked; `error`."),
+    "spool.group": (DEBUG, "A group was committed; `messages`, `recipients`, `bytes`, `seconds`."),
+    "claim.taken": (DEBUG, "Recipients were claimed; `recipients`, `token`."),
+    "claim.expired": (
+        WARNING,
+        "A claim whose lease ran out was taken over: its mail may arrive twice; `recipient_id`, `token`.",
+    ),
+    "claim.lost": (
+        WARNING,
+        "A result came too late, another claim holds the row: a possible duplicate; `recipient_id`, `outcome`.",
+    ),
+    "claim.ended": (WARNING, "A lease ended in the middle of an attempt, which was cut off; `id`, `recipients`."),
+    "claim.parked": (
+        DEBUG,
+        "Recipients went back untried, to come again later; `recipients`, and of the first `reason` and `seconds`.",
+    ),
+    "claim.released": (INFO, "Claimed recipients were given back untried; `recipients`."),
+    "claim.failed": (ERROR, "A claim could not be made; it is tried again; `error`, `seconds` until then."),
+    "result.delivered": (
+        INFO,
+        "A recipient was delivered; `id`, `to`, `transport`, `remote`, `reply`, `tries`, `seconds`, `delay` in all.",
+    ),
+    "result.deferred": (INFO, "A recipient is tried again later; as delivered, with `next_retry`."),
+    "result.failed": (WARNING, "A recipient is given up; as delivered, with `result`."),
+    "result.group": (DEBUG, "Results were recorded in one go; `results`, `seconds`."),
+    "result.held": (
+        WARNING,
+        "A rule put a recipient on hold instead of trying again; as delivered, with `quarantine` and `reason`.",
+    ),
+    "result.unrecorded": (
+        ERROR,
+        "Results could not be recorded; they are tried again; `results`, `error`, `seconds` until then.",
+    ),
+    "result.refused": (
+        ERROR,
+        "PostgreSQL refused one result; its lease will run out and its mail be sent again; `recipient_id`, `error`.",
+    ),
+    "notice.sent": (
+        INFO,
+        "A sender is told of recipients; `id` of the notification, `kind`, `about`, `to`, `recipients`, `copy`.",
+    ),
+    "notice.held_back": (
+        WARNING,
+        "A rate of notifications is used up; `sender`, absent where it is that of all, `notices` that wait, `until`.",
+    ),
+    "notice.refused": (
+        ERROR,
+        "A notification could not be queued and waits for an hour; `id` of the message, `notices`, `error`.",
+    ),
+    "notice.failed": (WARNING, "Notices could not be looked at; they are tried again soon; `error`."),
+    "warmup.used_up": (
+        INFO,
+        "A source address has sent what it may on a day of its warm-up; `source`, `day`, `messages` of all workers.",
+    ),
+    "warmup.unanswered": (
+        ERROR,
+        "PostgreSQL could not say what a source under warm-up may still send, so it waits; `source`, `error`.",
+    ),
+    "attempt.stuck": (
+        ERROR,
+        "An attempt got nowhere within its time limits and was cut off; `id`, `recipients`, `phase`, `seconds`.",
+    ),
+    "suppression.added": (
+        INFO,
+        "An address gets no more mail; `address`, `source` (bounce, arf), `reason`, `count` of reports.",
+    ),
+    "suppression.noted": (INFO, "An address failed, and not often enough yet; `address`, `reason`, `count`."),
+    "suppression.read": (INFO, "A message to an address for reports was read; `id`, `to`, `said` what came of it."),
+    "suppression.unavailable": (WARNING, "Nobody could say who is suppressed, so mail goes on; `error`."),
+    "failover.passed": (INFO, "A host did not take part in an attempt, so the next one is asked; `remote`, `reason`."),
+    "rules.fired": (
+        INFO,
+        "Rules decided about a reply; `rules`, `outcome` that follows, `transport`, `destination`, `reply`.",
+    ),
+    "rules.failed": (
+        ERROR,
+        "The rules could not be asked by a fault of ours, so the outcome is as without them; `error`, `reply`.",
+    ),
+    "body.missing": (ERROR, "A claimed recipient has no body; it is put on hold; `id`, `recipient_id`."),
+    "sign.loaded": (INFO, "A key for signatures was read; `rule`, `selector`, `algorithm`."),
+    "sign.failed": (
+        ERROR,
+        "A message could not be signed by a fault of ours, so it waits or leaves unsigned; `id`, `error`, `onerror`.",
+    ),
+    "sign.skipped": (WARNING, "A message leaves unsigned, for no signature would hold; `id`, `domain`, `reason`."),
+    "wakeup.listening": (DEBUG, "Listening for notifications."),
+    "wakeup.heard": (DEBUG, "Notifications that concern this worker were heard; `partitions`, how many."),
+    "wakeup.lost": (WARNING, "The listening connection ended; polling goes on; `error`, `seconds` until the next try."),
+    "wakeup.deaf": (
+        WARNING,
+        "The listening connection hears nothing any more, so it is opened anew; `seconds` until then.",
+    ),
+    "wakeup.swallowed": (
+        WARNING,
+        "Notifications do not get through at all: polling must do. Said once; `hint`, `seconds` until the next try.",
+    ),
+    "register.failed": (
+        WARNING,
+        "A worker could not tell the register that it is alive, or that it leaves; the next beat tries again; `error`.",
+    ),
+    "metrics.failed": (WARNING, "A page of metrics or health could not be made; `page`, `error`."),
+    "tracing.failed": (WARNING, "The collector takes no spans; said once a minute; `spans` are lost, `error`."),
+    "maintain.poison": (WARNING, "Recipients that made their worker lose the claim too often are held; `recipients`."),
+    "maintain.renotified": (INFO, "Workers of partitions with overdue mail were woken; `partitions`."),
+    "maintain.dropped": (INFO, "Days of history past keep-until were dropped; `partitions`."),
+    "maintain.vacuumed": (DEBUG, "A leaf with many dead rows was vacuumed; `leaf`, `seconds`."),
+    "maintain.swept": (DEBUG, "Bodies without recipients were collected; `messages`."),
+    "maintain.finished": (INFO, "What an operator deleted or bounced was finished; `deleted`, `bounced`."),
+    "maintain.days": (INFO, "Coming days of history were made; `partitions`."),
+    "maintain.failed": (
+        WARNING,
+        "A step of maintenance failed, or, without `step`, a whole round; the next round tries again; `step`, `error`.",
+    ),
+    "suspend.added": (INFO, "A rule suspended mail; `selection`, `reason`, `seconds`, `who`."),
+    "suspend.lifted": (INFO, "What waited for a suspend that has been removed is due; `selection`, `recipients`."),
+    "suspend.failed": (WARNING, "The table of suspends could not be followed; it is tried again soon; `error`."),
+    "pace.unshared": (
+        WARNING,
+        "PostgreSQL could not say what a shared limit allows, so what it limits waits; `error`.",
+    ),
+    "schedule.sent": (
+        INFO,
+        "A recurring message was queued; `schedule`, `id`, `occurrence`, `seconds` it was late, `next`.",
+    ),
+    "schedule.disabled": (
+        ERROR,
+        "A schedule cannot be sent and is disabled until `pillarbox schedule enable`; `schedule`, `error`.",
+    ),
+    "schedule.failed": (WARNING, "Recurring mail could not be queued; it is tried again soon; `schedule`, `error`."),
+    "child.started": (INFO, "The supervisor started a daemon; `name`, `pid`."),
+    "child.failed": (ERROR, "A daemon that was asked to stop ended with an error; `name`, `pid`, `status`."),
+    "child.stuck": (
+        ERROR,
+        "A daemon did not say for too long that it is alive and is killed; `name`, `pid`, `seconds`.",
+    ),
+    "child.died": (WARNING, "A daemon died; `name`, `pid`, `status`, `seconds` until it is started again."),
+}

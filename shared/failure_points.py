@@ -1,0 +1,132 @@
+"""failure-points — named instants at which a test may make a daemon die, stop, hang or fail
+
+Owns: POINTS, every name there is; `reach`, called once at each; the reading of PILLARBOX_FAIL.
+Called by: the code at each instant; set by tests/chaos, which is its only user.
+Guarantees: unset, which is how every installation runs, `reach` is an empty function chosen when this module is
+    imported: no lookup, no branch (measured by tests/unit/test_failure_points.py). Set, one point acts once: at its
+    `count`th passing in a process, and, where PILLARBOX_FAIL_MARK names a file, only in the process that makes it,
+    so that neither a sibling nor the one that is started next dies as well.
+    PILLARBOX_FAIL=point:action[:count]; actions: kill (SIGKILL), stop (SIGSTOP), exit (status 70), raise, hang.
+Raises: SystemExit with one line, at import, for a value that is not understood; Provoked at a point told to raise.
+See: docs/explanation/crash-table.md; sql/README.md, "Crash table".
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Each instant, and where in the way of a message it lies.
+POINTS: Final = {
+    "spool.before_copy": "smtpd: the transaction of a group has begun, nothing was copied",
+    "spool.before_commit": "smtpd: everything was copied, COMMIT was not sent",
+    "spool.after_commit": "smtpd: COMMIT was answered, none of the submitters was told",
+    "receive.before_reply": "smtpd: a submitter knows of the COMMIT, 250 was not sent",
+    "claim.taken": "queued: rows are leased, nothing was sent",
+    "deliver.after_data": "queued: the final dot was sent, its reply was not read",
+    "deliver.after_reply": "queued: the reply is known, the result was not handed over",
+    "result.before_record": "queued: a group of results is about to be recorded",
+    "result.after_record": "queued: results are recorded, the worker has not drawn a line under them",
+    "maintain.sweep": "queued: inside a round of the sweep, as the maintainer",
+    "partitions.step": "pillarbox partitions: between two steps",
+    "migrate.before_commit": "pillarbox migrate: inside a migration's transaction",
+}
+ACTIONS: Final = ("kill", "stop", "exit", "raise", "hang")
+_EXIT: Final = 70  # EX_SOFTWARE, sysexits.h
+
+
+class Provoked(RuntimeError):
+    """A failure that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is to happen: at which point, what, at which passing (from 1), and which file says that it has."""
+
+    point: str
+    action: str
+    count: int = 1
+    mark: str | None = None
+
+
+def parse(text: str, mark: str | None = None) -> Failure:
+    """The failure that `point:action[:count]` asks for; ConfigError names what is allowed."""
+    point, _, rest = text.partition(":")
+    action, _, count = rest.partition(":")
+    if point not in POINTS:
+        raise ConfigError(f'PILLARBOX_FAIL: "{point}" is no failure point; allowed: {", ".join(POINTS)}')
+    if action not in ACTIONS:
+        raise ConfigError(f'PILLARBOX_FAIL: "{action}" is no action; allowed: {", ".join(ACTIONS)}')
+    if count and not (count.isascii() and count.isdigit() and int(count)):
+        raise ConfigError(f'PILLARBOX_FAIL: "{count}" is no count; allowed: a whole number from 1')
+    return Failure(point, action, int(count or 1), mark)
+
+
+def reaching(failure: Failure) -> Callable[[str], None]:
+    """The `reach` that brings this failure about."""
+    passings = 0
+
+    def reach(point: str, /) -> None:
+        nonlocal passings
+        if point != failure.point:
+            return
+        passings += 1
+        if passings == failure.count and _mark(failure.mark):
+            _act(failure)
+
+    return reach
+
+
+def _mark(path: str | None) -> bool:
+    """Whether it falls to this process."""
+    if path is None:
+        return True
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _act(failure: Failure) -> None:
+    if failure.action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif failure.action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif failure.action == "exit":
+        os._exit(_EXIT)
+    elif failure.action == "hang":
+        _hang()
+    else:
+        raise Provoked(failure.point)
+
+
+def _hang() -> NoReturn:
+    while True:
+        signal.pause()
+
+
+def _nothing(point: str, /) -> None:
+    """The `reach` of every installation."""
+
+
+def _chosen() -> Callable[[str], None]:
+    text = os.environ.get("PILLARBOX_FAIL")
+    if not text:
+        return _nothing
+    try:
+        return reaching(parse(text, os.environ.get("PILLARBOX_FAIL_MARK")))
+    except ConfigError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - at import there is no log yet
+        raise SystemExit(error.exit_status) from None
+
+
+reach: Final[Callable[[str], None]] = _chosen()

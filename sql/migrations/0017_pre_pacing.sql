@@ -1,0 +1,142 @@
+-- What must wait, and limits that workers share: see "Pacing" in sql/README.md.
+SET LOCAL search_path = pillarbox;
+
+CREATE TABLE suspends (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    selection jsonb       NOT NULL,                 -- lists of values by field, as `match` of queued.yaml; {} is all mail
+    reason    text        NOT NULL CHECK (reason <> ''),
+    who       text        NOT NULL DEFAULT current_user,
+    made      timestamptz NOT NULL DEFAULT now(),
+    expires   timestamptz,                          -- NULL: until it is removed
+    CONSTRAINT suspends_selection CHECK (jsonb_typeof(selection) = 'object'),
+    CONSTRAINT suspends_once UNIQUE (selection, who)
+);
+
+-- Workers read the table when they hear this, and at every poll. No partition id has a colon.
+CREATE FUNCTION suspends_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    NOTIFY pillarbox, 'suspends:';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER suspends_changed AFTER INSERT OR UPDATE OR DELETE ON suspends
+    FOR EACH STATEMENT EXECUTE FUNCTION suspends_changed();
+
+-- Whether one of these values is meant; a value that begins with a dot is every domain below. It reads nothing.
+CREATE FUNCTION suspend_fits(wanted jsonb, given text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path = pillarbox, pg_temp AS $$
+    SELECT wanted IS NULL OR EXISTS (
+        SELECT FROM jsonb_array_elements_text(wanted) AS w
+         WHERE lower(given) = lower(w) OR (left(w, 1) = '.' AND right(lower(given), length(w)) = lower(w)))
+$$;
+
+-- One row for each limit that workers share: its token bucket as it was when somebody took from it last. Whoever takes or
+-- gives back locks it first, so that this is the one place where a shared limit is decided.
+CREATE TABLE pace_limits (
+    key    text PRIMARY KEY,
+    tokens double precision NOT NULL,
+    filled timestamptz      NOT NULL,
+    full_at timestamptz     NOT NULL                -- from then on forgetting the row changes nothing
+);
+
+-- How many slots of a limit each worker holds, until when, and since when it has been waiting for its first.
+CREATE TABLE pace_shares (
+    key     text        NOT NULL,
+    worker  text        NOT NULL,
+    slots   integer     NOT NULL CHECK (slots >= 0),
+    expires timestamptz NOT NULL,
+    waiting timestamptz,
+    PRIMARY KEY (key, worker)
+);
+
+-- Takes a portion of a shared limit for a worker: up to `want` tokens and up to `more` slots beside the `keep` it says it has.
+-- `give` tokens come back unused. What a worker does not say it keeps is free at once: an answer that was lost is thus mended
+-- by the next call, and until then counts as taken. `seconds` is how long until there is a token again; `starved` whether
+-- another worker waits for its first slot, or all of them hold more than there are: what is done with is not kept then. Among those the one that has waited longest comes first.
+CREATE FUNCTION pace_share(limit_key text, holder text, at timestamptz, rate double precision, burst integer, give integer,
+                           want integer, most integer, keep integer, more integer, lease interval,
+                           OUT tokens integer, OUT seconds double precision, OUT slots integer, OUT starved boolean)
+LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    known pace_limits;
+    instant timestamptz;
+    left_over double precision;
+    others bigint;
+    waiters bigint;
+    ahead bigint;
+    mine timestamptz;
+BEGIN
+    INSERT INTO pace_limits AS l (key, tokens, filled, full_at)
+        VALUES (limit_key, coalesce(burst, 0), coalesce(at, clock_timestamp()), coalesce(at, clock_timestamp()))
+        ON CONFLICT (key) DO UPDATE SET key = excluded.key  -- locks it
+        RETURNING l.* INTO known;
+    instant := coalesce(at, clock_timestamp());  -- not before the lock: time by this row never goes back
+    tokens := 0; seconds := 0; slots := 0; starved := false;
+    IF rate IS NOT NULL THEN
+        left_over := least(burst, known.tokens + give + rate * greatest(0, extract(epoch FROM instant - known.filled)));
+        tokens := greatest(0, least(want, floor(left_over + 1e-9)));
+        left_over := left_over - tokens;
+        seconds := greatest(0, (1 - left_over) / rate);
+        UPDATE pace_limits l SET tokens = left_over, filled = greatest(instant, l.filled),
+                                 full_at = instant + make_interval(secs => (burst - left_over) / rate)
+         WHERE l.key = limit_key;
+    END IF;
+    IF most IS NOT NULL THEN
+        SELECT s.waiting INTO mine FROM pace_shares s WHERE s.key = limit_key AND s.worker = holder AND s.expires > instant;
+        mine := coalesce(mine, instant);
+        SELECT coalesce(sum(s.slots), 0), count(*) FILTER (WHERE s.waiting IS NOT NULL AND s.slots = 0),
+               count(*) FILTER (WHERE s.waiting IS NOT NULL AND s.slots = 0 AND (keep > 0 OR (s.waiting, s.worker) < (mine, holder)))
+          INTO others, waiters, ahead
+          FROM pace_shares s WHERE s.key = limit_key AND s.worker <> holder AND s.expires > instant;
+        slots := greatest(0, least(more, most - keep - others - ahead));
+        starved := waiters > 0 OR keep + others > most;  -- more where the limit was lowered meanwhile
+        IF keep + slots > 0 OR more > 0 THEN
+            INSERT INTO pace_shares AS s (key, worker, slots, expires, waiting)
+                VALUES (limit_key, holder, keep + pace_share.slots,
+                        -- Who holds nothing is not waited for long when it stops asking.
+                        instant + CASE WHEN keep + pace_share.slots > 0 THEN lease ELSE least(lease, interval '5 seconds') END,
+                        CASE WHEN keep + pace_share.slots = 0 THEN mine END)
+                ON CONFLICT (key, worker) DO UPDATE
+                    SET slots = excluded.slots, expires = excluded.expires, waiting = excluded.waiting;
+        ELSE
+            DELETE FROM pace_shares s WHERE s.key = limit_key AND s.worker = holder;
+        END IF;
+    END IF;
+END $$;
+
+-- Forgets what no longer matters: suspends and shares that have ended, limits whose bucket is full again. How many rows.
+CREATE FUNCTION pace_forget(at timestamptz) RETURNS bigint LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    instant timestamptz := coalesce(at, clock_timestamp());
+    gone bigint;
+BEGIN
+    DELETE FROM suspends WHERE expires < instant;
+    DELETE FROM pace_shares WHERE expires < instant - interval '1 minute';
+    WITH idle AS MATERIALIZED (
+        SELECT l.key FROM pace_limits l
+         WHERE l.full_at < instant AND l.filled < instant - interval '1 minute'
+           AND NOT EXISTS (SELECT FROM pace_shares s WHERE s.key = l.key)
+         FOR UPDATE SKIP LOCKED
+    ), forgotten AS (
+        DELETE FROM pace_limits l USING idle i WHERE l.key = i.key RETURNING 1
+    )
+    SELECT count(*) INTO gone FROM forgotten;
+    RETURN gone;
+END $$;
+
+-- Least privilege, as in roles: workers take their share, add suspends by rule and see them all; maintainers decide.
+ALTER FUNCTION pace_share(text, text, timestamptz, double precision, integer, integer, integer, integer, integer, integer, interval)
+    SECURITY DEFINER;
+ALTER FUNCTION pace_forget(timestamptz) SECURITY DEFINER;
+REVOKE ALL ON FUNCTION suspends_changed(), suspend_fits(jsonb, text), pace_forget(timestamptz),
+    pace_share(text, text, timestamptz, double precision, integer, integer, integer, integer, integer, integer, interval) FROM PUBLIC;
+DO $$
+BEGIN
+    IF to_regrole('pillarbox_queued') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE ON suspends TO pillarbox_queued;
+        GRANT EXECUTE ON FUNCTION suspend_fits, pace_share, pace_forget TO pillarbox_queued;
+    END IF;
+    IF to_regrole('pillarbox_maintainer') IS NOT NULL THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON suspends TO pillarbox_maintainer;
+        GRANT EXECUTE ON FUNCTION suspend_fits, pace_forget TO pillarbox_maintainer;
+    END IF;
+END $$;

@@ -1,0 +1,2 @@
+-- Whether nothing waits for delivery any more.
+SELECT NOT EXISTS (SELECT FROM queue) AS idle
