@@ -1,0 +1,143 @@
+"""compile — turns a condition into SQL on `pillarbox.queue q`
+
+Owns: what each comparison is in SQL.
+Called by: scripts.queue and scripts.quarantine, for every query that has a {condition}.
+Guarantees: pure. Values are bound, every one; the text is put together from this file and the columns of
+    scripts.condition.fields, and from nothing an operator wrote. States become conditions on `status` and on the
+    indexed columns, so that PostgreSQL leaves out partitions and reads indexes. What is not set fits no comparison, so
+    that it fits every negated one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from scripts.condition.fields import METADATA
+from scripts.condition.tree import All, Node, Not, Some, Term
+from scripts.condition.values import Instant, Value
+
+_DUE: Final = "q.next_retry <= {now}"
+_FREE: Final = "(q.lease_until IS NULL OR q.lease_until <= {now})"
+_STATES: Final = {
+    "HOLD": "q.status = 'HOLD'",
+    "DELETE": "q.status = 'DELETE'",
+    "BOUNCE": "q.status = 'BOUNCE'",
+    "SENDING": "(q.status = 'DELIVER' AND q.lease_until > {now})",
+    "ACTIVE": f"(q.status = 'DELIVER' AND {_DUE} AND {_FREE})",
+    "SCHEDULED": f"(q.status = 'DELIVER' AND NOT {_DUE} AND {_FREE} AND q.retry_count = 0)",
+    "DEFER": f"(q.status = 'DELIVER' AND NOT {_DUE} AND {_FREE} AND q.retry_count > 0)",
+}
+# An age grows as its instant lies further back.
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+# What is due already waits no time at all, and not less than none; <= and > say the same either way, and read indexes.
+_PAST_DUE: Final = frozenset({"=", "<", ">="})
+_NULL_SENDER: Final = "<>"
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A condition as SQL, with the values it binds."""
+
+    text: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def compiled(condition: Node, now: datetime) -> Compiled:
+    """The SQL of a condition. `now` by PostgreSQL's clock: a state and an age depend on it."""
+    writer = _Writer(now)
+    return Compiled(writer.node(condition), writer.values)
+
+
+class _Writer:
+    """Collects the bound values while the text grows."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self.values: dict[str, Any] = {}
+
+    def node(self, node: Node) -> str:
+        match node:
+            case All(parts=()):
+                return "true"
+            case All(parts=parts):
+                return "(" + " AND ".join(map(self.node, parts)) + ")"
+            case Some(parts=parts):
+                return "(" + " OR ".join(map(self.node, parts)) + ")"
+            case Not(part=part):
+                return f"({self.node(part)}) IS NOT TRUE"
+            case Term() as term:
+                text = self._term(term)
+                return f"({text}) IS NOT TRUE" if term.negated else text
+        raise AssertionError(node)
+
+    def _bind(self, value: object, cast: str) -> str:
+        name = f"c{len(self.values)}"
+        self.values[name] = value
+        return f"%({name})s::{cast}"
+
+    def _term(self, term: Term) -> str:
+        if term.field.kind == "state":
+            now = self._bind(self._now, "timestamptz")
+            return "(" + " OR ".join(_STATES[str(v.low)].format(now=now) for v in term.values) + ")"
+        if term.field.kind == "address":
+            return "(" + " OR ".join(self._address(term.name, value) for value in term.values) + ")"
+        column = term.field.column
+        if term.name.lower().startswith(METADATA):
+            column = f"(q.metadata->>{self._bind(term.name[len(METADATA) :], 'text')})"
+        exact = [value.low for value in term.values if value.how == "exact"]
+        if term.operator == "=" and len(exact) == len(term.values) and term.field.kind in {"text", "domain", "uuid"}:
+            cast = "uuid[]" if term.field.kind == "uuid" else "text[]"
+            return f"{column} = ANY ({self._bind(exact, cast)})"
+        if term.operator == "=" and len(exact) == len(term.values) and term.field.kind in {"number", "size"}:
+            return f"{column} = ANY ({self._bind(exact, 'bigint[]')})"
+        return "(" + " OR ".join(self._comparison(term, column, value) for value in term.values) + ")"
+
+    def _comparison(self, term: Term, column: str, value: Value) -> str:
+        if value.how == "unset":
+            return f"{column} IS NULL"
+        if value.how in {"pattern", "contains"}:
+            return self._like(column, value)
+        if term.field.kind in {"text", "domain"}:
+            return f"{column} = {self._bind(value.low, 'text')}"
+        if value.how == "range":
+            ends = ((">=", value.low), ("<=", value.high))
+            told = [self._ordered(term, column, operator, end) for operator, end in ends if end is not None]
+            return "(" + " AND ".join(told) + ")"
+        return self._ordered(term, column, term.operator, value.low)
+
+    def _ordered(self, term: Term, column: str, operator: str, end: object) -> str:
+        if isinstance(end, Instant):
+            return f"{column} {operator} {self._bind(end.when(self._now), 'timestamptz')}"
+        if isinstance(end, timedelta):
+            back = term.field.kind == "age"
+            at = Instant(offset=-end if back else end).when(self._now)
+            if not back and operator in _PAST_DUE:
+                column = f"greatest({column}, {self._bind(self._now, 'timestamptz')})"
+            return f"{column} {_MIRRORED[operator] if back else operator} {self._bind(at, 'timestamptz')}"
+        return f"{column} {operator} {self._bind(end, 'bigint')}"
+
+    def _like(self, column: str, value: Value) -> str:
+        text = str(value.low).replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
+        if value.how == "contains":
+            return f"{column} ILIKE {self._bind(f'%{text}%', 'text')}"
+        return f"{column} LIKE {self._bind(text.replace('*', '%'), 'text')}"
+
+    def _address(self, side: str, value: Value) -> str:
+        """`side` is sender or recipient, whose columns are SIDElocalpart and SIDEdomain."""
+        localpart, domain = f"q.{side}localpart", f"q.{side}domain"
+        if value.how == "unset" or (value.how == "exact" and value.low == _NULL_SENDER):
+            return f"{domain} IS NULL"
+        if value.how == "contains" or (value.how == "pattern" and "@" not in str(value.low)):
+            return self._like(f"({localpart} || '@' || {domain})", value)
+        before, at, after = str(value.low).rpartition("@")
+        parts = [(localpart, before if at else str(value.low))] if before or not at else []
+        parts += [(domain, after.lower())] if at else []
+        told = []
+        for column, wanted in parts:
+            if value.how == "pattern" and "*" in wanted:
+                told.append(self._like(column, Value("pattern", wanted)))
+            else:
+                told.append(f"{column} = {self._bind(wanted, 'text')}")
+        return "(" + " AND ".join(told) + ")"

@@ -1,0 +1,121 @@
+"""access — who may decide about which quarantine
+
+Owns: the rules of `quarantines[].reviewers`, and turning the words of a command line into a condition that keeps to
+    them.
+Called by: every verb of `pillarbox quarantine`.
+Guarantees: operators (who own the queue) may everything; others need the role pillarbox_reviewer, and to be among the
+    reviewers of each quarantine they touch, where it names any. What comes into a closed quarantine between the check
+    and the change is left alone, too.
+Raises: PillarboxError in one line, before anything is changed.
+Bugs: PostgreSQL knows nothing of `reviewers`: who has pillarbox_reviewer and speaks SQL may decide about all that is
+    held.
+See: docs/how-to/grant-roles.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from scripts.queue.ask import asked, cell
+from shared import database
+from shared.errors import PillarboxError
+from shared.quarantine_config import all_quarantines
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from scripts.queue.ask import Asked
+    from shared.quarantine_config import Quarantine
+    from shared.smtpd_config import SmtpdConfig
+
+_REVIEWER: Final = "pillarbox_reviewer"
+_MOST_IDS: Final = 1000
+_LARGEST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A login, what it may, and every quarantine that is declared, by id."""
+
+    login: str
+    roles: frozenset[str]
+    operator: bool
+    spools: bool
+    quarantines: dict[str, Quarantine]
+
+    def may(self, quarantine: str | None) -> bool:
+        """Whether the login may decide in this quarantine; None: held without one."""
+        known = self.quarantines.get(quarantine or "")
+        return self.operator or known is None or not known.reviewers or not self.roles.isdisjoint(known.reviewers)
+
+    def refusal(self, quarantine: str | None) -> str:
+        """Why it may not."""
+        reviewers = ", ".join(self.quarantines[quarantine or ""].reviewers)
+        return f"{self.login!r} is no reviewer of {quarantine!r}, whose reviewers are {reviewers}"
+
+
+async def admit(connection: database.Connection, settings: SmtpdConfig) -> Access:
+    """Who asks; refused without the role."""
+    [row] = await database.fetch(connection, "quarantine_login")
+    if not row.operator and _REVIEWER not in row.roles:
+        hint = f"grant it {_REVIEWER}; see docs/how-to/grant-roles.md"
+        raise PillarboxError(f"{row.login!r} is no reviewer: {hint}")
+    known = all_quarantines(settings.quarantines)
+    return Access(row.login, frozenset(row.roles), row.operator, row.spools, known)
+
+
+async def narrowed(
+    connection: database.Connection, access: Access, options: argparse.Namespace, *, empty: bool = False
+) -> Asked:
+    """The condition of a command that this login may act on; `options.condition` is its words from now on.
+
+    Words that are numbers alone are recipients' ids, which must be held. Without words `options.all` is needed, or
+    `empty`.
+    """
+    words: list[str] = options.condition
+    if not words and not empty and not options.all:
+        raise PillarboxError(f"quarantine {options.verb}: give ids or a condition, or --all for all that is held")
+    if words and all(word.isascii() and word.isdigit() for word in words):
+        words = [await _ids(connection, options.verb, words)]
+    asking = await asked(connection, words)
+    for row in await asking.fetch(connection, "quarantine_among"):
+        if not access.may(row.id):
+            raise PillarboxError(
+                f"quarantine {options.verb}: {access.refusal(row.id)}; {row.recipients} recipients that fit lie there, "
+                f"leave them out by quarantine!={row.id}"
+            )
+    closed = [name for name in access.quarantines if not access.may(name)]
+    if closed:
+        among = "quarantine!=" + ",".join(f'"{name}"' for name in closed)
+        words = ["(", *words, ")", among] if words else [among]
+        asking = await asked(connection, words)
+    options.condition = words
+    return asking
+
+
+async def _ids(connection: database.Connection, verb: str, words: Sequence[str]) -> str:
+    """The condition for these recipients; refused where one was never there, or where none is held."""
+    ids = sorted({int(word) for word in words})
+    if ids[-1] > _LARGEST or len(ids) > _MOST_IDS:
+        raise PillarboxError(f"quarantine {verb}: allowed: up to {_MOST_IDS} ids, each at most {_LARGEST}")
+    places = {row.id: row for row in await database.fetch(connection, "quarantine_places", ids=ids)}
+    unknown = [each for each in ids if each not in places]
+    if unknown:
+        raise PillarboxError(f"quarantine {verb}: there is no recipient {_listed(unknown)}")
+    elsewhere = [f"{row.id} is {_where(row)}" for row in places.values() if row.state != "HOLD"]
+    if len(elsewhere) == len(ids):
+        raise PillarboxError(f"quarantine {verb}: not held: {'; '.join(elsewhere[:10])}")
+    if elsewhere:
+        sys.stderr.write(f"not held any more, left alone: {'; '.join(elsewhere[:10])}\n")
+    return "id=" + ",".join(str(each) for each in ids if places[each].state == "HOLD")
+
+
+def _where(row: database.Row) -> str:
+    return f"finished ({row.state}) since {cell(row.finished)}" if row.finished else row.state
+
+
+def _listed(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids[:10]))

@@ -1,0 +1,78 @@
+"""decode — octets of a message as characters that do nothing to a terminal
+
+Owns: charsets, encoded words, and what counts as printable.
+Called by: scripts.quarantine.render, for everything that is shown; scripts.quarantine.digest.
+Guarantees: pure; never raises; time grows with the octets given, which are bounded here. No escape sequence, direction
+    override or line end is in what `printable` and `decoded` return.
+See: RFC 2047 (encoded words).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import quopri
+import re
+import unicodedata
+from typing import Final
+
+SHOWN: Final = 500  # characters of a header field
+_READ: Final = 4 * SHOWN  # octets of a header field
+_WORD: Final = re.compile(r"=\?([^?\s]{1,40})\?([bBqQ])\?([^?]*)\?=")
+_NOT_BASE64: Final = re.compile(rb"[^A-Za-z0-9+/]+")
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+# Codecs of Python that are no charsets of mail; the first two take quadratic time.
+_NO_CHARSET: Final = frozenset({"punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined"})
+
+
+def printable(text: str, *, most: int = SHOWN) -> str:
+    """One line of at most `most` characters that do nothing to a terminal."""
+    made = "".join(map(_shown, text[: most + 1]))
+    return made if len(made) <= most else made[: most - 1] + "…"
+
+
+def characters(octets: bytes, charset: str) -> str:
+    """Text in this charset, or in UTF-8 where there is no such charset."""
+    try:
+        if codecs.lookup(charset).name in _NO_CHARSET:
+            charset = "utf-8"
+        return octets.decode(charset, "replace")
+    except (LookupError, ValueError):  # UnicodeError is one: codecs that replace nothing
+        return octets.decode("utf-8", "replace")
+
+
+def decoded(value: bytes) -> str:
+    """A header field's value as text, encoded words decoded."""
+    text = " ".join(value[:_READ].decode("utf-8", "replace").split())
+    told: list[str] = []
+    held, charset = b"", ""  # words side by side in one charset: a character may be spread over two
+    at = 0
+    for word in _WORD.finditer(text):
+        between = text[at : word.start()]
+        if held and (between.strip() or word[1].lower() != charset):
+            told.append(characters(held, charset))
+            held = b""
+        if between.strip() or not at:
+            told.append(between)
+        charset, at = word[1].lower(), word.end()
+        held += from_base64(word[3].encode()) if word[2] in "bB" else quopri.decodestring(word[3].encode(), header=True)
+    told += [characters(held, charset) if held else "", text[at:]]
+    return printable(" ".join("".join(told).split()))
+
+
+def from_base64(octets: bytes) -> bytes:
+    """What base64 says, whatever else stands between its digits."""
+    digits = _NOT_BASE64.sub(b"", octets)
+    rest = len(digits) % 4
+    digits = digits[:-1] if rest == 1 else digits + b"=" * (-rest % 4)
+    try:
+        return base64.b64decode(digits)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if unicodedata.category(character) == "Zs" else _REPLACEMENT

@@ -1,0 +1,167 @@
+"""digest — `pillarbox quarantine digest`: tells a quarantine's reviewers by mail what is new in it
+
+Owns: the verb; when a digest is due, and what it says.
+Called by: scripts.quarantine; run it from a timer, as often as one likes.
+Guarantees: at most one digest for each quarantine and period. What is told, that it was told, and the message in the
+    queue are one transaction, under a lock on the quarantine and an idempotency key: run twice, at once or killed at
+    any instant, each held recipient is told of once. No news, no mail. Nothing a message says is more than text in it.
+Raises: PillarboxError for what a reviewer can mend.
+See: docs/how-to/review-quarantined-mail.md; RFC 3834 (Auto-Submitted).
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+from typing import TYPE_CHECKING, Final
+
+from scripts.quarantine.access import admit
+from scripts.quarantine.decode import printable
+from scripts.quarantine.look import BEGINNING
+from scripts.quarantine.render import fields_of
+from scripts.queue.ask import cell, finish, run
+from shared import database
+from shared.config import load_smtpd
+from shared.errors import PillarboxError
+from shared.units import format_duration
+
+if TYPE_CHECKING:
+    import argparse
+    from datetime import datetime
+
+    from scripts.quarantine.access import Access
+    from shared.quarantine_config import Quarantine
+    from shared.smtpd_config import SmtpdConfig
+
+_MOST: Final = 100  # recipients that are listed; the others are counted
+_WIDTH: Final = 120  # characters of what a message says
+
+
+def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb."""
+    verb = under.add_parser("digest", help="mail the reviewers what is new, once in each period")
+    verb.add_argument("ids", nargs="*", metavar="QUARANTINE", help="of these; without any, of all that name addresses")
+    verb.add_argument("--yes", action="store_true", help="send it; without this it only says what it would send")
+    finish(verb, digest)
+
+
+def digest(options: argparse.Namespace) -> int:
+    """Send what is due, or show it."""
+    settings = load_smtpd(options.config / "smtpd.yaml")
+
+    async def go(connection: database.Connection) -> list[dict[str, object]]:
+        access = await admit(connection, settings)
+        chosen = _chosen(access, options.ids)
+        if options.yes and not access.spools:
+            raise PillarboxError(
+                f"quarantine digest: {access.login!r} may not spool mail: grant it pillarbox_application, too; "
+                "see docs/how-to/grant-roles.md"
+            )
+        return [await _one(connection, settings, quarantine, send=options.yes) for quarantine in chosen]
+
+    for told in run(options, go):
+        if options.json:
+            print(json.dumps(told))
+            continue
+        print(f"{told['quarantine']}: {told['said']}")
+        if told["text"] and not options.yes:
+            print("\n".join(f"  {line}" for line in str(told["text"]).splitlines()))
+    return 0
+
+
+def _chosen(access: Access, ids: list[str]) -> list[Quarantine]:
+    """The quarantines that were asked for; refused where there is nobody to tell, or the login has no say."""
+    for name in ids:
+        known = access.quarantines.get(name)
+        if known is None or not known.notice.to:
+            told = ", ".join(each.id for each in access.quarantines.values() if each.notice.to) or "none"
+            raise PillarboxError(
+                f"quarantine digest: {name!r} has no quarantines[].notice.to in smtpd.yaml; those that have: {told}"
+            )
+        if not access.may(name):
+            raise PillarboxError(f"quarantine digest: {access.refusal(name)}")
+    every = [each for each in access.quarantines.values() if each.notice.to and access.may(each.id)]
+    return [each for each in every if each.id in ids or not ids]
+
+
+async def _one(
+    connection: database.Connection, settings: SmtpdConfig, quarantine: Quarantine, *, send: bool
+) -> dict[str, object]:
+    """One quarantine's digest. Not to be sent, it is made all the same and then rolled back."""
+    name, notice = quarantine.id, quarantine.notice
+    told: dict[str, object] = {"quarantine": name, "recipients": 0, "message": None, "text": None}
+    async with connection.transaction(force_rollback=not send):
+        [state] = await database.fetch(connection, "quarantine_digest_begin", quarantine=name, every=notice.every)
+        if not state.due:
+            every = format_duration(notice.every)
+            return {**told, "said": f"sent at {cell(state.sent)}, at most one in {every}"}
+        await database.fetch(connection, "quarantine_digest_forget", quarantine=name)
+        [new] = await database.fetch(connection, "quarantine_digest_tell", quarantine=name)
+        if not new.recipients:
+            return {**told, "said": "nothing new"}
+        rows = await database.fetch(connection, "quarantine_digest_rows", quarantine=name, limit=_MOST, most=BEGINNING)
+        sender = notice.sender or f"postmaster@{settings.servers[0].hostname or socket.getfqdn()}"
+        text = body(quarantine, new.recipients, rows)
+        told |= {"recipients": new.recipients, "text": text}
+        if not send:
+            return {**told, "said": f"would tell {', '.join(notice.to)} of {new.recipients}: repeat with --yes"}
+        [sent] = await database.fetch(
+            connection,
+            "quarantine_digest_send",
+            quarantine=name,
+            sender=sender,
+            recipients=list(notice.to),
+            content=message(quarantine, sender, new.recipients, text, state.now),
+            key=f"digest:{name}:{state.period.isoformat()}",
+        )
+        said = f"told {', '.join(notice.to)} of {new.recipients}, by message {sent.message}"
+        return {**told, "message": str(sent.message), "said": said}
+
+
+def message(quarantine: Quarantine, sender: str, count: int, text: str, now: datetime) -> bytes:
+    """The digest as it is queued."""
+    made = EmailMessage(policy=SMTP)
+    made["From"] = sender
+    made["To"] = ", ".join(quarantine.notice.to)
+    made["Subject"] = f"{count} new in quarantine {quarantine.id}"
+    made["Date"] = format_datetime(now)
+    made["Auto-Submitted"] = "auto-generated"
+    made["X-Pillarbox-Quarantine"] = quarantine.id
+    made.set_content(text, cte="quoted-printable")
+    return made.as_bytes()
+
+
+def body(quarantine: Quarantine, count: int, rows: list[database.Row]) -> str:
+    """The text of a digest: what is new, the latest first, and what to do about it."""
+    lines = [f"New in quarantine {quarantine.id}: {count} recipients."]
+    if quarantine.description:
+        lines += [printable(quarantine.description)]
+    if quarantine.retention:
+        lines += [f"Deleted after {format_duration(quarantine.retention)} unless somebody decides before."]
+    lines += ["Words after a colon are the sender's own: believe none of them.", ""]
+    for row in rows:
+        subject = fields_of(bytes(row.beginning)).get("Subject", "") if row.beginning is not None else "(no body)"
+        lines += [
+            f"{row.id}  {cell(row.received)}",
+            f"    from: {_said(row.sender or '<>')}",
+            f"    to: {_said(row.recipient)}",
+            f"    subject: {_said(subject)}",
+            f"    why: {_said(row.reason or 'not told')}",
+        ]
+    if count > len(rows):
+        lines += [f"… and {count - len(rows)} more: pillarbox quarantine list quarantine={quarantine.id}"]
+    example = rows[0].id if rows else "ID"
+    lines += [
+        "",
+        f"Look at one:  pillarbox quarantine show {example}",
+        f"Deliver it:   pillarbox quarantine release {example} --yes",
+        f"Delete it:    pillarbox quarantine delete {example} --yes",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _said(text: str) -> str:
+    return printable(text, most=_WIDTH)

@@ -1,0 +1,139 @@
+"""export — `pillarbox quarantine export`: held messages as .eml files, exactly as they were submitted
+
+Owns: the verb; how files are named and written.
+Called by: scripts.quarantine.
+Guarantees: a name is made of the message's id and of nothing the message says. Nothing is overwritten and no link is
+    followed; a file is there under its name only when it is whole. Read and written piece by piece. Never to a
+    terminal, on which a message might act.
+Raises: PillarboxError for what a reviewer can mend.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
+from uuid import uuid4
+
+from scripts.quarantine.access import admit, narrowed
+from scripts.queue.act import progress
+from scripts.queue.ask import add_condition, finish, run
+from shared import database
+from shared.config import load_smtpd
+from shared.errors import PillarboxError
+from shared.masking import show as quoted
+
+if TYPE_CHECKING:
+    import argparse
+    from uuid import UUID
+
+    from scripts.queue.ask import Asked
+
+_PIECE: Final = 2**20
+_PORTION: Final = 200
+
+
+def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb."""
+    verb = under.add_parser("export", help="held messages as .eml files, one for each message")
+    add_condition(verb, all_=True)
+    verb.add_argument("--to", type=Path, metavar="DIR", help="into this folder; without it one message to stdout")
+    verb.set_defaults(verb="export")
+    finish(verb, export)
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write what fits."""
+    settings = load_smtpd(options.config / "smtpd.yaml")
+    folder: Path | None = options.to
+    if folder is None and sys.stdout.isatty():
+        raise PillarboxError("quarantine export: a message could act on this terminal: redirect it, or give --to DIR")
+    if folder is not None and not folder.is_dir():
+        raise PillarboxError(f"--to: {quoted(str(folder))} is not a folder")
+
+    async def go(connection: database.Connection) -> Counter[str]:
+        asking = await narrowed(connection, await admit(connection, settings), options)
+        messages = await _messages(connection, asking)
+        if folder is None:
+            if len(messages) != 1:
+                raise PillarboxError(f"quarantine export: {len(messages)} messages fit; to stdout goes one: give --to")
+            if not await _copy(connection, messages[0], sys.stdout.buffer):
+                raise PillarboxError(f"quarantine export: message {messages[0]} has no body")
+            sys.stdout.buffer.flush()
+            return Counter(written=1)
+        counted = Counter(written=0, present=0, bodiless=0)
+        with progress("exported", len(messages), quiet=options.json) as bar:
+            for message in messages:
+                counted[await _file(connection, message, folder)] += 1
+                bar.advance(bar.task_ids[0])
+        return counted
+
+    counted = run(options, go)
+    if folder is not None and options.json:
+        print(json.dumps(counted))
+    elif folder is not None:
+        present = f"; left as they were, being there already: {counted['present']}" if counted["present"] else ""
+        bodiless = f"; without a body: {counted['bodiless']}" if counted["bodiless"] else ""
+        print(f"written: {counted['written']}{present}{bodiless}")
+    return 0
+
+
+async def _messages(connection: database.Connection, asking: Asked) -> list[UUID]:
+    """The messages of the recipients that fit, each once."""
+    found: dict[UUID, None] = {}
+    after = 0
+    while rows := await asking.fetch(connection, "quarantine_mail", after=after, limit=_PORTION, most=0):
+        found |= dict.fromkeys(row.message for row in rows)
+        after = rows[-1].id
+    return list(found)
+
+
+async def _file(
+    connection: database.Connection, message: UUID, folder: Path
+) -> Literal["written", "present", "bodiless"]:
+    """Write one message unless it is there."""
+    final, unfinished = folder / f"{message}.eml", folder / f".{message}.{uuid4().hex}.part"
+    try:
+        if _is_there(final):
+            return "present"
+        with _created(unfinished) as file:
+            if not await _copy(connection, message, file):
+                return "bodiless"
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(unfinished, final)  # refuses where something is
+    except FileExistsError:
+        return "present"
+    except OSError as error:
+        raise PillarboxError(f"--to: {quoted(str(folder))}: {error.strerror}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return "written"
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.lexists(path)  # a link that leads nowhere is there, too
+
+
+def _created(path: Path) -> BinaryIO:
+    """A new file that nobody else may read."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+async def _copy(connection: database.Connection, message: UUID, file: BinaryIO) -> bool:
+    """Copy a message piece by piece; whether there is one."""
+    start = 1
+    while True:
+        rows = await database.fetch(connection, "quarantine_piece", message=message, start=start, most=_PIECE)
+        if not rows and start == 1:
+            return False
+        if not rows:
+            raise PillarboxError(f"quarantine export: message {message} went away while it was read")
+        piece = bytes(rows[0].piece)
+        file.write(piece)
+        if len(piece) < _PIECE:
+            return True
+        start += _PIECE

@@ -1,0 +1,221 @@
+"""rescan — `pillarbox quarantine rescan`: asks the content check again what it thinks of held mail
+
+Owns: the verb; what rspamd is told of a held message, and which verdict is clean.
+Called by: scripts.quarantine.
+Guarantees: without `--release` nothing changes. With it what is clean is released, a portion in one transaction with
+    its audit row; what is not, what is too large to be checked, and all that is left when rspamd does not answer stays
+    held. Killed, the same command does the rest.
+Raises: PillarboxError for what a reviewer can mend.
+See: smtpd/content_check.py; docs/how-to/check-content-with-rspamd.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.quarantine.access import admit, narrowed
+from scripts.quarantine.decide import acting
+from scripts.queue.act import Change, Done, Span, begin, change_batch, progress
+from scripts.queue.ask import asked, finish, run, text
+from shared import database
+from shared.config import load_smtpd
+from shared.errors import PillarboxError
+from smtpd.content_check import ContentChecker
+from smtpd.policy_facts import CheckResult
+from smtpd.policy_session import Envelope
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from rich.progress import Progress
+
+    from scripts.queue.ask import Asked
+    from shared.policy_check_config import ContentCheck
+
+_PORTION: Final = 200
+_AT_ONCE: Final = 4  # messages in memory
+_SYMBOLS: Final = 5  # that are shown
+_CHANGE: Final = Change("rescan", "queue_release", ("HOLD",), "released", argument={"release": True})
+
+
+def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb."""
+    verb = under.add_parser("rescan", help="ask the content check again; with --release, release what is clean")
+    acting(verb)
+    verb.add_argument("--release", action="store_true", help="release what is clean (needs --yes)")
+    verb.set_defaults(verb="rescan")
+    finish(verb, rescan)
+
+
+@dataclass(frozen=True, slots=True)
+class Rescanned:
+    """What is said of one held recipient's message. action: rspamd's, or why there is none."""
+
+    id: int
+    sender: str
+    recipient: str
+    action: str
+    score: float | None
+    symbols: Mapping[str, float]
+    clean: bool
+
+
+class Checks:
+    """The content check of a configuration, for mail that is held."""
+
+    def __init__(self, settings: ContentCheck) -> None:
+        self._settings = settings
+        self._checker = ContentChecker(settings)
+        self._free = asyncio.Semaphore(_AT_ONCE)
+        self._means = settings.actions.by_name
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._checker.close()
+
+    async def portion(self, connection: database.Connection, rows: list[database.Row]) -> list[Rescanned]:
+        """What rspamd says of these recipients' messages, each asked once; raises PillarboxError when it is down."""
+        by_message: dict[UUID, list[database.Row]] = {}
+        for row in rows:
+            by_message.setdefault(row.message, []).append(row)
+        results = await asyncio.gather(*(self._one(connection, same) for same in by_message.values()))
+        of = dict(zip(by_message, results, strict=True))
+        return [self._told(row, of[row.message]) for row in rows]
+
+    async def _one(self, connection: database.Connection, rows: list[database.Row]) -> CheckResult | str:
+        first = rows[0]
+        if first.size > self._settings.maxsize:
+            return "too large"
+        async with self._free:
+            bodies = await database.fetch(connection, "message_bodies", ids=[first.message])
+            if not bodies:
+                return "no body"
+            envelope = Envelope(
+                client=str(first.senderip or ""),
+                clientname=None,
+                helo=first.senderhelo,
+                user=first.saslusername,
+                sender=first.sender,
+                recipients=tuple(row.recipient for row in rows),
+                queueid=str(first.message),
+            )
+            return await self._checker.check(bytes(bodies[0].content), envelope)
+
+    def _told(self, row: database.Row, said: CheckResult | str) -> Rescanned:
+        if isinstance(said, CheckResult):
+            clean = self._means.get(said.action, "accept") == "accept"
+            return Rescanned(row.id, row.sender, row.recipient, said.action, said.score, said.symbols, clean)
+        return Rescanned(row.id, row.sender, row.recipient, said, None, {}, clean=False)
+
+
+def rescan(options: argparse.Namespace) -> int:
+    """Ask again, and release what is clean where that is wanted."""
+    file = options.config / "smtpd.yaml"
+    settings = load_smtpd(file)
+    check = settings.policy.contentcheck
+    if check is None:
+        raise PillarboxError(f"quarantine rescan: {file}: policy.contentcheck is not set: there is nobody to ask")
+
+    async def go(connection: database.Connection) -> int:
+        asking = await narrowed(connection, await admit(connection, settings), options)
+        [counted] = await asking.fetch(connection, "queue_count", statuses=["HOLD"])
+        wanted = min(counted.recipients, options.limit or counted.recipients)
+        releasing = options.release and options.yes
+        audit = await begin(connection, options, _CHANGE, str(asking.condition), wanted) if releasing else 0
+        done = Done(audit, wanted)
+        checks = Checks(check)
+        try:
+            with progress("checked", wanted, quiet=options.json) as bar:
+                clean = await _walk(connection, options, asking, checks, done, counted.last, bar)
+        finally:
+            checks.close()
+        if releasing:
+            await database.fetch(connection, "audit_finish", id=done.audit)
+        _end(options, done, clean, releasing=releasing)
+        return 0
+
+    return run(options, go)
+
+
+async def _walk(
+    connection: database.Connection,
+    options: argparse.Namespace,
+    asking: Asked,
+    checks: Checks,
+    done: Done,
+    last: int,
+    bar: Progress,
+) -> int:
+    """Portion after portion; how many recipients' messages are clean."""
+    after = seen = clean = 0
+    while seen < done.wanted:
+        most = min(_PORTION, done.wanted - seen)
+        rows = [
+            row
+            for row in await asking.fetch(connection, "quarantine_mail", after=after, limit=most, most=0)
+            if row.id <= last
+        ]
+        if not rows:
+            break
+        after, seen = rows[-1].id, seen + len(rows)
+        told = await checks.portion(connection, rows)
+        answered = [each for each in told if each.action != "down"]
+        _print(answered, as_json=options.json)
+        ids = [each.id for each in answered if each.clean]
+        clean += len(ids)
+        if done.audit:
+            done.done += await _release(connection, options, done.audit, ids)
+            done.skipped += len(answered) - len(ids)
+            await database.fetch(connection, "audit_add", id=done.audit, done=0, skipped=len(answered) - len(ids))
+        bar.update(bar.task_ids[0], completed=seen)
+        if len(answered) < len(told):
+            raise PillarboxError(
+                f"quarantine rescan: the content check does not answer; {len(told) - len(answered)} of {len(told)} are "
+                "not checked and stay held: give the same command again"
+            )
+    return clean
+
+
+async def _release(connection: database.Connection, options: argparse.Namespace, audit: int, ids: list[int]) -> int:
+    """Release these, as far as they still fit; how many."""
+    if not ids:
+        return 0
+    words = options.condition
+    these = await asked(connection, [*(["(", *words, ")"] if words else []), "id=" + ",".join(map(str, ids))])
+    _, changed, _ = await change_batch(connection, these, _CHANGE, audit, Span(0, ids[-1], len(ids)))
+    return changed
+
+
+def _print(told: list[Rescanned], *, as_json: bool) -> None:
+    if as_json:
+        for each in told:
+            words = {"id": each.id, "sender": each.sender, "recipient": each.recipient, "action": each.action}
+            print(json.dumps({**words, "score": each.score, "symbols": dict(each.symbols), "clean": each.clean}))
+        return
+    table = Table("id", "sender", "recipient", "verdict", "score", "symbols", "clean")
+    for each in told:
+        heaviest = sorted(each.symbols.items(), key=lambda symbol: -abs(symbol[1]))[:_SYMBOLS]
+        symbols = ", ".join(f"{name} {weight:g}" for name, weight in heaviest)
+        score = "" if each.score is None else f"{each.score:.1f}"
+        cells = (each.id, each.sender, each.recipient, each.action, score, symbols, "yes" if each.clean else "")
+        table.add_row(*map(text, cells))
+    Console().print(table)
+
+
+def _end(options: argparse.Namespace, done: Done, clean: int, *, releasing: bool) -> None:
+    if releasing:
+        told: dict[str, int] = {"audit": done.audit, "wanted": done.wanted, "clean": clean, "done": done.done}
+        words = f"released {done.done} of {done.wanted} recipients, {clean} being clean; audit {done.audit}"
+    else:
+        told = {"wanted": done.wanted, "clean": clean, "done": 0}
+        words = f"{clean} of {done.wanted} recipients are clean; nothing was released"
+        words += ": repeat with --yes" if options.release else ""
+    print(json.dumps(told) if options.json else words)

@@ -1,0 +1,235 @@
+"""act — changes the recipients that fit a condition, in batches, with a preview before and an audit row beside
+
+Owns: the order of an acting command: count and show, consent, audit row, batches, end.
+Called by: scripts.queue.verbs, scripts.queue.undo, scripts.quarantine, scripts.retention.
+Guarantees: nothing happens without `--yes`, nor without a condition unless `--all`. Each batch is one transaction that
+    changes recipients, keeps what they were, and counts them: killed at any instant, the audit row says exactly what
+    was done, and the same command does the rest. Recipients are locked in id order and for one batch only, so workers
+    pass them over meanwhile; what a worker has in hand is skipped where a change would be lost. Nothing that came after
+    the preview is touched.
+Raises: PillarboxError for what an operator can mend.
+See: sql/README.md, "Acting on the queue".
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from scripts.queue.ask import asked, cell, fields, text
+from shared import database
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scripts.queue.ask import Asked
+
+BATCH: Final = 1000
+_SAMPLE: Final = 10
+_TRIES: Final = 100  # of a batch whose rows somebody else moves at the same moment
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a verb does.
+
+    verb: the audit's word. query: the statement that changes locked recipients by `ids`, and returns id and partid.
+    statuses: what it acts on. sending: whether it acts on what a worker has in hand. values: the query's own.
+    argument: what is told of them in the audit. said: "released", for people. resumes: what the same command has done
+    before it was cut off still fits its condition, and must not be done twice.
+    """
+
+    verb: str
+    query: str
+    statuses: tuple[str, ...]
+    said: str
+    sending: bool = False
+    values: dict[str, Any] = field(default_factory=dict)
+    argument: dict[str, Any] = field(default_factory=dict)
+    resumes: bool = False
+
+
+@dataclass(slots=True)
+class Done:
+    """How far a command has come. gone: what fitted when it began and no more when its turn came."""
+
+    audit: int
+    wanted: int
+    done: int = 0
+    skipped: int = 0
+
+    @property
+    def gone(self) -> int:
+        """Delivered, or changed by somebody else, meanwhile."""
+        return max(0, self.wanted - self.done - self.skipped)
+
+
+class Span(NamedTuple):
+    """The ids one batch looks at: above `after`, up to `last`, at most `batch` of them."""
+
+    after: int
+    last: int
+    batch: int
+
+
+async def act(connection: database.Connection, options: argparse.Namespace, change: Change) -> int:
+    """Do it, or say what would be done; the exit status."""
+    asking = await asked(connection, options.condition)
+    if asking.everything and not options.all:
+        raise PillarboxError(f"{change.verb}: give a condition, or --all for every recipient")
+    statuses = list(change.statuses)
+    [counted] = await asking.fetch(connection, "queue_count", statuses=statuses)
+    wanted = min(counted.recipients, options.limit or counted.recipients)
+    if not options.yes:
+        sample = await asking.fetch(connection, "queue_list", after=0, statuses=statuses, limit=_SAMPLE)
+        _preview(options, change, counted, sample)
+        return 0
+    done = await carry_out(connection, options, change, asking, Done(0, wanted), counted.last)
+    tell(options, change, done)
+    return 0
+
+
+async def carry_out(
+    connection: database.Connection,
+    options: argparse.Namespace,
+    change: Change,
+    asking: Asked,
+    done: Done,
+    last: int,
+) -> Done:
+    """Change up to `done.wanted` recipients with ids up to `last`, under an audit row of their own; what was done."""
+    done.audit = await begin(connection, options, change, str(asking.condition), done.wanted)
+    with progress(change.said, done.wanted, quiet=options.json) as bar:
+        after = 0
+        while after < last and done.done < done.wanted:
+            span = Span(after, last, min(BATCH, done.wanted - done.done))
+            seen, changed, skipped = await change_batch(connection, asking, change, done.audit, span)
+            if seen is None:
+                break
+            after = seen
+            done.done += changed
+            done.skipped += skipped
+            bar.update(bar.task_ids[0], completed=min(done.wanted, done.done + done.skipped))
+    await database.fetch(connection, "audit_finish", id=done.audit)
+    return done
+
+
+async def change_batch(
+    connection: database.Connection, asking: Asked, change: Change, audit: int, span: Span
+) -> tuple[int | None, int, int]:
+    """One batch in one transaction: the highest id looked at (None: there was none), how many changed and skipped."""
+    for _ in range(_TRIES):
+        try:
+            async with connection.transaction():
+                statuses = list(change.statuses)
+                rows = await asking.fetch(connection, "queue_take", statuses=statuses, **span._asdict())
+                if not rows:
+                    return None, 0, 0
+                ids = [row.id for row in rows if change.sending or not row.sending]
+                if change.resumes:
+                    before = await database.fetch(connection, "queue_copied", audit=audit, ids=ids)
+                    ids = sorted(set(ids) - {row.id for row in before})
+                changed = await apply(connection, change, audit, ids)
+                skipped = len(rows) - changed
+                await database.fetch(connection, "audit_add", id=audit, done=changed, skipped=skipped)
+                return rows[-1].id, changed, skipped
+        except database.CONFLICT:
+            continue  # a worker moved or finished one of the rows at that moment
+    raise PillarboxError(f"audit {audit}: the rows are busy; the same command does the rest")
+
+
+async def apply(connection: database.Connection, change: Change, audit: int, ids: list[int]) -> int:
+    """Change locked recipients, remembering what they were; how many."""
+    if not ids:
+        return 0
+    await database.fetch(connection, "queue_remember", audit=audit, ids=ids)
+    rows = await database.fetch(connection, change.query, ids=ids, **change.values)
+    partids = sorted({row.partid or "" for row in rows} if change.verb not in {"hold", "delete", "bounce"} else set())
+    if partids:
+        await database.fetch(connection, "wakeup_notify", partids=partids)
+    return len(rows)
+
+
+async def begin(
+    connection: database.Connection,
+    options: argparse.Namespace,
+    change: Change,
+    condition: str,
+    wanted: int,
+    undoes: int | None = None,
+) -> int:
+    """Write the audit row before anything is changed; its number."""
+    [row] = await database.fetch(
+        connection,
+        "audit_begin",
+        operator=_operator(),
+        verb=change.verb,
+        condition=condition,
+        argument=json.dumps(change.argument),
+        reason=options.reason,
+        undoes=undoes,
+        wanted=wanted,
+    )
+    audit: int = row.id
+    return audit
+
+
+def tell(options: argparse.Namespace, change: Change, done: Done) -> None:
+    """What was done."""
+    if options.json:
+        told = {"audit": done.audit, "wanted": done.wanted, "done": done.done, "skipped": done.skipped}
+        print(json.dumps({**told, "gone": done.gone}))
+        return
+    why = "done before the same command was cut off" if change.resumes else "in a worker's hand"
+    skipped = f"; {done.skipped} skipped, {why}" if done.skipped else ""
+    gone = f"; {done.gone} did not fit any more when their turn came" if done.gone else ""
+    print(f"{change.said} {done.done} of {done.wanted} recipients{skipped}{gone}; audit {done.audit}")
+
+
+def progress(said: str, total: int, *, quiet: bool) -> Progress:
+    """A bar on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=quiet or not sys.stderr.isatty(),
+    )
+    bar.add_task(said, total=total)
+    return bar
+
+
+def _preview(options: argparse.Namespace, change: Change, counted: database.Row, sample: list[database.Row]) -> None:
+    if options.json:
+        wanted = min(counted.recipients, options.limit or counted.recipients)
+        told = {"wanted": wanted, "messages": counted.messages, "bytes": counted.bytes}
+        print(json.dumps({**told, "sample": [fields(row) for row in sample]}))
+        return
+    if sample:
+        table = Table("id", "state", "received", "sender", "recipient", "last error")
+        for row in sample:
+            told_cells = (row.id, row.state, cell(row.received), row.sender, row.recipient, row.last_error)
+            table.add_row(*map(text, told_cells))
+        Console().print(table)
+    sending = f", {counted.sending} of them in a worker's hand" if counted.sending else ""
+    first = f"the first {options.limit} of " if (options.limit or counted.recipients) < counted.recipients else ""
+    size = f"{first}{counted.recipients} recipients of {counted.messages} messages, {counted.bytes / 2**20:.1f} MiB"
+    print(f"{change.verb}: {size}{sending}; nothing was done: repeat with --yes")
+
+
+def _operator() -> str:
+    """The login name of whoever runs the command, as far as the system knows it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

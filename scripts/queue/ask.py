@@ -1,0 +1,156 @@
+"""ask — takes a condition and a connection to the database, for every verb of `pillarbox queue`
+
+Owns: the option that says which condition, when "now" is, and PostgreSQL's refusals as one line.
+Called by: every other module of scripts.queue, scripts.quarantine and scripts.retention.
+Guarantees: a condition is compiled once for a command, against one instant by PostgreSQL's clock, so that what is
+    previewed is what is done.
+Raises: PillarboxError for what an operator can mend.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.text import Text
+
+from scripts.condition.compile import compiled
+from scripts.condition.read import read
+from scripts.condition.tree import All
+from scripts.up import add_config
+from shared import database
+from shared.config import load_smtpd
+from shared.errors import PillarboxError
+from shared.units import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import timedelta
+
+    from scripts.condition.compile import Compiled
+    from scripts.condition.tree import Node
+
+#: Every status; verbs that act take fewer.
+STATUSES: Final = ("HOLD", "DELIVER", "DELETE", "BOUNCE")
+_MAY_NOT: Final = "42501"  # insufficient_privilege
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A condition as it will be used. now: by PostgreSQL's clock, the instant every part of the command goes by."""
+
+    condition: Node
+    sql: Compiled
+    now: datetime
+
+    @property
+    def everything(self) -> bool:
+        """Whether there is no condition at all."""
+        return self.condition == All()
+
+    async def fetch(self, connection: database.Connection, name: str, /, **values: Any) -> list[database.Row]:
+        """Run a query that has a {condition}; `columns` fills {columns}."""
+        parts = {"condition": self.sql.text}
+        if "columns" in values:
+            parts["columns"] = values.pop("columns")
+        # Only the parameters the query has: the driver refuses others by name only where they are positional.
+        return await database.fetch_filled(connection, name, parts, now=self.now, **values, **self.sql.values)
+
+
+async def asked(connection: database.Connection, words: list[str]) -> Asked:
+    """The condition of a command line, as of now."""
+    condition = read(words)
+    [row] = await database.fetch(connection, "schedule_clock")
+    return asked_of(condition, row.now)
+
+
+def asked_of(condition: Node, now: datetime) -> Asked:
+    """A condition as of an instant by PostgreSQL's clock."""
+    return Asked(condition, compiled(condition, now), now)
+
+
+def add_condition(parser: argparse.ArgumentParser, *, all_: bool = False) -> None:
+    """The condition itself; `all_` for verbs that act, which never take an empty one for everything."""
+    parser.add_argument(
+        "condition",
+        nargs="*",
+        metavar="CONDITION",
+        help="such as: state=HOLD recipientdomain=example.com 'age>1h' (docs/reference/condition.md)",
+    )
+    if all_:
+        parser.add_argument("--all", action="store_true", help="every recipient, without a condition")
+
+
+def finish(parser: argparse.ArgumentParser, func: Callable[[argparse.Namespace], int]) -> None:
+    """The options every verb has."""
+    add_config(parser)
+    parser.add_argument("--json", action="store_true", help="JSON instead of tables")
+    parser.set_defaults(func=func)
+
+
+def count(text: str) -> int:
+    """A number of rows on a command line."""
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 10**9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000000000")
+    return int(text)
+
+
+def duration(text: str) -> timedelta:
+    """A duration on a command line."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run[T](options: argparse.Namespace, question: Callable[[database.Connection], Awaitable[T]]) -> T:
+    """Ask the database on one connection; what it refuses is one line."""
+    environment = load_smtpd(options.config / "smtpd.yaml").environment
+    conninfo = database.resolve(environment.database.uri, environment.var)
+
+    async def ask() -> T:
+        connection = await database.connect(conninfo, "pillarbox queue")
+        try:
+            return await question(connection)
+        finally:
+            await connection.close()
+
+    try:
+        return asyncio.run(ask())
+    except BrokenPipeError:
+        raise  # whoever read our lines has enough of them: that is no trouble with the database
+    except database.OUTAGE as error:
+        raise database.unavailable(error) from None
+    except database.REFUSAL as error:
+        hint = "; see docs/how-to/grant-roles.md" if error.sqlstate == _MAY_NOT else ""
+        raise PillarboxError(f"{database.reason(error)}{hint}") from None
+
+
+def text(value: object) -> Text:
+    """A cell as it is: no markup, no control characters, nothing for None."""
+    shown = "" if value is None else str(value)
+    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown))
+
+
+def plain(value: object) -> object:
+    """A value as JSON takes it."""
+    return value if value is None or isinstance(value, (bool, int, float, str, dict, list)) else _written(value)
+
+
+def _written(value: object) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def cell(value: object) -> object:
+    """Times to the second, in UTC."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(" ", "seconds").replace("+00:00", "Z")
+    return plain(value)
+
+
+def fields(row: database.Row) -> dict[str, object]:
+    """A row as a JSON object."""
+    return {name: plain(value) for name, value in row._asdict().items()}

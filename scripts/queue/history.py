@@ -1,0 +1,107 @@
+"""history — `pillarbox queue trace|audit`: what ever happened to a message, and what was done to the queue
+
+Owns: these verbs, their tables and their JSON.
+Called by: scripts.queue.
+Guarantees: reads only; what finished is told as long as history is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.queue.ask import cell, count, fields, finish, run, text
+from shared import database
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verbs that tell history."""
+    verb = under.add_parser("trace", help="everything that ever happened to a message")
+    verb.add_argument("id", metavar="ID", help="a message id, or the number of a recipient")
+    verb.add_argument("--limit", type=count, default=1000, metavar="N", help="at most so many lines (1000)")
+    finish(verb, trace)
+
+    verb = under.add_parser("audit", help="what was done to the queue, the latest first")
+    verb.add_argument("id", type=int, nargs="?", metavar="AUDIT", help="only this one")
+    verb.add_argument("--limit", type=count, default=20, metavar="N", help="at most so many (20)")
+    finish(verb, audit)
+
+
+def trace(options: argparse.Namespace) -> int:
+    """Print the history of a message."""
+
+    async def read(connection: database.Connection) -> list[database.Row]:
+        message = await _message(connection, options.id)
+        return await database.fetch(connection, "queue_trace", message=message, limit=options.limit)
+
+    rows = run(options, read)
+    if not rows:
+        raise PillarboxError(
+            f"queue trace: nothing is known of {options.id}: never queued, or longer ago than history is kept"
+        )
+    if options.json:
+        print(json.dumps([fields(row) for row in rows]))
+        return 0
+    table = Table("recipient", "when", "event", "")
+    of: int | None = None
+    for row in rows:
+        name = f"{row.id} {row.recipient or ''}" if row.id != of else ""
+        table.add_row(*map(text, (name, cell(row.ts), row.event, row.told)), end_section=False)
+        of = row.id
+    Console().print(table)
+    return 0
+
+
+async def _message(connection: database.Connection, id_: str) -> UUID | None:
+    """The message meant, by its own id or by a recipient's number."""
+    if not (id_.isascii() and id_.isdigit()) or len(id_) > 19:  # noqa: PLR2004 - the digits of a bigint
+        try:
+            return UUID(id_)
+        except ValueError:
+            raise PillarboxError(
+                f"queue trace: {id_!r} is neither a message id nor the number of a recipient"
+            ) from None
+    rows = await database.fetch(connection, "queue_message_of", id=int(id_))
+    return rows[0].message if rows else None
+
+
+def audit(options: argparse.Namespace) -> int:
+    """Print what was done."""
+
+    async def read(connection: database.Connection) -> list[database.Row]:
+        return await database.fetch(connection, "audit_list", id=options.id, limit=options.limit)
+
+    rows = run(options, read)
+    if options.id is not None and not rows:
+        raise PillarboxError(f"queue audit: there is no audit row {options.id}")
+    if options.json:
+        print(json.dumps([fields(row) for row in rows]))
+        return 0
+    table = Table("id", "when", "who", "verb", "condition", "wanted", "done", "skipped", "end", "reason")
+    for row in rows:
+        end = "undone" if row.undone else "finished" if row.finished else "interrupted or under way"
+        verb = " ".join([row.verb, *(f"{name}={value}" for name, value in row.argument.items())])
+        who = f"{row.operator}, {row.who}" if row.operator not in {None, row.who} else row.who
+        told = (
+            row.id,
+            cell(row.ts),
+            who,
+            verb,
+            row.condition or "(all)",
+            row.wanted,
+            row.done,
+            row.skipped,
+            end,
+            row.reason,
+        )
+        table.add_row(*map(text, told))
+    Console().print(table)
+    return 0

@@ -1,0 +1,82 @@
+"""top — `pillarbox queue top`: the queue as it changes, until Ctrl-C
+
+Owns: the live table: states, the fullest destinations, and how both changed since the look before.
+Called by: scripts.queue.
+Guarantees: reads only, one look at a time, at most one in `--every`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from scripts.queue.ask import add_condition, asked, cell, count, duration, finish, run, text
+
+if TYPE_CHECKING:
+    import argparse
+
+    from shared import database
+
+_SHORTEST: Final = 0.2  # seconds
+
+
+def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb."""
+    verb = under.add_parser("top", help="states and fullest destinations, live")
+    add_condition(verb)
+    verb.add_argument("--every", type=duration, default="2s", metavar="DURATION", help="how often to look (2s)")
+    verb.add_argument("--limit", type=count, default=15, metavar="N", help="at most so many destinations (15)")
+    verb.add_argument("--times", type=count, metavar="N", help="end after so many looks")
+    finish(verb, top)
+
+
+def top(options: argparse.Namespace) -> int:
+    """Show the queue until Ctrl-C."""
+
+    async def watch(connection: database.Connection) -> None:
+        every = max(_SHORTEST, options.every.total_seconds())
+        before: dict[tuple[str, ...], int] = {}
+        looks = 0
+        with Live(console=Console(), auto_refresh=False, screen=False) as live:
+            while options.times is None or looks < options.times:
+                if looks:
+                    await asyncio.sleep(every)
+                looks += 1
+                states = await _grouped(connection, options, "q.state", 10)
+                fullest = await _grouped(connection, options, "q.recipientdomain", options.limit)
+                if options.json:
+                    told = {"states": _numbers(states), "destinations": _numbers(fullest)}
+                    print(json.dumps(told))
+                    continue
+                live.update(
+                    Group(_table("state", states, before), _table("destination", fullest, before)), refresh=True
+                )
+                before = {tuple(row.value): row.recipients for row in (*states, *fullest)}
+
+    run(options, watch)
+    return 0
+
+
+async def _grouped(
+    connection: database.Connection, options: argparse.Namespace, column: str, limit: int
+) -> list[database.Row]:
+    asking = await asked(connection, options.condition)
+    return await asking.fetch(connection, "queue_group", columns=column, limit=limit)
+
+
+def _numbers(rows: list[database.Row]) -> dict[str, int]:
+    return {row.value[0]: row.recipients for row in rows}
+
+
+def _table(head: str, rows: list[database.Row], before: dict[tuple[str, ...], int]) -> Table:
+    table = Table(head, "recipients", "change", "MiB", "oldest", box=None)
+    for row in rows:
+        change = row.recipients - before[tuple(row.value)] if tuple(row.value) in before else None
+        told = (row.value[0], row.recipients, None if change is None else f"{change:+}", f"{row.bytes / 2**20:.1f}")
+        table.add_row(*map(text, (*told, cell(row.oldest))))
+    return table

@@ -1,0 +1,88 @@
+"""undo — changes back what an earlier command changed, where that is still possible
+
+Owns: which commands can be undone, and what of each.
+Called by: scripts.queue.verbs.
+Guarantees: only what the command changed is changed back, so that what was done since stays: undoing a priority does
+    not put mail on hold again. A hold is undone for what is still on hold, a release for what still waits and is in
+    nobody's hand; a due time comes back only where nothing was tried since. Batches, audit and kills are as in
+    scripts.queue.act.
+Raises: PillarboxError for what an operator can mend.
+See: sql/README.md, "Acting on the queue".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from scripts.queue import act
+from scripts.queue.act import Change, Done, apply, begin, progress, tell
+from scripts.queue.ask import cell
+from shared import database
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    import argparse
+
+#: What each command leaves the recipients it changed in: elsewhere somebody else has moved them since.
+_LEFT: Final = {
+    "hold": ("HOLD",),
+    "release": ("DELIVER",),
+    "rescan": ("DELIVER",),
+    "retry": ("DELIVER",),
+    "delay": ("DELIVER",),
+    "priority": ("HOLD", "DELIVER"),
+    "move": ("HOLD", "DELIVER"),
+}
+_TRIES: Final = 100  # of a batch whose rows somebody else moves at the same moment
+
+
+async def undo(connection: database.Connection, options: argparse.Namespace) -> int:
+    """Change back what an earlier command changed, as far as it still can be."""
+    [earlier] = await database.fetch(connection, "audit_list", id=options.id, limit=1) or [None]
+    if earlier is None:
+        raise PillarboxError(f"queue undo: there is no audit row {options.id}; `pillarbox queue audit` lists them")
+    if earlier.verb not in _LEFT:
+        raise PillarboxError(f"queue undo: audit {options.id} is {earlier.verb!r}, which cannot be undone")
+    if earlier.undone:
+        raise PillarboxError(f"queue undo: audit {options.id} was undone at {cell(earlier.undone)}")
+    [span] = await database.fetch(connection, "audit_span", id=options.id)
+    change = Change("undo", "queue_restore", _LEFT[earlier.verb], "changed back", values={"undoes": options.id})
+    if not options.yes:
+        if options.json:
+            print(json.dumps({"wanted": span.recipients, "verb": earlier.verb}))
+        else:
+            print(f"would undo {earlier.verb!r} of {span.recipients} recipients; nothing was done: repeat with --yes")
+        return 0
+    audit = await begin(connection, options, change, f"audit {options.id}", span.recipients, undoes=options.id)
+    done = Done(audit, span.recipients)
+    with progress(change.said, span.recipients, quiet=options.json) as bar:
+        after = 0
+        while True:
+            portion = await database.fetch(connection, "queue_changed", audit=options.id, after=after, batch=act.BATCH)
+            if not portion:
+                break
+            after = portion[-1].id
+            changed, skipped = await _restore(connection, change, done.audit, [row.id for row in portion])
+            done.done += changed
+            done.skipped += skipped
+            bar.update(bar.task_ids[0], completed=done.done + done.skipped)
+    await database.fetch(connection, "audit_finish", id=done.audit)
+    tell(options, change, done)
+    return 0
+
+
+async def _restore(connection: database.Connection, change: Change, audit: int, ids: list[int]) -> tuple[int, int]:
+    """One batch in one transaction: how many are what they were, and how many a worker has in hand."""
+    for _ in range(_TRIES):
+        try:
+            async with connection.transaction():
+                statuses = list(change.statuses)
+                rows = await database.fetch(connection, "queue_lock", ids=ids, statuses=statuses)
+                changed = await apply(connection, change, audit, [row.id for row in rows if not row.sending])
+                skipped = len(rows) - changed
+                await database.fetch(connection, "audit_add", id=audit, done=changed, skipped=skipped)
+                return changed, skipped
+        except database.CONFLICT:
+            continue  # a worker moved or finished one of the rows at that moment
+    raise PillarboxError(f"audit {audit}: the rows are busy; the same command does the rest")

@@ -1,0 +1,183 @@
+"""run — what retention would delete, and the deletion
+
+Owns: the order of the command: count every rule, show, and with --yes delete rule by rule; then old rows of audit.
+Called by: scripts.retention.
+Guarantees: without --yes nothing is changed. Held mail is set to DELETE in batches as `pillarbox queue delete` does it,
+    each with its audit row: a worker finishes it, so that nothing disappears without a row in archive; cut off, the
+    same command does the rest. Works with the rights of pillarbox_reviewer; old rows of audit are left to who may
+    delete them.
+Raises: PillarboxError for what an operator can mend.
+See: sql/README.md, "Acting on the queue".
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.queue import act
+from scripts.queue.act import Change, Done, carry_out
+from scripts.queue.ask import Asked, asked_of, cell, plain, run, text
+from scripts.retention.rules import Rule, rules
+from shared import database
+from shared.config import load_smtpd
+from shared.errors import PillarboxError
+from shared.quarantine_config import all_quarantines
+from shared.units import format_duration
+
+if TYPE_CHECKING:
+    import argparse
+    from datetime import timedelta
+
+_DELETE: Final = Change("retention", "queue_end", ("HOLD",), "deleted", values={"status": "DELETE"})
+_FORGET: Final = Change("retention", "", (), "forgotten", argument={"table": "audit"})
+
+
+@dataclass(slots=True)
+class Found:
+    """What one rule is about. counted: how many recipients, bytes, the oldest; done: None until something was done."""
+
+    rule: Rule
+    asking: Asked | None
+    counted: database.Row
+    done: Done | None = None
+
+
+def retention(options: argparse.Namespace) -> int:
+    """Say what has been kept for long enough, or delete it."""
+    config = load_smtpd(options.config / "smtpd.yaml")
+    wanted = rules(
+        {name: each.retention for name, each in all_quarantines(config.quarantines).items()}, config.retention.default
+    )
+    if options.age is not None and options.quarantine is None:
+        raise PillarboxError("retention: --age needs --quarantine: how long every other is kept is said in smtpd.yaml")
+    if options.quarantine is not None:
+        wanted = [_only(options.quarantine, options.age, wanted)]
+    options.reason = None
+    keep_audit = config.retention.audit if options.quarantine is None else None
+    return run(options, lambda connection: _retention(connection, options, wanted, keep_audit))
+
+
+def _only(name: str, age: timedelta | None, wanted: list[Rule]) -> Rule:
+    """The rule of one quarantine: the age on the command line, its own, or that of others."""
+    if not name or not name.isprintable():
+        raise PillarboxError(f"retention: {name!r} is no quarantine id")
+    [*own, others] = wanted
+    configured = {rule.quarantine: rule.keep for rule in own}.get(name, others.keep)
+    keep = configured if age is None else age
+    if keep is None:
+        raise PillarboxError(
+            f"retention: nothing says how long {name!r} is kept; allowed: --age, or quarantines[].retention or "
+            "retention.default in smtpd.yaml"
+        )
+    return Rule(name, keep)
+
+
+async def _retention(
+    connection: database.Connection, options: argparse.Namespace, wanted: list[Rule], keep_audit: timedelta | None
+) -> int:
+    [clock] = await database.fetch(connection, "schedule_clock")
+    found = []
+    for rule in wanted:
+        asking = asked_of(rule.condition, clock.now)
+        counted = (await asking.fetch(connection, "queue_count", statuses=["HOLD"]))[0]
+        found.append(Found(rule, asking if rule.keep is not None else None, counted))
+    old = None
+    if keep_audit is not None:
+        before = clock.now - keep_audit
+        [old] = await database.fetch(connection, "retention_audit", before=before)
+    if not options.yes:
+        _show(options, found, old, keep_audit)
+        return 0
+    for each in found:
+        if each.asking is not None and each.counted.recipients:
+            done = Done(0, each.counted.recipients)
+            each.done = await carry_out(connection, options, _DELETE, each.asking, done, each.counted.last)
+    forgotten = None
+    if keep_audit is not None and old is not None and old.commands and old.allowed:
+        forgotten = await _forget(connection, options, keep_audit, clock.now - keep_audit, old.commands)
+    _tell(options, found, forgotten)
+    return 0
+
+
+async def _forget(
+    connection: database.Connection, options: argparse.Namespace, keep: timedelta, before: Any, wanted: int
+) -> Done:
+    """Delete old rows of audit, first what they changed, in batches."""
+    condition = f"audit age>{format_duration(keep)}"
+    done = Done(await act.begin(connection, options, _FORGET, condition, wanted), wanted)
+    for name in ("retention_forget_rows", "retention_forget"):
+        while True:
+            async with connection.transaction():
+                [gone] = await database.fetch(connection, name, before=before, batch=act.BATCH)
+                commands = gone.n if name == "retention_forget" else 0
+                await database.fetch(connection, "audit_add", id=done.audit, done=commands, skipped=0)
+            done.done += commands
+            if not gone.n:
+                break
+    await database.fetch(connection, "audit_finish", id=done.audit)
+    return done
+
+
+def _show(
+    options: argparse.Namespace, found: list[Found], old: database.Row | None, keep_audit: timedelta | None
+) -> None:
+    """What would be deleted."""
+    if options.json:
+        told: list[dict[str, Any]] = [_told(each) for each in found]
+        if old is not None and keep_audit is not None:
+            told.append({"table": "audit", "keep": format_duration(keep_audit), "commands": old.commands})
+        print(json.dumps(told))
+        return
+    table = Table("what", "kept for", "too long", "MiB", "oldest")
+    for each in found:
+        if each.asking is None:
+            table.add_row(text(each.rule.name), "until somebody decides")
+            continue
+        row = each.counted
+        cells = (each.rule.name, _keep(each.rule), row.recipients, f"{row.bytes / 2**20:.1f}", cell(row.oldest))
+        table.add_row(*map(text, cells))
+    if old is not None and keep_audit is not None:
+        told_of = ("rows of audit", format_duration(keep_audit), old.commands, None, cell(old.oldest))
+        table.add_row(*map(text, told_of))
+    Console().print(table)
+    print("nothing was done: repeat with --yes")
+
+
+def _tell(options: argparse.Namespace, found: list[Found], forgotten: Done | None) -> None:
+    """What was deleted."""
+    if options.json:
+        told = [_told(each) for each in found]
+        if forgotten is not None:
+            told.append({"table": "audit", "audit": forgotten.audit, "done": forgotten.done})
+        print(json.dumps(told))
+        return
+    for each in found:
+        if each.done is not None:
+            print(
+                f"{each.rule.name}: deleted {each.done.done} of {each.done.wanted} recipients held for more than "
+                f"{_keep(each.rule)}; audit {each.done.audit}"
+            )
+    if forgotten is not None:
+        print(f"audit: forgot {forgotten.done} commands; audit {forgotten.audit}")
+    if forgotten is None and not any(each.done for each in found):
+        print("nothing has been kept for long enough to be deleted")
+
+
+def _told(each: Found) -> dict[str, Any]:
+    """One rule for programs."""
+    told: dict[str, Any] = {"quarantine": each.rule.quarantine, "keep": _keep(each.rule)}
+    if each.asking is not None:
+        row = each.counted
+        told |= {"recipients": row.recipients, "bytes": row.bytes, "oldest": plain(row.oldest)}
+    if each.done is not None:
+        told |= {"audit": each.done.audit, "done": each.done.done, "gone": each.done.gone}
+    return told
+
+
+def _keep(rule: Rule) -> str | None:
+    return None if rule.keep is None else format_duration(rule.keep)
