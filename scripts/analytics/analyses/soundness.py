@@ -1,0 +1,58 @@
+"""soundness — what in the history itself is odd: silent days, jumped clocks, values that cannot be
+
+Owns: the list of faults, each with the rows it concerns and what was done with them.
+Called by: scripts.analytics.figures.
+Guarantees: pure; nothing is left out of the other figures without a row here that counts it.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from scripts.analytics.analyses.rollup import UNUSABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def soundness(tries: DataFrame, waits: DataFrame, usual: DataFrame, wordings: DataFrame) -> DataFrame:
+    """Rows: fault, rows, treatment; a fault that there is not has 0 rows, so that one sees it was looked for."""
+    found = [
+        _count(tries, "attempts", f.lit(True), "attempts read", "all are counted"),
+        _count(waits, "recipients", f.lit(True), "finished recipients read", "all are counted"),
+        _count(tries, "jumps", f.lit(True), "tries that ended before they began", "counted; add no time"),
+        _count(waits, "jumps", f.lit(True), "recipients finished before they came", "left out of waiting times"),
+        _count(
+            tries,
+            "attempts",
+            f.col("recipientdomain") == UNUSABLE,
+            "attempts to what is no domain",
+            f"under {UNUSABLE}",
+        ),
+        _count(
+            wordings, "attempts", f.col("wording").contains("�"), "attempts whose reply is not UTF-8", "octets replaced"
+        ),
+        _silent(usual),
+    ]
+    return reduce(lambda one, two: one.unionByName(two), found)
+
+
+def _count(frame: DataFrame, column: str, condition: object, fault: str, treatment: str) -> DataFrame:
+    rows = f.coalesce(f.sum(f.when(condition, f.col(column))), f.lit(0)).cast("bigint")  # type: ignore[arg-type]
+    return frame.agg(rows.alias("rows")).select(
+        f.lit(fault).alias("fault"), "rows", f.lit(treatment).alias("treatment")
+    )
+
+
+def _silent(usual: DataFrame) -> DataFrame:
+    """Days between the first and the last without a row, and the first ten of them by name."""
+    days = usual.groupBy(f.to_date("hour").alias("day")).agg(f.sum("attempts").alias("n")).where(f.col("n") == 0)
+    named = f.slice(f.array_sort(f.collect_list(f.col("day").cast("string"))), 1, 10)
+    return days.agg(
+        f.lit("days without an attempt").alias("fault"),
+        f.count("*").cast("bigint").alias("rows"),
+        f.concat(f.lit("counted as 0 "), f.array_join(named, ", ")).alias("treatment"),
+    )

@@ -1,0 +1,36 @@
+"""bench_beside — export and report, over and over, until stopped: what a live queue is measured beside
+
+Owns: nothing but the loop.
+Called by: scripts.analytics.bench, as a process of its own: `python -m scripts.analytics.bench_beside URI LAKE`.
+Guarantees: runs at the priority every verb of the analytics runs at; prints a line when its Spark is there;
+    SIGTERM ends it and its Spark.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from scripts.analytics import export, report, session
+from scripts.analytics.runner import OnSpark
+
+_DAYS = 7
+
+
+def main(uri: str, lake: Path) -> None:
+    """Until SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    until = datetime.now(UTC).date()
+    with session.started() as spark:
+        print("ready", flush=True)
+        while True:
+            export.export(uri, lake, OnSpark(spark))
+            report.make(spark, report.Asked(until - timedelta(days=_DAYS), until, lake), {})
+            shutil.rmtree(lake)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

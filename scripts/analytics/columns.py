@@ -1,0 +1,119 @@
+"""columns — the columns of attempts and archive as Arrow, Spark and COPY know them
+
+Owns: one table of names and kinds, from which every schema and every list of columns here is made.
+Called by: the data source, the export, the clean-up, and whoever needs the schema of the lake.
+Guarantees: an interval is a double, in seconds; a uuid and jsonb are text; instants are microseconds in UTC. A column
+    that a database or an older file does not have reads as NULL (`optional`).
+See: sql/migrations/0001_pre_tables.sql.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Raised when a column is added here; a lake keeps files of several versions side by side.
+SCHEMA_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a column is selected from PostgreSQL, and its type in Arrow and in Spark."""
+
+    select: str
+    arrow: pa.DataType
+    spark: str
+
+
+_BIG = Kind("{0}", pa.int64(), "bigint")
+_INT = Kind("{0}", pa.int32(), "int")
+_SMALL = Kind("{0}", pa.int16(), "smallint")
+_TRUTH = Kind("{0}", pa.bool_(), "boolean")
+_TEXT = Kind("{0}", pa.string(), "string")
+_INSTANT = Kind("{0}", pa.timestamp("us", "UTC"), "timestamp")
+_SPAN = Kind("date_part('epoch', {0})", pa.float64(), "double")  # float8: numeric arithmetic costs four times as much
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One of the two tables: its name, the column its days are cut by, and its columns in order."""
+
+    name: str
+    instant: str
+    kinds: dict[str, Kind]
+    optional: frozenset[str] = frozenset()
+
+    def arrow(self, names: Sequence[str] | None = None) -> pa.Schema:
+        """The Arrow schema of these columns; of all without names."""
+        return pa.schema([(name, self.kinds[name].arrow) for name in names or self.kinds])
+
+    def spark(self, names: Sequence[str] | None = None) -> str:
+        """The Spark schema of these columns, as DDL; of all without names."""
+        return ", ".join(f"{name} {self.kinds[name].spark}" for name in names or self.kinds)
+
+
+ATTEMPTS: Final = History(
+    "attempts",
+    "ts",
+    {
+        "id": _BIG,
+        "ts": _INSTANT,
+        "queue__id": _BIG,
+        "messages__id": _TEXT,
+        "retry_count": _INT,
+        "token": _BIG,
+        "worker": _TEXT,
+        "partid": _TEXT,
+        "transportid": _TEXT,
+        "jobid": _TEXT,
+        "senderdomain": _TEXT,
+        "recipientdomain": _TEXT,
+        "size": _INT,
+        "remote": _TEXT,
+        "outcome": _TEXT,
+        "scope": _TEXT,
+        "uncertain": _TRUTH,
+        "reply_code": _INT,
+        "reply_enhanced": _TEXT,
+        "reply_text": _TEXT,
+        "duration": _SPAN,
+        "tls": _TEXT,
+        "source": _TEXT,
+    },
+    optional=frozenset({"tls", "source"}),
+)
+
+ARCHIVE: Final = History(
+    "archive",
+    "finished",
+    {
+        "id": _BIG,
+        "messages__id": _TEXT,
+        "actionid": _INT,
+        "finished": _INSTANT,
+        "result": _TEXT,
+        "ts": _INSTANT,
+        "senderip": _TEXT,
+        "serverid": _TEXT,
+        "saslusername": _TEXT,
+        "senderlocalpart": _TEXT,
+        "senderdomain": _TEXT,
+        "recipientlocalpart": _TEXT,
+        "recipientdomain": _TEXT,
+        "size": _INT,
+        "metadata": _TEXT,
+        "transportid": _TEXT,
+        "jobid": _TEXT,
+        "priority": _SMALL,
+        "retry_count": _INT,
+        "last_error": _TEXT,
+        "worker": _TEXT,
+    },
+)
+
+HISTORIES: Final = {history.name: history for history in (ATTEMPTS, ARCHIVE)}

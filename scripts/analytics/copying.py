@@ -1,0 +1,134 @@
+"""copying — rows of history through COPY, in one short transaction each
+
+Owns: the synchronous connections of the analytics, and COPY in both directions as CSV.
+Called by: the generator, the data source, the export and the clean-up; the one file here that imports psycopg.
+Guarantees: a connection is in autocommit, names itself `pillarbox analytics`, and reads are read-only, with a statement
+    timeout, in a transaction that lives no longer than the statement. Any of several hosts will do to read from.
+Raises: DatabaseUnavailable in one line without the password; PartitionDropped when a day went while it was read.
+See: PostgreSQL manual, COPY and "TID Range Scan" (CREATE TABLE, ctid).
+"""
+
+from __future__ import annotations
+
+import io
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import namedtuple_row
+
+from shared import database
+from shared.errors import PillarboxError
+from shared.queries import query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from scripts.analytics.columns import History
+    from scripts.analytics.portions import Portion
+
+#: How long one statement of a read may take; the longest seen, 200,000 rows on a busy machine, took 4 s.
+TIMEOUT: Final = timedelta(minutes=5)
+NAME: Final = "pillarbox analytics"
+
+#: Somebody keeps a lock for longer than we wait.
+LOCKED: Final = database.LOCKED
+
+type Session = psycopg.Connection[Any]
+
+
+class PartitionDropped(PillarboxError):
+    """A day partition was dropped, or made anew, between planning and reading."""
+
+
+@contextmanager
+def session(conninfo: str, *, read_only: bool = True, timeout: timedelta = TIMEOUT) -> Iterator[Session]:
+    """A connection for the block; what the server or the way to it does wrong is DatabaseUnavailable."""
+    conninfo = database.complete(conninfo, NAME)
+    if read_only:
+        # A replica will do.
+        conninfo = psycopg.conninfo.make_conninfo(conninfo, target_session_attrs="any")
+    try:
+        with psycopg.connect(conninfo, autocommit=True, row_factory=namedtuple_row) as connection:
+            settings = {"statement_timeout": str(int(timeout.total_seconds() * 1000)), "timezone": "UTC"}
+            settings |= {"default_transaction_read_only": "on" if read_only else "off", "datestyle": "ISO"}
+            for name, value in settings.items():
+                connection.execute(query("analytics_setting"), {"name": name, "value": value})
+            yield connection
+    except database.OUTAGE as error:
+        raise database.unavailable(error) from None
+    except database.REFUSAL as error:
+        raise PillarboxError(f"PostgreSQL refused: {database.reason(error)}") from None
+
+
+def rows(connection: Session, name: str, /, **values: object) -> list[Any]:
+    """Run sql/queries/<name>.sql; its rows as named tuples."""
+    return connection.execute(query(name), values or None).fetchall()
+
+
+def copy_in(connection: Session, table: str, columns: Sequence[str], csv: bytes) -> None:
+    """Append rows, as CSV in the order of `columns`, to a table of history or one of its days."""
+    statement = sql.SQL(query("analytics_copy_in")).format(
+        table=sql.Identifier("pillarbox", table), columns=sql.SQL(", ").join(map(sql.Identifier, columns))
+    )
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.write(csv)
+
+
+def copy_out(connection: Session, history: History, portion: Portion, columns: Sequence[str]) -> memoryview:
+    """The rows of one portion as CSV, in the order of `columns`; raises PartitionDropped.
+
+    The leaf is locked by the statement that reads it until the transaction ends, so one that is there afterwards was
+    read; reading through the parent alone would find a dropped day empty and say nothing.
+    """
+    selected = (sql.SQL(history.kinds[name].select).format(sql.Identifier(name)) for name in columns)
+    statement = sql.SQL(query("analytics_copy_out")).format(
+        table=sql.Identifier("pillarbox", history.name),
+        columns=sql.SQL(", ").join(selected),
+        instant=sql.Identifier(history.instant),
+        since=sql.Literal(portion.since),
+        until=sql.Literal(portion.until),
+        first=sql.Literal(f"({portion.first},0)"),
+        last=sql.Literal(f"({portion.last},0)"),
+        conditions=sql.SQL("").join(_condition(*condition) for condition in portion.conditions),
+    )
+    sink = io.BytesIO()
+    with connection.transaction(), connection.cursor() as cursor:
+        with cursor.copy(statement) as copy:
+            for chunk in copy:
+                sink.write(chunk)
+        [found] = cursor.execute(query("analytics_leaf_there"), {"leaf": portion.leaf}).fetchall()
+    if not found.there:
+        raise PartitionDropped(f"{history.name}: the day {portion.since:%Y-%m-%d} was dropped while it was read")
+    return sink.getbuffer()
+
+
+def listing(connection: Session, name: str) -> memoryview:
+    """What the COPY of sql/queries/<name>.sql sends, as CSV."""
+    sink = io.BytesIO()
+    with connection.cursor() as cursor, cursor.copy(query(name)) as copy:
+        for chunk in copy:
+            sink.write(chunk)
+    return sink.getbuffer()
+
+
+def sums(connection: Session, history: History, columns: Sequence[str], since: datetime) -> Any:
+    """The row of sums over the day that begins at `since`; `columns` are those whose octets are summed."""
+    octets = (sql.SQL("coalesce(octet_length({}), 0)").format(sql.Identifier(name)) for name in columns)
+    statement = sql.SQL(query("analytics_fingerprint")).format(
+        table=sql.Identifier("pillarbox", history.name),
+        instant=sql.Identifier(history.instant),
+        octets=sql.SQL(" + ").join(octets),
+        since=sql.Literal(since),
+        until=sql.Literal(since + timedelta(days=1)),
+    )
+    [found] = connection.execute(statement).fetchall()
+    return found
+
+
+def _condition(column: str, operator: str, value: object) -> sql.Composable:
+    """One condition that Spark asked for; the operator is one of a fixed list (source.OPERATORS)."""
+    return sql.SQL(f" AND {{}} {operator} {{}}").format(sql.Identifier(column), sql.Literal(value))

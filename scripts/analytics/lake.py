@@ -1,0 +1,63 @@
+"""lake — reading what was exported: days of attempts and archive as Parquet, as their manifests say
+
+Owns: which files a reader is given, checked to be there; the schema they are read with.
+Called by: the report, the analyses, the clean-up.
+Guarantees: only committed files are read, each once; columns an older file lacks are NULL; a file that is missing or of
+    another size is one clear line before Spark starts on it.
+Raises: LakeFault.
+See: scripts/analytics/manifest.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.analytics import manifest
+from scripts.analytics.columns import HISTORIES
+from scripts.analytics.manifest import LakeFault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def days(lake: Path, table: str, since: date | None = None, until: date | None = None) -> list[manifest.Manifest]:
+    """The manifests of the days from `since` to `until`, both included."""
+    if not (lake / manifest.MANIFESTS).is_dir():
+        raise LakeFault(f"{lake}: is no lake of ours; `pillarbox analytics export --lake {lake}` makes one")
+    found = manifest.every(lake, table)
+    return [each for each in found if (since is None or each.day >= since) and (until is None or each.day <= until)]
+
+
+def files(lake: Path, found: Sequence[manifest.Manifest]) -> list[str]:
+    """The paths of the files of these days, each seen to be there in its full length."""
+    paths = []
+    for entry in (entry for each in found for entry in each.files):
+        path = lake / entry.path
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise LakeFault(f"{path}: {error.strerror}; restore it, or export the day anew") from None
+        if size != entry.octets:
+            raise LakeFault(f"{path}: has {size} octets where {entry.octets} were written; restore it, or export anew")
+        paths.append(str(path))
+    return paths
+
+
+def frame(
+    spark: SparkSession,
+    lake: Path,
+    table: str,
+    columns: Sequence[str] | None = None,
+    since: date | None = None,
+    until: date | None = None,
+) -> DataFrame:
+    """The rows of `attempts` or `archive` in the lake, of these days, with these columns."""
+    schema = HISTORIES[table].spark(columns)
+    paths = files(lake, days(lake, table, since, until))
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*paths)

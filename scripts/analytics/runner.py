@@ -1,0 +1,88 @@
+"""runner — the same work on many portions: on Spark, or here
+
+Owns: handing portions to Spark's workers and telling how many are done.
+Called by: the export, the compaction and the clean-up.
+Guarantees: answers come in the order of the portions; rows never pass through Java. What a worker raises as a
+    PillarboxError is raised here as the same, in one line.
+Raises: PillarboxError.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final, Protocol
+
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+
+_LOOK: Final = 0.5  # seconds between looks at how far Spark is
+_RAISED: Final = re.compile(r"^((?:scripts|shared)\.[\w.]+)\.(\w+): (.+)$", re.MULTILINE)
+
+
+class Runner(Protocol):
+    """Runs a function on portions."""
+
+    def run[P, A](self, function: Callable[[P], A], portions: Sequence[P], tell: Callable[[int], None]) -> list[A]:
+        """What the function answers for each."""
+
+
+class Here:
+    """One after the other in this process: for little, and for tests."""
+
+    def run[P, A](self, function: Callable[[P], A], portions: Sequence[P], tell: Callable[[int], None]) -> list[A]:
+        """What the function answers for each."""
+        answers = []
+        for portion in portions:
+            answers.append(function(portion))
+            tell(len(answers))
+        return answers
+
+
+class OnSpark:
+    """In parallel in Spark's Python workers, one portion each."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+
+    def run[P, A](self, function: Callable[[P], A], portions: Sequence[P], tell: Callable[[int], None]) -> list[A]:
+        """What the function answers for each."""
+        from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - comes with PySpark
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded only when Spark is wanted
+
+        if not portions:
+            return []
+        done = Event()
+        watch = Thread(target=self._watch, args=(done, tell), daemon=True)
+        watch.start()
+        try:
+            return self._context.parallelize(portions, len(portions)).map(function).collect()
+        except (Py4JJavaError, PySparkException) as error:
+            raise _ours(str(error)) from None
+        finally:
+            done.set()
+            watch.join()
+
+    def _watch(self, done: Event, tell: Callable[[int], None]) -> None:
+        tracker = self._context.statusTracker()
+        while not done.wait(_LOOK):
+            for stage in tracker.getActiveStageIds():
+                if (found := tracker.getStageInfo(stage)) is not None:
+                    tell(found.numCompletedTasks)
+
+
+def _ours(said: str) -> PillarboxError:
+    """The error a worker raised, from the text of its stack trace; in its own type if that is one of ours."""
+    raised = _RAISED.search(said)
+    if raised is None:
+        line = next((line for line in said.splitlines() if "Error" in line or "Exception" in line), "a worker failed")
+        return PillarboxError(f"Spark: {line.strip()}")
+    module, name, text = raised.groups()
+    kind = getattr(importlib.import_module(module), name, None)
+    known = kind if isinstance(kind, type) and issubclass(kind, PillarboxError) else PillarboxError
+    return known(text)

@@ -1,0 +1,135 @@
+"""session — a Spark that suits this machine and the amount of history
+
+Owns: the choice of Java, Spark's settings, and a session that lives as long as a block.
+Called by: the verbs of scripts.analytics that run on Spark.
+Guarantees: a local Spark listens on loopback only, shows no web page and says nothing; a cluster (`--master`) is left
+    as it is configured. It runs at a lower priority than mail (nice 10). Java that is missing or too old is one line.
+Raises: PillarboxError.
+See: scripts/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from scripts import java_runtime
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+_NICE: Final = 10
+_SMALLEST, _LARGEST = 1 << 30, 8 << 30  # octets of driver memory
+_SHUFFLED: Final = 64 << 20  # octets one shuffle partition should hold
+_MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
+
+
+def java_home() -> Path:
+    """The folder of a Java that Spark runs on; PillarboxError in one line when there is none."""
+    if (java_runtime.JAVA_HOME / "bin" / "java").exists():
+        return java_runtime.JAVA_HOME
+    old = []
+    for java in java_runtime.installed():
+        if java_runtime.suits(java):
+            return java.resolve().parents[1]
+        if (found := java_runtime.version(java)) is not None:
+            old.append(f"{java} is Java {found}")
+    raise PillarboxError("; ".join([*old, java_runtime.HOW_TO_GET]))
+
+
+def settings(master: str, memory: str | None, octets: int, cores: int, free: int) -> dict[str, str]:
+    """Spark's settings for `octets` of history on a machine with `cores` and `free` octets of memory."""
+    if memory is not None and not _MEMORY.fullmatch(memory):
+        raise PillarboxError(f'--memory: "{memory}" is not a size; allowed: 512m, 2g')
+    chosen = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(max(cores, min(2000, octets // _SHUFFLED))),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        size = f"{max(_SMALLEST, min(_LARGEST, free // 4)) >> 20}m"
+        chosen |= {
+            "spark.driver.memory": memory or size,
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+        }
+    elif memory:
+        chosen["spark.driver.memory"] = memory
+    return chosen
+
+
+@contextmanager
+def started(master: str = "local[*]", memory: str | None = None, octets: int = 0) -> Iterator[SparkSession]:
+    """A Spark session for the block; it and its Java process are gone afterwards."""
+    home = java_home()
+    os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    if os.getpriority(os.PRIO_PROCESS, 0) < _NICE:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded only when Spark is wanted
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    chosen = settings(master, memory, octets, os.cpu_count() or 1, _free())
+    builder = SparkSession.builder.master(master).appName("pillarbox analytics")
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
+        try:
+            with _errors_to(said):
+                spark = builder.getOrCreate()
+        except (PySparkException, OSError) as error:
+            raise PillarboxError(f"Spark does not start with --master {master}: {_reason(error, said)}") from None
+        gateway = spark.sparkContext._gateway  # noqa: SLF001 - the only way to its process
+        try:
+            yield spark
+        finally:
+            spark.stop()
+            if gateway is not None:
+                gateway.shutdown()
+                with suppress(AttributeError, OSError):
+                    gateway.proc.stdin.close()
+                    gateway.proc.wait(timeout=30)
+            said.seek(0)
+            sys.stderr.writelines(line for line in said if line.startswith("pillarbox: "))
+
+
+@contextmanager
+def _errors_to(file: IO[str]) -> Iterator[None]:
+    """Give processes started in this block `file` as their standard error: Java greets there whatever it is told."""
+    ours = os.dup(2)
+    try:
+        os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+def _reason(error: Exception, said: IO[str]) -> str:
+    """The first line of the error, and what Java said last."""
+    said.seek(0)
+    lines = [line.strip() for line in said if "Exception" in line or "Error" in line]
+    return "; ".join([str(error).splitlines()[0], *lines[:1]])
+
+
+def _free() -> int:
+    """Octets of memory that are available."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) * 1024
+    return 4 << 30

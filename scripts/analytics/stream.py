@@ -1,0 +1,120 @@
+"""stream — `pillarbox analytics stream`: attempts by the minute, seconds after they were recorded
+
+Owns: the streaming query: each attempt once, counted by minute and outcome, written as it changes.
+Called by: scripts.analytics; tests call `start`.
+Guarantees: a minute's figure is written as a whole, so a batch that is repeated after a crash changes nothing. It
+    begins at a whole minute, so no minute is written in part. A minute is settled LATE after it; what comes later is
+    left out here. Ctrl-C ends it at once; with --checkpoint the next start goes on where this one was.
+Raises: PillarboxError.
+See: docs/how-to/report.md; scripts/analytics/stream_source.py, on late commits.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from scripts.analytics import terminal
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    type Sink = Callable[[list[dict[str, Any]]], None]
+
+LATE: Final = "10 minutes"
+_BACK: Final = timedelta(minutes=10)
+
+
+def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `stream`."""
+    verb = verbs.add_parser("stream", help="attempts by the minute as they happen, to the table report_minutes")
+    verb.add_argument("--console", action="store_true", help="print them instead of writing the table")
+    verb.add_argument("--once", action="store_true", help="what is there now, then end")
+    verb.add_argument("--every", type=terminal.count, default=5, metavar="N", help="seconds between looks (5)")
+    verb.add_argument("--checkpoint", type=Path, metavar="DIR", help="where it remembers how far it was")
+    terminal.add_spark(verb)
+    terminal.add_common(verb, run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run until Ctrl-C, or once."""
+    from scripts.analytics import session  # noqa: PLC0415 - it loads Spark
+    from scripts.analytics.figures import understood  # noqa: PLC0415
+
+    conninfo = terminal.conninfo(options)
+    sink = _printed if options.console or options.json else stored(conninfo)
+    since = (datetime.now(UTC) - _BACK).replace(second=0, microsecond=0)
+    with TemporaryDirectory(prefix="pillarbox-stream-") as scratch:
+        checkpoint = options.checkpoint or Path(scratch)
+        with session.started(options.master, options.memory) as spark, understood():
+            query = start(spark, conninfo, since, sink, checkpoint, every=options.every)
+            try:
+                if options.once:
+                    query.processAllAvailable()
+                else:
+                    query.awaitTermination()
+            finally:
+                query.stop()
+    return 0
+
+
+def start(
+    spark: SparkSession,
+    conninfo: str,
+    since: datetime,
+    sink: Sink,
+    checkpoint: Path,
+    *,
+    every: float = 5,
+    reread: float = 10,
+) -> StreamingQuery:
+    """The query, running: attempts since a whole minute, to `sink` as figures that changed."""
+    from scripts.analytics.stream_source import NAME, AttemptsStream  # noqa: PLC0415 - it loads Spark
+
+    spark.dataSource.register(AttemptsStream)
+    options = {"database": conninfo, "since": since.isoformat(), "reread": str(reread)}
+    attempts = spark.readStream.format(NAME).options(**options).load()
+
+    def write(batch: DataFrame, _number: int) -> None:
+        rows = [row.asDict() for row in batch.collect()]
+        if rows:
+            sink([row | {"minute": row["minute"].astimezone(UTC).isoformat()} for row in rows])
+
+    writer = minutes(attempts).writeStream.outputMode("update").foreachBatch(write)
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=f"{every} seconds").start()
+
+
+def minutes(attempts: DataFrame) -> DataFrame:
+    """Rows: minute, outcome, attempts, seconds; each attempt once, whatever is read again."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - see start
+
+    once = attempts.withWatermark("ts", LATE).dropDuplicatesWithinWatermark(["id"])
+    counted = once.groupBy(f.window("ts", "1 minute").alias("span"), "outcome").agg(
+        f.count("*").alias("attempts"),
+        f.coalesce(f.sum(f.greatest("seconds", f.lit(0.0))), f.lit(0.0)).alias("seconds"),
+    )
+    return counted.select(f.col("span.start").alias("minute"), "outcome", "attempts", "seconds")
+
+
+def stored(conninfo: str) -> Sink:
+    """A sink that writes the table report_minutes."""
+
+    def write(figures: list[dict[str, Any]]) -> None:
+        from scripts.analytics import copying  # noqa: PLC0415 - it loads psycopg
+
+        with copying.session(conninfo, read_only=False) as session:
+            copying.rows(session, "report_minutes_store", figures=json.dumps(figures))
+
+    return write
+
+
+def _printed(figures: list[dict[str, Any]]) -> None:
+    for figure in sorted(figures, key=lambda figure: (figure["minute"], figure["outcome"])):
+        print(json.dumps(figure))

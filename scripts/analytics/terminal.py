@@ -1,0 +1,94 @@
+"""terminal — what the verbs of the analytics share: options, the database they read, a line that tells how far it is
+
+Owns: `--config`, `--database`, `--json`, days and counts on the command line, and progress on standard error.
+Called by: the verbs of scripts.analytics.
+Guarantees: progress is one line that is written over on a terminal, and a line every ten seconds elsewhere; nothing
+    of it is on standard output, so that `--json` stays JSON.
+Raises: ConfigError for a database that cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import date
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from scripts.up import add_config
+from shared import database
+from shared.config import load_smtpd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_EVERY: Final = 10.0  # seconds between lines where nobody watches
+_UNITS: Final = {"k": 10**3, "m": 10**6}
+
+
+def add_common(parser: argparse.ArgumentParser, func: Callable[[argparse.Namespace], int]) -> None:
+    """The options of every verb."""
+    add_config(parser)
+    parser.add_argument(
+        "--database", metavar="URI", help="a libpq URI instead of environment.database.uri: a replica, another role"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.set_defaults(func=func)
+
+
+def add_spark(parser: argparse.ArgumentParser) -> None:
+    """The options of a verb that runs on Spark."""
+    parser.add_argument(
+        "--master", default="local[*]", metavar="MASTER", help="Spark's: local[N], spark://…, yarn (default: local[*])"
+    )
+    parser.add_argument(
+        "--memory", metavar="SIZE", help="of Spark's driver, such as 2g (default: a quarter of what is free)"
+    )
+
+
+def conninfo(options: argparse.Namespace) -> str:
+    """The libpq connection string that the options name."""
+    environment = load_smtpd(options.config / "smtpd.yaml").environment
+    if options.database is not None:
+        return database.resolve(options.database, environment.var, "--database")
+    return database.resolve(environment.database.uri, environment.var)
+
+
+def day(text: str) -> date:
+    """A day as YYYY-MM-DD."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day; allowed: YYYY-MM-DD") from None
+
+
+def count(text: str) -> int:
+    """A number above zero; 250k and 10m are thousands and millions."""
+    digits, unit = (text[:-1], _UNITS[text[-1].lower()]) if text[-1:].lower() in _UNITS else (text, 1)
+    if not digits.isascii() or not digits.isdigit() or int(digits) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0; allowed: 5000, 250k, 10m")
+    return int(digits) * unit
+
+
+class Progress:
+    """Tells on standard error how far a long run is."""
+
+    def __init__(self, verb: str, total: int, unit: str) -> None:
+        self._begun = self._told = monotonic()
+        self._verb, self._total, self._unit = verb, total, unit
+        self._watched = sys.stderr.isatty()
+        self._ended = False
+
+    def tell(self, done: int, what: str = "") -> None:
+        """So many of the total are done."""
+        now = monotonic()
+        if self._ended:
+            return
+        last = self._ended = done >= self._total
+        if not last and now - self._told < (0.2 if self._watched else _EVERY):
+            return
+        self._told = now
+        rate = done / max(now - self._begun, 1e-3)
+        text = f"pillarbox: {self._verb}: {done:,} of {self._total:,} {self._unit} ({rate:,.0f}/s) {what}".rstrip()
+        sys.stderr.write(f"\r\x1b[K{text}" + ("\n" if last else "") if self._watched else f"{text}\n")
+        sys.stderr.flush()

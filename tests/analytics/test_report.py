@@ -1,0 +1,95 @@
+"""test-report — one report from PostgreSQL: the same answers as PostgreSQL's own, kept once for its period
+
+Guarantees: the analyses and the SQL they are compared with were written apart, so one checks the other.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scripts.analytics import report, report_store
+from scripts.analytics.report_sections import Report
+from shared.errors import PillarboxError
+from tests.fixtures.history import MONDAY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.fixtures.factory import Factory
+
+pytestmark = pytest.mark.slow
+
+_DAYS = 4
+_TOP = 20
+
+
+def test_the_report_answers_as_postgresql_does(spark: SparkSession, factory: Factory) -> None:
+    from scripts.analytics.generate import generate  # noqa: PLC0415 - loads Arrow
+    from scripts.analytics.report_questions import ask  # noqa: PLC0415
+
+    until = datetime.now(UTC).date()
+    asked = report.Asked(until - timedelta(days=_DAYS), until, None, factory.uri, _TOP)
+    generate(factory.uri, 8_000, _DAYS, until, 7)
+
+    made = report.make(spark, asked, {"a": frozenset({"1", "2"}), "b": frozenset({"3"})})
+    direct = ask(factory.uri, asked.since, asked.until, _TOP)
+
+    outcomes = ("attempts", "delivered", "deferred", "failed", "lost")
+    for key, name in (("destinations", "recipientdomain"), ("transports", "transportid"), ("sources", "source")):
+        expected = {
+            row.name or "(unknown)": tuple(getattr(row, each) for each in outcomes)
+            for row in direct["analytics_ask_deliverability"]
+            if row.section == key
+        }
+        for row in made.rows[key]:
+            if not str(row[name]).startswith("(unusable"):
+                assert tuple(row[each] for each in outcomes) == expected[row[name]], key
+    assert [(row["step"], row["attempts"]) for row in made.rows["steps"]] == [
+        (row.step, row.attempts) for row in direct["analytics_ask_steps"]
+    ]
+    volume = {row["hour"].astimezone(UTC): row["attempts"] for row in made.rows["volume"] if row["attempts"]}
+    assert volume == {row.hour: row.attempts for row in direct["analytics_ask_volume"]}
+    weights = {row["partid"]: (row["attempts"], round(row["seconds"], 2)) for row in made.rows["weights"]}
+    assert weights == {row.partid: (row.attempts, round(row.seconds, 2)) for row in direct["analytics_ask_weights"]}
+    slowed = {row["recipientdomain"]: (row["slowed_hours"], row["hours"]) for row in made.rows["throttling"]}
+    assert slowed
+    assert slowed == {row.recipientdomain: (row.slowed_hours, row.hours) for row in direct["analytics_ask_throttling"]}
+    assert sum(row["attempts"] for row in made.rows["transports"]) == made.rows["soundness"][0]["rows"]
+    assert sorted(id_ for ids in made.leaves.values() for id_ in ids) == sorted(
+        {*weights} - {"(unknown)"} | {"1", "2", "3"}
+    )
+
+
+def test_a_period_is_stored_once(factory: Factory) -> None:
+    rows = [{"fault": "a\x00b", "rows": 1, "treatment": "none"}]
+    one = Report(MONDAY, MONDAY + timedelta(days=1), MONDAY, "the lake x", {"soundness": rows}, frozenset(), {})
+    again = Report(one.since, one.until, one.made, one.origin, {"soundness": rows * 2}, frozenset({"soundness"}), {})
+
+    assert report_store.store(one, factory.uri) == report_store.store(again, factory.uri) > 10
+    stored = factory.sql(
+        "SELECT more, jsonb_array_length(rows) AS n FROM pillarbox.reports WHERE section = 'soundness'"
+    )
+    assert [tuple(row) for row in stored] == [(True, 2)]
+
+
+def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    from scripts.analytics.columns import ARCHIVE, ATTEMPTS  # noqa: PLC0415 - loads Arrow
+    from scripts.analytics.figures import History, compute  # noqa: PLC0415
+
+    file = tmp_path / "part-0.parquet"
+    file.write_bytes(b"PAR1" + b"\x00" * 100 + b"PAR1")
+    attempts = spark.read.schema(ATTEMPTS.spark()).parquet(str(file))
+    with pytest.raises(PillarboxError) as refused:
+        compute(History(attempts, spark.createDataFrame([], ARCHIVE.spark())), 10)
+    assert str(refused.value) == f"{file} is damaged and cannot be read; nothing was reported; export its day again"
+
+
+def test_days_before_all_history_make_a_report_of_nothing(spark: SparkSession, factory: Factory) -> None:
+    made = report.make(spark, report.Asked(date(2020, 1, 1), date(2020, 1, 3), None, factory.uri), {})
+    assert {key for key, rows in made.rows.items() if rows} == {"soundness"}
+    assert {row["rows"] for row in made.rows["soundness"]} == {0}

@@ -1,0 +1,97 @@
+"""test-waiting — waiting times, suppression and quarantine, from hand-made archives counted by hand"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.history import MONDAY, archive, tuples
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+_NO_SUCH = "550 5.1.1 <bob@example.com>: user unknown"
+
+
+def test_percentiles_are_times_that_occurred(spark: SparkSession) -> None:
+    from scripts.analytics.analyses.rollup import waits  # noqa: PLC0415
+    from scripts.analytics.analyses.waiting import waiting  # noqa: PLC0415
+
+    rows: list[dict[str, object]] = [{"took": seconds} for seconds in range(1, 11)]  # example.com: 1 to 10 seconds
+    rows += [{"took": 0.001, "recipientdomain": "fast.example"}, {"took": 123.4, "recipientdomain": "fast.example"}]
+    rows += [{"took": 9000, "result": "failed"}, {"took": -5}]  # a refusal, and a clock that jumped
+    finished = waits(archive(spark, *rows)).cache()
+    columns = ("recipients", "p50", "p90", "p99", "longest")
+
+    assert tuples(waiting(finished, "recipientdomain", "success"), "recipientdomain", *columns) == [
+        ("example.com", 10, 5.0, 9.0, 10.0, 10.0),
+        ("fast.example", 2, 0.01, 120.0, 120.0, 120.0),
+    ]
+    assert tuples(waiting(finished), "all", *columns) == [("all", 13, 6.0, 120.0, 9000.0, 9000.0)]
+    assert [tuple(row) for row in finished.groupBy().sum("recipients", "jumps").collect()] == [(14, 1)]
+
+
+def test_addresses_are_listed_until_they_take_mail_again(spark: SparkSession) -> None:
+    from scripts.analytics.analyses.suppression import suppression  # noqa: PLC0415
+
+    def refused(who: str, reply: str = "554 mailbox trouble", **more: object) -> dict[str, object]:
+        return {"recipientlocalpart": who, "result": "failed", "last_error": reply, **more}
+
+    later = MONDAY + timedelta(days=1)
+    found = tuples(
+        suppression(
+            archive(
+                spark,
+                refused("gone", _NO_SUCH),
+                refused("gone-then-back", _NO_SUCH),
+                {"recipientlocalpart": "gone-then-back", "finished": later},
+                {"recipientlocalpart": "there-then-gone"},
+                refused("there-then-gone", _NO_SUCH, finished=later),
+                refused("twice", times=2),
+                refused("thrice", times=3),
+                refused("blocked", "550 5.7.1 blocked for reputation", times=9),
+                refused("l" * 300),
+                {"recipientlocalpart": "fine"},
+            )
+        ),
+        "recipientlocalpart", "why", "refusals", "last_reply",
+    )  # fmt: skip
+    assert found == [
+        ("thrice", "refused again and again", 3, "554 mailbox trouble"),
+        ("there-then-gone", "no such address", 1, _NO_SUCH),
+        ("gone", "no such address", 1, _NO_SUCH),
+        ("l" * 300, "absurd", 1, "554 mailbox trouble"),
+    ]
+
+
+def test_a_quarantine_is_as_precise_as_what_was_removed_of_what_was_decided(spark: SparkSession) -> None:
+    from scripts.analytics.analyses.quarantine import quarantine  # noqa: PLC0415
+
+    held = {"_quarantineid": "spam", "_holdreason": "looks bad", "_policyrule": "score"}
+    released = {"_holdreason": "looks bad", "_policyrule": "score"}
+    rows: list[tuple[str, object, int]] = [
+        ("deleted", held, 6),
+        ("bounced", held, 1),
+        ("success", released, 2),
+        ("failed", released, 1),  # released, then refused by its destination: the release is what counts
+        ("success", {"_quarantineid": "hand"}, 1),  # put on hold while it was being sent
+        ("success", {"_partid": "1"}, 5),
+        ("deleted", None, 5),
+    ]
+    found = quarantine(
+        archive(
+            spark,
+            *[{"result": result, "metadata": marks and json.dumps(marks), "times": n} for result, marks, n in rows],
+            {"result": "deleted", "metadata": '{"_quarantineid": broken'},
+        )
+    )
+    assert tuples(found, "rule", "removed", "released", "sent_meanwhile", "precision") == [
+        ("score", 7, 3, 0, 0.7),
+        ("(unreadable)", 0, 1, 0, 0.0),
+        ("hand", 0, 0, 1, None),
+    ]

@@ -1,0 +1,80 @@
+"""test-wordings — one provider wording is one row, whatever ids, numbers and addresses it carries"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fixtures.history import attempts, tuples
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+
+def _said(text: str | None, code: int | None = 550, outcome: str = "failed", **more: Any) -> dict[str, Any]:
+    return {"outcome": outcome, "reply_code": code, "reply_enhanced": None, "reply_text": text, **more}
+
+
+def test_what_differs_from_mail_to_mail_is_a_gap(spark: SparkSession) -> None:
+    from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
+
+    replies = [
+        (
+            "550 5.1.1 <ann.lee+tag@example.com>: Recipient address rejected: User unknown in table 42",
+            "Recipient address rejected: User unknown in table *",
+        ),
+        (
+            "451 4.7.1 Try later, see https://help.example/a?b=c#d for 'this thing' (id 4f3c-99ab)",
+            "Try later, see * for * (id *)",
+        ),
+        ('452 mailbox "bob smith" full on mx1.prov.example [2001:db8::1]', "mailbox * full on *"),
+        ("don't do that, it isn't nice", "don't do that, it isn't nice"),
+        (None, "(no reply)"),
+    ]
+    found = wordings(attempts(spark, *[_said(text, code) for code, (text, _) in enumerate(replies, 500)]))
+
+    assert {row[0]: row[1] for row in tuples(found, "reply_code", "wording")} == {
+        code: wording for code, (_, wording) in enumerate(replies, 500)
+    }
+
+
+def test_variants_of_a_wording_are_one_row_that_keeps_every_attempt(spark: SparkSession) -> None:
+    from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
+
+    full = "The email account that you tried to reach is over quota and cannot take mail {}"
+    found = wordings(
+        attempts(
+            spark,
+            *[_said(full.format(f"id{n} - gsmtp"), recipientdomain=f"d{n}.example") for n in range(3)],
+            _said(full.format("q7 - gsmtp"), recipientdomain="d0.example", times=4),
+            _said("The email account that you tried to reach is over quota and cannot take any mail x9", times=2),
+            _said("Relay access denied", times=5),
+            _said("Relay access denied", code=454, outcome="deferred"),
+            {"outcome": "delivered", "times": 50},
+        )
+    )
+    assert tuples(found, "outcome", "reply_code", "attempts", "destinations", "most_at") == [
+        ("failed", 550, 9, 4, "d0.example"),
+        ("failed", 550, 5, 1, "example.com"),
+        ("deferred", 454, 1, 1, "example.com"),
+    ]
+
+
+def test_bad_octets_and_endless_replies_neither_fail_nor_vanish(spark: SparkSession) -> None:
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
+
+    rows = attempts(spark, _said("caf\u00e9 is full"), _said("a-" * 20_000), _said("9" * 20_000), _said("<" * 20_000))
+    broken = rows.withColumn(
+        "reply_text",
+        f.when(f.col("id") == 1, f.expr("cast(unhex('636166E92069732066756C6C') as string)")).otherwise(
+            f.col("reply_text")
+        ),
+    )
+    found = tuples(wordings(broken), "wording", "attempts")
+    assert sum(row[1] for row in found) == 4
+    assert ("caf\ufffd is full", 1) in found
