@@ -1,0 +1,99 @@
+"""chaos — run the crash matrix and say what it cost, as `python -m tests.chaos`
+
+Owns: the options of `make chaos`; the table while it runs and the one line at the end.
+Called by: people, and `make chaos`.
+Guarantees: exit status 0 when every promise was kept, 1 otherwise, with the broken promise under its row. A cell that
+    comes to no end is broken, and the others have their turn. `--write` puts the rows
+    into docs/explanation/crash-table.md, and only after a run in which nothing was broken.
+See: tests/chaos/cells.py; docs/explanation/crash-table.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.chaos import report
+from tests.chaos.cells import BY_NAME, CELLS
+from tests.chaos.run_cell import run_cell
+from tests.fixtures.killable import killable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.chaos.cells import Cell
+    from tests.chaos.run_cell import Outcome
+    from tests.fixtures.killable import Killable
+
+LIMIT: Final = 240.0  # seconds that a cell may take before it counts as stuck
+
+
+async def run_all(
+    cells: list[Cell], seeds: range, server: Killable, folder: Path, say: Callable[[str], None]
+) -> tuple[list[Outcome], list[str]]:
+    """Run each cell with each seed, one after the other, and say a row for each; also which came to no end."""
+    outcomes, stuck = [], []
+    for seed in seeds:
+        for cell in cells:
+            await asyncio.to_thread(server.start)
+            try:
+                async with asyncio.timeout(LIMIT):
+                    outcome = await run_cell(cell, server, folder / f"{cell.name}-{seed}", seed)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other cells have their turn
+                stuck.append(f"{cell.name}, seed {seed}: {error!r}")
+                say(f"  BROKEN: {stuck[-1]}")
+                continue
+            outcomes.append(outcome)
+            say("\n  BROKEN: ".join([report.row(outcome), *outcome.broken()]))
+    return outcomes, stuck
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(prog="chaos", description="Faults by instants, under load: nothing is lost.")
+    parser.add_argument("--short", action="store_true", help="a row for each kind of fault, within minutes")
+    parser.add_argument(
+        "--only", action="append", metavar="CELL", choices=sorted(BY_NAME), help="this cell; repeatable"
+    )
+    parser.add_argument("--seeds", type=int, default=1, help="run everything so many times, each with its own draws")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--list", action="store_true", help="say which cells there are")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    parser.add_argument("--write", action="store_true", help=f"put the rows of these cells into {report.PAGE}")
+    arguments = parser.parse_args(argv)
+    chosen = [BY_NAME[name] for name in arguments.only or ()] or [c for c in CELLS if c.short or not arguments.short]
+    if arguments.list:
+        for cell in chosen:
+            print(f"{cell.name:26} {cell.fault}: {cell.instant}")
+        return 0
+    with ExitStack() as stack:
+        server = stack.enter_context(killable())
+        folder = Path(tempfile.mkdtemp(prefix="pillarbox-chaos-"))
+        say = _silent if arguments.json else partial(print, flush=True)
+        say(report.heading())
+        seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+        outcomes, stuck = asyncio.run(run_all(chosen, seeds, server, folder, say))
+    print(json.dumps(report.as_json(outcomes, stuck)) if arguments.json else report.summary(outcomes, stuck))
+    if stuck or any(outcome.broken() for outcome in outcomes):
+        print(f"chaos: promises were broken; logs: {folder}", file=sys.stderr)
+        return 1
+    shutil.rmtree(folder)
+    if arguments.write:
+        report.write(outcomes)
+    return 0
+
+
+def _silent(_: str) -> None:
+    """Where a program reads."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""accounts — what became of every recipient: once, again, lost, refused, or nobody knows
+
+Owns: Accounts, both sides of a run by sender and recipient; Figures, what they come to.
+Called by: tests/chaos/senders.py, which tells of replies, and the sink, which tells of arrivals.
+Guarantees: a recipient counts as accepted only when the final dot was answered 250. Who heard nothing, or 451 when a
+    COMMIT's answer was lost, is told apart: such mail may arrive, and need not. Content is compared octet by octet,
+    without our own Received field. Pure but for the clock's readings, which are handed in.
+See: RFC 5321 section 6.1; scripts/ledger.py, which knows no time and no silence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from scripts.ledger import without_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scripts.sample_mail import Sample
+    from scripts.sink_server import Received
+
+type Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Entry:
+    """One recipient. reply: "" when the connection died first, None while none has come; times are monotonic."""
+
+    digest: str
+    reply: str | None = None
+    replied: float = 0.0
+    arrivals: list[float] = field(default_factory=list)
+    altered: bool = False
+
+    @property
+    def accepted(self) -> bool:
+        """Whether we answer for it."""
+        return self.reply is not None and self.reply.startswith("250")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A run in recipients.
+
+    duplicated: arrivals beyond the first, whoever's. unknown: no reply was heard; surprising: of these and of the
+    refused, how many arrived all the same, which only the answer to a COMMIT that was lost can do.
+    """
+
+    accepted: int
+    delivered: int
+    lost: int
+    duplicated: int
+    altered: int
+    refused: int
+    unknown: int
+    surprising: int
+
+    def __str__(self) -> str:
+        return (
+            f"accepted={self.accepted} delivered={self.delivered} lost={self.lost} duplicates={self.duplicated} "
+            f"altered={self.altered} refused={self.refused} unknown={self.unknown} surprising={self.surprising}"
+        )
+
+
+class Accounts:
+    """Collects both sides."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Key, Entry] = {}
+        self.accepted = self.arrived = self.refusals = 0  # so far: replies 250, arrivals, replies 4yz and 5yz
+        self.first_accepted = self.first_arrived = 0.0  # since `mark`
+        self.outstanding = 0  # accepted and not arrived
+
+    def submit(self, sample: Sample) -> None:
+        """This is about to be sent."""
+        digest = hashlib.sha256(sample.content).hexdigest()
+        for recipient in sample.recipients:
+            self.entries[sample.sender, recipient] = Entry(digest)
+
+    def answer(self, sample: Sample, replies: Iterable[str], at: float) -> None:
+        """What was heard for each recipient."""
+        for recipient, reply in zip(sample.recipients, replies, strict=True):
+            entry = self.entries[sample.sender, recipient]
+            entry.reply, entry.replied = reply, at
+            if entry.accepted:
+                self.accepted += 1
+                self.outstanding += not entry.arrivals
+                self.first_accepted = self.first_accepted or at
+            elif reply:
+                self.refusals += 1
+
+    def arrive(self, record: Received, at: float) -> None:
+        """The sink has taken this; it may do so before its sender has read 250."""
+        digest = hashlib.sha256(without_trace(record.content or b"")).hexdigest()
+        for recipient in record.recipients:
+            entry = self.entries[record.sender, recipient]
+            self.outstanding -= entry.accepted and not entry.arrivals
+            entry.arrivals.append(at)
+            entry.altered |= digest != entry.digest
+            self.arrived += 1
+            self.first_arrived = self.first_arrived or at
+
+    def promise(self, sender: str, recipient: str, at: float) -> None:
+        """The content of this sender's message is to reach somebody else as well."""
+        digest = next(entry.digest for (known, _), entry in self.entries.items() if known == sender)
+        self.entries[sender, recipient] = Entry(digest, "250 promised", at)
+        self.accepted += 1
+        self.outstanding += 1
+
+    def mark(self) -> None:
+        """Note anew when the first is accepted, and when the first arrives."""
+        self.first_accepted = self.first_arrived = 0.0
+
+    def figures(self) -> Figures:
+        """As things stand."""
+        entries = self.entries.values()
+        accepted = [entry for entry in entries if entry.accepted]
+        others = [entry for entry in entries if not entry.accepted]
+        return Figures(
+            accepted=len(accepted),
+            delivered=sum(bool(entry.arrivals) for entry in accepted),
+            lost=sum(not entry.arrivals for entry in accepted),
+            duplicated=sum(max(0, len(entry.arrivals) - 1) for entry in entries),
+            altered=sum(entry.altered for entry in entries),
+            refused=sum(bool(entry.reply) for entry in others),
+            unknown=sum(not entry.reply for entry in others),
+            surprising=sum(bool(entry.arrivals) for entry in others),
+        )
+
+    def first_after(self, since: float) -> tuple[float, float]:
+        """Seconds from then until a recipient was accepted, and until one arrived; infinite when none did."""
+        accepted = [entry.replied for entry in self.entries.values() if entry.accepted and entry.replied >= since]
+        arrived = [at for entry in self.entries.values() for at in entry.arrivals if at >= since]
+        return min(accepted, default=inf) - since, min(arrived, default=inf) - since
+
+    def cleared(self, since: float) -> float:
+        """Seconds from then until the last of what had been accepted by then arrived; 0 when all had."""
+        waits = [entry.arrivals[0] - since for entry in self._accepted_by(since) if entry.arrivals]
+        return max(0.0, *waits, 0.0)
+
+    def lost(self) -> list[Key]:
+        """Who is missing."""
+        return [key for key, entry in self.entries.items() if entry.accepted and not entry.arrivals]
+
+    def _accepted_by(self, at: float) -> Iterator[Entry]:
+        return (entry for entry in self.entries.values() if entry.accepted and entry.replied <= at)

@@ -1,0 +1,240 @@
+"""arena — everything a cell needs, running: PostgreSQL, smtpd, two workers, a sink, senders and the books
+
+Owns: Arena, and its questions to the database and to the daemons about what is in flight.
+Called by: tests/chaos/run_cell.py, which opens one for each cell; the strikes, which break it.
+Guarantees: a database of its own for each cell, on a server of this run that may be killed. Only processes started here
+    are signalled, by id. Both workers serve every partition, so that each takes over from the other.
+See: tests/fixtures/system.py (daemons), tests/fixtures/killable.py (server), tests/fixtures/proxy.py (network).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, LiteralString
+
+import psycopg
+
+from scripts.sink_server import Sink
+from shared.migrate import migrate
+from tests.chaos.accounts import Accounts
+from tests.chaos.senders import Load
+from tests.chaos.way_to_sink import WayToSink, leading_to
+from tests.fixtures.postgres import LEAVES, ServerUnderTest
+from tests.fixtures.proxy import Proxy, relaying
+from tests.fixtures.system import Daemon, System
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from scripts.sink_server import Received
+    from tests.chaos.cells import Cell
+    from tests.fixtures.killable import Killable
+
+BOX: Final = "slow0.05"  # so slow a peer that there is always something in hand
+INFLIGHT: Final = 60  # recipients that one worker may have in hand
+GRACE: Final = "1m"  # of the sweep
+FAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")  # Debian's package libfaketime
+WORKERS: Final = ("first", "second")
+_TIMEOUTS: Final = dict.fromkeys(("connect", "greeting", "helo", "mail", "rcpt", "data", "body", "dot"), "2s")
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A fault that is over: when it ended (monotonic), and how many recipients were in flight and may come twice."""
+
+    ended: float
+    in_flight: int = 0
+
+
+class Arena:
+    """What a strike breaks, and asks."""
+
+    def __init__(self, cell: Cell, server: Killable, uri: str, folder: Path, seed: int) -> None:
+        self.cell = cell
+        self.server = server
+        self.uri = uri
+        self.folder = folder
+        self.chance = random.Random(seed)
+        self.seed = seed
+        self.system = System(uri, folder)
+        self.accounts = Accounts()
+        self.sink = Sink(keep_content=True, callback=self.received)
+        self.gate = asyncio.Event()  # the sink answers the final dot of what is from `gated` once this is set
+        self.gate.set()
+        self.gated: set[str] = set()
+        self.mark = folder / "failed"
+        self.clock = folder / "clock"
+        self.load: Load
+        self.smtpd: Daemon
+        self.workers: tuple[Daemon, ...] = ()
+        self.network: Proxy | None = None
+        self.way: WayToSink | None = None
+
+    async def received(self, record: Received) -> None:
+        """The sink has taken a message; it answers when this returns."""
+        self.accounts.arrive(record, monotonic())
+        if record.sender in self.gated:
+            await self.gate.wait()
+
+    async def start(self, box: str = BOX) -> None:
+        """Start the daemons; they know of the cell's failure point from here on."""
+        if self.cell.point:
+            self.system.environment |= {"PILLARBOX_FAIL": self.cell.point, "PILLARBOX_FAIL_MARK": str(self.mark)}
+        if self.cell.strike.startswith("clock"):
+            self.system.environment |= self._own_clock()
+        through: dict[str, Any] = {"database": {"uri": self.network.uri}} if self.network else {}
+        port = self.way.port if self.way else self.sink.port
+        worker = partial(
+            self.system.worker,
+            port,
+            environment=through,
+            claim={"lease": f"{int(self.cell.lease * 1000)}ms", "inflight": INFLIGHT, "batch": INFLIGHT},
+            transport={"timeout": _TIMEOUTS if self.way else {}, "retry": {"intervals": ["300ms"], "jitter": 0}},
+            maintenance={"grace": GRACE},
+        )
+        starts = [self.system.smtpd(environment=through, processes=self.cell.processes, spool={"timeout": "3s"})]
+        self.smtpd, *workers = await asyncio.gather(*starts, *(worker(name) for name in WORKERS))
+        self.workers = tuple(workers)
+        self.load = Load(self.accounts, lambda: self.smtpd.address, self.seed, box=box)
+
+    def _own_clock(self) -> dict[str, str]:
+        """The daemons' wall clock is what the file says; the clock that only runs forward is left alone."""
+        assert FAKETIME.exists(), f"no {FAKETIME}: apt-get install libfaketime"
+        self.clock.write_text("+0")
+        return {
+            "LD_PRELOAD": str(FAKETIME),
+            "FAKETIME_TIMESTAMP_FILE": str(self.clock),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+        }
+
+    @property
+    def daemons(self) -> tuple[Daemon, ...]:
+        """All of them."""
+        return (self.smtpd, *self.workers)
+
+    def ended(self) -> list[Daemon]:
+        """Those whose process is over."""
+        return [daemon for daemon in self.daemons if not Path(f"/proc/{daemon.pid}").exists() or _state(daemon) == "Z"]
+
+    def stopped(self) -> list[Daemon]:
+        """Those that SIGSTOP holds."""
+        return [daemon for daemon in self.daemons if _state(daemon) == "T"]
+
+    async def rows(self, sql: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+        """Ask the database; again when it was away."""
+        while True:
+            try:
+                return await self.system.rows(sql, *values)
+            except psycopg.OperationalError:
+                await asyncio.sleep(0.05)
+
+    async def value(self, sql: LiteralString, *values: object) -> Any:
+        """The one value of an answer."""
+        [[found]] = await self.rows(sql, *values)
+        return found
+
+    async def until(self, sql: LiteralString, *values: object, limit: float = 60.0) -> None:
+        """Wait until an answer's one value is true."""
+
+        async def holds() -> bool:
+            return bool(await self.value(sql, *values))
+
+        await eventually(holds, sql, limit=limit)
+
+    async def leased(self, worker: str = "") -> int:
+        """Recipients that are leased at this moment, to a worker of this name or to any."""
+        held = "SELECT count(*) FROM queue WHERE token IS NOT NULL AND worker LIKE %s || '%%'"
+        return int(await self.value(held, worker and f"{worker}@"))
+
+    async def leased_to_the_dead(self, worker: str) -> int:
+        """As `leased`, once the last statement the dead one sent has ended."""
+        gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pillarbox ' || %s"
+        await self.until(gone, worker)
+        return await self.leased(worker)
+
+    async def leased_to_the_stopped(self, worker: str) -> int:
+        """As `leased`, once the last statement the stopped one sent has ended."""
+        done = (
+            "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pillarbox ' || %s AND state = 'active'"
+        )
+        await self.until(done, worker)
+        return await self.leased(worker)
+
+    async def until_arrived(self, more: int, limit: float = 90.0) -> None:
+        """Wait for so many arrivals from now on."""
+        wanted = self.accounts.arrived + more
+        await eventually(lambda: self.accounts.arrived >= wanted, f"{more} more arrivals", limit=limit)
+
+    async def until_accepted(self, more: int, limit: float = 90.0) -> None:
+        """Wait until so many more recipients are accepted."""
+        wanted = self.accounts.accepted + more
+        await eventually(lambda: self.accounts.accepted >= wanted, f"{more} more accepted", limit=limit)
+
+    async def until_refused(self, more: int, limit: float = 60.0) -> None:
+        """Wait until so many more recipients are refused."""
+        wanted = self.accounts.refusals + more
+        await eventually(lambda: self.accounts.refusals >= wanted, f"{more} more refused", limit=limit)
+
+    async def serving(self) -> None:
+        """Start PostgreSQL again and wait until it answers."""
+        await asyncio.to_thread(self.server.start)
+        await self.value("SELECT 1")
+
+    async def close(self) -> None:
+        """Stop the daemons."""
+        self.gate.set()
+        await self.system.close()
+
+
+def _state(daemon: Daemon) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return "Z"
+
+
+@asynccontextmanager
+async def arena(
+    cell: Cell, server: Killable, folder: Path, seed: int, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Arena]:
+    """An arena whose daemons are not started yet; `environment` is for them besides."""
+    found = ServerUnderTest(server.uri, 0, "embedded")
+    async with AsyncExitStack() as stack:
+        name = await asyncio.to_thread(found.create_database)
+        # Whatever lies about makes the next recovery longer: PostgreSQL syncs every file before it begins.
+        stack.callback(_drop, server, found, name)
+        uri = found.uri_of(name)
+        if cell.name != "migration":
+            await asyncio.to_thread(migrate, uri, LEAVES)
+        await asyncio.to_thread(folder.mkdir, parents=True)
+        made = Arena(cell, server, uri, folder, seed)
+        made.system.environment |= dict(environment or {})
+        await stack.enter_async_context(made.sink)
+        if cell.crosses:
+            made.network = await stack.enter_async_context(relaying(uri))
+            made.way = await stack.enter_async_context(leading_to(made.sink.port))
+        stack.push_async_callback(made.close)
+        yield made
+
+
+def _drop(server: Killable, found: ServerUnderTest, name: str) -> None:
+    server.start()
+    found.drop_database(name)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this id exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,181 @@
+"""cells — the table: which fault, at which instant, and what it may cost
+
+Owns: Cell, and CELLS, every row that `make chaos` runs and docs/explanation/crash-table.md shows.
+Called by: tests/chaos/run_cell.py; tests by name.
+Guarantees: pure; a cell says what is done (`strike`, a function of tests/chaos/strikes*.py), when, and what is
+    allowed. Lost is 0 in all of them.
+See: sql/README.md, "Crash table", for why each holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+type Recovery = Literal["lease", "soon"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One fault at one instant.
+
+    name: for commands. fault, instant: for people. strike: what brings it about and heals it. point: the failure point
+    and its action, where the instant has one. lease: of the claims, in seconds. recovers: "lease", all that was
+    accepted before has arrived a lease after the fault's end; "soon", new mail is accepted and delivered 5 s after it.
+    crosses: connections to PostgreSQL lead through a proxy, and connections to the sink through another.
+    forgives: a pattern of log lines that are this fault's own and no fault of ours. refuses: may refuse mail for good.
+    """
+
+    name: str
+    fault: str
+    instant: str
+    strike: str
+    point: str = ""
+    lease: float = 4.0
+    recovers: Recovery = "soon"
+    crosses: bool = False
+    processes: int = 1
+    short: bool = False
+    forgives: str = ""
+
+
+def _killed(name: str, fault: str, instant: str, point: str, **more: object) -> Cell:
+    """A daemon that kills itself at a point."""
+    return Cell(name, fault, instant, "at_point", point, **more)  # type: ignore[arg-type]
+
+
+_RANDOM: Final = "at random"
+_SMTPD: Final = "smtpd, kill -9"
+_CHILD: Final = "one of 2 smtpd processes, kill -9"
+_WORKER: Final = "worker, kill -9"
+
+CELLS: Final = (
+    Cell("quiet", "none", "-", "nothing", short=True),
+    # smtpd
+    _killed("smtpd-before-copy", _SMTPD, "transaction begun, before COPY", "spool.before_copy:kill:8"),
+    _killed("smtpd-before-commit", _SMTPD, "copied, before COMMIT", "spool.before_commit:kill:8", short=True),
+    _killed("smtpd-after-commit", _SMTPD, "after COMMIT, nobody told", "spool.after_commit:kill:30", short=True),
+    _killed("smtpd-before-reply", _SMTPD, "COMMIT known, before 250", "receive.before_reply:kill:60"),
+    _killed("smtpd-child-after-commit", _CHILD, "after COMMIT, nobody told", "spool.after_commit:kill:20", processes=2),
+    Cell("smtpd-child", _CHILD, _RANDOM, "smtpd_child", processes=2),
+    Cell("smtpd-supervisor", "smtpd's supervisor, kill -9", _RANDOM, "smtpd_supervisor", processes=2),
+    _killed(
+        "smtpd-raises",
+        "smtpd, an exception",
+        "copied, before COMMIT",
+        "spool.before_commit:raise:8",
+        forgives="spool.refused|Provoked",
+    ),
+    # workers
+    _killed("worker-claimed", _WORKER, "claimed, nothing sent", "claim.taken:kill:6", recovers="lease"),
+    _killed(
+        "worker-after-data",
+        _WORKER,
+        "final dot sent, reply not read",
+        "deliver.after_data:kill:40",
+        recovers="lease",
+        short=True,
+    ),
+    _killed(
+        "worker-after-reply",
+        _WORKER,
+        "reply read, result not handed over",
+        "deliver.after_reply:kill:40",
+        recovers="lease",
+    ),
+    _killed(
+        "worker-before-record", _WORKER, "before the result's COMMIT", "result.before_record:kill:10", recovers="lease"
+    ),
+    _killed(
+        "worker-after-record", _WORKER, "after the result's COMMIT", "result.after_record:kill:10", recovers="lease"
+    ),
+    Cell("worker", _WORKER, _RANDOM, "worker", recovers="lease"),
+    _killed(
+        "maintainer-in-sweep",
+        "the worker that maintains, kill -9",
+        "round of the sweep begun",
+        "maintain.sweep:kill:8",
+        recovers="lease",
+    ),
+    Cell(
+        "maintainer-sweep-waits",
+        "the worker that maintains, kill -9",
+        "inside the sweep's statement",
+        "maintainer_in_statement",
+        recovers="lease",
+    ),
+    _killed(
+        "worker-exits",
+        "worker, exit",
+        "reply read, result not handed over",
+        "deliver.after_reply:exit:40",
+        recovers="lease",
+    ),
+    Cell("worker-sleeps", "worker, SIGSTOP for longer than a lease", _RANDOM, "sleeper", recovers="lease", short=True),
+    Cell(
+        "late-deferral",
+        "worker, SIGSTOP for longer than a lease",
+        "before the result's COMMIT, a deferral",
+        "late_deferral",
+        "result.before_record:stop:1",
+        recovers="lease",
+        short=True,
+    ),
+    Cell("worker-memory", "worker, out-of-memory kill", _RANDOM, "out_of_memory", recovers="lease"),
+    Cell(
+        "worker-stopped",
+        "worker, SIGTERM and started again",
+        "results wait for a table that is locked",
+        "stopped_worker",
+        lease=8,
+    ),
+    Cell("smtpd-stopped", "smtpd, SIGTERM and started again", _RANDOM, "stopped_smtpd"),
+    Cell("smtpd-and-worker", "smtpd and a worker, kill -9", _RANDOM, "smtpd_and_worker", recovers="lease"),
+    # PostgreSQL
+    Cell("backends-terminated", "every backend, pg_terminate_backend", _RANDOM, "terminate", lease=8),
+    Cell("backend", "a PostgreSQL backend, kill -9", _RANDOM, "backend", lease=15, forgives="spool.refused"),
+    Cell("postmaster", "PostgreSQL, kill -9", _RANDOM, "postmaster", lease=15, short=True),
+    Cell("everything", "all daemons and PostgreSQL, kill -9", _RANDOM, "everything", recovers="lease", short=True),
+    Cell(
+        "results-wait",
+        "way to PostgreSQL cut",
+        "results of what was sent not recorded",
+        "results_wait",
+        lease=20,
+        crosses=True,
+    ),
+    Cell("connections", "max_connections used up", _RANDOM, "no_connections", lease=20),
+    # the network, the peer, the clock
+    Cell("network-cut", "way to PostgreSQL cut", _RANDOM, "network_cut", lease=10, crosses=True, short=True),
+    Cell("network-slow", "way to PostgreSQL slow, 300 ms", _RANDOM, "network_slow", lease=8, crosses=True),
+    Cell("network-deaf", "way to PostgreSQL half-open, then reset", _RANDOM, "network_deaf", crosses=True),
+    Cell("sink-hangs", "peer hangs", _RANDOM, "sink_hangs", crosses=True),
+    Cell("sink-resets", "peer resets connections", _RANDOM, "sink_resets", crosses=True),
+    Cell("sink-garbage", "peer answers garbage", _RANDOM, "sink_garbage", crosses=True),
+    Cell(
+        "sink-after-dot",
+        "peer dies after the final dot",
+        "content taken, reply not sent",
+        "sink_after_dot",
+        crosses=True,
+        short=True,
+    ),
+    Cell("clock-back", "daemons' clock stepped back 1 h", _RANDOM, "clock_back"),
+    Cell("clock-forward", "daemons' clock stepped forward 1 h", _RANDOM, "clock_forward"),
+    # operators
+    Cell("hold-release", "backend of an operator, terminated", "inside hold, inside release", "hold_release"),
+    Cell("late-recipient", "none", "body given another recipient within the grace", "late_recipient", short=True),
+    Cell("repartition", "pillarbox partitions, kill -9", "between two steps", "repartition"),
+    Cell(
+        "repartition-postmaster",
+        "PostgreSQL, kill -9",
+        "inside the making of a repartition's workplace",
+        "repartition_postmaster",
+        lease=8,
+    ),
+    Cell("migration", "pillarbox migrate, kill -9", "inside a migration, before its COMMIT", "migration"),
+    # together
+    Cell("storm", "3 faults, drawn by the seed", _RANDOM, "storm", recovers="lease", crosses=True, processes=2),
+)
+
+BY_NAME: Final = {cell.name: cell for cell in CELLS}

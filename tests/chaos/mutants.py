@@ -1,0 +1,127 @@
+"""mutants — our own packages with one safeguard taken out
+
+Owns: MUTANTS, which text is replaced by which, and the cell that must notice; `mutated`, which makes the copy.
+Called by: tests/chaos/test_safeguards.py.
+Guarantees: a replacement that does not apply exactly as often as it says is an error: a mutant that is no mutant would
+    prove nothing. The tree itself is never touched; daemons find the copy first.
+See: docs/explanation/crash-table.md, "What each safeguard is for".
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.fixtures.system import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PACKAGES: Final = ("smtpd", "queued", "shared", "sql", "scripts")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """safeguard: what is taken out. file, old, new, times: how. cell: who notices, and by what: lost or duplicates."""
+
+    safeguard: str
+    file: str
+    old: str
+    new: str
+    cell: str
+    breaks: str
+    times: int = 1
+    short: bool = False
+
+
+MUTANTS: Final = (
+    Mutant(
+        "250 only after COMMIT",
+        "smtpd/receive.py",
+        "await place.spool.submit(submission)",
+        '__import__("asyncio").ensure_future(place.spool.submit(submission))',
+        "smtpd-before-commit",
+        "lost",
+        short=True,
+    ),
+    Mutant(
+        "token fence",
+        "sql/queries/result_record_if_claimed.sql",
+        " AND q.token = r.claimed_token",
+        "",
+        "late-deferral",
+        "duplicates",
+        times=2,
+        short=True,
+    ),
+    Mutant(
+        "lease: it ends",
+        "sql/queries/claim.sql",
+        "lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s",
+        "lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s + interval '1 day'",
+        "worker-claimed",
+        "lost",
+    ),
+    Mutant(
+        "lease: it keeps others off",
+        "sql/queries/claim.sql",
+        "AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))",
+        "",
+        "quiet",
+        "duplicates",
+        times=6,
+    ),
+    Mutant(
+        "results kept until recorded",
+        "queued/result.py",
+        "                await self._rest(pause)\n",
+        "                self._done(group)\n                continue\n",
+        "results-wait",
+        "duplicates",
+    ),
+    Mutant(
+        "stopping waits for results",
+        "queued/daemon.py",
+        'await lifecycle.step("results"',
+        'return; await lifecycle.step("results"',
+        "worker-stopped",
+        "duplicates",
+    ),
+    Mutant(
+        "grace of the sweep",
+        "sql/queries/maintain_sweep.sql",
+        "%(grace)s",
+        "interval '0'",
+        "late-recipient",
+        "lost",
+    ),
+)
+
+
+def mutated(mutant: Mutant | None, folder: Path) -> Mapping[str, str]:
+    """The environment in which a daemon runs a copy of our packages, with the mutant's change if there is one."""
+    for package in _PACKAGES:
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    if mutant is not None:
+        path = folder / mutant.file
+        text = path.read_text(encoding="utf-8")
+        found = text.count(mutant.old)
+        assert found == mutant.times, f"{mutant.file}: {mutant.old!r} is there {found} times, not {mutant.times}"
+        path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    # Safe path: the folder we are in, which is the tree itself, must not come first.
+    environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
+    asked = subprocess.run(
+        [sys.executable, "-c", "import queued.result, sql; print(queued.result.__file__)"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert Path(asked.stdout.strip()) == folder / "queued" / "result.py", "daemons would not run the copy"
+    return environment

@@ -1,0 +1,126 @@
+"""run-cell — one cell from the first message to the last account
+
+Owns: the order set up, load, strike, heal, drain, account; Outcome, and what of it breaks a promise.
+Called by: tests/chaos/__main__.py and the tests of this folder.
+Guarantees: every recipient is accounted for: the run ends when the queue is empty, or when what is left does not move
+    any more. Never waits for time to pass but in the limits that say that something is broken.
+See: tests/chaos/cells.py; tests/chaos/accounts.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from tests.chaos import strikes_around, strikes_daemons, strikes_database, strikes_storm
+from tests.chaos.arena import BOX, arena
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from tests.chaos.accounts import Figures
+    from tests.chaos.arena import Arena, Struck
+    from tests.chaos.cells import Cell
+    from tests.fixtures.killable import Killable
+
+SOON: Final = 5.0  # seconds from a fault's end to the first new acceptance and the first new delivery
+MARGIN: Final = 10.0  # seconds more, on a machine that others use too: a daemon's start alone takes 2 to 6 there
+_ENOUGH: Final = 60  # recipients accepted and delivered after a fault, before the load ends
+_DRAIN: Final = 12.0  # seconds and two leases without a single arrival, after which what is left counts as lost
+
+_STRIKES: Final = (strikes_daemons, strikes_database, strikes_around, strikes_storm)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a cell came to. bound: how many duplicates what was in flight allows. Times in seconds from the fault's end:
+    to the first new acceptance, to the first new delivery, until all that was accepted before had arrived.
+    """
+
+    cell: Cell
+    seed: int
+    figures: Figures
+    bound: int
+    uncertain: int
+    left: int
+    accepts: float
+    delivers: float
+    clears: float
+    took: float
+    faults: tuple[str, ...]
+
+    def broken(self) -> list[str]:
+        """The promises that were not kept, one line each."""
+        f, cell = self.figures, self.cell
+        limit = (cell.lease if cell.recovers == "lease" else SOON) + MARGIN
+        waited = self.clears if cell.recovers == "lease" else max(self.accepts, self.delivers)
+        found = {
+            f"{f.lost} of {f.accepted} accepted are lost": f.lost > 0,
+            f"{self.left} are still queued": self.left > 0,
+            f"{f.altered} are altered": f.altered > 0,
+            f"{f.duplicated} duplicates, {self.bound} were in flight": f.duplicated > self.bound,
+            f"{f.duplicated} duplicates, {self.uncertain} attempts uncertain": f.duplicated > self.uncertain,
+            f"recovered after {waited:.1f} s, limit {limit:.0f} s": waited > limit,
+        }
+        return [what for what, broken in found.items() if broken] + list(self.faults)
+
+
+async def run_cell(
+    cell: Cell, server: Killable, folder: Path, seed: int = 1, environment: Mapping[str, str] | None = None
+) -> Outcome:
+    """Run a cell on this server; files go to `folder`, which is made; `environment` is for its daemons besides."""
+    began = monotonic()
+    async with arena(cell, server, folder, seed, environment) as arena_:
+        if cell.strike == "migration":
+            await strikes_around.prepare(arena_)
+        await arena_.start("greylist" if cell.strike == "late_deferral" else BOX)
+        submitting = asyncio.create_task(arena_.load.run())
+        try:
+            await arena_.until_arrived(30)
+            struck = await strike_of(cell)(arena_)
+            await arena_.until_accepted(_ENOUGH)
+        finally:
+            arena_.load.stop()
+            await submitting
+        await _drained(arena_)
+        return await _account(arena_, struck, began)
+
+
+def strike_of(cell: Cell) -> Callable[[Arena], Awaitable[Struck]]:
+    """The function that a cell names."""
+    [found] = [getattr(module, cell.strike) for module in _STRIKES if hasattr(module, cell.strike)]
+    return found  # type: ignore[no-any-return]
+
+
+async def _drained(arena_: Arena) -> None:
+    """Until nothing is queued, or nothing has moved for long."""
+    seen, moved = -1, monotonic()
+    while await arena_.value("SELECT count(*) FROM queue WHERE status = 'DELIVER'"):
+        if arena_.accounts.arrived != seen:
+            seen, moved = arena_.accounts.arrived, monotonic()
+        if monotonic() - moved > _DRAIN + 2 * arena_.cell.lease:
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _account(arena_: Arena, struck: Struck, began: float) -> Outcome:
+    accounts, cell = arena_.accounts, arena_.cell
+    forgiven = re.compile(cell.forgives or r"(?!)")
+    accepts, delivers = accounts.first_after(struck.ended)
+    return Outcome(
+        cell=cell,
+        seed=arena_.seed,
+        figures=accounts.figures(),
+        bound=struck.in_flight,
+        uncertain=await arena_.value("SELECT count(*) FROM attempts WHERE uncertain"),
+        left=await arena_.value("SELECT count(*) FROM queue"),
+        accepts=accepts,
+        delivers=delivers,
+        clears=accounts.cleared(struck.ended),
+        took=monotonic() - began,
+        faults=tuple(line for line in arena_.system.faults() if not forgiven.search(line)),
+    )

@@ -1,0 +1,90 @@
+"""senders — several clients that submit numbered mail until told to stop, and remember every reply
+
+Owns: Load, the sessions of a run; what they send, which a seed decides.
+Called by: tests/chaos/arena.py.
+Guarantees: the same seed makes the same messages. A session that is lost is followed by another at the daemon's new
+    place. Nobody gets further ahead of the sink than `window` recipients, so that a run's end is never far.
+See: tests/fixtures/submit.py for the client, which shares no code with the daemons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from scripts.sample_mail import Sample
+from tests.fixtures.submit import DOMAINS, Client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.chaos.accounts import Accounts
+
+_RECIPIENTS: Final = (1, 1, 1, 1, 2, 3, 12)  # some so many that they are copied (shared/spool_commit.py)
+_BREATH: Final = 0.03  # seconds between two tries that met a closed door
+
+
+class Load:
+    """Mail from several sessions at once."""
+
+    def __init__(
+        self, accounts: Accounts, address: Callable[[], tuple[str, int]], seed: int, *, box: str, window: int = 300
+    ) -> None:
+        """`box` ends each local part and may script the sink; `address` is where to submit at the moment."""
+        self._accounts = accounts
+        self._address = address
+        self._samples = samples(seed, box)
+        self._window = window
+        self._open = True
+
+    async def run(self, sessions: int = 6) -> None:
+        """Submit until stopped."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(sessions):
+                group.create_task(self._session())
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._open = False
+
+    async def _session(self) -> None:
+        client: Client | None = None
+        while self._open:
+            if self._accounts.outstanding > self._window:
+                await asyncio.sleep(_BREATH)
+                continue
+            if client is None or not client.usable:
+                client = await self._connected(client)
+                continue
+            sample = next(self._samples)
+            self._accounts.submit(sample)
+            replies = await client.send(sample)
+            self._accounts.answer(sample, replies, monotonic())
+            if not replies[0].startswith("250"):
+                await asyncio.sleep(_BREATH)
+        if client is not None:
+            await client.close()
+
+    async def _connected(self, before: Client | None) -> Client | None:
+        if before is not None:
+            await before.close()
+        with suppress(OSError):
+            return await Client.open(self._address())
+        await asyncio.sleep(_BREATH)
+        return None
+
+
+def samples(seed: int, box: str) -> Iterator[Sample]:
+    """Messages without end: mostly small, some for many, lines that begin with dots among them."""
+    chance = random.Random(seed)
+    number = 0
+    while True:
+        number += 1
+        domain = chance.choice(DOMAINS)
+        recipients = tuple(f"{number:06}-{each}.{box}@{domain}" for each in range(chance.choice(_RECIPIENTS)))
+        lines = ["." * chance.randrange(3) + f"{chance.getrandbits(400):x}" for _ in range(chance.randrange(1, 60))]
+        content = f"Subject: {number:06}\r\nTo: {domain}\r\n\r\n" + "\r\n".join(lines) + "\r\n"
+        yield Sample(f"n-{number:06}@origin.example", recipients, content.encode())

@@ -1,0 +1,218 @@
+"""strikes-around — the faults of peers, of the clock, of memory, and of operators' commands
+
+Owns: one function for each such strike; each returns when the fault is over.
+Called by: tests/chaos/run_cell.py, by the name in a cell.
+Guarantees: a peer's fault may double what the peer has taken without an answer, which the database calls uncertain.
+    The clock is the daemons' own (libfaketime, wall clock alone); leases and due times go by PostgreSQL's.
+See: tests/chaos/way_to_sink.py; cgroups(7), memory controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, LiteralString
+
+import psycopg
+
+from tests.chaos.arena import Arena, Struck
+from tests.fixtures.killable import POINTS, Ambush
+from tests.fixtures.partitions import apply, configure
+from tests.fixtures.postgres import LEAVES
+from tests.fixtures.system import ROOT
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.chaos.way_to_sink import Mood
+
+_MEMORY: Final = Path("/sys/fs/cgroup/memory")
+_NEW_LEAVES: Final = {"all": frozenset("123456")}
+
+
+async def sink_hangs(arena: Arena) -> Struck:
+    """Answers vanish; workers run into their time limits."""
+    return await _moody(arena, "hang")
+
+
+async def sink_resets(arena: Arena) -> Struck:
+    """Connections are cut at the next answer."""
+    return await _moody(arena, "reset")
+
+
+async def sink_garbage(arena: Arena) -> Struck:
+    """Answers are no SMTP."""
+    return await _moody(arena, "garbage")
+
+
+async def sink_after_dot(arena: Arena) -> Struck:
+    """The peer has the content and dies before it says so."""
+    return await _moody(arena, "after_dot")
+
+
+async def _moody(arena: Arena, mood: Mood) -> Struck:
+    way = arena.way
+    assert way is not None
+    await arena.until_arrived(arena.chance.randrange(100))
+    way.mood = mood
+    await eventually(lambda: way.spoilt >= 20, f"answers are spoilt: {mood}", limit=90)
+    way.mood = "good"
+    ended = monotonic()
+    # What was answered and spoilt is recorded as uncertain a little later, the last after its time limit.
+    await arena.until("SELECT count(*) = 0 FROM queue WHERE last_retry < %s AND token IS NOT NULL", await _now(arena))
+    return Struck(ended, int(await arena.value("SELECT count(*) FROM attempts WHERE uncertain")))
+
+
+async def _now(arena: Arena) -> Any:
+    return await arena.value("SELECT now()")
+
+
+async def clock_back(arena: Arena) -> Struck:
+    """An hour back, as when somebody sets a clock that was wrong."""
+    return await _step(arena, "-3600")
+
+
+async def clock_forward(arena: Arena) -> Struck:
+    """An hour forward."""
+    return await _step(arena, "+3600")
+
+
+async def _step(arena: Arena, offset: str) -> Struck:
+    await arena.until_arrived(100)
+    arena.clock.write_text(offset)
+    await arena.until_arrived(200)
+    arena.clock.write_text("+0")
+    return Struck(monotonic())
+
+
+async def out_of_memory(arena: Arena) -> Struck:
+    """The kernel kills a worker that may have no more memory; where no limit can be set, it loses its room first."""
+    await arena.until_arrived(100)
+    victim = arena.chance.choice(arena.workers)
+    group = _MEMORY / f"pillarbox-{os.getpid()}"
+    try:
+        with suppress(OSError):
+            group.mkdir()
+            (group / "memory.limit_in_bytes").write_text("400K")
+            (group / "cgroup.procs").write_text(str(victim.pid))
+        if not group.exists():
+            resource.prlimit(victim.pid, resource.RLIMIT_AS, (1, 1))
+            await arena.until_arrived(20)
+            await victim.kill()
+        assert await victim.ended(60) == -9
+    finally:
+        with suppress(OSError):
+            group.rmdir()
+    ended = monotonic()
+    in_flight = await arena.leased_to_the_dead(victim.name)
+    await victim.start()
+    return Struck(ended, in_flight)
+
+
+async def hold_release(arena: Arena) -> Struck:
+    """An operator holds everything and releases it again; the first time each, the backend dies before COMMIT."""
+    await arena.until_arrived(50)
+    for sql in (
+        "UPDATE pillarbox.queue SET status = 'HOLD' WHERE status = 'DELIVER'",
+        "UPDATE pillarbox.queue SET status = 'DELIVER' WHERE status = 'HOLD'",
+    ):
+        for dies in (True, False):
+            await arena.until_accepted(30)
+            await asyncio.to_thread(_operator, arena.uri, sql, dies=dies)
+    return Struck(monotonic())
+
+
+def _operator(uri: str, sql: LiteralString, *, dies: bool) -> None:
+    """One transaction, tried again when a worker had one of the rows; or ended by its backend's death."""
+    while True:
+        try:
+            with psycopg.connect(uri) as connection:
+                connection.execute(sql)
+                if dies:
+                    connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            continue
+        except psycopg.OperationalError:
+            if not dies:
+                raise
+        return
+
+
+async def late_recipient(arena: Arena) -> Struck:
+    """Bodies that nobody needs any more get another recipient within the grace, after sweeps: it is promised."""
+    done = "FROM archive a WHERE NOT EXISTS (SELECT FROM queue q WHERE q.messages__id = a.messages__id)"
+    # So long ago that sweeps, which come twice a second, have seen it.
+    await arena.until(f"SELECT count(*) > 0 {done} AND finished < now() - interval '2 s'")
+    [(body, sender)] = await arena.rows(f"SELECT messages__id, senderlocalpart {done} ORDER BY finished LIMIT 1")
+    recipient = ("again.r", "oak.example")
+    key = f"{sender}@origin.example"
+    arena.accounts.promise(key, "@".join(recipient), monotonic())
+    with suppress(psycopg.errors.ForeignKeyViolation):
+        await arena.system.rows(
+            """INSERT INTO queue (messages__id, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain,
+                                  size, metadata)
+               SELECT id, %s, 'origin.example', %s, %s, size, '{"_partid": "1"}' FROM messages WHERE id = %s""",
+            sender,
+            *recipient,
+            body,
+        )
+    return Struck(monotonic())
+
+
+async def repartition(arena: Arena) -> Struck:
+    """The command dies between two of its steps; the same command then does the rest, mail flowing."""
+    folder = arena.folder / "config"
+    folder.mkdir()
+    configure(folder, arena.uri, LEAVES)
+    await arena.until_arrived(50)
+    words = ("partitions", "merge", "123", "456", "into", "all", "--yes", "--config", str(folder))
+    failing = {"PILLARBOX_FAIL": "partitions.step:kill:4", "PILLARBOX_FAIL_MARK": str(arena.mark)}
+    assert await pillarbox(*words, **failing) == -9
+    await arena.until_arrived(50)
+    assert await pillarbox(*words) == 0
+    return Struck(monotonic())
+
+
+async def repartition_postmaster(arena: Arena) -> Struck:
+    """PostgreSQL dies inside the copy of a repartitioning; the next run begins anew."""
+    await arena.until_arrived(50)
+    leased, began = await arena.leased(), monotonic()
+    ambush = Ambush(arena.server, POINTS["workplace"], uri=arena.uri)
+    assert await ambush.run(_NEW_LEAVES) is not None
+    await arena.serving()
+    ended = monotonic()
+    await apply(arena.uri, _NEW_LEAVES)
+    return Struck(ended, leased if ended - began > arena.cell.lease / 2 else 0)
+
+
+async def migration(arena: Arena) -> Struck:
+    """Mail flows after a migration that died in the middle and was run again (`prepare`)."""
+    await arena.until_arrived(50)
+    return Struck(monotonic())
+
+
+async def prepare(arena: Arena) -> None:
+    """Kill `pillarbox migrate` inside its seventh migration, and run it again."""
+    folder = arena.folder / "config"
+    folder.mkdir()
+    configure(folder, arena.uri, LEAVES)
+    words = ("migrate", "--config", str(folder))
+    failing = {"PILLARBOX_FAIL": "migrate.before_commit:kill:7", "PILLARBOX_FAIL_MARK": str(arena.mark)}
+    assert await pillarbox(*words, **failing) == -9
+    assert await arena.value("SELECT count(*) FROM migrations") == 6
+    assert await pillarbox(*words) == 0
+
+
+async def pillarbox(*words: str, **environment: str) -> int:
+    """A command of ours; its exit status."""
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scripts.cli", *words),
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    return await running.wait()

@@ -1,0 +1,190 @@
+"""strikes-daemons — the faults of our own processes: killed, stopped, started again as a service manager would
+
+Owns: one function for each such strike; each returns when the fault is over.
+Called by: tests/chaos/run_cell.py, by the name in a cell.
+Guarantees: what was in flight is asked of the database after the death, when it cannot change any more.
+See: tests/chaos/cells.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from tests.chaos.arena import WORKERS, Arena, Struck, alive
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fixtures.system import Daemon
+
+
+async def nothing(arena: Arena) -> Struck:
+    """No fault: what the harness itself would lose or double shows here."""
+    await arena.until_arrived(200)
+    return Struck(monotonic())
+
+
+async def at_point(arena: Arena) -> Struck:
+    """A daemon kills itself at the cell's failure point; it is started again at once."""
+    await eventually(arena.mark.exists, f"{arena.cell.point} is reached", limit=90)
+    if arena.cell.point.partition(":")[2].startswith("raise") or arena.cell.processes > 1:
+        return Struck(monotonic())
+    await eventually(arena.ended, "the daemon is gone")
+    [dead] = arena.ended()
+    in_flight = await arena.leased_to_the_dead(dead.name) if dead.name in WORKERS else 0
+    ended = monotonic()
+    await dead.start()
+    return Struck(ended if in_flight else monotonic(), in_flight)
+
+
+async def worker(arena: Arena) -> Struck:
+    """Kill -9 of a worker in full swing."""
+    await arena.until_arrived(arena.chance.randrange(150))
+    victim = arena.chance.choice(arena.workers)
+    await victim.kill()
+    ended = monotonic()
+    in_flight = await arena.leased_to_the_dead(victim.name)
+    await victim.start()
+    return Struck(ended, in_flight)
+
+
+async def maintainer_in_statement(arena: Arena) -> Struck:
+    """Somebody locks the table that the sweep reads; the worker whose statement waits there is killed in it."""
+    await arena.until_arrived(arena.chance.randrange(100))
+    waits = """SELECT application_name FROM pg_stat_activity
+                WHERE query LIKE '%%maintain_sweep%%' AND wait_event_type = 'Lock' AND datname = current_database()"""
+    async with await psycopg.AsyncConnection.connect(arena.uri) as locking:
+        await locking.execute("LOCK TABLE pillarbox.released IN EXCLUSIVE MODE")
+
+        async def sweeping() -> bool:
+            return bool(await arena.rows(waits))
+
+        await eventually(sweeping, "a sweep waits for the lock")
+        [(name,)] = await arena.rows(waits)
+        [victim] = [each for each in arena.workers if name == f"pillarbox {each.name}"]
+        await victim.kill()
+        ended = monotonic()
+    in_flight = await arena.leased_to_the_dead(victim.name)
+    await victim.start()
+    return Struck(ended, in_flight)
+
+
+async def smtpd_child(arena: Arena) -> Struck:
+    """Kill -9 of one process of two; the supervisor starts another."""
+    await arena.until_accepted(arena.chance.randrange(150))
+    before = len(arena.smtpd.said("child.started"))
+    os.kill(int(arena.smtpd.said("child.started")[-1]["pid"]), signal.SIGKILL)
+    ended = monotonic()
+    await arena.smtpd.until_said("child.started", before + 1)
+    return Struck(ended)
+
+
+async def smtpd_supervisor(arena: Arena) -> Struck:
+    """Kill -9 of the supervisor alone; its processes must not outlive it, and the daemon is started again."""
+    await arena.until_accepted(arena.chance.randrange(150))
+    children = [int(line["pid"]) for line in arena.smtpd.said("child.started")]
+    await arena.smtpd.kill()
+    await arena.smtpd.start()
+    ended = monotonic()
+    await eventually(lambda: not any(map(alive, children)), "the orphans end")
+    return Struck(ended)
+
+
+async def stopped_worker(arena: Arena) -> Struck:
+    """SIGTERM while somebody locks the table that results go to: the stop waits for them, so nothing may come twice."""
+    await arena.until_arrived(arena.chance.randrange(150))
+    victim = arena.chance.choice(arena.workers)
+    waits = """SELECT count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted
+                  AND mode = 'RowExclusiveLock' AND relation = 'pillarbox.archive'::regclass
+                  AND application_name = 'pillarbox ' || %s"""
+    async with await psycopg.AsyncConnection.connect(arena.uri) as locking:
+        await locking.execute("LOCK TABLE pillarbox.archive IN EXCLUSIVE MODE")
+        await arena.until(waits, victim.name)
+        stopping = asyncio.create_task(victim.stop())
+        await eventually(lambda: _waits_for_results(victim) or stopping.done(), "the stop comes to the results")
+    assert await stopping == 0
+    await victim.start()
+    return Struck(monotonic())
+
+
+def _waits_for_results(daemon: Daemon) -> bool:
+    return any(line["step"] == "results" for line in daemon.said("daemon.waiting"))
+
+
+async def stopped_smtpd(arena: Arena) -> Struck:
+    """SIGTERM in full swing: what was accepted is committed, everybody else is told 421."""
+    await arena.until_accepted(arena.chance.randrange(150))
+    assert await arena.smtpd.stop() == 0
+    await arena.smtpd.start()
+    return Struck(monotonic())
+
+
+async def smtpd_and_worker(arena: Arena) -> Struck:
+    """Both at once."""
+    await arena.until_arrived(arena.chance.randrange(150))
+    victim = arena.chance.choice(arena.workers)
+    await asyncio.gather(arena.smtpd.kill(), victim.kill())
+    in_flight = await arena.leased_to_the_dead(victim.name)
+    await asyncio.gather(arena.smtpd.start(), victim.start())
+    return Struck(monotonic(), in_flight)
+
+
+async def everything(arena: Arena) -> Struck:
+    """Kill -9 of PostgreSQL and of every daemon; all are started again."""
+    await arena.until_arrived(arena.chance.randrange(150))
+    arena.server.kill()
+    await asyncio.gather(*(daemon.kill() for daemon in arena.daemons))
+    await arena.serving()
+    in_flight = await arena.leased()
+    await asyncio.gather(*(daemon.start() for daemon in arena.daemons))
+    return Struck(monotonic(), in_flight)
+
+
+async def sleeper(arena: Arena) -> Struck:
+    """SIGSTOP until the other worker has taken over all it had, then SIGCONT: what it still knows is fenced off."""
+    await arena.until_arrived(arena.chance.randrange(150))
+    victim = arena.chance.choice(arena.workers)
+    in_flight = 0
+    while not in_flight:  # with empty hands it has nothing to lose
+        victim.signal(signal.SIGCONT)
+        await arena.until_arrived(5)
+        victim.signal(signal.SIGSTOP)
+        await eventually(lambda: victim in arena.stopped(), "the worker stands still")
+        in_flight = await arena.leased_to_the_stopped(victim.name)
+    began = monotonic()
+    await arena.until("SELECT count(*) = 0 FROM queue WHERE token IS NOT NULL AND worker LIKE %s", f"{victim.name}@%")
+    victim.signal(signal.SIGCONT)
+    return Struck(began, in_flight)
+
+
+async def late_deferral(arena: Arena) -> Struck:
+    """A worker stops with deferrals in hand; the other one delivers; the deferrals must not bring the mail back.
+
+    The peer defers everything the first time, so what was in flight delivered nothing: no duplicate is allowed.
+    """
+    await eventually(arena.stopped, f"{arena.cell.point} is reached", limit=90)
+    [asleep] = arena.stopped()
+    await arena.leased_to_the_stopped(asleep.name)
+    held = "SELECT senderlocalpart || '@' || senderdomain FROM queue WHERE token IS NOT NULL AND worker LIKE %s"
+    arena.gate.clear()
+    arena.gated = {sender for (sender,) in await arena.rows(held, f"{asleep.name}@%")}
+    taken = [entry for (sender, _), entry in arena.accounts.entries.items() if sender in arena.gated]
+    await eventually(lambda: any(entry.arrivals for entry in taken), "the other one sends what it took over")
+    await arena.until("SELECT count(*) = 0 FROM queue WHERE token IS NOT NULL AND worker LIKE %s", f"{asleep.name}@%")
+    spoken = _recorded(asleep)
+    asleep.signal(signal.SIGCONT)
+    began = monotonic()
+    await eventually(lambda: _recorded(asleep) > spoken, "the late results are recorded or refused")
+    # Both workers look through the whole queue meanwhile, several times.
+    await arena.until_arrived(400)
+    arena.gate.set()
+    return Struck(began)
+
+
+def _recorded(daemon: Daemon) -> int:
+    return len(daemon.said("claim.lost")) + len(daemon.said("result.deferred"))

@@ -1,0 +1,137 @@
+"""strikes-database — the faults of PostgreSQL and of the way to it
+
+Owns: one function for each such strike; each returns when the fault is over, which is when PostgreSQL answers again.
+Called by: tests/chaos/run_cell.py, by the name in a cell.
+Guarantees: the workers live on and keep their results, so nothing may come twice where the fault is shorter than a
+    lease; where it was not, what was leased before may.
+See: tests/fixtures/proxy.py; sql/README.md, "Crash table", 17.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import ExitStack, suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+
+from tests.chaos.arena import Arena, Struck
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fixtures.proxy import Proxy
+
+_END: Final = """SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+                 WHERE application_name LIKE 'pillarbox%' AND datname = current_database()"""
+_OURS: Final = "FROM pg_stat_activity WHERE application_name LIKE 'pillarbox%%' AND datname = current_database()"
+
+
+async def terminate(arena: Arena) -> Struck:
+    """pg_terminate_backend of every connection the daemons have, three times."""
+    for _ in range(3):
+        await arena.until_arrived(arena.chance.randrange(10, 60))
+        await arena.rows(f"SELECT pg_terminate_backend(pid) {_OURS}")
+    return Struck(monotonic())
+
+
+async def backend(arena: Arena) -> Struck:
+    """Kill -9 of one backend: PostgreSQL ends all the others and recovers."""
+    await arena.until_arrived(arena.chance.randrange(150))
+    leased, began = await arena.leased(), monotonic()
+    pids = sorted(pid for (pid,) in await arena.rows(f"SELECT pid {_OURS}"))
+    os.kill(arena.chance.choice(pids), signal.SIGKILL)
+    await arena.until_refused(1)
+    await arena.value("SELECT 1")
+    return _over(arena, began, leased)
+
+
+async def postmaster(arena: Arena) -> Struck:
+    """Kill -9 of the server; it is started again once clients have heard of it."""
+    await arena.until_arrived(arena.chance.randrange(150))
+    leased, began = await arena.leased(), monotonic()
+    arena.server.kill()
+    await arena.until_refused(20)
+    await arena.serving()
+    return _over(arena, began, leased)
+
+
+async def no_connections(arena: Arena) -> Struck:
+    """Somebody else takes every connection there is, ours that idle included."""
+    await arena.until_arrived(arena.chance.randrange(150))
+    leased, began = await arena.leased(), monotonic()
+    with ExitStack() as held:
+        await asyncio.to_thread(_take_all, arena.uri, held)
+        await arena.until_refused(20)
+    await arena.value("SELECT 1")
+    return _over(arena, began, leased)
+
+
+def _take_all(uri: str, held: ExitStack) -> None:
+    """Open connections until there are no more, end the daemons', and take theirs too, until they have none."""
+    first = held.enter_context(psycopg.connect(uri, autocommit=True))
+    ended = True
+    while ended:
+        with suppress(psycopg.OperationalError):
+            while True:
+                held.enter_context(psycopg.connect(uri))
+        ended = bool(first.execute(_END).fetchall())
+
+
+async def network_cut(arena: Arena) -> Struck:
+    """No connection and no way to make one, until clients have heard of it."""
+    network = _network(arena)
+    await arena.until_arrived(arena.chance.randrange(150))
+    leased, began = await arena.leased(), monotonic()
+    network.refuse = True
+    network.cut()
+    await arena.until_refused(20)
+    network.refuse = False
+    return _over(arena, began, leased)
+
+
+async def results_wait(arena: Arena) -> Struck:
+    """The way is cut until a worker says that it has results of what was sent, and nowhere to record them."""
+    network = _network(arena)
+    await arena.until_arrived(arena.chance.randrange(150))
+    network.refuse = True
+    network.cut()
+    await eventually(lambda: any(worker.said("result.unrecorded") for worker in arena.workers), "results wait")
+    network.refuse = False
+    return Struck(monotonic())
+
+
+async def network_slow(arena: Arena) -> Struck:
+    """Every answer takes 300 ms more, for two hundred recipients."""
+    network = _network(arena)
+    network.delay = 0.3
+    await arena.until_accepted(200)
+    network.delay = 0.0
+    return Struck(monotonic())
+
+
+async def network_deaf(arena: Arena) -> Struck:
+    """Connections stay open and nothing comes back on them; what is between forgets them only after a lease."""
+    network = _network(arena)
+    await arena.until_arrived(arena.chance.randrange(150))
+    leased = await arena.leased()
+    began: Any = await arena.value("SELECT now()")
+    network.deaf()
+    await arena.until("SELECT now() > %s + make_interval(secs => %s)", began, arena.cell.lease)
+    leased = max(leased, await arena.leased())
+    network.cut()
+    await eventually(lambda: network.open > 0, "they connect again")
+    return Struck(monotonic(), leased)
+
+
+def _over(arena: Arena, began: float, leased: int) -> Struck:
+    """The fault is over; what was leased may come twice if that took so long that leases ran out."""
+    ended = monotonic()
+    return Struck(ended, leased if ended - began > arena.cell.lease / 2 else 0)
+
+
+def _network(arena: Arena) -> Proxy:
+    assert arena.network is not None
+    return arena.network

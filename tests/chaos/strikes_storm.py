@@ -1,0 +1,47 @@
+"""strikes-storm — several faults in a row, drawn by a seed, each healed before the next
+
+Owns: DRAWN, what may be drawn; the strike `storm`; `one`, a single draw, of which the soak is made.
+Called by: tests/chaos/run_cell.py, by the name in a cell; tests/chaos/soak.py.
+Guarantees: the same seed draws the same faults. What was in flight adds up over them.
+See: tests/chaos/cells.py.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from tests.chaos import strikes_around, strikes_daemons, strikes_database
+from tests.chaos.arena import Arena, Struck
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+#: What passes again and leaves all daemons running.
+DRAWN: Final[tuple[Callable[[Arena], Awaitable[Struck]], ...]] = (
+    strikes_daemons.worker,
+    strikes_daemons.smtpd_child,
+    strikes_daemons.sleeper,
+    strikes_daemons.everything,
+    strikes_database.terminate,
+    strikes_database.backend,
+    strikes_database.postmaster,
+    strikes_database.network_cut,
+    strikes_around.sink_after_dot,
+    strikes_around.sink_resets,
+    strikes_around.hold_release,
+)
+
+
+async def one(arena: Arena) -> tuple[str, Struck]:
+    """Draw one fault, bring it about and heal it; its name."""
+    strike = arena.chance.choice(DRAWN)
+    return strike.__name__, await strike(arena)
+
+
+async def storm(arena: Arena) -> Struck:
+    """Three faults, drawn by the seed."""
+    for _ in range(3):
+        await one(arena)
+    # Each was bounded by itself; together they may have doubled what the history calls uncertain.
+    return Struck(monotonic(), int(await arena.value("SELECT count(*) FROM attempts WHERE uncertain")))

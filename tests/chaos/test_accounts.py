@@ -1,0 +1,86 @@
+"""test_accounts — the books see what the matrix asks them: lost, twice, altered, unknown, and how long it took
+
+Owns: each figure, from one made-up run that has all of them.
+See: tests/chaos/accounts.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import islice
+
+from scripts.sample_mail import Sample
+from scripts.sink_server import Received
+from tests.chaos.accounts import Accounts
+from tests.chaos.senders import samples
+
+CONTENT = b"Subject: x\r\n\r\nbody\r\n"
+OURS = b"Received: from a by b\r\n\twith SMTP\r\n"
+
+
+def sent(accounts: Accounts, name: str, reply: str, at: float = 1.0) -> None:
+    sample = Sample(f"{name}@origin.example", (f"{name}@elm.example",), CONTENT)
+    accounts.submit(sample)
+    accounts.answer(sample, [reply], at)
+
+
+def arrived(accounts: Accounts, name: str, at: float, content: bytes = OURS + CONTENT) -> None:
+    digest = hashlib.sha256(content).hexdigest()
+    recipients = (f"{name}@elm.example",)
+    accounts.arrive(Received(0.0, f"{name}@origin.example", recipients, digest, len(content), True, content), at)
+
+
+def test_every_recipient_is_one_of_these() -> None:
+    accounts = Accounts()
+    for name, reply in {
+        "once": "250 2.0.0 OK",
+        "twice": "250 2.0.0 OK",
+        "lost": "250 2.0.0 OK",
+        "altered": "250 2.0.0 OK",
+        "refused": "451 4.3.0 later",
+        "unknown": "",
+        "committed": "",
+    }.items():
+        sent(accounts, name, reply)
+    for name in ("once", "twice", "twice", "committed", "committed"):
+        arrived(accounts, name, 2.0)
+    arrived(accounts, "altered", 2.0, OURS + CONTENT.replace(b"body", b"bodies"))
+    assert str(accounts.figures()) == (
+        "accepted=4 delivered=3 lost=1 duplicates=2 altered=1 refused=1 unknown=2 surprising=1"
+    )
+    assert accounts.outstanding == 1
+
+
+def test_what_arrives_before_its_250_is_read_is_not_outstanding() -> None:
+    accounts = Accounts()
+    sample = Sample("early@origin.example", ("early@elm.example",), CONTENT)
+    accounts.submit(sample)
+    arrived(accounts, "early", 1.0)
+    accounts.answer(sample, ["250 2.0.0 OK"], 2.0)
+    assert (accounts.outstanding, accounts.figures().lost, accounts.figures().delivered) == (0, 0, 1)
+
+
+def test_times_are_from_a_fault_s_end_on() -> None:
+    accounts = Accounts()
+    sent(accounts, "before", "250 2.0.0 OK", at=1.0)
+    sent(accounts, "refused", "451 4.3.0 later", at=5.0)
+    sent(accounts, "after", "250 2.0.0 OK", at=6.0)
+    arrived(accounts, "after", 7.0)
+    arrived(accounts, "before", 9.0)
+    assert accounts.first_after(4.0) == (2.0, 3.0)
+    assert accounts.cleared(4.0) == 5.0
+
+
+def test_a_promise_is_accounted_like_mail() -> None:
+    accounts = Accounts()
+    sent(accounts, "known", "250 2.0.0 OK")
+    accounts.promise("known@origin.example", "again@elm.example", 2.0)
+    arrived(accounts, "known", 3.0)
+    assert accounts.figures().lost == 1
+
+
+def test_a_seed_makes_the_same_mail_and_another_makes_other() -> None:
+    first, again, other = (list(islice(samples(seed, "r"), 20)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert {len(sample.recipients) for sample in first} > {1}
+    assert any(b"\r\n." in sample.content for sample in first)

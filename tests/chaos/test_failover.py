@@ -1,0 +1,45 @@
+"""test_failover — a standby takes over under load: nothing accepted is lost, or it is said which messages were
+
+Owns: the failover cells as tests.
+See: tests/chaos/failover.py; docs/explanation/durability.md, "When a standby takes over".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos import failover
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOON = 5.0  # seconds
+BUSY = 10.0  # seconds more on a machine that others use too
+
+
+@pytest.mark.slow
+async def test_a_synchronous_standby_takes_over_and_nothing_is_lost(tmp_path: Path) -> None:
+    outcome = await failover.to_synchronous(tmp_path)
+    assert (outcome.figures.lost, outcome.figures.altered) == (0, 0), outcome
+    assert outcome.figures.duplicated <= outcome.bound, outcome
+    assert outcome.seconds < SOON + BUSY, outcome
+    assert outcome.reported == frozenset()
+
+
+@pytest.mark.slow
+async def test_a_lagging_standby_takes_over_and_smtpd_names_every_message_that_is_lost(tmp_path: Path) -> None:
+    outcome = await failover.to_lagging(tmp_path)
+    assert outcome.figures.lost > 0, outcome
+    assert outcome.reported == outcome.missing
+    assert outcome.seconds < SOON + BUSY, outcome
+
+
+@pytest.mark.slow
+async def test_patroni_promotes_and_nothing_is_lost(tmp_path: Path) -> None:
+    outcome = await failover.by_patroni(tmp_path)
+    assert (outcome.figures.lost, outcome.figures.altered) == (0, 0), outcome
+    assert outcome.figures.duplicated <= outcome.bound, outcome
+    assert outcome.seconds < SOON + BUSY, outcome
+    assert outcome.reported == frozenset()

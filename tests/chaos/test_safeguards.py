@@ -1,0 +1,55 @@
+"""test_safeguards — taking out any one safeguard makes a cell of the matrix fail, and nothing else does
+
+Owns: the proof that the matrix can see: each mutant breaks its cell by losing or doubling mail; a copy without a change
+    does not. The two quickest run always, all of them by `make chaos-mutants` (PILLARBOX_CHAOS=all).
+See: tests/chaos/mutants.py.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos.cells import BY_NAME
+from tests.chaos.mutants import MUTANTS, Mutant, mutated
+from tests.chaos.run_cell import run_cell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fixtures.killable import Killable
+
+_ALL = os.environ.get("PILLARBOX_CHAOS") == "all"
+_OTHERS = pytest.mark.skipif(not _ALL, reason="make chaos-mutants runs it")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(m, id=m.safeguard.replace(" ", "-"), marks=() if m.short else _OTHERS) for m in MUTANTS],
+)
+async def test_without_it_mail_is_lost_or_doubled(mutant: Mutant, chaos_server: Killable, tmp_path: Path) -> None:
+    environment = mutated(mutant, tmp_path / "copy")
+    outcome = await run_cell(BY_NAME[mutant.cell], chaos_server, tmp_path / "cell", environment=environment)
+    f = outcome.figures
+    if mutant.breaks == "lost":
+        assert f.lost > 0, outcome
+    else:
+        assert f.duplicated > outcome.bound, outcome
+    assert outcome.broken()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(name, marks=() if any(m.short for m in MUTANTS if m.cell == name) else _OTHERS)
+        for name in dict.fromkeys(m.cell for m in MUTANTS)
+    ],
+)
+async def test_with_all_of_them_nothing_is(cell: str, chaos_server: Killable, tmp_path: Path) -> None:
+    environment = mutated(None, tmp_path / "copy")
+    outcome = await run_cell(BY_NAME[cell], chaos_server, tmp_path / "cell", environment=environment)
+    assert outcome.broken() == []

@@ -1,0 +1,95 @@
+"""upgrade — a rolling upgrade with mail flowing: old and new code side by side on one schema
+
+Owns: `from_older`, from a commit of the past to this tree; `to_newer`, from this tree to one with migrations to come.
+Called by: tests/chaos/test_upgrade.py.
+Guarantees: daemons are stopped as an operator stops them, one after the other, so nothing may arrive twice.
+See: docs/how-to/upgrade.md; shared/migrate.py, `compare`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scripts.supervise import ChildFailed
+from tests.fixtures.code_versions import migrate_as, newer, older, running
+from tests.fixtures.flow import flowing
+from tests.fixtures.system import ROOT, System
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.chaos.accounts import Figures
+    from tests.fixtures.flow import Flow
+    from tests.fixtures.system import Daemon
+
+_ENOUGH = 100  # recipients between two steps
+
+
+async def from_older(uri: str, folder: Path) -> Figures:
+    """`uri`: an empty database. The older daemons run on while this tree migrates, and beside this tree's."""
+    past = older(folder / "older")
+    await asyncio.to_thread(migrate_as, past, uri)
+    async with flowing(System(uri, folder)) as flow:
+        doors, old = await start(flow, past, "old")
+        flow.send_to(doors)
+        await flow.more_arrived(_ENOUGH)
+        assert await asyncio.to_thread(migrate_as, ROOT, uri, "pre")
+        await flow.more_arrived(_ENOUGH)
+        await replace(flow, doors, old, ROOT)
+        return await flow.finish()
+
+
+async def to_newer(uri: str, folder: Path) -> Figures:
+    """`uri`: a database as this tree made it. This tree is the old code, which also starts anew on the newer schema."""
+    future = newer(folder / "newer")
+    async with flowing(System(uri, folder)) as flow:
+        doors, old = await start(flow, ROOT, "old")
+        flow.send_to(doors)
+        await flow.more_arrived(_ENOUGH)
+        await refused(flow, future, r"_pre_tomorrow missing; run `pillarbox migrate`")
+        [added] = await asyncio.to_thread(migrate_as, future, uri, "pre")
+        assert added.endswith("_pre_tomorrow")
+        await flow.more_arrived(_ENOUGH)
+        for daemon in old:
+            assert await daemon.stop() == 0
+            await daemon.start()
+        await flow.more_arrived(_ENOUGH)
+        assert await asyncio.to_thread(migrate_as, ROOT, uri) == []
+        await replace(flow, doors, old, future)
+        [removed] = await asyncio.to_thread(migrate_as, future, uri)
+        assert removed.endswith("_post_tomorrow")
+        await flow.more_arrived(_ENOUGH)
+        await refused(flow, ROOT, f"newer than this code: it has {removed}")
+        return await flow.finish()
+
+
+async def start(flow: Flow, code: Path, name: str) -> tuple[list[Daemon], list[Daemon]]:
+    """An smtpd and a worker of this code: the doors there are now, and both daemons."""
+    flow.system.environment = running(code)
+    smtpd = await flow.system.smtpd(f"smtpd-{name}")
+    worker = await flow.system.worker(flow.sink.port, f"worker-{name}")
+    return [smtpd], [smtpd, worker]
+
+
+async def replace(flow: Flow, doors: list[Daemon], old: list[Daemon], code: Path) -> None:
+    """Put daemons of this code beside the old ones, let mail go through both, and stop the old ones."""
+    more, new = await start(flow, code, "new")
+    doors += more
+    await flow.more_arrived(_ENOUGH)
+    smtpd, worker = old
+    doors.remove(smtpd)
+    assert await smtpd.stop() == 0
+    await flow.more_arrived(_ENOUGH)
+    assert await worker.stop() == 0
+    await flow.more_arrived(_ENOUGH)
+    assert all(daemon.log for daemon in new)
+
+
+async def refused(flow: Flow, code: Path, why: str) -> None:
+    """A daemon of this code does not start, and says why in its last line."""
+    flow.system.environment = running(code)
+    with pytest.raises(ChildFailed, match=why):
+        await flow.system.smtpd("smtpd-refused")
