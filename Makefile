@@ -1,12 +1,14 @@
 # Pillarbox: everything a newcomer types. Needs make, git and a Python; the rest is fetched into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help demo up bench bench-core bench-smtpd test test-fast test-postgres15 check format lock java peers clean ready-demo ready-test
+.PHONY: help demo up bench bench-analytics bench-core bench-smtpd bench-flow chaos chaos-apart chaos-mutants soak test test-fast test-operators test-postgres15 check format lock java peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
 # What only speaks SMTP, or brings its own PostgreSQL, finds nothing new in version 15.
-ELSEWHERE := $(foreach name,attack bdat bench_smtpd clients content_check embedded extensions line_fuzz load policy privileges \
-	proxy reload rspamd session smtp_ submission supervise tls,--ignore-glob='tests/integration/test_$(name)*')
+ELSEWHERE := $(foreach name,arc_ attack bdat bench_flow bench_smtpd clients connections content_check dane embedded extensions \
+	failover line_fuzz load metrics_server mta_sts policy privileges proxy queued_part reload remainder requiretls resolver \
+	routing rspamd session sign_verified sites smtp_ submission supervise swaks tls what_a_host, \
+	--ignore-glob='tests/integration/test_$(strip $(name))*')
 SOURCES := $(wildcard smtpd queued shared scripts sql tests conftest.py)
 export PYTHON
 
@@ -23,9 +25,17 @@ up: ready-demo  ## run smtpd and the queued workers of config/ until Ctrl-C
 bench: ready-demo  ## measure messages per second through the whole system, by Postfix's load tools
 	@.venv/bin/pillarbox bench $(ARGS)
 
+bench-analytics: ready-test  ## measure export, report, and what a live queue feels of them
+	@$(PY) -m scripts.java_runtime
+	@$(PY) -m scripts.analytics.bench $(ARGS)
+
 bench-smtpd: ready-test  ## measure how fast mail is accepted, beside Postfix where it is installed
 	@$(PY) -m scripts.peers || true
 	@$(PY) -m scripts.bench_smtpd $(ARGS)
+
+bench-flow: ready-test  ## measure the whole way of mail, beside Postfix where it is installed
+	@$(PY) -m scripts.peers || true
+	@$(PY) -m scripts.bench_flow $(ARGS)
 
 bench-core: ready-demo  ## measure the queue core, beside pgmq (PGMQ_SQL=FILE) and PgQueuer
 	@$(PY) -m scripts.bench_core $(ARGS)
@@ -35,8 +45,23 @@ test: ready-test  ## run every test, Spark and Postfix's programs included
 	@$(PY) -m scripts.peers || true
 	@$(PYTEST) $(ARGS)
 
+chaos: ready-test  ## the crash matrix: faults by instants under load, nothing lost (ARGS=--short within minutes)
+	@$(PY) -m tests.chaos $(ARGS)
+
+chaos-apart: ready-test  ## failover (Patroni and etcd too), rolling upgrade and full disk under load
+	@$(PY) -m tests.chaos.apart $(ARGS)
+
+chaos-mutants: ready-test  ## take out each safeguard in turn: the matrix must notice
+	@PILLARBOX_CHAOS=all $(PY) -m pytest -q tests/chaos/test_safeguards.py $(ARGS)
+
+soak: ready-test  ## all faults at random for HOURS (default 1), and what must not grow
+	@$(PY) -m tests.chaos.soak --hours $(or $(HOURS),1) $(ARGS)
+
 test-fast: ready-test  ## run the rings that need no server: unit, property, layout
 	@$(PY) -m pytest tests/unit tests/property tests/layout $(ARGS)
+
+test-operators: ready-test  ## hold 100,000, release and delete them while mail flows, killing a command in the middle
+	@PILLARBOX_TEST_HELD=100000 $(PY) -m pytest -q -rP tests/scenario/test_operators_beside_mail.py -k half $(ARGS)
 
 test-postgres15: ready-test  ## run the integration ring on Debian's PostgreSQL 15
 	@$(PY) -m scripts.peers || true

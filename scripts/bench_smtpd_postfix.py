@@ -1,10 +1,10 @@
-"""bench_smtpd_postfix — Debian's Postfix beside ours: its own configuration, queue and port, accepting only
+"""bench_smtpd_postfix — Debian's Postfix beside ours: its own configuration, queue and port
 
 Owns: a private instance under the run's directory, started in the foreground and stopped at the end.
-Called by: scripts.bench_smtpd.
-Guarantees: the Postfix of the system, if one runs, is not touched. Every message is accepted as usual (one queue file,
-    flushed before 250) and put on hold, so that nothing but the acceptance is measured, and less than it does for mail
-    that it delivers: a peer at its best.
+Called by: scripts.bench_smtpd and scripts.bench_flow.
+Guarantees: the Postfix of the system, if one runs, is not touched. Every message is accepted as usual: one queue file,
+    flushed before 250. With HOLD it is put on hold, so that nothing but the acceptance is measured, and less than it
+    does for mail that it delivers; with `relay` it is delivered to one next hop. A peer at its best, both times.
 Raises: CannotMeasureError with the reason where there is no Postfix, or no root to start it.
 See: master(8), cleanup(8), postconf(5): access(5) HOLD; in_flow_delay, which would slow it down on purpose.
 """
@@ -51,9 +51,12 @@ local_recipient_maps =
 inet_interfaces = 127.0.0.1
 inet_protocols = ipv4
 mynetworks = 127.0.0.0/8
+in_flow_delay = 0
+"""
+#: Settings of main.cf: all mail is put on hold.
+HOLD: Final = """\
 smtpd_recipient_restrictions = check_recipient_access static:HOLD, permit_mynetworks, reject
 default_process_limit = 200
-in_flow_delay = 0
 """
 _MASTER: Final = """\
 127.0.0.1:{port} inet n - n - - smtpd
@@ -68,6 +71,8 @@ proxymap unix - - n - - proxymap
 smtp unix - - n - - smtp
 showq unix n - n - - showq
 error unix - - n - - error
+retry unix - - n - - error
+scache unix - - n - 1 scache
 anvil unix - - n - 1 anvil
 postlog unix-dgram n - n - 1 postlogd
 """
@@ -89,6 +94,11 @@ class Postfix:
         """How many messages of at least `size` octets it has accepted and not forgotten."""
         return sum(1 for file in self._files() if file.stat().st_size >= size)
 
+    def sent(self) -> tuple[int, int]:
+        """How many recipients it has delivered, and how many messages it has done with, by its log."""
+        log = (self.folder / "log").read_bytes()
+        return log.count(b" status=sent "), log.count(b": removed\n")
+
     def forget(self) -> None:
         """Delete what it has accepted."""
         for file in self._files():
@@ -98,11 +108,16 @@ class Postfix:
         return [file for file in (self.folder / "queue" / "hold").rglob("*") if file.is_file()]
 
 
+def relay(port: int) -> str:
+    """Settings of main.cf: all mail goes to this port of 127.0.0.1; all limits on that are as they come."""
+    return f"relayhost = [127.0.0.1]:{port}\nsmtpd_relay_restrictions = permit_mynetworks, reject\n"
+
+
 @asynccontextmanager
-async def postfix(folder: Path, port: int) -> AsyncIterator[Postfix]:
-    """Postfix on this port of 127.0.0.1, as long as the block."""
+async def postfix(folder: Path, port: int, settings: str = HOLD) -> AsyncIterator[Postfix]:
+    """Postfix on this port of 127.0.0.1, as long as the block; `settings`: lines of main.cf beside the usual ones."""
     version = _version()
-    folder = _write(folder, port)
+    folder = _write(folder, port, settings)
     program = await asyncio.create_subprocess_exec(
         *(_PROGRAMS[0] / "postfix", "-c", folder / "etc", "start-fg"),
         stdout=asyncio.subprocess.DEVNULL,
@@ -142,7 +157,7 @@ def _version() -> str:
     return asked.stdout.strip()
 
 
-def _write(folder: Path, port: int) -> Path:
+def _write(folder: Path, port: int, settings: str) -> Path:
     """Its files; returns the folder's absolute path."""
     folder = folder.resolve()
     etc = folder / "etc"
@@ -150,7 +165,7 @@ def _write(folder: Path, port: int) -> Path:
         each.mkdir(parents=True, exist_ok=True)
     shutil.chown(folder / "data", _OWNER)
     names = {"folder": folder, "commands": _PROGRAMS[0], "daemons": _PROGRAMS[1], "owner": _OWNER, "group": _GROUP}
-    (etc / "main.cf").write_text(_MAIN.format(**names))
+    (etc / "main.cf").write_text(_MAIN.format(**names) + settings)
     (etc / "master.cf").write_text(_MASTER.format(port=port))
     return folder
 

@@ -21,7 +21,7 @@ die() { printf 'pillarbox: %s\n' "$*" >&2; exit 1; }
 purpose=${1:-}
 case $purpose in
   demo) extras='[doctor]' ;;
-  test) extras='[doctor,test,dev]' ;;
+  test) extras='[doctor,tracing,test,dev]' ;;
   *) die "bootstrap: unknown purpose \"$purpose\"; allowed: demo, test" ;;
 esac
 

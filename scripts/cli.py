@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from io import TextIOWrapper
 from typing import Final
@@ -22,16 +23,24 @@ VERBS: Final = (
     "migrate",
     "database",
     "user",
+    "suppress",
     "sink",
     "bench",
+    "queue",
+    "quarantine",
+    "retention",
     "deadletters",
     "doctor",
     "schedule",
+    "suspend",
     "partitions",
     "policy",
+    "config",
     "dkim",
+    "rules",
+    "analytics",
 )
-_INTERRUPTED = 130
+_INTERRUPTED, _UNREAD = 130, 141  # as a shell has it: 128 and the number of the signal
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,7 +51,11 @@ def main(arguments: list[str] | None = None) -> int:
     wanted = [verb for verb in VERBS if verb in given[:1]] or VERBS
     for verb in wanted:
         importlib.import_module(f"scripts.{verb}").add_parser(subparsers)
-    options = parser.parse_args(given)
+    options, rest = parser.parse_known_args(given)
+    if rest and (not hasattr(options, "condition") or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.condition += rest  # a condition may go on after an option
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a line is there when it is printed, in a pipe too
     try:
@@ -53,6 +66,10 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_status
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our lines has enough of them; what is still to be written at the end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _UNREAD
     return status
 
 

@@ -28,16 +28,18 @@ TRIGGERS: Final = (
     "queue_partid",
     "queue_reviewed",
     "queue_released",
+    "queue_held",
 )
 INDEXES: Final = (
     "queue_due_urgent",
     "queue_due",
+    "queue_due_retried",
     "queue_due_bulk",
     "queue_suspect",
     "queue_messages__id",
     "queue_finish",
 )
-_OF_HOLD: Final = ("queue_hold_ts",)
+_OF_HOLD: Final = ("queue_hold_ts", "queue_hold_quarantine")
 _DEFAULT_LEAF: Final = "queue_def_def"
 _GUARD: Final = "pillarbox migrate makes leaves as they must be; for this one see pillarbox.queue_guard"
 

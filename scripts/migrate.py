@@ -23,6 +23,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `migrate` to the command line."""
     parser = subparsers.add_parser("migrate", help="bring the database's schema to this version")
     add_config(parser)
+    parser.add_argument(
+        "--phase",
+        choices=("pre", "all"),
+        default="all",
+        help="pre: only what old daemons can go on with, before a rolling upgrade (default: all)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.set_defaults(func=run)
 
@@ -32,7 +38,10 @@ def run(options: argparse.Namespace) -> int:
     config = load_smtpd(options.config / "smtpd.yaml")
     settings = config.environment.database
     report = migrate.migrate(
-        database.resolve(settings.uri, config.environment.var), settings.partitions.leaves, settings.partitions.count
+        database.resolve(settings.uri, config.environment.var),
+        settings.partitions.leaves,
+        settings.partitions.count,
+        only_pre=options.phase == "pre",
     )
     if options.json:
         print(json.dumps({"applied": report.applied, "leaves": report.leaves}))

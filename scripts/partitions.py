@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts import partitions_layout, partitions_run, partitions_show
 from scripts.partitions_audit import read_faults, repairs
 from scripts.partitions_balance import balance as balanced
+from scripts.partitions_balance import read_report
 from scripts.up import add_config
 from shared import database
 from shared.config import load_smtpd
@@ -74,7 +76,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     verb = verbs.add_parser("balance", help="propose leaves that share the recipients waiting now evenly")
     verb.add_argument("--leaves", type=int, metavar="N", help="how many (default: as many as there are)")
-    verb.add_argument("--weight", action="append", default=[], metavar="ID=N", help="instead of counting; repeatable")
+    sources = verb.add_mutually_exclusive_group()
+    sources.add_argument(
+        "--weight", action="append", default=[], metavar="ID=N", help="instead of counting; repeatable"
+    )
+    sources.add_argument("--from-report", type=Path, metavar="FILE", help="weights of `analytics report --json`")
     forms = verb.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="one JSON object")
     forms.add_argument("--apply", action="store_true", help="make these leaves")
@@ -149,7 +155,8 @@ def move(options: argparse.Namespace) -> int:
 
 def balance(options: argparse.Namespace) -> int:
     """Propose an even layout; with --apply, make it."""
-    return asyncio.run(_balance(options, _weights(options.weight)))
+    given = _weights(options.weight) if options.from_report is None else read_report(options.from_report)
+    return asyncio.run(_balance(options, given))
 
 
 async def _balance(options: argparse.Namespace, given: dict[str, float]) -> int:

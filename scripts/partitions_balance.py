@@ -1,7 +1,8 @@
 """partitions_balance — proposes which partition ids should share a leaf, by their weight
 
-Owns: the greedy division of ids among leaves, heaviest id first into the lightest leaf. Pure.
-Called by: scripts.partitions.
+Owns: the greedy division of ids among leaves, heaviest id first into the lightest leaf (pure); reading weights from a
+    report of the analytics.
+Called by: scripts.partitions; scripts.analytics.report, to recommend leaves.
 Guarantees: every id given is in exactly one leaf; the heaviest leaf weighs at most 4/3 of the best division there is.
     The same weights give the same layout. A layout that is nearly as even already is kept, for moving costs more than
     a few per cent of imbalance.
@@ -10,14 +11,17 @@ See: R. L. Graham, "Bounds on Multiprocessing Timing Anomalies", 1969, for the 4
 
 from __future__ import annotations
 
+import json
+import math
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from scripts.partitions_layout import natural
+from scripts.partitions_layout import check_id, natural
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from scripts.partitions_layout import Layout
 
@@ -39,6 +43,30 @@ def balance(layout: Layout, weights: Mapping[str, float], leaves: int | None = N
     if even and heaviest(proposed, weights) > heaviest(layout, weights) * (1 - WORTH):
         return layout
     return proposed
+
+
+def read_report(path: Path) -> dict[str, float]:
+    """The weights in the JSON of `pillarbox analytics report`: ids, and the seconds that their tries took.
+
+    Raises PillarboxError for a file that is none, or weighs nothing.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        [section] = [each for each in document["sections"] if each["key"] == "weights"]
+        found = {str(row["partid"]): float(row["seconds"]) for row in section["rows"] if row["partid"][:1] != "("}
+    except OSError as error:
+        raise PillarboxError(f"--from-report {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):  # JSON and UTF-8 that are none are ValueErrors
+        raise PillarboxError(
+            f"--from-report {path}: not a report; allowed: what `pillarbox analytics report --json` prints"
+        ) from None
+    for id_, weight in found.items():
+        check_id(id_)
+        if not (math.isfinite(weight) and weight >= 0):
+            raise PillarboxError(f"--from-report {path}: {id_} weighs {weight}; allowed: a number from 0")
+    if not found:
+        raise PillarboxError(f"--from-report {path}: weighs no partition id; no attempt in its time had one")
+    return found
 
 
 def heaviest(layout: Layout, weights: Mapping[str, float]) -> float:

@@ -23,6 +23,7 @@ from scripts.partitions_layout import DEFAULT, Layout, parse_bound, suffix_of
 from scripts.partitions_plan import CLOSE, LOCK_TIMEOUT, Leftovers, clearing, lock_timeout, rounds, steps
 from shared import database, migrate
 from shared.errors import PillarboxError
+from shared.failure_points import reach
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -148,6 +149,7 @@ async def take(connection: database.Connection, act: Iterable[Step], tell: Tell,
     """Take these steps one after the other."""
     for step in act:
         tell(step.why)
+        reach("partitions.step")
         try:
             if step.alone:
                 for text in step.sql:

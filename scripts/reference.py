@@ -1,7 +1,8 @@
 """reference — writes the pages of docs/reference that are generated from code
 
 Owns: docs/reference/configuration.md and policy.md (from the models), events.md (from the table of events),
-    doctor.md (from the table of checks) and metrics.md (from the table of metrics).
+    classification.md (from the tables of queued.classify), doctor.md (from the table of checks), metrics.md (from the
+    table of metrics) and condition.md (from the fields).
 Called by: developers after a change of either (`python -m scripts.reference`), and a test with `--check`.
 Guarantees: without `--check` the pages match the code afterwards; with it nothing is written.
 Raises: nothing; exit status 1 and one line for each page that is out of date.
@@ -16,11 +17,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scripts import citations, policy_reference
+from scripts import citations, classification_reference, policy_reference
+from scripts.condition.fields import ALIASES, ALLOWED, FIELDS
 from scripts.doctor_checks import CHECKS
 from shared.config import SCHEMAS, schema_text
-from shared.events import EVENTS
-from shared.metrics import FEEDS, METRICS
+from shared.events_table import EVENTS
+from shared.metrics_smtpd import SMTPD
+from shared.metrics_table import EVENTS_TOTAL, QUEUED, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
 def pages() -> dict[str, str]:
     """The pages as they should be."""
     return {
+        "classification.md": f"{_HEADING}\n{classification_reference.page()}",
+        "condition.md": _condition(),
         "configuration.md": _configuration(),
         "doctor.md": _doctor(),
         "events.md": _events(),
@@ -102,6 +107,33 @@ def _followed(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
+def _condition() -> str:
+    intro = (
+        "# Conditions\n\n"
+        "Every verb of `pillarbox queue` that lists or acts takes one, and so do those of `quarantine`:\n\n"
+        '    state=HOLD recipientdomain=example.com age>1h retry_count=3..10 "last_error~try later"\n\n'
+        "Terms side by side must all fit (`and` may stand between them); `or`, `not` and parentheses do what they\n"
+        "say, and `and` binds closer than `or`. A term is a name, an operator and a value: `=` and `!=`; `~` and\n"
+        "`!~` (text that occurs, in whatever case); `<`, `<=`, `>`, `>=`. Several values with commas between them:\n"
+        "any of them. `3..10` is a range with both ends, `3..` and `..10` have one. `*` in a value stands for any\n"
+        "characters, unless it is in quotes. Nothing after `=` means that it is not set; what is not set fits every\n"
+        "`!=`. In a shell put quotes around terms with `<`, `>`, `*` or spaces. A typo is shown with a caret under\n"
+        "it, and nothing is done."
+    )
+    head = f"{_HEADING}\n{intro}\n\n| name | also | value | what it is |\n|---|---|---|---|"
+    also: dict[str, list[str]] = {}
+    for alias, name in ALIASES.items():
+        also.setdefault(name, []).append(f"`{alias}`")
+    rows = (
+        f"\n| `{name}` | {', '.join(also.get(name, ['-']))} | {_cell(ALLOWED[field.kind])} | {_cell(field.meaning)} |"
+        for name, field in FIELDS.items()
+    )
+    last = (
+        f"\n| `metadata.KEY` | - | {_cell(ALLOWED['text'])} | A key of the metadata that policy or applications set. |"
+    )
+    return head + "".join(rows) + last + "\n"
+
+
 def _events() -> str:
     intro = "# Events\n\nOne line of log each (logfmt). Renaming one is a breaking change."
     head = f"{_HEADING}\n{intro}\n\n| event | level | meaning and fields |\n|---|---|---|"
@@ -126,24 +158,28 @@ def _doctor() -> str:
 def _metrics() -> str:
     intro = (
         "# Metrics\n\n"
-        "What a worker with `metrics.listen` answers at `/metrics`, in Prometheus's text format. Counters and\n"
+        "What a daemon with `metrics.listen` answers at `/metrics`, in Prometheus's text format. Counters and\n"
         "histograms are fed by [events](events.md) and start at 0 with the process; gauges are read when Prometheus\n"
-        "asks. Times are seconds. `transport` is an id of the configuration, or `other`; `partition` is empty for\n"
-        "mail without one. "
-        "Renaming one is a breaking change."
+        "asks. Times are seconds. `transport` is an id of the configuration, `destination` a class of\n"
+        "`metrics.destinations`, `code` a reply's; what is none of those is `other`. `partition` is empty for mail\n"
+        "without one. Renaming one is a breaking change."
     )
+    tables = (f"## {name}\n\n{_table(table)}" for name, table in (("queued", QUEUED), ("smtpd", SMTPD)))
+    return "\n\n".join([f"{_HEADING}\n{intro}", *tables]) + "\n"
+
+
+def _table(table: Table) -> str:
     fed: dict[str, list[str]] = {}
-    for event, feeds in FEEDS.items():
+    for event, feeds in table.feeds.items():
         for feed in feeds:
             fed.setdefault(feed.metric, []).append(f"`{event}`" + (f" (`{feed.amount}`)" if feed.amount else ""))
-    fed["pillarbox_events_total"] = ["each of its events"]
-    head = f"{_HEADING}\n{intro}\n\n| metric | kind | labels | fed by | meaning |\n|---|---|---|---|---|"
+    fed[EVENTS_TOTAL] = ["each of its events"]
     rows = (
         f"\n| `{name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels) or '-'} "
         f"| {', '.join(fed.get(name, ['-']))} | {_cell(metric.meaning)} |"
-        for name, metric in METRICS.items()
+        for name, metric in table.metrics.items()
     )
-    return head + "".join(rows) + "\n"
+    return "| metric | kind | labels | fed by | meaning |\n|---|---|---|---|---|" + "".join(rows)
 
 
 def _cell(text: str) -> str:

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -53,6 +54,8 @@ class Child:
     status: str = ""
     process: asyncio.subprocess.Process | None = None
     started: float = 0.0
+    serves: bool = False
+    stale: bool = False  # it was to reload while it was starting, and may have read its file before
 
     @property
     def pid(self) -> int:
@@ -86,6 +89,14 @@ class Supervisor:
         self.children.append(child)
         self._watchers[child] = asyncio.create_task(self._keep_up(child))
         return child
+
+    def reload(self) -> None:
+        """Have every child reload its configuration: at once, or as soon as it serves."""
+        for child in self.children:
+            if child.serves:
+                _hang_up(child)
+            else:
+                child.stale = True
 
     async def stop(self, *children: Child) -> None:
         """End these children, one after the other: SIGTERM, patience, SIGKILL."""
@@ -128,9 +139,13 @@ class Supervisor:
                     if log:
                         log.close()
                 child.started = monotonic()
+                child.serves = child.stale = False
                 events.emit("child.started", name=child.name, pid=child.pid)
                 try:
                     child.status = await self._ready(child, door)
+                    child.serves = True
+                    if child.stale:
+                        _hang_up(child)
                 except ChildFailed:
                     if child.process.returncode is None:
                         await self._end(child.process)
@@ -158,6 +173,7 @@ class Supervisor:
         pause = _FIRST_PAUSE
         while child.process:
             status = await child.process.wait()
+            child.serves = False
             if monotonic() - child.started > _STEADY:
                 pause = _FIRST_PAUSE
             while True:
@@ -169,6 +185,12 @@ class Supervisor:
                     break
                 except (ChildFailed, OSError):  # no room for a process, or for its log: there may be later
                     status = child.process.returncode or 0
+
+
+def _hang_up(child: Child) -> None:
+    with suppress(ProcessLookupError):  # it has just died, and begins again with the file as it is
+        if child.process:
+            child.process.send_signal(signal.SIGHUP)
 
 
 def _last_words(child: Child) -> str:

@@ -1,9 +1,10 @@
-"""up — `pillarbox up`: the whole system in the foreground, until Ctrl-C
+"""up — `pillarbox up`: the whole system in the foreground, until Ctrl-C; SIGHUP reloads all of it
 
 Owns: the order database → schema → smtpd → workers, and the reverse when stopping.
 Called by: scripts.cli; people who want it running with one command.
-Guarantees: both configuration files are read whole before anything starts. A daemon that dies is started again. The
-    embedded PostgreSQL is stopped at the end if, and only if, this command started it.
+Guarantees: both configuration files are read whole before anything starts, and before anything reloads: both are used
+    or neither. A daemon that dies is started again. The embedded PostgreSQL is stopped at the end if, and only if, this
+    command started it.
 Raises: PillarboxError for what an operator can mend.
 """
 
@@ -41,7 +42,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT; reload at SIGHUP."""
     smtpd, queued = load_both(options.config)
     events.setup(smtpd.environment.log.level)
     var = smtpd.environment.var
@@ -92,8 +93,22 @@ async def _serve(folder: Path, queued: QueuedConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # whoever starts now reads the file as it is
     async with Supervisor() as supervisor:
         for child in children(folder, queued):
             await supervisor.start(child)
             print(f"{child.name}: {child.status}")
+        loop.add_signal_handler(signal.SIGHUP, _reload, folder, queued, supervisor)
         await asked.wait()
+
+
+def _reload(folder: Path, queued: QueuedConfig, supervisor: Supervisor) -> None:
+    """Have every daemon read its file anew; each says itself what it can use of it."""
+    try:
+        _, wanted = load_both(folder)
+    except ConfigError as error:
+        events.emit("daemon.reload_refused", error=error)
+        return
+    if [worker.id for worker in wanted.workers] != [worker.id for worker in queued.workers]:
+        events.emit("daemon.reload_ignored", keys="workers: which of them run")
+    supervisor.reload()

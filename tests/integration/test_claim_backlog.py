@@ -41,7 +41,9 @@ SETTINGS = Claim.model_validate({"lease": "15m", "poll": "1h"})
 VALUES = {
     "now": "NULL",
     "floor": "NULL",
+    "floor_retried": "NULL",
     "batch": "100",
+    "retried": "50",
     "worker": "'w'",
     "lease": "interval '15 minutes'",
     "suspects": "false",
@@ -152,7 +154,7 @@ def assert_walks_its_indexes(plan: list[dict[str, Any]], leaf: str) -> None:
     assert {node["Relation Name"] for node in read} == {leaf}
     assert {node["Node Type"] for node in read} <= {"Index Scan", "Index Only Scan"}
     classes = [node for node in read if "next_retry" in node["Index Name"]]
-    assert len({node["Index Name"] for node in classes}) == len(("urgent", "ordinary", "bulk", "suspect"))
+    assert len({node["Index Name"] for node in classes}) == len(("urgent", "ordinary", "retried", "bulk", "suspect"))
 
 
 @pytest.mark.slow

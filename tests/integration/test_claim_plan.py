@@ -26,7 +26,9 @@ ROWS = 50_000
 TYPES = {
     "now": "timestamptz",
     "floor": "timestamptz",
+    "floor_retried": "timestamptz",
     "batch": "integer",
+    "retried": "integer",
     "worker": "text",
     "lease": "interval",
     "suspects": "boolean",
@@ -34,7 +36,9 @@ TYPES = {
 VALUES = {
     "now": "NULL",
     "floor": "now() - interval '10 seconds'",
+    "floor_retried": "now() - interval '10 seconds'",
     "batch": "200",
+    "retried": "100",
     "worker": "'worker'",
     "lease": "interval '15 minutes'",
     "suspects": "false",
@@ -53,6 +57,8 @@ def filled(server: ServerUnderTest, template_database: str) -> Iterator[Factory]
         factory = Factory(uri, connection)
         for partid in ("1", "4", None):
             factory.rows(ROWS, partid=partid)
+            factory.rows(ROWS, partid=partid, tries=1)
+        factory.sql("UPDATE pillarbox.queue SET last_error = '451 Later' WHERE retry_count > 0")
         factory.sql("ANALYZE pillarbox.queue")
         yield factory
 
@@ -61,7 +67,7 @@ def explain(factory: Factory, name: str, where: str, mode: str, floor: str | Non
     """The plan that a prepared statement runs by."""
     names = [n for n in TYPES if f"%({n})s" in where_query(name, where)]
     text = re.sub(r"%\((\w+)\)s", lambda m: f"${names.index(m[1]) + 1}", where_query(name, where)).replace("%%", "%")
-    values = {**VALUES, "floor": floor or VALUES["floor"]}
+    values = {**VALUES, "floor": floor or VALUES["floor"], "floor_retried": floor or VALUES["floor"]}
     factory.sql("DEALLOCATE ALL")
     factory.sql(f"SET plan_cache_mode = {mode}")
     factory.sql(f"PREPARE asked ({', '.join(TYPES[n] for n in names)}) AS {text}")
@@ -77,9 +83,10 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def due_indexes(factory: Factory) -> set[str]:
-    """The parts of the three class indexes on the leaves."""
+    """The parts of the four class indexes on the leaves."""
     found = factory.sql(
-        """SELECT c.relname FROM unnest(ARRAY['queue_due_urgent', 'queue_due', 'queue_due_bulk']) AS root(name),
+        """SELECT c.relname
+             FROM unnest(ARRAY['queue_due_urgent', 'queue_due', 'queue_due_retried', 'queue_due_bulk']) AS root(name),
                   pg_partition_tree(to_regclass('pillarbox.' || root.name)) t JOIN pg_class c ON c.oid = t.relid
             WHERE t.isleaf"""
     )
@@ -115,7 +122,9 @@ def test_a_claim_reads_queue_due_of_its_leaves_only(
     assert {node["Relation Name"] for node in due} == leaves, "not every leaf is read by queue_due"
     # Sorting would mean reading every due row first, however few are wanted.
     limits = [node for node in plan if node["Node Type"] == "Limit"]
-    assert {limit["Subplan Name"] for limit in limits} == {"CTE urgent", "CTE ordinary", "CTE bulk", "CTE suspect"}
+    assert {limit["Subplan Name"] for limit in limits} == {
+        f"CTE {name}" for name in ("urgent", "kept", "ordinary", "retried", "bulk", "suspect")
+    }
     walks = [limit for limit in limits if limit["Subplan Name"] != "CTE suspect"]
     assert not any(node["Node Type"] in {"Sort", "Incremental Sort"} for limit in walks for node in nodes(limit))
     # Of what was lost there is little: it may be sorted, but what is merely due must not be read for it.

@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 DUE = 20_000
 ONE_LEAF = "metadata->>'_partid' IN ('1','2','3')"
-VALUES = {"now": None, "floor": None, "worker": "w", "lease": timedelta(minutes=15)}
+VALUES = {
+    "now": None,
+    "floor": None,
+    "floor_retried": None,
+    "retried": 0,
+    "worker": "w",
+    "lease": timedelta(minutes=15),
+}
 PAST = timedelta(seconds=-1)
 
 
@@ -90,9 +97,10 @@ async def test_the_search_reads_nothing_of_a_backlog_that_is_due(factory: Factor
             assert generic > 0, "this plan was not kept"
             asked = where_query("claim", ONE_LEAF)
             order = sorted(
-                ["now", "floor", "batch", "worker", "lease", "suspects"], key=lambda n: asked.index(f"%({n})s")
+                ["now", "floor", "floor_retried", "batch", "retried", "worker", "lease", "suspects"],
+                key=lambda n: asked.index(f"%({n})s"),
             )
-            given = {**dict.fromkeys(order, "NULL"), "batch": "1", "worker": "'w'", "suspects": "true"}
+            given = {**dict.fromkeys(order, "NULL"), "batch": "1", "retried": "0", "worker": "'w'", "suspects": "true"}
             given["lease"] = "interval '15 minutes'"
             values = ", ".join(given[word] for word in order)
             await connection.execute("BEGIN")
@@ -115,8 +123,8 @@ def test_claims_and_results_stay_hot_beside_the_index(factory: Factory) -> None:
     factory.sql("SELECT pg_stat_reset_single_table_counters('pillarbox.queue_def_123'::regclass)")
     assert take(factory, 100, suspects=False) == ids[:100]
     factory.sql(
-        """UPDATE pillarbox.queue SET last_error = 'later', token = NULL, worker = NULL, lease_until = NULL,
-                  lost_count = 0 WHERE id = ANY(%(ids)s)""",
+        """UPDATE pillarbox.queue SET token = NULL, worker = NULL, lease_until = NULL, lost_count = 0
+            WHERE id = ANY(%(ids)s)""",
         ids=ids[:100],
     )
     factory.sql("SELECT pg_stat_force_next_flush()")

@@ -6,22 +6,32 @@ import asyncio
 
 import pytest
 
-from queued.connections import ConnectionPool, PoolClosedError, ReuseLimits
+from queued.connections import ConnectionPool, PoolClosedError, ReuseLimits, SessionWanted
+from queued.route import Hop
 from queued.transaction import ConversationError, Timeouts, Transaction
 from scripts.sink_server import Sink
 from tests.fixtures.scripted_peer import CLOSE, PLAIN, ScriptedPeer, until
 
 MESSAGE = Transaction("alice@example.com", ("bob@example.net",), b"Subject: x\r\n\r\ntext\r\n")
 HANGING = Transaction("alice@example.com", ("hangdot@example.net",), b"Subject: x\r\n\r\ntext\r\n")
+US = SessionWanted("c.example")
 FOREVER = ReuseLimits(transactions=1_000_000, idle=3600.0, age=3600.0)
 
 
 def make_pool(*, concurrency: int = 20, limits: ReuseLimits = FOREVER) -> ConnectionPool:
-    return ConnectionPool(hostname="c.example", timeouts=Timeouts(), concurrency=concurrency, limits=limits)
+    return ConnectionPool(timeouts=Timeouts(), concurrency=concurrency, limits=limits)
+
+
+def at(sink: Sink) -> Hop:
+    return Hop(sink.host, sink.port, "")
+
+
+def at_port(port: int) -> Hop:
+    return Hop("127.0.0.1", port, "")
 
 
 async def deliver(pool: ConnectionPool, sink: Sink, transaction: Transaction = MESSAGE) -> int:
-    async with pool.acquire(sink.host, sink.port) as connection:
+    async with pool.acquire(at(sink), US) as connection:
         result = await connection.send(transaction)
         assert result.final is not None
         return connection.transactions
@@ -44,7 +54,7 @@ async def test_never_more_at_once_than_the_limit() -> None:
 
         async def one() -> None:
             nonlocal most
-            async with pool.acquire(sink.host, sink.port) as connection:
+            async with pool.acquire(at(sink), US) as connection:
                 most = max(most, pool.borrowed)
                 await connection.send(MESSAGE)
 
@@ -60,7 +70,7 @@ async def test_never_more_at_once_than_the_limit() -> None:
 async def test_hosts_do_not_wait_for_each_other() -> None:
     async with Sink() as first, Sink() as second:
         pool = make_pool(concurrency=1)
-        async with pool.acquire(first.host, first.port), asyncio.timeout(5):
+        async with pool.acquire(at(first), US), asyncio.timeout(5):
             assert await deliver(pool, second) == 1
         await pool.close()
 
@@ -95,10 +105,10 @@ async def test_closed_when_idle_too_long() -> None:
 async def test_a_host_that_hung_up_gets_a_new_connection() -> None:
     async with ScriptedPeer(*PLAIN, CLOSE) as peer:
         pool = make_pool()
-        async with pool.acquire("127.0.0.1", peer.port) as connection:
+        async with pool.acquire(at_port(peer.port), US) as connection:
             pass
         await until(lambda: not connection.usable)
-        async with pool.acquire("127.0.0.1", peer.port) as another:
+        async with pool.acquire(at_port(peer.port), US) as another:
             assert another is not connection
         assert peer.connections == 2
         await pool.close()
@@ -107,7 +117,7 @@ async def test_a_host_that_hung_up_gets_a_new_connection() -> None:
 async def test_a_connection_out_of_step_is_not_kept() -> None:
     async with Sink() as sink:
         pool = make_pool()
-        async with pool.acquire(sink.host, sink.port) as connection:
+        async with pool.acquire(at(sink), US) as connection:
             await connection.send(Transaction("a@example.com", ("dropdot@example.net",), b"x\r\n"))
         assert pool.idle == 0
         assert await deliver(pool, sink) == 1
@@ -121,7 +131,7 @@ async def test_opening_that_fails_leaves_nothing_behind() -> None:
     for _ in range(3):  # a slot lost on the way would make the second wait for ever
         async with asyncio.timeout(5):
             with pytest.raises(ConversationError) as caught:
-                async with pool.acquire("127.0.0.1", port):
+                async with pool.acquire(at_port(port), US):
                     raise AssertionError("nobody listens there")
         assert caught.value.fault.kind == "connect"
     assert not pool._lanes
@@ -132,7 +142,7 @@ async def test_an_error_in_the_body_gives_the_slot_back() -> None:
     async with Sink() as sink:
         pool = make_pool(concurrency=1)
         with pytest.raises(KeyError):
-            async with pool.acquire(sink.host, sink.port):
+            async with pool.acquire(at(sink), US):
                 raise KeyError
         async with asyncio.timeout(5):
             assert await deliver(pool, sink) == 1
@@ -143,11 +153,11 @@ async def test_close_waits_for_what_is_borrowed() -> None:
     async with Sink() as sink:
         pool = make_pool()
         await deliver(pool, sink)
-        async with pool.acquire(sink.host, sink.port) as connection:
+        async with pool.acquire(at(sink), US) as connection:
             closing = asyncio.ensure_future(pool.close())
             await asyncio.sleep(0)
             with pytest.raises(PoolClosedError):
-                async with pool.acquire(sink.host, sink.port):
+                async with pool.acquire(at(sink), US):
                     raise AssertionError("the pool is closing")
             assert not closing.done()
             assert (await connection.send(MESSAGE)).final is not None
@@ -163,7 +173,7 @@ async def test_close_out_of_time_cuts_what_is_left() -> None:
         pool = make_pool()
 
         async def stuck() -> str:
-            async with pool.acquire(sink.host, sink.port) as connection:
+            async with pool.acquire(at(sink), US) as connection:
                 result = await connection.send(HANGING)
             assert result.fault is not None
             return result.fault.kind
@@ -182,7 +192,7 @@ async def test_close_out_of_time_cuts_what_is_left() -> None:
 async def test_cancelled_while_waiting_for_a_slot() -> None:
     async with Sink() as sink:
         pool = make_pool(concurrency=1)
-        async with pool.acquire(sink.host, sink.port):
+        async with pool.acquire(at(sink), US):
             waiting = asyncio.ensure_future(deliver(pool, sink))
             await asyncio.sleep(0)
             waiting.cancel()
@@ -196,10 +206,10 @@ async def test_cancelled_while_waiting_for_a_slot() -> None:
 async def test_closing_turns_away_who_waits_for_a_host_that_says_nothing() -> None:
     silent = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
     host, port = silent.sockets[0].getsockname()[:2]
-    pool = ConnectionPool(hostname="client.example", timeouts=Timeouts(), concurrency=1)
+    pool = ConnectionPool(timeouts=Timeouts(), concurrency=1)
 
     async def borrow() -> None:
-        async with pool.acquire(host, port):
+        async with pool.acquire(Hop(host, port, ""), US):
             raise AssertionError
 
     async with silent:

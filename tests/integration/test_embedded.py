@@ -82,6 +82,7 @@ def test_only_the_owner_can_reach_data_and_socket(running: tuple[Path, str]) -> 
         ("server_encoding", "UTF8"),
         ("max_connections", "200"),
         ("max_wal_size", "2GB"),
+        ("min_wal_size", "1GB"),
         ("checkpoint_timeout", "15min"),
         ("wal_compression", "off"),  # the wheel's binaries are built without lz4
         ("autovacuum_naptime", "10s"),
@@ -93,6 +94,13 @@ def test_only_the_owner_can_reach_data_and_socket(running: tuple[Path, str]) -> 
 )
 def test_setting_is_in_force(running: tuple[Path, str], setting: str, value: str) -> None:
     assert show(running[1], setting) == value
+
+
+def test_backends_keep_the_memory_that_large_messages_take(running: tuple[Path, str]) -> None:
+    status = embedded.status(running[0])
+    assert status is not None
+    environment = Path(f"/proc/{status.pid}/environ").read_bytes().split(b"\0")
+    assert b"MALLOC_MMAP_THRESHOLD_=16777216" in environment
 
 
 def test_second_call_finds_the_same_server_at_once(running: tuple[Path, str]) -> None:

@@ -86,7 +86,7 @@ async def test_claimed_mail_without_a_body_is_held_with_the_reason(factory: Fact
         await pool.close()
     for row in factory.queue(*lost):
         assert (row.status, row.leaf, row.token, row.worker, row.lost_count) == ("HOLD", "queue_hold", None, None, 0)
-        assert row.metadata == {"_partid": "4", "_quarantineid": "body"}
+        assert {**row.metadata, "_heldat": "then"} == {"_partid": "4", "_quarantineid": "body", "_heldat": "then"}
         assert row.last_error == "held: the message has no body"
     [kept] = factory.queue(whole)
     assert (kept.status, kept.worker) == ("DELIVER", WORKER)

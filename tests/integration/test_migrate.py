@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+import shared.migrate
 from shared.errors import ConfigError, DatabaseUnavailable, SchemaMismatch
-from shared.migrate import check, known, migrate
+from shared.migrate import Migration, check, compare, known, migrate, missing
 from tests.fixtures.heard import until
 from tests.fixtures.postgres import LEAVES
 
@@ -114,13 +115,34 @@ def test_a_migration_that_fails_leaves_nothing(empty_database: str) -> None:
     check(empty_database)
 
 
-def test_a_newer_schema_is_refused_before_anything_is_touched(factory: Factory) -> None:
-    factory.sql("INSERT INTO pillarbox.migrations (number, name) VALUES (9998, '9998_pre_tomorrow')")
+def test_a_newer_schema_that_ends_old_code_is_refused_before_anything_is_touched(factory: Factory) -> None:
+    factory.sql(
+        "INSERT INTO pillarbox.migrations (number, name) VALUES (9997, '9997_pre_x'), (9998, '9998_post_tomorrow')"
+    )
     before = fingerprint(factory.uri)
     for refuse in (check, lambda uri: migrate(uri, {"new": ["n"]})):
-        with pytest.raises(SchemaMismatch, match=r"newer than this code: it has 9998_pre_tomorrow"):
+        with pytest.raises(SchemaMismatch, match=r"newer than this code: it has 9998_post_tomorrow; upgrade"):
             refuse(factory.uri)
     assert fingerprint(factory.uri) == before
+
+
+def test_a_newer_schema_that_lets_old_code_go_on_is_accepted(factory: Factory) -> None:
+    factory.sql("INSERT INTO pillarbox.migrations (number, name) VALUES (9998, '9998_pre_tomorrow')")
+    check(factory.uri)
+    assert migrate(factory.uri, LEAVES).applied == ()
+
+
+def test_new_code_demands_what_comes_before_it_and_waits_for_what_comes_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [Migration(n, phase, f"{n:04}_{phase}_x", "") for n, phase in ((1, "pre"), (2, "pre"), (3, "post"))]
+    monkeypatch.setattr(shared.migrate, "known", lambda: steps)
+    assert compare({1: "0001_pre_x", 2: "0002_pre_x"}) == []
+    with pytest.raises(SchemaMismatch, match=r"older than this code: 0002_pre_x missing"):
+        compare({1: "0001_pre_x"})
+    assert missing({1: "0001_pre_x"}, only_pre=True) == [steps[1]]
+    assert missing({1: "0001_pre_x"}) == steps[1:]
+    steps.append(Migration(4, "pre", "0004_pre_y", ""))
+    with pytest.raises(SchemaMismatch, match=r"0004_pre_y comes after 0003_post_x, with which old"):
+        missing({1: "0001_pre_x", 2: "0002_pre_x"}, only_pre=True)
 
 
 def test_an_older_schema_is_refused_by_check_with_what_to_do(factory: Factory, empty_database: str) -> None:

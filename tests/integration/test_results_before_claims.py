@@ -58,7 +58,8 @@ async def outage(factory: Factory, peer: Peer, proxy: Proxy, dispatcher: Dispatc
     peer.may_answer.set()
     await until(lambda: dispatcher._recorder.unrecorded == SENT, "every result to be in hand")
     factory.sql("UPDATE pillarbox.queue SET lease_until = now() - interval '1 second'")
-    dispatcher._hand.update(dict.fromkeys(dispatcher._hand, monotonic()))
+    hand = dispatcher._hand
+    hand.take([c._replace(expires=monotonic()) for c, _ in hand._expires.values()])
 
 
 def heart(proxy: Proxy, peer: Peer, inflight: int) -> AbstractAsyncContextManager[Dispatcher]:

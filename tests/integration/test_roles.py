@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from queued.pace import Fields, Paces, Turn, Wait
+from shared import database as db
+from shared.pacing_config import Pacing
 from tests.fixtures.submit import numbered
 
 if TYPE_CHECKING:
@@ -181,3 +184,25 @@ def test_a_schema_can_be_made_by_somebody_who_may_not_create_roles(factory: Fact
     granted = factory.one("SELECT has_table_privilege('pillarbox_analyst', 'pillarbox.archive', 'SELECT')")
     assert granted
     factory.sql(f"REVOKE CREATE ON DATABASE {database_name} FROM {name}")
+
+
+async def test_a_worker_shares_limits_and_suspends_with_its_own_rights(factory: Factory, logins: Logins) -> None:
+    pool = await db.open_pool(logins.uri("queued"), "worker", 2)
+    policy = {"id": "p", "concurrency": 1, "rate": "5/sec", "shared": True}
+    paces = Paces(Pacing.model_validate({"policies": [policy]}))
+    mail = Fields("default", "example.com")
+    assert isinstance(paces.ask(mail), Wait)
+    await paces.shares.round(pool)
+    turn = paces.ask(mail)
+    assert isinstance(turn, Turn)
+    turn.done()
+    await paces.leave(pool)
+    waiting = factory.row(due=timedelta(minutes=5), tries=1)
+    paces.suspend({"destination": ["example.com"]}, 60, "421 later", "rule")
+    async with pool.connection() as connection:
+        await paces.suspends.follow(connection, "true")
+        factory.sql("DELETE FROM pillarbox.suspends WHERE who = 'rule'")
+        await paces.suspends.follow(connection, "true")
+        await db.fetch(connection, "pace_forget", now=None)
+    await pool.close()
+    assert factory.sql("SELECT id FROM pillarbox.queue WHERE next_retry <= now()")[0].id == waiting

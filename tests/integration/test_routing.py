@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queued.deliver import Transport
-from shared.queued_config import Transport as TransportSettings
+from shared.transport_config import Transport as TransportSettings
 from tests.fixtures.fake_dns import SERVFAIL, SILENT
 from tests.fixtures.free_port import free_port
 from tests.fixtures.heard import until

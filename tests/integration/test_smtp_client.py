@@ -53,7 +53,8 @@ async def test_each_recipient_gets_its_own_reply(extensions: frozenset[str]) -> 
         connection = await connect(sink)
         result = await connection.send(to("permerror@x.example", BOB, "temperror@x.example", "552rcpt@x.example"))
         assert codes(result) == [550, 250, 451, 552]
-        assert [o.kind for o in classify(result)] == ["failed", "delivered", "deferred", "deferred"]
+        # 552 with 5.2.x speaks of a full mailbox; only a bare one means 452 (RFC 5321 §4.5.3.1.10).
+        assert [o.kind for o in classify(result)] == ["failed", "delivered", "deferred", "failed"]
         assert sink.received[0].recipients == (BOB,)
         assert connection.usable
         assert codes(await connection.send(to(BOB))) == [250]

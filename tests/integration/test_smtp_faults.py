@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 
 import pytest
-import trustme
 
 from queued.classify import classify
 from queued.smtp_client import SmtpConnection
@@ -260,38 +258,3 @@ async def test_no_time_to_connect() -> None:
         with pytest.raises(ConversationError) as caught:
             await SmtpConnection.open("127.0.0.1", port, hostname="c.example", timeouts=Timeouts(connect=0))
         assert (caught.value.fault.kind, caught.value.fault.phase) == ("timeout", "connect")
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    """A certificate authority of this test's own."""
-    return trustme.CA()
-
-
-@pytest.fixture
-def server_tls(authority: trustme.CA) -> ssl.SSLContext:
-    """A peer's side, with a certificate for peer.example only."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    return context
-
-
-async def test_tls_from_the_first_octet(authority: trustme.CA, server_tls: ssl.SSLContext) -> None:
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
-    script = (*BEFORE["dot"], b"250 OK\r\n", "QUIT")
-    async with ScriptedPeer(*script, tls=server_tls) as peer:
-        connection = await SmtpConnection.open(
-            "127.0.0.1", peer.port, hostname="c.example", timeouts=PATIENT, ssl=trusting
-        )
-        assert [o.kind for o in classify(await connection.send(MESSAGE))] == ["delivered"] * 2
-        await connection.close()
-
-
-async def test_tls_with_a_certificate_nobody_trusts(server_tls: ssl.SSLContext) -> None:
-    async with ScriptedPeer(HANG, tls=server_tls) as peer:
-        with pytest.raises(ConversationError) as caught:
-            await SmtpConnection.open(
-                "127.0.0.1", peer.port, hostname="c.example", timeouts=PATIENT, ssl=ssl.create_default_context()
-            )
-        assert (caught.value.fault.kind, caught.value.fault.phase) == ("tls", "connect")

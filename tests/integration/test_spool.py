@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 
+from shared import database
 from shared.message import Address
 from tests.fixtures.heard import until
 from tests.fixtures.submissions import SPOOL, recipient, running_spool, submission
@@ -88,6 +91,40 @@ async def test_a_group_ends_at_its_limits(factory: Factory, heard: Heard) -> Non
     # One that crosses the limit still goes in; the next one does not.
     assert (3, 1200) in groups
     assert sum(messages for messages, _ in groups) == 39
+
+
+async def test_large_messages_share_smaller_groups(factory: Factory, heard: Heard) -> None:
+    large = b"Subject: large\r\n\r\n" + b"x" * (1 << 20)
+    async with running_spool(factory.uri, committers=2) as spool:
+        await asyncio.gather(*(spool.submit(submission(content=large)) for _ in range(12)))
+    assert max(group["messages"] for group in heard.all("spool.group")) == 4
+
+
+async def test_a_commit_may_hand_a_large_message_over_at_once(factory: Factory) -> None:
+    connection = await database.connect(factory.uri, "roomy")
+    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+        before = end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        database.widen(connection)
+        after = end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        assert end.family == socket.AF_UNIX
+        assert after >= before
+        assert after >= min(1 << 21, _most())
+    await connection.close()
+
+
+def _most() -> int:
+    return int(Path("/proc/sys/net/core/wmem_max").read_text())
+
+
+async def test_room_of_bodies_that_are_gone_is_kept_for_the_next(factory: Factory) -> None:
+    async with running_spool(factory.uri) as spool:
+        await spool.submit(submission(content=b"Subject: large\r\n\r\n" + b"x" * (10 << 20)))
+    size = "SELECT pg_table_size('pillarbox.messages')"
+    before = factory.one(size)
+    factory.sql("DELETE FROM pillarbox.queue")
+    factory.sql("DELETE FROM pillarbox.messages")
+    factory.sql("VACUUM pillarbox.messages")
+    assert factory.one(size) >= before > 10 << 20
 
 
 async def test_each_partition_is_notified_once_and_what_is_held_not_at_all(factory: Factory) -> None:

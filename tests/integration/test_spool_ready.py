@@ -115,7 +115,7 @@ async def test_a_client_hears_it_before_354_and_the_session_goes_on(factory: Fac
         assert (await client.submit()).startswith("250")
 
 
-@pytest.mark.parametrize("committers", [2, 3])
+@pytest.mark.parametrize("committers", [2, 3, 4])
 async def test_large_messages_keep_no_small_ones_waiting(factory: Factory, committers: int) -> None:
     """Large ones are held up by a lock on their partition; small ones go on by the committer that is left for them."""
     async with running_spool(factory.uri, committers=committers, group={"maxbytes": 1}) as spool:

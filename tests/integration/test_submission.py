@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tests.fixtures.certificates import Authority
     from tests.fixtures.factory import Factory
+    from tests.fixtures.heard import Heard
 
 
 async def test_a_certificate_is_enough_for_curl(factory: Factory, authority: Authority, curl: Path) -> None:
@@ -180,7 +181,7 @@ async def test_relaying_by_certificate_needs_no_auth(factory: Factory, authority
 
 
 async def test_while_users_cannot_be_asked_a_certificate_s_client_is_told_to_come_back(
-    factory: Factory, authority: Authority
+    factory: Factory, authority: Authority, heard: Heard
 ) -> None:
     """Our trouble is 4xx: without its user the client would hear 554 from RCPT."""
     made = authority.issue("app.example", common_name="app")
@@ -207,3 +208,6 @@ async def test_while_users_cannot_be_asked_a_certificate_s_client_is_told_to_com
         writer.close()
     assert said, "hung up without a word"
     assert all(line.startswith(b"4") for line in said), said
+    assert said[0].startswith(b"421 4.7.0")
+    assert heard.all("users.unavailable")
+    assert heard.all("session.error") == [], "it is no fault of ours that nobody knows why"

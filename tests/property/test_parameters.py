@@ -1,6 +1,6 @@
 """test_parameters — whatever stands behind MAIL and RCPT is read or refused, and what is encoded is read back
 
-Owns: properties of smtpd/parameters.py, smtpd/parameter_values.py and smtpd/xtext.py.
+Owns: properties of smtpd/parameters.py, smtpd/parameter_values.py and shared/xtext.py.
 See: RFC 5321 section 4.1.2, RFC 3461 section 4, RFC 6533 section 3.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smtpd import xtext
+from shared import xtext
 from smtpd.parameters import MailParameters, Offered, RcptParameters, Refused, mail_parameters, rcpt_parameters
 
 NOW: Final = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)

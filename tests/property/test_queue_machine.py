@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from tests.fixtures.queue_claims import Claim, Expire, Extend, GiveBack, Settle
+from tests.fixtures.queue_claims import Claim, Expire, Extend, GiveBack, Refuse, Settle
 from tests.fixtures.queue_model import CONDITIONS
 from tests.fixtures.queue_operations import Carry, Merge, Move, Prioritise, Relocate, Remove, Spool
 from tests.fixtures.queue_repartition import LAYOUTS, Repartition
@@ -53,10 +53,13 @@ MORE = st.builds(Spool, ROWS, st.sampled_from(["copy", "insert", "leaves"]), AN_
 MAIL = st.one_of(SPOOL, MORE)
 CLAIM = st.builds(Claim, CONDITION, st.integers(1, 5), st.sampled_from([False, False, False, True]))
 ALL = st.just(Claim("true", 5))
-SETTLE = st.builds(Settle, A_CLAIM, RESULTS)
+SETTLE = st.one_of(st.builds(Settle, A_CLAIM, RESULTS), st.builds(Settle, A_CLAIM, RESULTS), st.builds(Refuse, A_CLAIM))
 LEASE = st.one_of(st.builds(Extend, A_CLAIM), st.builds(GiveBack, A_CLAIM))
 OUTLIVED = st.one_of(
-    st.builds(Settle, st.just(1), RESULTS), st.builds(Extend, st.just(1)), st.builds(GiveBack, st.just(1))
+    st.builds(Settle, st.just(1), RESULTS),
+    st.builds(Refuse, st.just(1)),
+    st.builds(Extend, st.just(1)),
+    st.builds(GiveBack, st.just(1)),
 )
 UPKEEP = st.one_of(
     st.just(Finish()),

@@ -40,6 +40,8 @@ async def test_it_is_sent_again_and_history_says_why(system: System) -> None:
     attempts = await system.rows("SELECT retry_count, outcome, uncertain FROM attempts ORDER BY retry_count")
     assert attempts == [(1, "deferred", True), (2, "delivered", False)]
     assert await system.rows("SELECT result, retry_count FROM archive") == [("success", 2)]
+    first, second = sink.received
+    assert (first.sender, first.recipients, first.sha256) == (second.sender, second.recipients, second.sha256)
     account = sink.books.account()
     assert (account.delivered, account.lost, account.duplicated, account.altered) == (1, 0, 1, 0)
 

@@ -1,6 +1,6 @@
 """test_outage_outlives_the_lease — PostgreSQL away for longer than a lease: what was sent meanwhile is not sent again
 
-Owns: row 17 of the crash table beyond a lease, with a whole worker.
+Owns: row 17 of the crash table beyond a lease, with a whole worker; that it says each time what is the matter.
 See: tests/integration/test_results_before_claims.py for each part of it; sql/README.md, "Crash table".
 """
 
@@ -18,7 +18,7 @@ from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from scripts.sink_server import Received
-    from tests.fixtures.system import System
+    from tests.fixtures.system import Daemon, System
 
 BEFORE, AFTER = 40, 20
 
@@ -41,7 +41,7 @@ async def test_each_message_arrives_once(system: System) -> None:
             books.sink.port,
             environment={"database": {"uri": proxy.uri}},
             claim={"lease": "4s"},
-            transport={"concurrency": BEFORE},
+            transport={"concurrency": BEFORE, "feedback": {"initial": BEFORE}},
         )
         pid = worker.pid
         await books.submit(smtpd, numbered(BEFORE))
@@ -52,6 +52,7 @@ async def test_each_message_arrives_once(system: System) -> None:
         await books.until_arrived(BEFORE)
         await system.until("SELECT count(*) = %s FROM queue WHERE lease_until < now()", BEFORE)
         await worker.until_said("claim.failed")
+        await eventually(lambda: "no answer within 0.7 s" in errors(worker), "the heartbeat says what is wrong")
         await books.submit(smtpd, numbered(AFTER, first=BEFORE))
         proxy.refuse = False
         await books.until_arrived(BEFORE + AFTER)
@@ -59,4 +60,10 @@ async def test_each_message_arrives_once(system: System) -> None:
         assert (worker.pid, asked, books.account().clean) == (pid, BEFORE + AFTER, True)
         assert await system.value("SELECT count(*) FROM attempts WHERE outcome <> 'delivered'") == 0
         assert not worker.said("claim.expired")
+        assert "" not in errors(worker)
         await worker.stop()
+
+
+def errors(worker: Daemon) -> set[str]:
+    """What was the matter each time that claims could not be made or kept."""
+    return {line["error"] for line in worker.said("claim.failed")}

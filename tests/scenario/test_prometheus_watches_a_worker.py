@@ -11,9 +11,9 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from shared import embedded, migrate
-from shared.metrics import METRICS
+from shared.metrics_table import METRICS
 from tests.fixtures.postgres import LEAVES, temporary_var
-from tests.fixtures.scrape import Samples, samples
+from tests.fixtures.scrape import got, scraped
 from tests.fixtures.submit import numbered
 from tests.fixtures.system import System
 from tests.fixtures.waiting import eventually
@@ -22,31 +22,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fixtures.submit import Books
-    from tests.fixtures.system import Daemon
 
-ON: dict[str, Any] = {"metrics": {"listen": "127.0.0.1:0", "refresh": "100ms"}}
+TREES = ["oak.example", "elm.example"]
+ON: dict[str, Any] = {
+    "metrics": {"listen": "127.0.0.1:0", "refresh": "100ms", "destinations": {"trees": TREES}},
+}
 DELIVERED, REFUSED = 20, 3
 
 
-async def got(worker: Daemon, path: str) -> tuple[int, str]:
-    """The status and the content of a page."""
-    host, _, port = worker.said("daemon.started")[-1]["metrics"].rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        async with asyncio.timeout(20):
-            answer = await reader.read()
-    finally:
-        writer.close()
-    head, _, content = answer.decode().partition("\r\n\r\n")
-    return int(head.split(" ")[1]), content
-
-
-async def scraped(worker: Daemon) -> Samples:
-    """What Prometheus would read."""
-    status, content = await got(worker, "/metrics")
-    assert status == 200
-    return samples(content)
+def domains(count: int) -> list[str]:
+    return [sample.recipients[0].rpartition("@")[2] for sample in numbered(count)]
 
 
 async def test_a_scrape_tells_what_the_history_tells(system: System, books: Books) -> None:
@@ -77,6 +62,10 @@ async def test_a_scrape_tells_what_the_history_tells(system: System, books: Book
     assert told == {str(outcome): count for outcome, count in history}
     assert figures["pillarbox_attempt_seconds_count", ("default",)] == DELIVERED + 2 * REFUSED
     assert figures["pillarbox_delivery_seconds_count", ("default",)] == DELIVERED
+    assert figures["pillarbox_destination_attempts_total", ("delivered", "trees")] == sum(
+        numbered_domain in TREES for numbered_domain in domains(DELIVERED)
+    )
+    assert figures["pillarbox_record_results_sum", ()] == DELIVERED + 2 * REFUSED
     assert figures["pillarbox_claimed_recipients_total", ()] == DELIVERED + 2 * REFUSED
     assert figures["pillarbox_events_total", ("result.failed", "warning")] == REFUSED
     assert figures["pillarbox_wakeups_heard_total", ()] >= 1
@@ -84,7 +73,7 @@ async def test_a_scrape_tells_what_the_history_tells(system: System, books: Book
     assert figures["pillarbox_recipients_in_hand", ()] == 0
     assert figures["pillarbox_results_unrecorded", ()] == 0
     assert figures["pillarbox_worker", ("watched",)] == 1
-    # Everything in the table has occurred, but how overdue mail is: none is.
+    # Everything in the table is there, but how overdue mail is: none is.
     names = {name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for name, _ in figures}
     assert METRICS.keys() - names <= {"pillarbox_queue_overdue_seconds"}
 

@@ -64,7 +64,8 @@ class Pulse:
 
     async def run(self) -> None:
         connection = await database.connect(self.uri, "pulse")
-        values = {"now": None, "floor": None, "batch": 0, "worker": "pulse", "lease": timedelta(0), "suspects": False}
+        values: dict[str, object] = {"now": None, "floor": None, "floor_retried": None, "batch": 0, "retried": 0}
+        values |= {"worker": "pulse", "lease": timedelta(0), "suspects": False}
         while not self.stopped.is_set():
             began = monotonic()
             assert await database.fetch(connection, "claim", where="true", **values) == []

@@ -156,3 +156,32 @@ async def test_it_keeps_what_it_runs_up_and_leaves_a_database_it_found_running(b
         assert up.err.read_text().count(" child.died ") == len(WORKERS)
         assert archived(uri) == 2 * MESSAGES
         assert books.account().clean
+
+
+@pytest.mark.slow
+async def test_a_hangup_reloads_every_daemon_or_none(books: Books, tmp_path: Path) -> None:
+    with temporary_var() as var:
+        write_configuration(tmp_path, var, books.sink.port)
+        up = Up(tmp_path)
+        await up.start()
+        try:
+            address = await up.ready()
+            before = up.children()
+            settings = json.loads((tmp_path / "queued.yaml").read_text())
+            (tmp_path / "queued.yaml").write_text(json.dumps({**settings, "transports": 5}))
+            up.running.send_signal(signal.SIGHUP)
+            await eventually(lambda: "daemon.reload_refused" in up.err.read_text(), "it says what is wrong")
+            assert "daemon.reloaded" not in up.err.read_text()
+            (tmp_path / "queued.yaml").write_text(json.dumps({**settings, "shutdown": {"timeout": "3s"}}))
+            up.running.send_signal(signal.SIGHUP)
+            await eventually(
+                lambda: up.err.read_text().count(" daemon.reloaded") == 1 + len(WORKERS), "each daemon has reloaded"
+            )
+            await submit(books, address, 0)
+            await books.until_arrived(MESSAGES)
+            assert up.children() == before
+        finally:
+            up.running.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(30):
+                assert await up.running.wait() == 0
+        assert up.err.read_text().count("daemon.reload_refused") == 1

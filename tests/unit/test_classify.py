@@ -8,7 +8,7 @@ import pytest
 
 from queued.classify import classify, classify_fault, classify_reply
 from queued.transaction import Fault, FaultKind, Phase, TransactionResult
-from shared.smtp_reply import Reply
+from shared.smtp_reply import Reply, ReplyParser
 
 PHASES: tuple[Phase, ...] = get_args(Phase.__value__)
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind.__value__)
@@ -30,6 +30,25 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind.__value__)
         (552, "5.3.4", "mail", "failed", "message", "5.3.4"),
         (552, "5.3.4", "dot", "failed", "message", "5.3.4"),
         (552, "5.5.3", "rcpt", "deferred", "recipient", "4.5.3"),  # RFC 5321 §4.5.3.1.10
+        (552, None, "rcpt", "deferred", "recipient", None),
+        (552, "5.2.2", "rcpt", "failed", "recipient", "5.2.2"),  # a full mailbox: the host says for good
+        (552, "5.3.4", "rcpt", "failed", "message", "5.3.4"),  # too big for everybody there
+        (550, "5.2.2", "dot", "failed", "recipient", "5.2.2"),
+        (452, "4.2.2", "rcpt", "deferred", "recipient", "4.2.2"),
+        (452, "4.5.3", "rcpt", "deferred", "recipient", "4.5.3"),
+        (452, "4.3.1", "mail", "deferred", "message", "4.3.1"),  # a smaller one may fit
+        (450, "4.3.2", "mail", "deferred", "destination", "4.3.2"),
+        (450, "4.7.1", "rcpt", "deferred", "recipient", "4.7.1"),  # greylisting
+        (550, "5.7.1", "rcpt", "failed", "recipient", "5.7.1"),  # who greylists says 4yz: a 5yz is believed
+        (450, "4.7.28", "dot", "deferred", "destination", "4.7.28"),
+        (550, "5.7.26", "dot", "failed", "message", "5.7.26"),
+        (550, "5.1.8", "rcpt", "failed", "message", "5.1.8"),
+        (503, None, "data", "deferred", "message", None),  # out of step, which says nothing of the mail
+        (503, "5.5.1", "rcpt", "deferred", "message", "4.5.1"),
+        (503, "5.7.0", "mail", "failed", "message", "5.7.0"),  # refuses with a reason
+        (554, "5.5.1", "data", "failed", "message", "5.5.1"),
+        (421, "4.3.2", "greeting", "deferred", "destination", "4.3.2"),
+        (554, "5.2.1", "helo", "deferred", "destination", "4.2.1"),
         (421, "4.7.0", "rcpt", "deferred", "destination", "4.7.0"),
         (421, None, "dot", "deferred", "destination", None),
         (554, "5.7.1", "greeting", "deferred", "destination", "4.7.1"),  # smtp_skip_5xx_greeting
@@ -41,7 +60,15 @@ def test_reply(*, code: int, enhanced: str | None, phase: Phase, kind: str, scop
     outcome = classify_reply(Reply.make(code, enhanced, "said"), phase)
     assert (outcome.kind, outcome.scope, outcome.reply_code, outcome.enhanced) == (kind, scope, code, status)
     assert outcome.text == " ".join(filter(None, [str(code), enhanced, "said"]))
-    assert not outcome.uncertain
+    assert (outcome.uncertain, outcome.phase) == (False, phase)
+
+
+@pytest.mark.parametrize("raw", [b"451 5.7.1 wait\r\n", b"450 5.2.2 full\r\n", b"421 5.0.0 bye\r\n"])
+def test_the_code_binds_where_an_enhanced_code_contradicts_it(raw: bytes) -> None:
+    [reply] = ReplyParser().feed(raw)
+    outcome = classify_reply(reply, "rcpt")
+    assert (outcome.kind, outcome.enhanced) == ("deferred", None)
+    assert outcome.text.encode() == raw.strip()
 
 
 @pytest.mark.parametrize("kind", FAULT_KINDS)
@@ -54,7 +81,7 @@ def test_every_fault_is_deferred(kind: FaultKind, phase: Phase) -> None:
     assert outcome.enhanced is not None
     assert outcome.enhanced.startswith("4.")
     assert outcome.uncertain is (phase == "dot")
-    if phase in {"connect", "greeting", "helo"} or kind in {"connect", "refused", "tls"}:
+    if phase in {"connect", "greeting", "helo", "starttls"} or kind in {"connect", "refused", "tls"}:
         assert outcome.scope == "destination"
     else:
         assert outcome.scope == "message"
@@ -96,7 +123,7 @@ def test_the_same_words_mean_other_things_in_other_places() -> None:
     at_mail = Reply.make(552, "5.3.4", "too big")
     refused = TransactionResult(mail=at_mail, recipients=(at_mail, at_mail), data=None, final=None, fault=None)
     assert [o.kind for o in classify(refused)] == ["failed", "failed"]
-    at_rcpt = Reply.make(552, "5.3.4", "too big")
+    at_rcpt = Reply.make(552, None, "too big")
     other = TransactionResult(mail=Reply.make(250, None, ""), recipients=(at_rcpt,), data=None, final=None, fault=None)
     assert [o.kind for o in classify(other)] == ["deferred"]
 

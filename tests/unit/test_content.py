@@ -50,6 +50,8 @@ def header(content: bytes, **settings: Any) -> Header:
         b"Subject: 8\r\n\r\n" + bytes(range(128, 256)) + b"\r\n",
         b"Subject: long\r\n\r\n" + b"x" * 300_000 + b"\r\n",
         b"x" * 300_000,
+        b"Subject: x\r\n" + b"\r\n" * 200_000,
+        b"x" * ((1 << 18) - 1) + b"\r\nx\r\n",
         b"Subject: no end of line",
     ],
 )

@@ -62,6 +62,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (RECORD.replace("k=ed25519; ", ""), "DNS has another key"),
         ("v=spf1 -all", "DNS has another key"),
     ],
+    ids=["same", "spaced", "more tags", "none", "revoked", "another", "of another kind", "no key"],
 )
 def test_a_record_is_compared_by_its_tags(found: str | None, said: str | None) -> None:
     assert dkim.difference(RECORD, found) == said

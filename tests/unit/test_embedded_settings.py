@@ -26,6 +26,11 @@ def test_a_small_machine_gets_small_buffers(memory: int, expected: str) -> None:
     assert settings(Machine(memory, GIB))["shared_buffers"] == expected
 
 
+@pytest.mark.parametrize(("memory", "expected"), [(4 * GIB, "'512MB'"), (8 * GIB, "'1024MB'"), (64 * GIB, "'1024MB'")])
+def test_a_larger_machine_gets_larger_buffers_up_to_a_limit(memory: int, expected: str) -> None:
+    assert settings(Machine(memory, GIB))["shared_buffers"] == expected
+
+
 def test_a_small_dev_shm_is_not_used() -> None:
     assert settings(Machine(GIB, 64 * 1024**2))["dynamic_shared_memory_type"] == "'sysv'"
     assert settings(Machine(GIB, 0))["dynamic_shared_memory_type"] == "'sysv'"

@@ -6,25 +6,37 @@ Owns: proofs about shared/metrics.py without a server, and that the page and the
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 from timeit import repeat
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from scripts import reference
-from shared.events import EVENTS, WARNING, emit, watched
-from shared.metrics import FEEDS, METRICS, OTHER, Counts, Reading
+from shared.events import emit, watched
+from shared.events_table import EVENTS, WARNING
+from shared.message import Address
+from shared.metrics import OTHER, Counts, by_destination, by_reply, by_transport
+from shared.metrics_smtpd import SMTPD
+from shared.metrics_table import FEEDS, METRICS, QUEUED, VARYING
+from shared.metrics_totals import Reading, Totals
 from tests.fixtures.scrape import Samples, samples
 from tests.layout.sources import PACKAGES, python_files, tree
 
+if TYPE_CHECKING:
+    from shared.metrics_table import Table
+
 DOCS = Path(__file__).parents[2] / "docs"
+LABELS = by_transport(["default", "relay"]) | by_destination({"big": ["big.example", ".big.example"]})
+RESULTS = {"result.delivered", "result.deferred", "result.failed", "result.held"}
 MOST = 2e-6  # seconds that counting one event may take
 
 
 def counted(*told: tuple[str, dict[str, object]]) -> Samples:
-    counts = Counts(["default", "relay"])
+    counts = Counts(LABELS)
     with watched(counts.watchers()):
         for event, fields in told:
             emit(event, **fields)
@@ -81,7 +93,7 @@ def test_every_event_of_level_warning_and_above_has_a_series_from_the_start() ->
 
 
 def test_nothing_is_counted_once_nobody_watches() -> None:
-    counts = Counts([])
+    counts = Counts(LABELS)
     with watched(counts.watchers()):
         emit("claim.lost")
     emit("claim.lost")
@@ -90,14 +102,14 @@ def test_nothing_is_counted_once_nobody_watches() -> None:
 
 def test_a_reading_is_shown_as_it_is() -> None:
     odd = 'a "b"\\\nc'
-    text = Counts([]).exposition([Reading("pillarbox_queue_recipients", 3, ("ACTIVE", odd))])
+    text = Counts(LABELS).exposition([Reading("pillarbox_queue_recipients", 3, ("ACTIVE", odd))])
     assert samples(text.decode())["pillarbox_queue_recipients", ("ACTIVE", odd)] == 3
     assert len([line for line in text.splitlines() if line.startswith(b"pillarbox_queue_recipients")]) == 1
 
 
 @pytest.mark.parametrize("event", FEEDS)
 def test_counting_an_event_is_cheap(event: str) -> None:
-    counts = Counts(["default"])
+    counts = Counts(LABELS)
     watchers = counts.watchers()[event]
     fields = {"transport": "default", "seconds": 0.25, "delay": 1.5, "recipients": 200}
 
@@ -117,20 +129,65 @@ def fields_emitted(event: str) -> set[str]:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "events.emit"
         if event in ast.unparse(node.args[0])
-        or (event.startswith("result.") and ast.unparse(node.args[0]) == "f'result.{kind}'")
+        or (event in RESULTS and ast.unparse(node.args[0]).startswith("f'result.{"))
     ]
     return set.intersection(*found)
 
 
-@pytest.mark.parametrize("event", FEEDS)
-def test_an_event_has_the_fields_that_are_fed_from_it(event: str) -> None:
-    wanted = {feed.amount for feed in FEEDS[event] if feed.amount}
-    wanted |= {label for feed in FEEDS[event] for label in METRICS[feed.metric].labels if label == "transport"}
+@pytest.mark.parametrize(("table", "event"), [(table, event) for table in (QUEUED, SMTPD) for event in table.feeds])
+def test_an_event_has_the_fields_that_are_fed_from_it(table: Table, event: str) -> None:
+    of_label = {"transport": "transport", "destination": "to", "code": "reply", "reason": "reason", "limit": "limit"}
+    wanted = {feed.amount for feed in table.feeds[event] if feed.amount}
+    wanted |= {
+        of_label[label]
+        for feed in table.feeds[event]
+        for label in table.metrics[feed.metric].labels
+        if label in VARYING
+    }
     assert wanted <= fields_emitted(event)
 
 
+def test_a_destination_counts_in_its_class_and_nothing_else_makes_a_series() -> None:
+    domains = ["big.example", "mail.Big.example", "a.b.big.example", "small.example", "notbig.example"]
+    found = counted(*(("result.delivered", {"to": Address("a", domain), "seconds": 0.1}) for domain in domains))
+    assert found["pillarbox_destination_attempts_total", ("delivered", "big")] == 3
+    assert found["pillarbox_destination_attempts_total", ("delivered", OTHER)] == 2
+    assert {key[1][1] for key in found if key[0] == "pillarbox_destination_attempts_total"} == {"big", OTHER}
+
+
+def test_a_transport_that_a_reload_brings_has_its_series_at_once() -> None:
+    counts = Counts(LABELS)
+    counts.know("transport", ["new", "relay"])
+    with watched(counts.watchers()):
+        emit("result.delivered", transport="new", seconds=0.1, delay=0.2)
+    found = samples(counts.exposition().decode())
+    assert found["pillarbox_attempts_total", ("delivered", "new")] == 1
+    assert found["pillarbox_attempts_total", ("deferred", "new")] == 0
+    assert found["pillarbox_delivery_seconds_count", ("new",)] == 1
+
+
+def test_what_two_processes_counted_adds_up() -> None:
+    told = []
+    for seconds in (0.003, 4.0):
+        counts = Counts(by_reply(), SMTPD)
+        with watched(counts.watchers()):
+            emit("spool.group", messages=3, seconds=seconds)
+            emit("session.replied", reply="250 2.0.0 OK")
+            emit("session.replied", reply="499 of a policy")
+        told.append(json.loads(json.dumps(counts.totals.snapshot())))
+    both = Totals(SMTPD)
+    for snapshot in told:
+        both.add(snapshot)
+    found = samples(both.exposition().decode())
+    assert found["pillarbox_smtpd_replies_total", ("250",)] == 2
+    assert found["pillarbox_smtpd_replies_total", (OTHER,)] == 2
+    assert found["pillarbox_smtpd_commit_seconds_bucket", ("0.005",)] == 1
+    assert found["pillarbox_smtpd_commit_seconds_count", ()] == 2
+    assert found["pillarbox_smtpd_commit_seconds_sum", ()] == pytest.approx(4.003)
+
+
 def test_names_are_as_prometheus_wants_them() -> None:
-    for name, metric in METRICS.items():
+    for name, metric in (*METRICS.items(), *SMTPD.metrics.items()):
         assert re.fullmatch(r"pillarbox(_[a-z]+)+", name)
         assert name.endswith("_total") == (metric.kind == "counter")
         assert bool(metric.buckets) == (metric.kind == "histogram")
@@ -141,7 +198,7 @@ def test_names_are_as_prometheus_wants_them() -> None:
 
 def test_the_page_has_every_metric_once() -> None:
     page = reference.pages()["metrics.md"]
-    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(METRICS)
+    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == [*METRICS, *SMTPD.metrics]
 
 
 @pytest.mark.parametrize("file", ["prometheus-alerts.yml", "watch-with-prometheus.md"])
@@ -149,7 +206,7 @@ def test_what_the_docs_ask_for_there_is(file: str) -> None:
     text = (DOCS / "how-to" / file).read_text(encoding="utf-8")
     used = {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\bpillarbox_\w+", text)}
     assert used
-    assert used - METRICS.keys() == set()
+    assert used - METRICS.keys() - SMTPD.metrics.keys() == set()
     for event in re.findall(r'event="([^"]*)"', text):
         assert event in EVENTS
 

@@ -66,7 +66,7 @@ def test_percent_signs_are_not_parameters() -> None:
 
 def test_the_condition_stands_everywhere_the_query_asks_for_it() -> None:
     text = where_query("claim", "metadata->>'_partid' = '7'")
-    assert text.count("(metadata->>'_partid' = '7')") == 5
+    assert text.count("(metadata->>'_partid' = '7')") == 7
     assert "{where}" not in text
 
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queued.retry import decide
+from queued.retry import decide, is_late, limit
+from shared.transport_config import Retry
 
 RECEIVED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -21,6 +22,8 @@ class Schedule:
     jitter: float = 0.0
     count: int = 30
     age: timedelta = timedelta(days=5)
+    nullage: timedelta = timedelta(days=5)
+    notice: timedelta | None = None
 
 
 @pytest.mark.parametrize(("tries", "minutes"), [(0, 1), (1, 1), (2, 15), (3, 60), (4, 60), (29, 60)])
@@ -52,3 +55,39 @@ def test_jitter_only_lengthens() -> None:
 def test_a_clock_behind_the_receipt_still_schedules() -> None:
     earlier = RECEIVED - timedelta(hours=1)
     assert decide(earlier, received=RECEIVED, tries=1, schedule=Schedule(), roll=0) == earlier + MINUTE
+
+
+def test_mail_from_nobody_is_given_up_earlier_and_never_later() -> None:
+    schedule = Schedule(nullage=timedelta(days=1))
+    at = RECEIVED + timedelta(hours=23, minutes=59)
+    assert decide(at, received=RECEIVED, tries=9, schedule=schedule, roll=0, null=True) == RECEIVED + timedelta(days=1)
+    assert decide(at, received=RECEIVED, tries=9, schedule=schedule, roll=0) == at + 60 * MINUTE
+    assert limit(RECEIVED, Schedule(nullage=timedelta(days=9)), null=True) == RECEIVED + timedelta(days=5)
+
+
+def test_a_rule_lengthens_the_wait_and_never_cuts_it_short() -> None:
+    assert decide(
+        RECEIVED, received=RECEIVED, tries=1, schedule=Schedule(), roll=0, wait=120 * MINUTE
+    ) == RECEIVED + timedelta(hours=2)
+    third = decide(RECEIVED, received=RECEIVED, tries=3, schedule=Schedule(), roll=0, wait=MINUTE)
+    assert third == RECEIVED + 60 * MINUTE
+    limit_ = decide(RECEIVED, received=RECEIVED, tries=1, schedule=Schedule(), roll=0, wait=timedelta(days=9))
+    assert limit_ == RECEIVED + timedelta(days=5)
+
+
+def test_a_sender_is_told_from_the_age_that_was_chosen() -> None:
+    schedule = Schedule(notice=timedelta(hours=4))
+    assert not is_late(RECEIVED + timedelta(hours=4) - MINUTE, received=RECEIVED, schedule=schedule)
+    assert is_late(RECEIVED + timedelta(hours=4), received=RECEIVED, schedule=schedule)
+    assert not is_late(RECEIVED + timedelta(days=4), received=RECEIVED, schedule=Schedule())
+
+
+def test_the_first_waits_outlast_a_greylist() -> None:
+    """A host that greylists asks for a few minutes: the second further try comes when those are over."""
+    schedule = Retry()
+    at = RECEIVED
+    for tries in (1, 2):
+        due = decide(at, received=RECEIVED, tries=tries, schedule=schedule, roll=0)
+        assert due is not None
+        at = due
+    assert timedelta(minutes=10) < at - RECEIVED < timedelta(minutes=20)

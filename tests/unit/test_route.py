@@ -28,8 +28,8 @@ from queued.route import (
     override,
     reachable,
 )
-from shared.queued_config import Transport
 from shared.routing_config import Place
+from shared.transport_config import Transport
 
 WAY = ByMx("example.test", 25)
 

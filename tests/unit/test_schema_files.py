@@ -129,7 +129,11 @@ def test_only_absent_defaults_are_commented_out(file: str, model: type[BaseModel
     left_out = {field for part in parts(load(CONFIG / file, {})) for field in absent(part)}
     assert left_out <= {
         *(
+            "arc",
             "contentcheck",
+            "dead",
+            "default",
+            "endpoint",
             "exempt",
             "file",
             "group",
@@ -137,10 +141,14 @@ def test_only_absent_defaults_are_commented_out(file: str, model: type[BaseModel
             "listen",
             "maxlinelength",
             "messages",
+            "notice",
             "secret",
             "tls",
         ),
         *("trusted", "uri", "user"),
+        *("ca", "certificate", "names", "privatekey"),
+        *("address", "domain", "keepfeedback", "overall", "postmaster"),
+        *("failed", "delayed", "delivered", "relayed", "expanded"),
     }
 
 
@@ -167,6 +175,9 @@ def test_the_examples_in_comments_can_be_used(tmp_path: Path) -> None:
         r"^  users: \{\}\n((?:  #   .*\n)+)", lambda m: "  users:\n" + bare(m[1], 2), text, flags=re.MULTILINE
     )
     text = re.sub(r"^    # tls:\n(?:    #  .*\n)+", lambda m: bare(m[0], 4), text, flags=re.MULTILINE)
+    text = re.sub(
+        r"^quarantines: \[\]\n((?:# .*\n)+)", lambda m: f"quarantines:\n{bare(m[1], 0)}", text, flags=re.MULTILINE
+    )
     text = text.replace("    # hostname:", "    hostname:")
     file = tmp_path / "smtpd.yaml"
     file.write_text(text, encoding="utf-8")
@@ -180,6 +191,8 @@ def test_the_examples_in_comments_can_be_used(tmp_path: Path) -> None:
     assert rules[0].condition.model_fields_set == set(type(rules[0].condition).model_fields)
     assert {key for rule in rules for key in rule.action.model_fields_set} == set(type(rules[0].action).model_fields)
     assert config.policy.contentcheck == ContentCheck()
+    (quarantine,) = config.quarantines
+    assert quarantine.model_fields_set == set(type(quarantine).model_fields)
     assert [source.id for source in config.policy.lists] == ["customers", "suspended"]
     assert [hold.hold for hold in config.policy.holds] == ["review"]
 

@@ -60,9 +60,20 @@ def test_mistakes_are_named(rule: str, said: str, tmp_path: Path) -> None:
     assert len(str(told.value).splitlines()) == 1
 
 
+def test_the_example_of_sealing_in_comments_can_be_used(tmp_path: Path) -> None:
+    text = SHIPPED.read_text(encoding="utf-8")
+    example = re.search(r"(?m)^  # arc:\n(?:  #   .*\n)+", text)
+    assert example is not None
+    bare = re.sub(r"(?m)^  # ", "  ", example[0])
+    (tmp_path / "queued.yaml").write_text(f"signing:\n{bare}")
+    arc = load_queued(tmp_path / "queued.yaml", {}).signing.arc
+    assert arc is not None
+    assert arc.model_fields_set == set(type(arc).model_fields)
+
+
 def test_the_example_in_comments_can_be_used(tmp_path: Path) -> None:
     text = SHIPPED.read_text(encoding="utf-8")
-    example = re.search(r"(?<=  rules: \[\]\n)(?:  #.*\n)+(?=\n# How a worker ends)", text)
+    example = re.search(r"(?<=  rules: \[\]\n)(?:  #.*\n)+(?=\n# What senders are told)", text)
     assert example is not None
     bare = re.sub(r"(?m)^  # ", "  ", example[0])
     (tmp_path / "queued.yaml").write_text(f"signing:\n  rules:\n{bare}")

@@ -6,6 +6,7 @@ import pytest
 
 from queued.smtp_commands import mail_command, rcpt_command, read_extensions, size_limit
 from queued.transaction import Transaction
+from shared.message import RecipientDsn
 from shared.smtp_reply import Reply
 
 ALL = {"SIZE": "", "8BITMIME": "", "SMTPUTF8": "", "PIPELINING": ""}
@@ -34,7 +35,43 @@ def test_mail(transaction: Transaction, offered: dict[str, str], expected: str) 
 
 
 def test_rcpt() -> None:
-    assert rcpt_command('"a b"@c.d') == b'RCPT TO:<"a b"@c.d>\r\n'
+    assert rcpt_command(Transaction("a@b.c", ('"a b"@c.d',), ASCII), 0, ALL) == b'RCPT TO:<"a b"@c.d>\r\n'
+
+
+ASKED = Transaction(
+    "a@b.c",
+    ("d@e.f", "g@h.i"),
+    ASCII,
+    ret="HDRS",
+    envid="QQ 3+4=7",
+    dsn=(
+        RecipientDsn(frozenset({"SUCCESS", "FAILURE"}), ("rfc822", "old+d@e.f")),
+        RecipientDsn(None, ("utf-8", "ü@e.f")),
+    ),
+    priority=-3,
+    requiretls=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        ({"DSN": ""}, " RET=HDRS ENVID=QQ+203+2B4+3D7"),
+        ({"MT-PRIORITY": "MIXER"}, " MT-PRIORITY=-3"),
+        ({"REQUIRETLS": ""}, " REQUIRETLS"),
+        ({}, ""),
+    ],
+)
+def test_what_the_submitter_asked_for_is_handed_on_to_who_offers_it(offered: dict[str, str], expected: str) -> None:
+    assert mail_command(ASKED, offered) == f"MAIL FROM:<a@b.c>{expected}\r\n".encode()
+
+
+def test_each_recipient_is_notified_of_as_its_submitter_asked() -> None:
+    assert rcpt_command(ASKED, 0, {"DSN": ""}) == (
+        b"RCPT TO:<d@e.f> NOTIFY=FAILURE,SUCCESS ORCPT=rfc822;old+2Bd@e.f\r\n"
+    )
+    assert rcpt_command(ASKED, 1, {"DSN": ""}) == rb"RCPT TO:<g@h.i> ORCPT=utf-8;\x{FC}@e.f" + b"\r\n"
+    assert rcpt_command(ASKED, 0, {}) == b"RCPT TO:<d@e.f>\r\n"
 
 
 def test_extensions_are_keywords_in_capitals() -> None:

@@ -43,7 +43,7 @@ def test_probes_begin_at_once_and_become_rarer() -> None:
     for _ in range(9):
         known.failed("a", "gone")
         pauses.append(known.pause)
-    assert pauses == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert pauses == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
     known.succeeded("a")
     known.failed("a", "gone again")
     assert known.pause == 0.0

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared.config import load_smtpd
+from queued.daemon import _ENDING, _LEAVING, _RECORDING
+from shared.config import load_queued, load_smtpd
 from smtpd.serve import TRANSFER, patience
 from smtpd.supervise import _CLOSING, _READY
 
@@ -24,13 +25,19 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "deploy" / "pillarbox-smtpd.service"
+WORKER = ROOT / "deploy" / "pillarbox-queued@.service"
 
 
 @pytest.fixture
 def unit() -> Mapping[str, str]:
-    """The settings of the unit, which names each once."""
+    """The settings of smtpd's unit."""
+    return settings(UNIT)
+
+
+def settings(file: Path) -> dict[str, str]:
+    """The settings of a unit, which names each once."""
     found: dict[str, str] = {}
-    for line in UNIT.read_text(encoding="utf-8").splitlines():
+    for line in file.read_text(encoding="utf-8").splitlines():
         if match := re.fullmatch(r"(\w+)=(.*)", line):
             assert match[1] not in found, line
             found[match[1]] = match[2]
@@ -64,16 +71,34 @@ def test_nothing_runs_as_root(unit: Mapping[str, str]) -> None:
     assert unit["NoNewPrivileges"] == "yes"
 
 
-def test_systemd_finds_no_fault(tmp_path: Path, unit: Mapping[str, str]) -> None:
+def test_a_worker_has_a_unit_that_differs_where_it_must(unit: Mapping[str, str]) -> None:
+    worker = settings(WORKER)
+    program, *arguments = shlex.split(worker["ExecStart"])
+    assert program.endswith("/bin/python")
+    assert arguments == ["-m", "queued", "--config", "/etc/pillarbox/queued.yaml", "--worker", "%i"]
+    assert {key for key in unit.keys() | worker.keys() if unit.get(key) != worker.get(key)} == {
+        "AmbientCapabilities",
+        "CapabilityBoundingSet",
+        "Description",
+        "ExecStart",
+        "TimeoutStartSec",
+    }
+    assert worker["CapabilityBoundingSet"] == ""
+    patience = load_queued(ROOT / "config" / "queued.yaml", {}).shutdown.timeout.total_seconds()
+    assert int(worker["TimeoutStopSec"]) > patience + _ENDING + _RECORDING + _LEAVING
+
+
+@pytest.mark.parametrize("file", [UNIT, WORKER], ids=lambda file: file.name)
+def test_systemd_finds_no_fault(tmp_path: Path, file: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
-        assert len(unit) > 30  # the tests above are all that can be proven where there is no systemd
+        assert len(settings(file)) > 30  # the tests above are all that can be proven where there is no systemd
         return
     # Its programs and accounts are those of an installation, which this is not.
-    text = UNIT.read_text(encoding="utf-8").replace("/opt/pillarbox/.venv/bin/python", "/bin/true")
+    text = file.read_text(encoding="utf-8").replace("/opt/pillarbox/.venv/bin/python", "/bin/true")
     text = re.sub(r"^(User|Group)=.*\n", "", text, flags=re.MULTILINE)
-    copy = tmp_path / UNIT.name
+    copy = tmp_path / file.name
     copy.write_text(text, encoding="utf-8")
     done = subprocess.run((analyze, "verify", "--man=no", str(copy)), capture_output=True, text=True, check=False)
-    complaints = [line for line in done.stderr.splitlines() if UNIT.name in line]
+    complaints = [line for line in done.stderr.splitlines() if file.name in line]
     assert complaints == []

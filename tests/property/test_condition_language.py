@@ -1,0 +1,73 @@
+"""test_condition_language — whatever is typed is read or refused, and what is read can be written and read again"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scripts.condition.compile import compiled
+from scripts.condition.fields import FIELDS, STATES
+from scripts.condition.read import read
+from scripts.condition.tree import ConditionError
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+QUOTED = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12).map(
+    lambda text: '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+)
+TEXTS = st.sampled_from(["a", "b.example", "*", "x*", "10%", "_"]) | QUOTED
+VALUES = {
+    "text": TEXTS,
+    "domain": TEXTS,
+    "address": st.sampled_from(["a@b.example", "@b.example", "*@*.example", "<>"]),
+    "number": st.sampled_from(["0", "7", "1..3", "..3", "1.."]),
+    "size": st.sampled_from(["0", "10KiB", "1MiB..2MiB", "..512"]),
+    "time": st.sampled_from(["2026-11-20", "now", "now-2h", "now-2h..now", "2026-11-20T08:30..", "..now+1d"]),
+    "age": st.sampled_from(["1h", "1h..2d", "..90s"]),
+    "wait": st.sampled_from(["1h", "0s", "..90s"]),
+    "state": st.sampled_from(STATES),
+    "uuid": st.uuids().map(str),
+}
+
+
+@st.composite
+def terms(draw: st.DrawFn) -> str:
+    name = draw(st.sampled_from([*FIELDS, "metadata.campaign"]))
+    kind = FIELDS[name].kind if name in FIELDS else "text"
+    values = draw(st.lists(VALUES[kind], min_size=1, max_size=3))
+    return f"{name}{draw(st.sampled_from(['=', '!=']))}{','.join(values)}"
+
+
+CONDITIONS = st.recursive(
+    terms(),
+    lambda inner: (
+        st.builds("({}) or {}".format, inner, inner)
+        | st.builds("{} {}".format, inner, inner)
+        | st.builds("not ({})".format, inner)
+    ),
+    max_leaves=6,
+)
+TYPED = st.text() | st.text("abjo=!~<>(),.\"' *19\\", max_size=40) | CONDITIONS
+
+
+@given(CONDITIONS)
+def test_a_condition_is_written_as_it_is_read(condition: str) -> None:
+    assert read(str(read(condition))) == read(condition)
+
+
+@given(TYPED)
+@example('"\\')
+@example("age > or")
+def test_anything_typed_is_read_or_refused(text: str) -> None:
+    with suppress(ConditionError):
+        read(text)
+
+
+@given(CONDITIONS)
+def test_nothing_that_was_typed_becomes_sql(condition: str) -> None:
+    made = compiled(read(condition), NOW)
+    assert made.text % dict.fromkeys(made.values, "%s") is not None
+    assert set(made.text) <= set("abcdefghijklmnopqrstuvwxyzACDEILNORSTUVYBHKGM0123456789 _.,()'|@<>=->:[]%!*")

@@ -1,0 +1,138 @@
+"""test_condition_language — what a condition means, and where a typo is pointed at"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scripts.condition.compile import compiled
+from scripts.condition.fields import ALIASES, FIELDS, find
+from scripts.condition.read import read
+from scripts.condition.tree import All, ConditionError
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("condition", "text", "values"),
+    [
+        ("state=HOLD", "(q.status = 'HOLD')", [NOW]),
+        ("STATUS=hold", "(q.status = 'HOLD')", [NOW]),
+        ("recipientdomain=Example.COM", "q.recipientdomain = ANY (%(c0)s::text[])", [["example.com"]]),
+        ("domain=*.example.com", "(q.recipientdomain LIKE %(c0)s::text)", ["%.example.com"]),
+        ('domain="*.example.com"', "q.recipientdomain = ANY (%(c0)s::text[])", [["*.example.com"]]),
+        ("age>1h", "(q.ts < %(c0)s::timestamptz)", [NOW - timedelta(hours=1)]),
+        (
+            "age=1h..2h",
+            "((q.ts <= %(c0)s::timestamptz AND q.ts >= %(c1)s::timestamptz))",
+            [NOW - timedelta(hours=1), NOW - timedelta(hours=2)],
+        ),
+        ("wait>10m", "(q.next_retry > %(c0)s::timestamptz)", [NOW + timedelta(minutes=10)]),
+        ("tries=3..10", "((q.retry_count >= %(c0)s::bigint AND q.retry_count <= %(c1)s::bigint))", [3, 10]),
+        ("tries=..10", "((q.retry_count <= %(c0)s::bigint))", [10]),
+        ("size>=25MiB", "(q.size >= %(c0)s::bigint)", [25 * 2**20]),
+        ("metadata.campaign=x", "(q.metadata->>%(c0)s::text) = ANY (%(c1)s::text[])", ["campaign", ["x"]]),
+        ("job=", "(q.jobid IS NULL)", []),
+        ("last_error~50%_off", "(q.last_error ILIKE %(c0)s::text)", [r"%50\%\_off%"]),
+        ("quarantine!=poison", "(q.metadata->>'_quarantineid' = ANY (%(c0)s::text[])) IS NOT TRUE", [["poison"]]),
+        ("sender=<>", "(q.senderdomain IS NULL)", []),
+        (
+            "to=Ann@Example.com",
+            "((q.recipientlocalpart = %(c0)s::text AND q.recipientdomain = %(c1)s::text))",
+            ["Ann", "example.com"],
+        ),
+        ("from=@example.com", "((q.senderdomain = %(c0)s::text))", ["example.com"]),
+        (
+            "ts=2026-11-20",
+            "((q.ts >= %(c0)s::timestamptz AND q.ts <= %(c1)s::timestamptz))",
+            [datetime(2026, 11, 20, tzinfo=UTC), datetime(2026, 11, 20, 23, 59, 59, 999999, UTC)],
+        ),
+        ("ts>2026-11-20T08:30+02:00", "(q.ts > %(c0)s::timestamptz)", [datetime(2026, 11, 20, 6, 30, tzinfo=UTC)]),
+        ("job=a or job=b tries=1", None, [["a"], ["b"], [1]]),
+        ("", "true", []),
+    ],
+)
+def test_a_condition_becomes_bound_sql(condition: str, text: str | None, values: list[object]) -> None:
+    found = compiled(read(condition), NOW)
+    assert text is None or found.text == text
+    assert list(found.values.values()) == values
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        ("job=a job=b", "job=a and job=b"),
+        ("age > 1h job = a, b", "age>1h job=a,b"),
+        ("job=a or job=b tries=1", "job=a or (job=b and tries=1)"),
+        ("not job=a tries=1", "(not job=a) and tries=1"),
+        ('"last_error~try later"', 'last_error~"try later"'),
+        ('last_error= "try later"', 'last_error="try later"'),
+        ("NOT (job=a OR job=b)", "not (job=a or job=b)"),
+    ],
+)
+def test_two_ways_to_write_one_condition(one: str, same: str) -> None:
+    assert read(one) == read(same)
+
+
+def test_words_of_a_command_line_keep_the_spaces_the_shell_was_told_to_keep() -> None:
+    assert read(["state=HOLD", "last_error~try later"]) == read('state=HOLD last_error~"try later"')
+    assert read(["state=HOLD job=a"]) == read("state=HOLD job=a")
+    assert read([]) == All()
+
+
+@pytest.mark.parametrize(
+    ("condition", "at", "reason"),
+    [
+        ("stat=HOLD", 0, "there is no stat; did you mean state?"),
+        ("job=a stat=HOLD", 6, "there is no stat"),
+        ("state=HLD", 6, 'there is no state "HLD", did you mean HOLD; allowed: ACTIVE'),
+        ("retry_count=10..3", 12, '"10..3" is empty'),
+        ("priority=12", 9, "12 is not between -9 and 9"),
+        ("age>soon", 4, '"soon" is not a duration'),
+        ("ts>yesterday", 3, '"yesterday" is no time'),
+        ("id=x", 3, '"x" is no number'),
+        ("message=17", 8, '"17" is no message id'),
+        ("recipient=ann", 10, '"ann" is no address'),
+        ("size=..", 5, "a range has at least one end"),
+        ("size>1..2", 5, "takes one value"),
+        ("tries~3", 6, "~ looks for text within text"),
+        ("job>a", 4, "> compares numbers"),
+        ("age>", 4, "a value is missing"),
+        ("state=", 6, "it is always set"),
+        ("job", 3, "an operator was expected"),
+        ("(job=a", 0, "never closed"),
+        ("job=a)", 5, "nothing is open"),
+        ('job="a', 4, "quotes are never closed"),
+        ("job=a or", 8, "a term was expected"),
+        ("job=a,", 6, "a value was expected"),
+        ("=a", 0, "a term was expected"),
+        ('"just text"', 1, "a whole term was expected"),
+    ],
+)
+def test_a_typo_is_pointed_at(condition: str, at: int, reason: str) -> None:
+    with pytest.raises(ConditionError) as caught:
+        read(condition)
+    assert reason in caught.value.reason
+    assert caught.value.at == at
+    shown, caret = str(caught.value).splitlines()[-2:]
+    assert (shown[2:], caret[2:]) == (condition, " " * at + "^")
+
+
+def test_a_long_condition_is_shown_around_its_fault() -> None:
+    with pytest.raises(ConditionError) as caught:
+        read("job=a " * 50 + "stat=HOLD" + " job=b" * 50)
+    shown, caret = str(caught.value).splitlines()[-2:]
+    assert shown[caret.index("^") :].startswith("stat=HOLD")
+    assert len(shown) < 120
+
+
+def test_no_condition_is_without_bounds() -> None:
+    for condition in ("job=" + "a" * 10_001, "(" * 60 + "job=a" + ")" * 60, "id=" + ",".join(["1"] * 1001)):
+        with pytest.raises(ConditionError):
+            read(condition)
+
+
+def test_every_alias_names_a_field() -> None:
+    assert [alias for alias in ALIASES if find(alias) not in FIELDS.values()] == []
+    assert set(ALIASES).isdisjoint(FIELDS)
