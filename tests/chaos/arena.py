@@ -43,6 +43,9 @@ INFLIGHT: Final = 60  # recipients that one worker may have in hand
 GRACE: Final = "1m"  # of the sweep
 FAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")  # Debian's package libfaketime
 WORKERS: Final = ("first", "second")
+#: The backends whose results wait for `results_held`.
+RESULTS_WAIT: Final = """FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted
+                         AND mode = 'RowExclusiveLock' AND relation = 'pillarbox.archive'::regclass"""
 _TIMEOUTS: Final = dict.fromkeys(("connect", "greeting", "helo", "mail", "rcpt", "data", "body", "dot"), "2s")
 
 
@@ -184,6 +187,15 @@ class Arena:
         """Wait until so many more recipients are refused."""
         wanted = self.accounts.refusals + more
         await eventually(lambda: self.accounts.refusals >= wanted, f"{more} more refused", limit=limit)
+
+    @asynccontextmanager
+    async def results_held(self, worker: str = "") -> AsyncIterator[None]:
+        """Lock the table that results go to, and begin once one of this worker, or of any, waits for it."""
+        async with await psycopg.AsyncConnection.connect(self.uri) as locking:
+            await locking.execute("LOCK TABLE pillarbox.archive IN EXCLUSIVE MODE")
+            waits: LiteralString = f"SELECT count(*) > 0 {RESULTS_WAIT} AND application_name LIKE %s"
+            await self.until(waits, f"pillarbox {worker}%")
+            yield
 
     async def serving(self) -> None:
         """Start PostgreSQL again and wait until it answers."""

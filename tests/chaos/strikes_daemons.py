@@ -99,12 +99,7 @@ async def stopped_worker(arena: Arena) -> Struck:
     """SIGTERM while somebody locks the table that results go to: the stop waits for them, so nothing may come twice."""
     await arena.until_arrived(arena.chance.randrange(150))
     victim = arena.chance.choice(arena.workers)
-    waits = """SELECT count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted
-                  AND mode = 'RowExclusiveLock' AND relation = 'pillarbox.archive'::regclass
-                  AND application_name = 'pillarbox ' || %s"""
-    async with await psycopg.AsyncConnection.connect(arena.uri) as locking:
-        await locking.execute("LOCK TABLE pillarbox.archive IN EXCLUSIVE MODE")
-        await arena.until(waits, victim.name)
+    async with arena.results_held(victim.name):
         stopping = asyncio.create_task(victim.stop())
         await eventually(lambda: _waits_for_results(victim) or stopping.done(), "the stop comes to the results")
     assert await stopping == 0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
-from tests.chaos.arena import Arena, Struck
+from tests.chaos.arena import RESULTS_WAIT, Arena, Struck
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -93,12 +93,14 @@ async def network_cut(arena: Arena) -> Struck:
 
 
 async def results_wait(arena: Arena) -> Struck:
-    """The way is cut until a worker says that it has results of what was sent, and nowhere to record them."""
+    """The way is cut while results are recorded, which comes to nothing, until a worker says that it has them still."""
     network = _network(arena)
     await arena.until_arrived(arena.chance.randrange(150))
-    network.refuse = True
-    network.cut()
-    await eventually(lambda: any(worker.said("result.unrecorded") for worker in arena.workers), "results wait")
+    async with arena.results_held():
+        network.refuse = True
+        network.cut()
+        await arena.rows(f"SELECT pg_terminate_backend(pid, 5000) {RESULTS_WAIT}")
+        await eventually(lambda: any(worker.said("result.unrecorded") for worker in arena.workers), "results wait")
     network.refuse = False
     return Struck(monotonic())
 
