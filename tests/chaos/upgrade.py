@@ -33,7 +33,9 @@ async def from_older(uri: str, folder: Path) -> Figures:
     past = older(folder / "older")
     await asyncio.to_thread(migrate_as, past, uri)
     async with flowing(System(uri, folder)) as flow:
+        flow.system.older = True
         doors, old = await start(flow, past, "old")
+        flow.system.older = False
         flow.send_to(doors)
         await flow.more_arrived(_ENOUGH)
         assert await asyncio.to_thread(migrate_as, ROOT, uri, "pre")

@@ -20,6 +20,7 @@ from smtpd.protocol import Connection
 from tests.fixtures.line_fuzz import Tally, session
 from tests.fixtures.login import HASH
 from tests.fixtures.serving import MESSAGE, Dialogue, serving
+from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +81,8 @@ async def test_random_lines_find_no_fault(
         async with asyncio.TaskGroup() as group:
             for number in range(CLIENTS):
                 group.create_task(client(number, port))
+        # A password of a client that has left may still be hashed, which takes 64 MiB until it is done.
+        await eventually(lambda: resident() - before < GROWTH, f"less than {GROWTH} MiB more than before")
         grown = resident() - before
         async with Dialogue(port) as after:
             assert (await after.submit(MESSAGE)).startswith("250 2.0.0")
@@ -87,7 +90,6 @@ async def test_random_lines_find_no_fault(
     assert faults.events == []
     assert b"451" not in tally.codes
     assert {b"220", b"250", b"354", b"500", b"501", b"503"} <= set(tally.codes)
-    assert grown < GROWTH
     gc.collect()
     assert not any(isinstance(each, Connection) for each in gc.get_objects())
 

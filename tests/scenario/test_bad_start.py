@@ -168,8 +168,8 @@ def test_no_schema(folder: Folder, empty_database: str, free: int, command: str)
 @pytest.mark.parametrize("command", ["smtpd", "queued", "up"])
 def test_a_newer_schema(folder: Folder, database: str, free: int, command: str) -> None:
     with psycopg.connect(database) as connection:
-        connection.execute("INSERT INTO pillarbox.migrations (number, name) VALUES (9999, '9999_pre_later')")
-    refused(folder.start(command), CONFIG, "newer", "9999_pre_later")
+        connection.execute("INSERT INTO pillarbox.migrations (number, name) VALUES (9999, '9999_post_later')")
+    refused(folder.start(command), CONFIG, "newer", "9999_post_later")
     assert nobody_listens(free)
 
 
