@@ -21,10 +21,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scripts import watch_deadletters
+from scripts import one_connection, watch_deadletters
 from scripts.up import add_config
 from shared import database
-from shared.config import load_smtpd
 from shared.errors import PillarboxError
 from shared.results import DEAD, RESULTS
 from shared.units import parse_duration
@@ -159,7 +158,7 @@ def requeue(options: argparse.Namespace) -> int:
 
 def watch(options: argparse.Namespace) -> int:
     """Print dead letters as they happen."""
-    asyncio.run(watch_deadletters.run(_conninfo(options), options.since, partial(print, flush=True)))
+    asyncio.run(watch_deadletters.run(one_connection.configured(options), options.since, partial(print, flush=True)))
     return 0
 
 
@@ -194,28 +193,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _conninfo(options: argparse.Namespace) -> str:
-    environment = load_smtpd(options.config / "smtpd.yaml").environment
-    return database.resolve(environment.database.uri, environment.var)
-
-
 def _ask[T](options: argparse.Namespace, question: Callable[[database.Connection], Awaitable[T]]) -> T:
     """Ask the database on one connection; what it refuses is one line."""
-    conninfo = _conninfo(options)
+    return one_connection.ask(one_connection.configured(options), _NAME, question, _refused)
 
-    async def ask() -> T:
-        connection = await database.connect(conninfo, _NAME)
-        try:
-            return await question(connection)
-        finally:
-            await connection.close()
 
-    try:
-        return asyncio.run(ask())
-    except database.OUTAGE as error:
-        raise database.unavailable(error) from None
-    except database.REFUSAL as error:
-        raise PillarboxError(f"deadletters: {error.diag.message_primary or error}") from None
+def _refused(error: BaseException) -> str:
+    said = error.diag.message_primary if isinstance(error, database.REFUSAL) else None
+    return f"deadletters: {said or error}"
 
 
 def _table(letters: list[Any]) -> Table:

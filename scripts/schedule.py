@@ -10,7 +10,6 @@ See: docs/how-to/schedule-mail.md; queued/schedule.py; sql/migrations, schedules
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from functools import partial
@@ -20,10 +19,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scripts import schedule_mail
+from scripts import one_connection, schedule_mail
 from scripts.up import add_config
 from shared import cron, database
-from shared.config import load_smtpd
 from shared.errors import PillarboxError
 from shared.masking import show
 
@@ -190,20 +188,7 @@ async def _now(connection: database.Connection) -> datetime:
 
 def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connection], Awaitable[Answer]]) -> Answer:
     """Do the work on one connection to the configured database."""
-    environment = load_smtpd(options.config / "smtpd.yaml").environment
-    conninfo = database.resolve(environment.database.uri, environment.var)
-
-    async def on_one_connection() -> Answer:
-        connection = await database.connect(conninfo, "pillarbox schedule")
-        async with connection:
-            return await work(connection)
-
-    try:
-        return asyncio.run(on_one_connection())
-    except database.OUTAGE as error:
-        raise database.unavailable(error) from None
-    except database.REFUSAL as error:
-        raise PillarboxError(f"PostgreSQL refuses this: {database.reason(error)}") from None
+    return one_connection.ask(one_connection.configured(options), "pillarbox schedule", work)
 
 
 def _tell(options: argparse.Namespace, words: str, **values: str) -> int:

@@ -10,7 +10,6 @@ See: shared/suppression.py for the spelling; docs/how-to/suppression.md.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from scripts import one_connection
 from scripts.up import add_config
 from shared import address, database
 from shared.config import load_queued
@@ -143,17 +143,7 @@ def _all(options: argparse.Namespace) -> list[database.Row]:
 def _ask(options: argparse.Namespace, query: str, values: dict[str, Any]) -> list[database.Row]:
     environment = load_queued(options.config / "queued.yaml").environment
     conninfo = database.resolve(environment.database.uri, environment.var)
-
-    async def on_one_connection() -> list[database.Row]:
-        async with await database.connect(conninfo, "pillarbox suppress") as connection:
-            return await database.fetch(connection, query, **values)
-
-    try:
-        return asyncio.run(on_one_connection())
-    except database.OUTAGE as error:
-        raise database.unavailable(error) from None
-    except database.REFUSAL as error:
-        raise PillarboxError(f"PostgreSQL refuses this: {database.reason(error)}") from None
+    return one_connection.ask(conninfo, "pillarbox suppress", lambda asked: database.fetch(asked, query, **values))
 
 
 def _verb(

@@ -11,7 +11,6 @@ See: docs/how-to/suspend-a-destination.md; queued/suspends.py.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,9 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from queued.suspends import release
+from scripts import one_connection
 from scripts.up import add_config
 from shared import database
-from shared.config import load_smtpd
 from shared.errors import ConfigError, PillarboxError
 from shared.masking import show
 from shared.pacing_config import FIELDS, match_of
@@ -174,20 +173,7 @@ def _fields(row: database.Row) -> dict[str, Any]:
 
 def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connection], Awaitable[Answer]]) -> Answer:
     """Do the work on one connection to the configured database."""
-    environment = load_smtpd(options.config / "smtpd.yaml").environment
-    conninfo = database.resolve(environment.database.uri, environment.var)
-
-    async def on_one_connection() -> Answer:
-        connection = await database.connect(conninfo, "pillarbox suspend")
-        async with connection:
-            return await work(connection)
-
-    try:
-        return asyncio.run(on_one_connection())
-    except database.OUTAGE as error:
-        raise database.unavailable(error) from None
-    except database.REFUSAL as error:
-        raise PillarboxError(f"PostgreSQL refuses this: {database.reason(error)}") from None
+    return one_connection.ask(one_connection.configured(options), "pillarbox suspend", work)
 
 
 def _add_common(verb: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:

@@ -10,13 +10,13 @@ See: smtpd/user_sources.py, which reads both; sql/migrations, users.
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import json
 import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from scripts import one_connection
 from shared import database
 from shared.errors import ConfigError, PillarboxError
 from shared.users_config import UserEntry, load_users
@@ -139,17 +139,9 @@ class TableStore:
         return bool(self._ask("user_remove", name=name))
 
     def _ask(self, query: str, **values: Any) -> list[database.Row]:
-        async def on_one_connection() -> list[database.Row]:
-            connection = await database.connect(self._conninfo, "pillarbox user")
-            async with connection:
-                return await database.fetch(connection, query, **values)
-
-        try:
-            return asyncio.run(on_one_connection())
-        except database.OUTAGE as error:
-            raise database.unavailable(error) from None
-        except database.REFUSAL as error:
-            raise PillarboxError(f"PostgreSQL refuses this: {database.reason(error)}") from None
+        return one_connection.ask(
+            self._conninfo, "pillarbox user", lambda connection: database.fetch(connection, query, **values)
+        )
 
 
 def text(users: Mapping[str, UserEntry]) -> str:

@@ -10,20 +10,18 @@ Raises: PillarboxError for what an operator can mend.
 from __future__ import annotations
 
 import argparse
-import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
+from scripts import one_connection
 from scripts.condition.compile import compiled
 from scripts.condition.read import read
 from scripts.condition.tree import All
 from scripts.up import add_config
 from shared import database
-from shared.config import load_smtpd
-from shared.errors import PillarboxError
 from shared.units import parse_duration
 
 if TYPE_CHECKING:
@@ -108,25 +106,12 @@ def duration(text: str) -> timedelta:
 
 def run[T](options: argparse.Namespace, question: Callable[[database.Connection], Awaitable[T]]) -> T:
     """Ask the database on one connection; what it refuses is one line."""
-    environment = load_smtpd(options.config / "smtpd.yaml").environment
-    conninfo = database.resolve(environment.database.uri, environment.var)
+    return one_connection.ask(one_connection.configured(options), "pillarbox queue", question, _refused)
 
-    async def ask() -> T:
-        connection = await database.connect(conninfo, "pillarbox queue")
-        try:
-            return await question(connection)
-        finally:
-            await connection.close()
 
-    try:
-        return asyncio.run(ask())
-    except BrokenPipeError:
-        raise  # whoever read our lines has enough of them: that is no trouble with the database
-    except database.OUTAGE as error:
-        raise database.unavailable(error) from None
-    except database.REFUSAL as error:
-        hint = "; see docs/how-to/grant-roles.md" if error.sqlstate == _MAY_NOT else ""
-        raise PillarboxError(f"{database.reason(error)}{hint}") from None
+def _refused(error: BaseException) -> str:
+    may_not = isinstance(error, database.REFUSAL) and error.sqlstate == _MAY_NOT
+    return f"{database.reason(error)}{'; see docs/how-to/grant-roles.md' if may_not else ''}"
 
 
 def text(value: object) -> Text:

@@ -1,0 +1,52 @@
+"""one-connection — asks the configured database something, on one connection, from a command
+
+Owns: the connection of a command, and PostgreSQL's refusals and outages as one line.
+Called by: every verb that needs PostgreSQL once and no pool.
+Guarantees: the connection is closed before the answer is returned.
+Raises: DatabaseUnavailable; PillarboxError in the caller's words for what PostgreSQL refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from shared import database
+from shared.config import load_smtpd
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Awaitable, Callable
+
+
+def configured(options: argparse.Namespace) -> str:
+    """The libpq connection string of smtpd.yaml in the folder that `--config` names."""
+    environment = load_smtpd(options.config / "smtpd.yaml").environment
+    return database.resolve(environment.database.uri, environment.var)
+
+
+def ask[Answer](
+    conninfo: str,
+    name: str,
+    question: Callable[[database.Connection], Awaitable[Answer]],
+    refused: Callable[[BaseException], str] | None = None,
+) -> Answer:
+    """Ask on one connection that is called `name`; `refused` words a refusal of PostgreSQL's."""
+
+    async def on_it() -> Answer:
+        connection = await database.connect(conninfo, name)
+        try:
+            return await question(connection)
+        finally:
+            await connection.close()
+
+    try:
+        return asyncio.run(on_it())
+    except BrokenPipeError:
+        raise  # whoever read our lines has enough of them: that is no trouble with the database
+    except database.OUTAGE as error:
+        raise database.unavailable(error) from None
+    except database.REFUSAL as error:
+        told = refused(error) if refused else f"PostgreSQL refuses this: {database.reason(error)}"
+        raise PillarboxError(told) from None
