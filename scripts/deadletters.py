@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from scripts import one_connection, watch_deadletters
+from scripts.shown import text
 from scripts.up import add_config
 from shared import database
 from shared.errors import PillarboxError
@@ -103,14 +103,14 @@ def show(options: argparse.Namespace) -> int:
     console = Console()
     table = Table(show_header=False)
     for name, value in shown.items():
-        table.add_row(name, _text(value))
+        table.add_row(name, text(value))
     table.add_row("meaning", RESULTS[letters[0].result].meaning)
     console.print(table)
     if attempts:
         table = Table("when", "try", "outcome", "peer", "reply")
         for each in attempts:
             cells = ("ts", "retry_count", "outcome", "remote", "reply_text")
-            table.add_row(*(_text(each[cell]) for cell in cells))
+            table.add_row(*(text(each[cell]) for cell in cells))
         console.print(table)
     return 0
 
@@ -208,12 +208,5 @@ def _table(letters: list[Any]) -> Table:
     for letter in letters:
         again = "requeued" if letter.requeued else "possible" if letter.body else "body gone"
         cells = (letter.id, f"{letter.finished:%Y-%m-%d %H:%M:%S}", letter.result, letter.recipient)
-        table.add_row(*map(_text, (*cells, letter.retry_count, letter.last_error, again)))
+        table.add_row(*map(text, (*cells, letter.retry_count, letter.last_error, again)))
     return table
-
-
-def _text(value: object) -> Text:
-    """A cell as it is: no markup, no control characters, nothing for None."""
-    return Text(
-        "" if value is None else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
-    )

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from queued.suspends import release
 from scripts import one_connection
+from scripts.shown import printable
 from scripts.up import add_config
 from shared import database
 from shared.errors import ConfigError, PillarboxError
@@ -97,7 +98,7 @@ def list_suspends(options: argparse.Namespace) -> int:
     table = Table("id", "what", "reason", "who", "since", "until")
     for row in rows:
         cells = (str(row.id), _told(row.selection), row.reason, row.who, f"{row.made:%Y-%m-%d %H:%M:%S}")
-        table.add_row(*(Text(_plain(cell)) for cell in (*cells, _shown(row.expires))))
+        table.add_row(*(Text(printable(cell)) for cell in (*cells, _shown(row.expires))))
     Console().print(table if rows else "nothing is suspended")
     return 0
 
@@ -160,10 +161,6 @@ def _told(selection: dict[str, list[str]]) -> str:
 
 def _shown(expires: Any) -> str:
     return f"until {expires:%Y-%m-%d %H:%M:%S %Z}" if expires else "until it is removed"
-
-
-def _plain(text: str) -> str:
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _fields(row: database.Row) -> dict[str, Any]:

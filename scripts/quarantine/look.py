@@ -18,7 +18,8 @@ from rich.table import Table
 
 from scripts.quarantine.access import admit, narrowed
 from scripts.quarantine.render import fields_of, render
-from scripts.queue.ask import add_condition, asked, cell, count, fields, finish, run, text
+from scripts.queue.ask import add_condition, asked, cell, count, fields, finish, run
+from scripts.shown import text
 from shared import database
 from shared.config import load_smtpd
 from shared.errors import PillarboxError

@@ -22,7 +22,8 @@ from rich.table import Table
 from scripts.quarantine.access import admit, narrowed
 from scripts.quarantine.decide import acting
 from scripts.queue.act import Change, Done, Span, begin, change_batch, progress
-from scripts.queue.ask import asked, finish, run, text
+from scripts.queue.ask import asked, finish, run
+from scripts.shown import text
 from shared import database
 from shared.config import load_smtpd
 from shared.errors import PillarboxError

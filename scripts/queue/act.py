@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from scripts.queue.ask import asked, cell, fields, text
+from scripts.queue.ask import asked, cell, fields
+from scripts.shown import text
 from shared import database
 from shared.errors import PillarboxError
 

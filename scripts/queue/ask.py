@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.text import Text
-
 from scripts import one_connection
 from scripts.condition.compile import compiled
 from scripts.condition.read import read
@@ -112,12 +110,6 @@ def run[T](options: argparse.Namespace, question: Callable[[database.Connection]
 def _refused(error: BaseException) -> str:
     may_not = isinstance(error, database.REFUSAL) and error.sqlstate == _MAY_NOT
     return f"{database.reason(error)}{'; see docs/how-to/grant-roles.md' if may_not else ''}"
-
-
-def text(value: object) -> Text:
-    """A cell as it is: no markup, no control characters, nothing for None."""
-    shown = "" if value is None else str(value)
-    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown))
 
 
 def plain(value: object) -> object:

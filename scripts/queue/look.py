@@ -18,7 +18,8 @@ from rich.table import Table
 
 from scripts.condition.fields import ALIASES, FIELDS, METADATA, find
 from scripts.quarantine.render import fields_of
-from scripts.queue.ask import STATUSES, add_condition, asked, cell, count, fields, finish, run, text
+from scripts.queue.ask import STATUSES, add_condition, asked, cell, count, fields, finish, run
+from scripts.shown import text
 from shared import database
 from shared.errors import PillarboxError
 from shared.units import format_duration

@@ -21,8 +21,9 @@ from rich.table import Table
 
 from scripts.queue import act
 from scripts.queue.act import Change, Done, carry_out
-from scripts.queue.ask import Asked, asked_of, cell, plain, run, text
+from scripts.queue.ask import Asked, asked_of, cell, plain, run
 from scripts.retention.rules import Rule, rules
+from scripts.shown import text
 from shared import database
 from shared.config import load_smtpd
 from shared.errors import PillarboxError
