@@ -15,6 +15,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from queued import gather
 from queued.attempts import Attempts
 from queued.hand import Hand
 from queued.lanes import Lanes
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from shared.queued_config import Claim as ClaimSettings
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
-# Seconds left to more mail to gather, once there is some, while as many recipients are under way: each claim costs a
-# COMMIT, whatever it takes. While little is under way nobody waits.
-_GATHER, _UNDER_WAY = 0.005, 4
 # Bodies are fetched this many messages at a time: enough to spare round trips, few enough to start soon.
 _FETCH = 50
 # Seconds for which, after a claim that was for destinations that move and have no room, no more is taken in hand than
@@ -91,6 +89,7 @@ class Dispatcher:
         self._ceiling, self._ceiling_until = 0, 0.0
         self._passed_over = False  # the last claim left out what is in hand
         recorder.on_recorded = self._hand.recorded
+        recorder.in_hand = self._hand.__len__
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
         self._idle = asyncio.Event()
@@ -157,9 +156,9 @@ class Dispatcher:
                 continue
             await self._start(claimed)
             if len(claimed) < free:
+                if wait := gather.seconds(self.inflight):
+                    await _rest(self._stopping, wait)
                 await self._wait_for_mail()
-                if self.inflight >= _UNDER_WAY:
-                    await _rest(self._stopping, _GATHER)
 
     async def _claim(self, limit: int) -> list[Claimed]:
         async with self._pool.connection() as connection:

@@ -5,6 +5,7 @@ Owns: proofs about queued/result.py and result_record_if_claimed.sql; test_resul
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -163,3 +164,19 @@ async def test_a_batch_of_every_kind_is_recorded_each_as_it_is(factory: Factory,
     assert {fields["recipient_id"] for fields in heard.all("claim.lost")} == lost
     assert len(factory.attempts()) == 1200
     assert factory.bodies()[message].refcount == 600
+
+
+async def test_results_that_come_within_moments_share_a_commit_while_more_is_under_way(
+    factory: Factory, heard: Heard
+) -> None:
+    factory.row()
+    factory.row()
+    async with running_recorder(factory.uri) as recorder:
+        recorder.in_hand = lambda: 100
+        one, other = await claim(factory.uri)
+        recorder.add([finished(one, DELIVERED, "success")])
+        for _ in range(10):  # the recorder runs, and would have taken it
+            await asyncio.sleep(0)
+        recorder.add([finished(other, DELIVERED, "success")])
+        await recorder.drained()
+    assert [said["results"] for said in heard.all("result.group")] == [2]
