@@ -8,7 +8,6 @@ Called by: people, systemd, `pillarbox up`.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from queued import daemon, dry_run
 from queued.daemon import Worker
-from shared import events
+from shared import event_loop, events
 from shared.config import load_queued
 from shared.errors import ConfigError
 from shared.lifecycle import exit_status
@@ -50,9 +49,9 @@ def main() -> int:
         events.setup(config.environment.log.level if arguments.dry_run is None else "warning")
         worker = _selection(config, arguments.worker, arguments.config)
         if arguments.dry_run is not None:
-            asyncio.run(dry_run.run(config, worker, arguments.dry_run, as_json=arguments.json))
+            event_loop.run(dry_run.run(config, worker, arguments.dry_run, as_json=arguments.json))
         else:
-            asyncio.run(daemon.run(config, worker, lambda: load_queued(arguments.config)))
+            event_loop.run(daemon.run(config, worker, lambda: load_queued(arguments.config)))
 
     return exit_status("queued", work)
 

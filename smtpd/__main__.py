@@ -8,11 +8,11 @@ Called by: people, systemd, `pillarbox up`; with `--child`, smtpd.supervise.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import signal
 import sys
 from pathlib import Path
 
+from shared import event_loop
 from shared.lifecycle import exit_status
 from smtpd import child, daemon
 
@@ -30,7 +30,7 @@ def main() -> int:
         if arguments.child is None:
             daemon.run(arguments.config)
         else:
-            asyncio.run(child.run(arguments.child))
+            event_loop.run(child.run(arguments.child))
 
     return exit_status("smtpd", work)
 

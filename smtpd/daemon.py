@@ -10,11 +10,10 @@ Raises: PillarboxError for what an operator can mend.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from shared import database, events, lifecycle, migrate, tracing
+from shared import database, event_loop, events, lifecycle, migrate, tracing
 from shared.config import read_smtpd
 from shared.errors import ListenFailed, PillarboxError
 from smtpd import bind, observe, privileges, reload
@@ -43,7 +42,7 @@ def run(path: Path) -> None:
     try:
         privileges.drop(account)
         daemon = Daemon(path, config, conninfo, doors)
-        asyncio.run(daemon.alone() if len(doors) == 1 else daemon.supervised(values))
+        event_loop.run(daemon.alone() if len(doors) == 1 else daemon.supervised(values))
     finally:
         bind.close(bound for process in doors for bound in process)
 

@@ -57,6 +57,7 @@ DOORS: Final = {
     "re2": ("shared/patterns.py",),
     "rich": ("scripts/*.py", "scripts/*/*.py"),
     "uuid_utils": ("shared/message.py",),
+    "uvloop": ("shared/event_loop.py",),
     "yaml": ("shared/yaml_source.py",),
 }
 

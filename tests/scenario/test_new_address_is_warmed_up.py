@@ -31,5 +31,6 @@ async def test_what_is_beyond_the_allowance_waits_for_tomorrow(system: System, b
         """SELECT count(*) = 2 FROM queue WHERE token IS NULL AND retry_count = 0
              AND (next_retry > now() + interval '1 minute' OR now()::time > '23:58')"""
     )
+    await system.until("SELECT count(*) = 3 FROM archive")
     assert await system.rows("SELECT source, count(*) FROM attempts GROUP BY 1") == [("127.0.0.11", 3)]
     assert await system.value("SELECT used FROM warmups") == 3
