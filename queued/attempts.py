@@ -21,15 +21,16 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from queued.ageing import aged
 from queued.claim import Lease
 from queued.deliver import NotNow, without_transport
 from queued.envelope import fields
-from queued.lane import Busy, Unreachable
+from queued.lane import Busy
 from queued.pace import Wait
 from queued.progress import Progress, Watch
 from queued.settle import deferred
 from queued.traced import traced
-from queued.verdict import ours, overdue, stuck_after, verdict
+from queued.verdict import ours, stuck_after, verdict
 from shared import database, events, tracing
 from shared.failure_points import reach
 from shared.outcome import Outcome
@@ -101,7 +102,7 @@ class Attempts:
         """A place for it, or None when it is parked: there is no room for it, or it must wait."""
         refused = self._hand.begin(delivery)
         if refused is not None:
-            self._park(delivery, refused)
+            self._hand.park(delivery, refused)
             return None
         place = self._lanes.offer(delivery)
         if isinstance(place, NotNow):
@@ -288,13 +289,12 @@ class Attempts:
         return ours([c for c in delivery if c.id not in held], "the message has no body")
 
     def _park(self, delivery: Delivery, until: NotNow) -> None:
-        """Let these come back later, without a try; a dead destination is not waited for for ever."""
+        """Let these come back later, without a try; what has grown too old for that has its result."""
         transport = self._transports.get(delivery[0].transportid)
-        if isinstance(until, Unreachable) and transport is not None:
-            old = overdue(delivery, until, transport.settings.retry, tells=self._recorder.notices)
-            self._hand.crowd.finish(delivery[0].message_id, len(old), monotonic())
-            self._recorder.add(old)
-            finished = {result.claimed.id for result in old}
-            delivery = tuple(c for c in delivery if c.id not in finished)
+        if transport is not None:
+            old, delivery, until = aged(delivery, until, transport.settings.retry, tells=self._recorder.notices)
+            if old:
+                self._hand.crowd.finish(old[0].claimed.message_id, len(old), monotonic())
+                self._recorder.add(old)
         if delivery:
             self._hand.park(delivery, until)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from queued.sign import Signed
     from queued.tls_plan import Plan
     from queued.transaction import Transaction, TransactionResult
+    from shared.outcome import Scope
     from shared.transport_config import Timeout
     from shared.transport_config import Transport as TransportSettings
 
@@ -74,6 +75,7 @@ class NotNow(NamedTuple):
     reason: str
     every: float = 0.0  # seconds between one that may go and the next, where several wait for the same
     of: tuple[str, ...] = ()  # what it is that they wait for, as queued.pace has it
+    stopped: Scope | None = None  # whose doing it is that nobody's turn comes, however long one waits
 
 
 class Transport:

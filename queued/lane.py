@@ -33,10 +33,6 @@ _SPREAD: Final = 60.0  # seconds over which what waited for a dead destination c
 type Rank = tuple[int, int]  # class of priority, urgent first; recipient's id
 
 
-class Unreachable(NotNow):
-    """The destination is dead: whoever has waited for it for too long already is given up."""
-
-
 class Room(NamedTuple):
     """How much of what the worker has in hand one destination may hold."""
 
@@ -225,4 +221,4 @@ class Lane:
 
     def _left_alone(self, now: float) -> NotNow:
         left = max(self._dead_until - now, _SOONEST) + random.uniform(0, min(self._dead_for, _SPREAD))
-        return Unreachable(left, f"{self.label} does not answer: {self._why}")
+        return NotNow(left, f"{self.label} does not answer: {self._why}", stopped="destination")

@@ -92,7 +92,7 @@ class Lanes:
     def paced(self, wait: Wait) -> NotNow:
         """For how long to park what a policy lets wait, so that all of them do not come back at the same moment."""
         if not wait.every:  # all may go at that moment
-            return NotNow(max(wait.seconds, _SOONEST), wait.reason)
+            return NotNow(max(wait.seconds, _SOONEST), wait.reason, stopped=wait.stopped)
         now = self._clock()
         if len(self._paced) >= self._paced_sweep_at:
             self._paced = {line: until for line, until in self._paced.items() if until > now}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from shared import database
+    from shared.outcome import Scope
     from shared.pacing_config import Policy, Window
 
 __all__ = ["Fields", "Paces", "Turn", "Wait"]
@@ -46,6 +47,7 @@ class Wait(NamedTuple):
     reason: str
     every: float = 0.0  # seconds between one that may go and the next
     of: tuple[str, ...] = ()  # which policy and what it counts: those who wait for the same stand in one line
+    stopped: Scope | None = None  # "us" for a suspend: nobody's turn comes until it is lifted
 
 
 class Turn:
@@ -193,7 +195,7 @@ class Paces:
             return self._free
         fields = fields.folded()
         if (suspended := self.suspends.look(fields, late=late)) is not None:
-            return Wait(*suspended)
+            return Wait(*suspended, stopped="us")
         now = self.clock()
         gauges: list[Gauge] = []
         worst: Wait | None = None

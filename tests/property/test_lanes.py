@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from queued.deliver import NotNow
 from queued.feedback import Steering, Window, begin, fail, succeed
-from queued.lane import Busy, Lane, Place, Rest, Room, Unreachable
+from queued.lane import Busy, Lane, Place, Rest, Room
 
 STEPS = st.sampled_from(["1", "1/concurrency", "1/sqrt_concurrency"])
 STEERINGS = st.builds(Steering, st.integers(1, 30), st.integers(1, 30), STEPS, STEPS, st.integers(0, 3))
@@ -137,10 +137,12 @@ def test_a_dead_destination_is_asked_by_one_delivery_at_a_time() -> None:
         assert probe.started
         while_asking = lane.offer((0, 100 + number), 1, 1, ROOM, now)
         if number:  # alive, it lets the next one wait in memory
-            assert isinstance(while_asking, Unreachable)
+            assert isinstance(while_asking, NotNow)
+            assert while_asking.stopped == "destination"
         lane.leave(probe, now, reached=False, why="connection refused")
         told = lane.offer((0, 200 + number), 1, 1, ROOM, now)
-        assert isinstance(told, Unreachable)
+        assert isinstance(told, NotNow)
+        assert told.stopped == "destination"
         assert told.reason == "example.com does not answer: connection refused"
         waits.append(lane._dead_until - now)
         assert waits[-1] <= told.seconds <= waits[-1] + 60
