@@ -1,6 +1,7 @@
 """build — makes what mail is delivered with from a configuration, and replaces it while it is in use
 
-Owns: transports with their resolver, and the signer, as one whole that a reload replaces.
+Owns: transports with their resolver and the MTA-STS policies they share, and the signer, as one whole that a reload
+    replaces.
 Called by: queued.daemon at the start and at each reload; queued.dry_run, which delivers nothing with it.
 Guarantees: making it opens nothing but files, so that a configuration is proven by making it. A replacement is whole:
     between two steps of the event loop. A transport that did not change keeps its connections; one that did ends as its
@@ -15,6 +16,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from queued.deliver import Transport
+from queued.mta_sts_cache import MtaSts
 from queued.pace import Paces
 from queued.react import Reactions
 from queued.resolver import Resolver
@@ -31,6 +33,7 @@ class Equipment:
     """What one configuration delivers with."""
 
     resolver: Resolver
+    sts: MtaSts
     paces: Paces
     warmups: Warmups
     reactions: Reactions
@@ -42,6 +45,7 @@ class Equipment:
         self.signer = Signer(config.signing)  # always anew: a file of keys may have changed under the same name
         kept = replaced is not None and replaced.config.routing == config.routing
         self.resolver = replaced.resolver if replaced is not None and kept else Resolver(config.routing.dns)
+        self.sts = replaced.sts if replaced is not None else MtaSts()  # an enforced policy outlives a reload
         self.paces = replaced.paces if replaced is not None else Paces()  # `use_pacing` tells it what to go by
         self.warmups = replaced.warmups if replaced is not None else Warmups()
         self.reactions = replaced.reactions if replaced is not None else Reactions(config.rules)
@@ -57,6 +61,7 @@ class Equipment:
                     paces=self.paces,
                     warmups=self.warmups,
                     reactions=self.reactions,
+                    sts=self.sts,
                 )
             self.transports[settings.id] = known
         if replaced is None:
@@ -95,7 +100,8 @@ class Delivering:
 
     async def close(self) -> None:
         """End every connection, waiting for those in use."""
-        closing = [self.equipment.resolver.close(), *(each.close() for each in self.transports.values())]
+        equipment = self.equipment
+        closing = [equipment.resolver.close(), equipment.sts.close(), *(t.close() for t in self.transports.values())]
         await asyncio.gather(*closing, *self._ending)
 
     def _end(self, work: Coroutine[None, None, None]) -> None:

@@ -118,7 +118,6 @@ class Transport:
 
     async def close(self) -> None:
         """Close every connection, waiting for those in use."""
-        await self.tls.close()
         await self._pool.close()
 
     async def attempt(

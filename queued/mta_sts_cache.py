@@ -1,11 +1,13 @@
 """mta-sts-cache — the MTA-STS policies of domains, kept as long as they ask to be
 
 Owns: when the record is looked at, when the policy is fetched, and the kept policies.
-Called by: queued.tls_plan, once per attempt that goes by MX.
+Called by: queued.tls_plan, once per attempt that goes by MX; queued.build makes one for all transports of a worker,
+    which a reload keeps.
 Guarantees: a kept policy holds until its max_age is over, whatever becomes of the record or of the server meanwhile: an
     attacker cannot make it go away (RFC 8461 section 10.2). A domain whose policy cannot be had has none (section 5),
-    and is not asked again for a while. The same domain asked about by many at once is fetched once. Memory is bounded
-    by `entries`, the domain asked about longest ago going first.
+    and is not asked again for a while. The same domain asked about by many at once is fetched once; only transports
+    that believe different authorities, or may go to different networks, learn nothing from each other. Memory is
+    bounded by `entries`, the domain asked about longest ago going first.
 Raises: ResolverClosedError while stopping.
 See: RFC 8461 sections 3.1, 3.3, 5.1 and 10.2.
 Bugs: kept in memory only, each worker for itself: after a restart the first attempt trusts DNS once more.
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queued.mta_sts import Policy
-    from queued.mta_sts_fetch import Fetcher
+    from queued.mta_sts_fetch import Fetcher, Trust
     from queued.resolver import Resolver
+
+    type _Place = tuple[Trust, str]  # who asks, and about which domain
 
 _AGAIN: Final = 300.0  # seconds; RFC 8461 section 3.3 suggests five minutes between failed fetches
 _LEAST: Final = 60.0  # seconds a policy is kept at least: 0 would mean one fetch for each message
@@ -49,36 +53,33 @@ class _Kept:
 class MtaSts:
     """The policies of all domains."""
 
-    def __init__(
-        self, resolver: Resolver, fetcher: Fetcher, entries: int = 10_000, clock: Callable[[], float] = monotonic
-    ) -> None:
-        """`entries`: the most domains remembered. `clock`: in seconds."""
-        self._resolver = resolver
-        self._fetcher = fetcher
+    def __init__(self, entries: int = 10_000, clock: Callable[[], float] = monotonic) -> None:
+        """`entries`: the most policies remembered. `clock`: in seconds."""
         self._entries = entries
         self._clock = clock
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._fetching: dict[str, asyncio.Task[None]] = {}
+        self._kept: OrderedDict[_Place, _Kept] = OrderedDict()
+        self._fetching: dict[_Place, asyncio.Task[None]] = {}
 
-    async def policy(self, domain: str) -> Policy | None:
-        """The policy that holds for mail to this domain now; None for none."""
+    async def policy(self, domain: str, resolver: Resolver, fetcher: Fetcher) -> Policy | None:
+        """The policy that holds for mail to this domain now; None for none. Where it is not known, these are asked."""
         domain = domain.lower().rstrip(".")
         try:
-            answer = await self._resolver.txt(f"_mta-sts.{domain}")
+            answer = await resolver.txt(f"_mta-sts.{domain}")
         except ValueError:  # a name that cannot be asked for
             return None
         ident = read_record(answer.records)
-        kept = self._kept.get(domain)
+        place = fetcher.trust, domain
+        kept = self._kept.get(place)
         if kept is None:
             if ident is None:
                 return None
-            kept = self._kept[domain] = _Kept()
+            kept = self._kept[place] = _Kept()
             if len(self._kept) > self._entries:
                 self._kept.popitem(last=False)
         else:
-            self._kept.move_to_end(domain)
+            self._kept.move_to_end(place)
         if ident is not None and self._is_due(kept, ident):
-            await self._refresh(domain, kept, ident)
+            await self._refresh(place, kept, ident, fetcher)
         return kept.policy if self._clock() < kept.ends else None
 
     async def close(self) -> None:
@@ -94,11 +95,11 @@ class MtaSts:
             return False
         return now >= kept.again or ident not in {kept.tried, kept.ident}
 
-    async def _refresh(self, domain: str, kept: _Kept, ident: str) -> None:
-        task = self._fetching.get(domain)
+    async def _refresh(self, place: _Place, kept: _Kept, ident: str, fetcher: Fetcher) -> None:
+        task = self._fetching.get(place)
         if task is None:
-            task = self._fetching[domain] = asyncio.create_task(self._fetch(domain, kept, ident))
-            task.add_done_callback(lambda _: self._fetching.pop(domain, None))
+            task = self._fetching[place] = asyncio.create_task(self._fetch(place[1], kept, ident, fetcher))
+            task.add_done_callback(lambda done: self._ended(place, done))
         # Whoever asked first may go; the others still wait.
         try:
             await asyncio.shield(task)
@@ -108,9 +109,14 @@ class MtaSts:
                 raise ResolverClosedError from None
             raise
 
-    async def _fetch(self, domain: str, kept: _Kept, ident: str) -> None:
+    def _ended(self, place: _Place, task: asyncio.Task[None]) -> None:
+        del self._fetching[place]
+        if not task.cancelled():
+            task.exception()  # whoever waits has it; perhaps nobody does
+
+    async def _fetch(self, domain: str, kept: _Kept, ident: str, fetcher: Fetcher) -> None:
         try:
-            policy = await self._fetcher.fetch(domain)
+            policy = await fetcher.fetch(domain)
         except NoPolicyError as error:
             kept.tried, kept.again = ident, self._clock() + _AGAIN
             events.emit("mta_sts.failed", domain=domain, error=error)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import h11
 
@@ -22,6 +22,7 @@ from queued.tls_check import misnamed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from queued.resolver import Resolver
 
@@ -39,11 +40,27 @@ class NoPolicyError(Exception):
     """The policy could not be had."""
 
 
+class Trust(NamedTuple):
+    """Whom a fetcher believes and where it may go: what one has fetched holds for others with the same trust."""
+
+    authorities: Path | None = None  # the file of them; None for the system's
+    private: bool = False  # whether addresses that only our own networks reach are allowed
+
+
+_USUAL: Final = Trust()
+
+
 class Fetcher:
     """Fetches policies with one TLS context."""
 
-    def __init__(self, context: Callable[[], ssl.SSLContext], connect: Connect, limit: float) -> None:
-        """`context` verifies certificates, not names; `limit`: seconds for one policy, everything included."""
+    def __init__(
+        self, context: Callable[[], ssl.SSLContext], connect: Connect, limit: float, trust: Trust = _USUAL
+    ) -> None:
+        """`context` verifies certificates, not names; `limit`: seconds for one policy, everything included.
+
+        trust: what `context` and `connect` were made for.
+        """
+        self.trust = trust
         self._context = context
         self._connect = connect
         self._limit = limit

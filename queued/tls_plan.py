@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from queued.mta_sts_cache import MtaSts
-from queued.mta_sts_fetch import Fetcher, by_resolver
+from queued.mta_sts_fetch import Fetcher, Trust, by_resolver
 from queued.route import ByMx, Unroutable, choose
 from queued.tls_names import is_address
 from queued.tls_policy import Known, decide
@@ -38,12 +38,13 @@ class TlsPlanner:
     """Plans for one transport."""
 
     def __init__(self, transport: Transport, resolver: Resolver, contexts: Contexts, sts: MtaSts | None = None) -> None:
-        """`sts`: policies shared with other transports; else the transport keeps its own."""
+        """`sts`: policies shared with other transports, which their owner closes; else the transport keeps its own."""
         self._transport = transport
         self._resolver = resolver
-        connect = by_resolver(resolver, private=transport.allow.private)
-        fetcher = Fetcher(lambda: contexts.context("certificate"), connect, _FETCH)
-        self._sts = sts or MtaSts(resolver, fetcher)
+        private = transport.allow.private
+        connect, trust = by_resolver(resolver, private=private), Trust(transport.tls.ca, private)
+        self._fetcher = Fetcher(lambda: contexts.context("certificate"), connect, _FETCH, trust)
+        self._sts = sts or MtaSts()
         # With smart hosts all are named by queued.yaml, and without DANE nothing is asked about them.
         self._settled = transport.connection.mode == "smarthost" and transport.tls.mode != "dane"
         self._known: dict[tuple[str, bool], TlsWanted] = {}
@@ -65,10 +66,6 @@ class TlsPlanner:
             plan[hop] = decide(settings, hop.name or hop.host, known)
         return plan
 
-    async def close(self) -> None:
-        """Give up what is being fetched."""
-        await self._sts.close()
-
     def _decided(self, host: str, requiretls: bool) -> TlsWanted:  # noqa: FBT001 - half of a key
         """What is asked of a host that queued.yaml names, and that nothing has to be learnt about."""
         wanted = self._known.get((host, requiretls))
@@ -88,7 +85,9 @@ class TlsPlanner:
         return (await self._resolver.mx(domain)).secure
 
     async def _policy(self, domain: str) -> Policy | None:
-        return await self._sts.policy(domain) if self._transport.tls.mtasts else None
+        if not self._transport.tls.mtasts:
+            return None
+        return await self._sts.policy(domain, self._resolver, self._fetcher)
 
     async def _tlsa(self, hop: Hop) -> Answer[Tlsa] | None:
         """The host's TLSA records; None when they cannot be asked for, or their zone is not signed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
@@ -13,11 +13,10 @@ from queued.mta_sts_cache import MtaSts
 from queued.mta_sts_fetch import Fetcher, NoPolicyError, by_resolver
 from queued.resolver import Resolver
 from queued.tls_context import Contexts
-from queued.tls_plan import TlsPlanner
 from shared.routing_config import Dns
 from shared.transport_tls_config import TransportTls
 from tests.fixtures.fake_dns import SERVFAIL, FakeDns
-from tests.fixtures.policy_host import PolicyHost, answer, policy
+from tests.fixtures.policy_host import PolicyHost, answer, leading_to, policy
 from tests.fixtures.routed import Routed, routing
 from tests.fixtures.tls_peer import TlsPeer, server_context
 
@@ -87,18 +86,29 @@ async def test_strangers_do_not_lead_us_into_our_own_network() -> None:
         await resolver.close()
 
 
+class Asking(NamedTuple):
+    """Who asks a cache, and by which means."""
+
+    sts: MtaSts
+    resolver: Resolver
+    fetcher: Fetcher
+
+    async def policy(self, domain: str) -> Policy | None:
+        return await self.sts.policy(domain, self.resolver, self.fetcher)
+
+
 @asynccontextmanager
-async def kept(authority: Authority, host: PolicyHost, clock: Any = None) -> AsyncIterator[tuple[MtaSts, FakeDns]]:
+async def kept(authority: Authority, host: PolicyHost, clock: Any = None) -> AsyncIterator[tuple[Asking, FakeDns]]:
     """A cache, and the DNS it asks, where example.test announces a policy."""
     async with FakeDns({RECORD: ['"v=STSv1; id=1;"']}, ttl=0) as dns:
         resolver = Resolver(Dns.model_validate({"servers": [dns.where], "entries": 1}))
         try:
-            yield MtaSts(resolver, fetcher(host, authority), **({"clock": clock} if clock else {})), dns
+            yield Asking(MtaSts(**({"clock": clock} if clock else {})), resolver, fetcher(host, authority)), dns
         finally:
             await resolver.close()
 
 
-async def forget(sts: MtaSts) -> None:
+async def forget(sts: Asking) -> None:
     """Another question pushes the record out of the resolver's memory, which holds one answer here."""
     await sts.policy("other.test")
 
@@ -162,14 +172,10 @@ async def domain(
     """example.test with its exchanger and the policy it publishes."""
     zone = {RECORD: ['"v=STSv1; id=1;"'], (DOMAIN, "MX"): [f"10 {MX}."], (MX, "A"): ["127.0.0.1"]}
     tls["ca"] = str(authority.file)
-    async with (
-        PolicyHost(authority.issue(HOST), answer(body)) as host,
-        routing(zone, connection={"port": peer.port}, tls=tls) as routed,
-    ):
-        settings = routed.transport.settings
-        sts = MtaSts(routed.resolver, fetcher(host, authority))
-        routed.transport.tls = TlsPlanner(settings, routed.resolver, Contexts(settings.tls), sts)
-        yield routed, host
+    async with PolicyHost(authority.issue(HOST), answer(body)) as host:
+        with leading_to(host):
+            async with routing(zone, connection={"port": peer.port}, tls=tls) as routed:
+                yield routed, host
 
 
 async def test_an_enforced_policy_is_held_to(authority: Authority) -> None:
