@@ -1,7 +1,7 @@
 """arc — seals a forwarded message, so that those after us can see what we made of its signatures
 
 Owns: which messages are sealed, and the three fields of an ARC set.
-Called by: queued.sign, after the DKIM signatures, which the seal covers.
+Called by: queued.sign, after the DKIM signatures, which the seal covers, and where it tells what it would do.
 Guarantees: pure but for the key. Only what carries a field Authentication-Results of ours is sealed: without it we have
     nothing to vouch for. What a chain is worth (cv=) is what that field says; where it says nothing of a chain that is
     there, the message is not sealed, and a chain that was closed as failed stays closed.
@@ -60,6 +60,14 @@ class Chain(NamedTuple):
     closed: bool
 
 
+class Sealing(NamedTuple):
+    """What a seal is made from: our results, each from its first semicolon, and the chain with what it is worth."""
+
+    results: tuple[str, ...]
+    chain: Chain
+    status: Status
+
+
 def fields(header: bytes, digest: bytes, seal: Seal, seconds: int) -> bytes | None:
     """The ARC set for a message, to be sent before everything else; None when it is not to be sealed.
 
@@ -67,14 +75,28 @@ def fields(header: bytes, digest: bytes, seal: Seal, seconds: int) -> bytes | No
     the time, since 1970.
     """
     message = dkim.DKIM(header, signature_algorithm=b"ed25519-sha256")
-    found = [payload for name, value in message.headers if (payload := _ours(name, value, seal.server)) is not None]
-    chain = read_chain(message.headers)
-    if not found or chain is None or chain.closed or len(chain.sets) >= _MOST_SETS:
-        return None
+    sealing = read_sealing(message.headers, seal.server)
+    return None if isinstance(sealing, str) else _make(message, digest, seal, seconds, sealing)
+
+
+def read_sealing(headers: Sequence[Field], server: str) -> Sealing | str:
+    """What a message with this header is sealed from; where it is not sealed, why."""
+    found = tuple(payload for name, value in headers if (payload := _ours(name, value, server)) is not None)
+    chain = read_chain(headers)
+    if not found:
+        return f"no Authentication-Results of {server}"
+    if chain is None:
+        return "the seals it has are incomplete"
+    if chain.closed:
+        return "its chain of seals was closed as failed"
+    if len(chain.sets) >= _MOST_SETS:
+        return f"it has {len(chain.sets)} seals"
     status = _status(found, chain)
-    if status is None:
-        return None
-    return _make(message, digest, seal, seconds, (found, chain, status))
+    return (
+        "our Authentication-Results do not say what its seals are worth"
+        if status is None
+        else Sealing(found, chain, status)
+    )
 
 
 def read_chain(headers: Sequence[Field]) -> Chain | None:
@@ -106,11 +128,9 @@ def _status(found: Sequence[str], chain: Chain) -> Status | None:
     return "pass" if said == ["pass"] else "fail"
 
 
-def _make(
-    message: dkim.DKIM, digest: bytes, seal: Seal, seconds: int, what: tuple[Sequence[str], Chain, Status]
-) -> bytes:
+def _make(message: dkim.DKIM, digest: bytes, seal: Seal, seconds: int, given: Sealing) -> bytes:
     """The three fields, the seal first."""
-    found, chain, status = what
+    found, chain, status = given
     number = str(len(chain.sets) + 1).encode()
     common = [
         (b"a", seal.key.algorithm.encode()),

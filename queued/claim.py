@@ -1,7 +1,8 @@
 """claim — takes due recipients of this worker's partitions
 
-Owns: the claim query, the floor under it, the heartbeat of leases, and giving back what was not tried.
-Called by: queued.dispatch.
+Owns: the claim query and what is made of its rows, the floor under it, the heartbeat of leases, and giving back what
+    was not tried.
+Called by: queued.dispatch; queued.dry_run, for rows that are only read.
 Guarantees: what is returned is leased: nobody else takes it before the lease ends, and when it ends the rows are due
     again by themselves. The try is counted before anything is sent. Two workers with overlapping conditions never both
     get a row.
@@ -96,6 +97,30 @@ class Claimed(NamedTuple):
         return self.claimed_at + timedelta(seconds=monotonic() - self.since)
 
 
+def from_row(row: Any, expires: float, since: float) -> Claimed:
+    """One row of the claim, or of what looks like it."""
+    return Claimed(
+        id=row.id,
+        token=row.token,
+        message_id=row.messages__id,
+        actionid=row.actionid,
+        sender=None if row.senderdomain is None else Address(row.senderlocalpart, row.senderdomain),
+        recipient=Address(row.recipientlocalpart, row.recipientdomain),
+        received=row.ts,
+        size=row.size,
+        partid=row.partid,
+        transportid=row.transportid,
+        jobid=row.jobid,
+        retry_count=row.retry_count,
+        expires=expires,
+        claimed_at=row.claimed_at,
+        since=since,
+        priority=row.priority,
+        metadata=row.said or _NOTHING,
+        noticed=row.noticed,
+    )
+
+
 class Claimer:
     """Claims for one worker.
 
@@ -179,29 +204,7 @@ class Claimer:
             if row.lost_token is not None:
                 events.emit("claim.expired", recipient_id=row.id, token=row.lost_token)
         events.emit("claim.taken", recipients=len(rows), token=rows[0].token)
-        return [
-            Claimed(
-                id=row.id,
-                token=row.token,
-                message_id=row.messages__id,
-                actionid=row.actionid,
-                sender=None if row.senderdomain is None else Address(row.senderlocalpart, row.senderdomain),
-                recipient=Address(row.recipientlocalpart, row.recipientdomain),
-                received=row.ts,
-                size=row.size,
-                partid=row.partid,
-                transportid=row.transportid,
-                jobid=row.jobid,
-                retry_count=row.retry_count,
-                expires=expires,
-                claimed_at=row.claimed_at,
-                since=since,
-                priority=row.priority,
-                metadata=row.said or _NOTHING,
-                noticed=row.noticed,
-            )
-            for row in rows
-        ]
+        return [from_row(row, expires, since) for row in rows]
 
     async def extend(self, connection: database.Connection, claimed: list[Claimed]) -> dict[int, bool]:
         """Heartbeat: start these leases anew. The ids that are still ours, and whether their lease was put off.

@@ -1,6 +1,7 @@
 """dry-run — what would become of the recipients that are due, and why, without doing it
 
-Owns: the answers to each question of an attempt: transport, rule of the route, hosts, TLS, pacing, signatures, retries.
+Owns: the answers to each question of an attempt: transport, rule of the route, hosts, source addresses, TLS, pacing,
+    signatures, seal, retries.
 Called by: queued.__main__ with `--dry-run`; queued.dry_run_tell writes what is found.
 Guarantees: it reads only: nothing is claimed, counted, connected to or written. DNS is really asked. What limits a
     worker by what it has in hand is not known here: pacing is that of a worker that has just begun.
@@ -12,23 +13,29 @@ from __future__ import annotations
 
 import math
 import sys
+from datetime import UTC
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from queued import dry_run_tell
+from queued.ageing import fate
 from queued.build import Equipment
-from queued.claim import Claimed
-from queued.pace import Fields, Paces, Wait
-from queued.retry import decide
+from queued.claim import from_row
+from queued.deliver import NotNow
+from queued.envelope import fields
+from queued.pace import Wait
+from queued.retry import decide, limit
 from queued.route import Unroutable, override
+from queued.source import usable
 from shared import database, migrate
-from shared.message import Address
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from queued.claim import Claimed
     from queued.daemon import Worker
     from queued.deliver import Transport
+    from queued.pace import Paces
     from queued.sign import Signer
     from shared.queued_config import QueuedConfig
 
@@ -45,11 +52,15 @@ class Found(NamedTuple):
     transport: str
     route: str = ""
     hosts: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    nosource: str | None = None
     tls: tuple[str, ...] = ()
     refused: str | None = None
     pacing: str = ""
     signing: tuple[str, ...] = ()
     unsigned: str | None = None
+    seal: str | None = None
+    unsealed: str | None = None
     tries: int = 0
     deferred: datetime | None = None  # when it would be tried again if this try were deferred now
     expires: datetime | None = None
@@ -79,16 +90,16 @@ async def run(config: QueuedConfig, worker: Worker, most: int, *, as_json: bool)
 
 async def look(row: Any, equipment: Equipment) -> Found:
     """What would become of one row of dry_run_due."""
-    claimed = _claimed(row)
+    claimed = from_row(row, math.inf, monotonic())
     transport = equipment.transports.get(claimed.transportid)
     if transport is None:
         known = ", ".join(equipment.transports)
         refused = f"no transport {claimed.transportid!r} in queued.yaml (there are: {known}); it would wait"
         return Found(claimed, row.next_retry, claimed.transportid, refused=refused)
     found = Found(claimed, row.next_retry, claimed.transportid, route=_route(claimed.recipient.domain, transport))
-    found = _retries(found, transport, row.read_at)
-    found = _signing(found, None if row.head is None else bytes(row.head), equipment.signer, row.read_at)
-    return await _hosts(_pacing(found, equipment.paces), transport)
+    found = _retries(found, transport)
+    found = _signing(found, None if row.head is None else bytes(row.head), equipment.signer)
+    return await _hosts(_pacing(found, transport, equipment.paces), transport)
 
 
 async def _hosts(found: Found, transport: Transport) -> Found:
@@ -101,25 +112,23 @@ async def _hosts(found: Found, transport: Transport) -> Found:
     requiretls = found.claimed.metadata.get("_requiretls") is True
     plan = await transport.tls.plan(found.claimed.recipient.domain, hops, requiretls=requiretls)
     asked = [(hop, dry_run_tell.tls(plan[hop])) for hop in hops if hop in plan]
-    told = dict.fromkeys(text for _, text in asked)
-    each = tuple(f"{hop}: {text}" for hop, text in asked) if len(told) > 1 else tuple(told)
-    return found._replace(hosts=tuple(map(str, hops)), tls=each)
+    alike = dict.fromkeys(text for _, text in asked)
+    each = tuple(f"{hop}: {text}" for hop, text in asked) if len(alike) > 1 else tuple(alike)
+    today = found.claimed.claimed_at.astimezone(UTC).date()
+    sources, why = usable(transport.settings.sources, [hop.host for hop in hops], today)
+    told = tuple(dry_run_tell.source(source, transport.settings, today) for source in sources)
+    return found._replace(hosts=tuple(map(str, hops)), tls=each, sources=told, nosource=why)
 
 
-def _pacing(found: Found, paces: Paces) -> Found:
+def _pacing(found: Found, transport: Transport, paces: Paces) -> Found:
     """What limits it now; what is taken to find that out is given back unused."""
     c = found.claimed
-    tenant = c.metadata.get("tenant")
-    fields = Fields(
-        transport=c.transportid,
-        destination=c.recipient.domain,
-        sender=c.sender.domain if c.sender else None,
-        tenant=None if tenant is None else str(tenant),
-        job=c.jobid,
-    )
-    asked = paces.ask(fields)
+    asked = paces.ask(fields(c))
     if isinstance(asked, Wait):
-        return found._replace(pacing=f"waits {asked.seconds:.0f} s: {asked.reason}")
+        schedule = transport.settings.retry
+        became = fate(c.claimed_at, NotNow(*asked), received=c.received, schedule=schedule, null=c.sender is None)
+        what = "would be given up" if became == "expired" else f"waits {asked.seconds:.0f} s"
+        return found._replace(pacing=f"{what}: {asked.reason}")
     asked.done(unused=True)
     return found._replace(pacing="may go now")
 
@@ -136,37 +145,16 @@ def _route(domain: str, transport: Transport) -> str:
     return f"{domain} as written" if domain.startswith("[") else f"MX of {domain}"
 
 
-def _retries(found: Found, transport: Transport, now: datetime) -> Found:
-    schedule, claimed = transport.settings.retry, found.claimed
-    due = decide(now, received=claimed.received, tries=claimed.retry_count, schedule=schedule, roll=0.0)
-    return found._replace(tries=schedule.count + 1, deferred=due, expires=claimed.received + schedule.age)
+def _retries(found: Found, transport: Transport) -> Found:
+    schedule, c, null = transport.settings.retry, found.claimed, found.claimed.sender is None
+    due = decide(c.claimed_at, received=c.received, tries=c.retry_count, schedule=schedule, roll=0.0, null=null)
+    return found._replace(tries=schedule.count + 1, deferred=due, expires=limit(c.received, schedule, null=null))
 
 
-def _signing(found: Found, head: bytes | None, signer: Signer, now: datetime) -> Found:
+def _signing(found: Found, head: bytes | None, signer: Signer) -> Found:
     if head is None:
-        return found._replace(refused="the message has no body: it would be put on hold", unsigned="no body")
-    chosen, why = signer.would_sign(head, found.claimed.sender, now)
-    return found._replace(signing=tuple(chosen), unsigned=why)
-
-
-def _claimed(row: Any) -> Claimed:
-    """The row as the next claim would have it, but for the claim."""
-    return Claimed(
-        id=row.id,
-        token=0,
-        message_id=row.messages__id,
-        actionid=row.actionid,
-        sender=None if row.senderdomain is None else Address(row.senderlocalpart, row.senderdomain),
-        recipient=Address(row.recipientlocalpart, row.recipientdomain),
-        received=row.ts,
-        size=row.size,
-        partid=row.partid,
-        transportid=row.transportid,
-        jobid=row.jobid,
-        retry_count=row.retry_count + 1,
-        expires=math.inf,
-        claimed_at=row.read_at,
-        since=monotonic(),
-        priority=row.priority,
-        metadata=row.said or {},
-    )
+        refused, why = "the message has no body: it would be put on hold", "no body"
+        return found._replace(refused=refused, unsigned=why, unsealed=why)
+    chosen, unsigned = signer.would_sign(head, found.claimed.sender, found.claimed.claimed_at)
+    seal, unsealed = signer.would_seal(head, found.claimed.claimed_at)
+    return found._replace(signing=tuple(chosen), unsigned=unsigned, seal=seal, unsealed=unsealed)

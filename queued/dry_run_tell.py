@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from queued.source import allowance
 from shared.events import quote
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import date, datetime
 
     from queued.dry_run import Found
     from queued.tls_policy import TlsWanted
+    from shared.source_config import Source
+    from shared.transport_config import Transport
 
 
 def block(number: int, found: Found) -> str:
@@ -29,9 +32,11 @@ def block(number: int, found: Found) -> str:
         ("transport", quote(found.transport)),
         ("route", found.route),
         ("hosts", ", ".join(found.hosts)),
+        ("source", ", ".join(found.sources) or found.nosource or ""),
         ("tls", ", ".join(found.tls)),
         ("pacing", found.pacing),
         ("signing", ", ".join(found.signing) or f"none: {found.unsigned}"),
+        ("seal", found.seal or (f"none: {found.unsealed}" if found.unsealed else "")),
         ("refused", found.refused or ""),
         ("deferred", _deferred(found)),
     ]
@@ -55,10 +60,14 @@ def document(found: Found) -> str:
         "transport": found.transport,
         "route": found.route or None,
         "hosts": list(found.hosts),
+        "sources": list(found.sources),
+        "nosource": found.nosource,
         "tls": list(found.tls),
         "pacing": found.pacing or None,
         "signing": list(found.signing),
         "unsigned": found.unsigned,
+        "seal": found.seal,
+        "unsealed": found.unsealed,
         "refused": found.refused,
         "deferred_until": found.deferred and found.deferred.isoformat(),
         "expires": found.expires and found.expires.isoformat(),
@@ -74,6 +83,17 @@ def tls(wanted: TlsWanted) -> str:
     names = " or ".join(wanted.names)
     proof = {"none": "", "certificate": f", certificate for {names}", "dane": ", certificate by TLSA"}[wanted.proof]
     return f"{how}{proof}" + (f" ({wanted.why})" if wanted.why else "")
+
+
+def source(given: Source, transport: Transport, day: date) -> str:
+    """One address that mail may leave from, with what decides how often that is."""
+    name = given.hostname or transport.hostname
+    most = allowance(given, day)
+    return (
+        f"{given.address}{f' as {name}' if name else ''}"
+        f"{f' (weight {given.weight})' if len(transport.sources) > 1 else ''}"
+        f"{f', at most {most} messages today (warm-up)' if most is not None else ''}"
+    )
 
 
 def _deferred(found: Found) -> str:

@@ -47,6 +47,7 @@ _RELAXED: Final = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
 _QUIET: Final = logging.getLogger("pillarbox.dkim")  # dkimpy has nothing to tell that an event does not say
 _MOST_FIELDS: Final = 250  # signed ones; folding a longer list of them would take dkimpy long
 _LONGEST_DOMAIN: Final = 64  # RFC 6376 section 3.5: d= cannot be folded, and dkimpy would
+_MALFORMED: Final = (dkim.DKIMException, IndexError)  # IndexError: a continuation line comes first
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 _FOR_EVER: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -113,10 +114,10 @@ class Signer:
         seal = self._seal(content[:end], now)
         if not chosen and seal is None:
             return Signed()
-        header = content[:end] if content.endswith(b"\r\n", 0, end) else content[:end] + b"\r\n"
+        header = _header(content, end)
         try:
             message = dkim.DKIM(header, logger=_QUIET, signature_algorithm=b"ed25519-sha256")
-        except (dkim.DKIMException, IndexError) as error:  # IndexError: a continuation line comes first
+        except _MALFORMED as error:
             return _skipped(message_id, chosen, seal, "the header is malformed" if str(error) else repr(error))
         names = covered(name.lower() for name, _ in message.headers)
         if len(names) > _MOST_FIELDS:
@@ -148,6 +149,25 @@ class Signer:
         told = [f"{domain}/{key.selector} {key.private.algorithm}" for domain, key in chosen]
         return told, None if told else "no signing rule fits"
 
+    def would_seal(self, content: bytes, now: datetime) -> tuple[str | None, str | None]:
+        """Who would seal with which key, and the number of the seal; where nobody does although `arc` is set, why."""
+        if self._settings.arc is None:
+            return None, None
+        content = without_strays(content)
+        header = _header(content, header_end(content))
+        try:
+            sealing = arc.read_sealing(dkim.DKIM(header, logger=_QUIET).headers, self._settings.arc.authservid)
+            if isinstance(sealing, str):
+                return None, sealing
+            seal = self._seal(header, now)
+        except SigningFault as fault:
+            return None, str(fault)
+        except _MALFORMED:
+            return None, "the header is malformed"
+        assert seal is not None  # noqa: S101 - there are results to seal
+        number, algorithm = len(sealing.chain.sets) + 1, seal.key.algorithm
+        return f"{seal.domain}/{seal.selector} {algorithm}, number {number}, cv={sealing.status}", None
+
     def _choose(self, header: bytes, sender: Address | None, now: datetime) -> list[tuple[str, Key]]:
         """Who signs with which keys, each key once, RSA first: some verifiers look no further than what they know."""
         domains = {
@@ -166,6 +186,11 @@ class Signer:
                 chosen.setdefault((domain, key.selector), key)
         found = [(domain, key) for (domain, _), key in chosen.items()]
         return sorted(found, key=lambda each: each[1].private.algorithm != "rsa-sha256")
+
+
+def _header(content: bytes, end: int) -> bytes:
+    """The header that ends there, as lines that all have an end."""
+    return content[:end] if content.endswith(b"\r\n", 0, end) else content[:end] + b"\r\n"
 
 
 def active_keys(keys: Sequence[Key], now: datetime) -> list[Key]:

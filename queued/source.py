@@ -1,7 +1,7 @@
 """source — from which of our addresses an attempt speaks: the decisions
 
 Owns: drawing sources by weight, which source fits which host, and how much a source under warm-up may send on a day.
-Called by: queued.sessions, for each attempt anew: nothing is written into the row.
+Called by: queued.sessions, for each attempt anew: nothing is written into the row; queued.dry_run.
 Guarantees: pure. Every source is drawn sooner or later in proportion to its weight. The first day of a warm-up is the
     day it says, in UTC; before it nothing is sent, after the last day there is no limit.
 See: docs/how-to/several-source-addresses.md; KumoMTA egress_pool; Postfix smtp_bind_address
@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import date
     from random import Random
 
@@ -48,6 +48,19 @@ def allowance(source: Source, day: date) -> int | None:
     if number < 0:
         return 0
     return source.warmup.days[number] if number < len(source.warmup.days) else None
+
+
+def usable(sources: Sequence[Source], hosts: Iterable[str], day: date) -> tuple[list[Source], str | None]:
+    """The sources from which mail may leave to any of these hosts on this day, and why there is none to choose from."""
+    if not sources:
+        return [], "the system chooses"
+    versions = {family(host) for host in hosts}
+    fitting = [source for source in sources if any(fits(source, version) for version in versions)]
+    if not fitting:
+        wanted = " or ".join(f"IPv{version}" for version in sorted(filter(None, versions)))
+        return [], f"none for {wanted}" if wanted else "none, for there is no host"
+    allowed = [source for source in fitting if allowance(source, day) != 0]
+    return allowed, None if allowed else "none today: the warm-up has not begun"
 
 
 def until_tomorrow(now: datetime) -> float:

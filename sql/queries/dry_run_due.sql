@@ -1,4 +1,5 @@
--- The first `most` recipients a claim would take next, in its order, and the part of their content that has the header.
+-- The first `most` recipients a claim would take next, in its order and with its columns, and the part of their content that
+-- has the header.
 --
 -- {where} is the worker's own condition. It reads only: no lock, no token, nothing counted. Each class is one scan of its
 -- index, as in claim.sql.
@@ -28,8 +29,9 @@ WITH urgent AS MATERIALIZED (
      ORDER BY next_retry, id LIMIT %(most)s
 )
 SELECT q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain, q.size,
-       q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count, q.next_retry,
-       nullif(q.metadata - '_partid', '{}') AS said, coalesce(%(now)s::timestamptz, now()) AS read_at,
+       q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count + 1 AS retry_count, q.next_retry,
+       0 AS token, nullif(q.metadata - '_partid', '{}') AS said, q.noticed IS NOT NULL AS noticed,
+       coalesce(%(now)s::timestamptz, now()) AS claimed_at,
        substr(m.content, 1, %(octets)s) AS head
   FROM (SELECT * FROM urgent UNION ALL SELECT * FROM fresh UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM bulk) AS due
   JOIN pillarbox.queue q ON q.id = due_id AND ({where})

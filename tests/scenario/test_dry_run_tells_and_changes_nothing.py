@@ -1,6 +1,7 @@
 """test_dry_run_tells_and_changes_nothing — what `python -m queued --dry-run` says is what the worker then does
 
-Owns: the command as an operator sees it, text and JSON: way, hosts, TLS, pacing, signatures, retries, and faults.
+Owns: the command as an operator sees it, text and JSON: way, hosts, source addresses, TLS, pacing, signatures,
+    seal, retries, and faults.
 See: queued/dry_run.py; docs/how-to/dry-run.md
 """
 
@@ -10,11 +11,13 @@ import asyncio
 import json
 import re
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from scripts.sample_mail import Sample
 from tests.fixtures.fake_dns import FakeDns
 from tests.fixtures.routed import sinks
+from tests.fixtures.signing import arc
 from tests.fixtures.submit import numbered
 from tests.fixtures.system import ROOT
 
@@ -107,6 +110,41 @@ async def test_it_says_what_limits_it_and_who_signs(system: System, books: Books
     assert "they asked us to" in found["b@slow.test"]["pacing"]
 
 
+async def test_it_says_from_which_address_and_whether_it_would_be_sealed(
+    system: System, books: Books, tmp_path: Path
+) -> None:
+    smtpd = await system.smtpd()
+    checked = b"Authentication-Results: mx.relay.example; spf=pass\r\n" + CONTENT
+    await books.submit(smtpd, [Sample("n-000000@origin.example", ("a@one.test", "b@six.test"), checked)])
+    await books.submit(smtpd, [Sample("n-000001@origin.example", ("c@one.test",), CONTENT)])
+    begins = datetime.now(UTC).date()
+    sources = [
+        {"address": "192.0.2.1", "hostname": "out1.test", "weight": 3},
+        {"address": "192.0.2.2", "warmup": {"from": begins.isoformat(), "days": [50, 50]}},
+        {"address": "192.0.2.3", "warmup": {"from": (begins + timedelta(days=7)).isoformat(), "days": [50]}},
+    ]
+    transport = {"hostname": "queued.test", "sources": sources, "routes": {"six.test": "[2001:db8::1]:25"}}
+    found = await documents(system, transports=[transport], signing={"arc": arc(tmp_path)})
+    a, b, c = (found[each] for each in ("a@one.test", "b@six.test", "c@one.test"))
+    assert a["sources"] == [
+        "192.0.2.1 as out1.test (weight 3)",
+        "192.0.2.2 as queued.test (weight 1), at most 50 messages today (warm-up)",
+    ]
+    assert (b["sources"], b["nosource"]) == ([], "none for IPv6")
+    assert (a["seal"], a["unsealed"]) == ("relay.example/rsa rsa-sha256, number 1, cv=none", None)
+    assert (c["seal"], c["unsealed"]) == (None, "no Authentication-Results of mx.relay.example")
+
+
+async def test_it_says_what_would_be_given_up_for_its_age(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    await books.submit(smtpd, numbered(2, ["slow.test"]))
+    await system.rows("UPDATE queue SET ts = ts - interval '6 days' WHERE recipientlocalpart = '000000.r'")
+    pacing = {"suspends": [{"match": {"destination": ["slow.test"]}, "reason": "they asked us to"}]}
+    found = await documents(system, pacing=pacing)
+    assert found["000000.r@slow.test"]["pacing"] == "would be given up: suspended: they asked us to"
+    assert found["000001.r@slow.test"]["pacing"] == "waits 600 s: suspended: they asked us to"
+
+
 async def test_people_read_blocks_and_only_as_many_as_they_asked_for(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await books.submit(smtpd, numbered(3))
@@ -118,6 +156,7 @@ async def test_people_read_blocks_and_only_as_many_as_they_asked_for(system: Sys
     lines = dict(line.split(maxsplit=1) for line in blocks[0].splitlines()[1:])
     assert lines["route"] == "transports[default].connection.server"
     assert lines["hosts"] == "127.0.0.1:25"
+    assert lines["source"] == "the system chooses"
     assert lines["signing"] == "none: no signing rule"
     assert lines["deferred"].startswith("would be tried again at ")
 

@@ -28,9 +28,11 @@ RESULTS = (
 
 
 async def sealed(by: Signer, content: bytes) -> bytes:
-    """The message as it would leave."""
+    """The message as it would leave; that it is sealed, or why not, is what was told before."""
     told = await by.sign(Body(content, smtputf8=False), claimed())
     assert told.fault is None
+    would, why = by.would_seal(content, NOW)
+    assert told.fields.startswith(b"ARC-Seal") == (would is not None) == (why is None)
     return told.fields + content
 
 
@@ -145,6 +147,26 @@ async def test_no_key_for_this_time_makes_it_wait(tmp_path: Path) -> None:
     assert told.fault is not None
     assert "signing.arc has no key for this time" in told.fault
     assert (await by.sign(Body(MESSAGE, smtputf8=False), claimed())).fault is None
+
+
+@pytest.mark.parametrize(
+    ("field", "would", "why"),
+    [
+        (RESULTS, "relay.example/rsa rsa-sha256, number 1, cv=none", None),
+        (b"", None, "no Authentication-Results of mx.relay.example"),
+        (results("pass") + b"ARC-Seal: i=1; cv=none\r\n", None, "the seals it has are incomplete"),
+        (b" a line that goes on\r\n", None, "the header is malformed"),
+    ],
+    ids=["sealed", "unsaid", "incomplete", "malformed"],
+)
+def test_what_would_be_done_is_told(by: Signer, field: bytes, would: str | None, why: str | None) -> None:
+    assert by.would_seal(field + MESSAGE, NOW) == (would, why)
+
+
+def test_where_nobody_seals_or_may_now_that_is_told(tmp_path: Path) -> None:
+    assert signer().would_seal(RESULTS + MESSAGE, NOW) == (None, None)
+    late = signer(arc=arc(tmp_path, notafter=NOW.isoformat()))
+    assert late.would_seal(RESULTS + MESSAGE, NOW) == (None, "signing.arc has no key for this time")
 
 
 def test_only_rsa_seals(tmp_path: Path) -> None:

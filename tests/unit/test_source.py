@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.source import allowance, draw, family, fits, until_tomorrow
+from queued.source import allowance, draw, family, fits, until_tomorrow, usable
 from shared.source_config import Source
 
 
@@ -44,6 +44,30 @@ def test_an_allowance_grows_by_the_day_and_ends(day: str, most: int | None) -> N
     warm = source(warmup={"from": "2026-12-01", "days": [50, 100, 500]})
     assert allowance(warm, date.fromisoformat(day)) == most
     assert allowance(source(), date.fromisoformat(day)) is None
+
+
+@pytest.mark.parametrize(
+    ("hosts", "day", "addresses", "why"),
+    [
+        (["198.51.100.1", "2001:db8::1"], "2026-12-01", ["192.0.2.1", "192.0.2.2", "2001:db8::9"], None),
+        (["198.51.100.1"], "2026-12-01", ["192.0.2.1", "192.0.2.2"], None),
+        (["198.51.100.1"], "2026-11-30", ["192.0.2.1"], None),
+        (["2001:db8::1"], "2026-11-30", [], "none today: the warm-up has not begun"),
+        (["mx.example"], "2026-11-30", ["192.0.2.1"], None),
+        ([], "2026-12-01", [], "none, for there is no host"),
+    ],
+)
+def test_what_mail_may_leave_from(hosts: list[str], day: str, addresses: list[str], why: str | None) -> None:
+    warm = {"warmup": {"from": "2026-12-01", "days": [50]}}
+    sources = [source(), source("192.0.2.2", **warm), source("2001:db8::9", **warm)]
+    found, reason = usable(sources, hosts, date.fromisoformat(day))
+    assert ([str(each.address) for each in found], reason) == (addresses, why)
+
+
+def test_why_there_is_no_source_to_choose_from() -> None:
+    day = date(2026, 12, 1)
+    assert usable([], ["198.51.100.1"], day) == ([], "the system chooses")
+    assert usable([source()], ["2001:db8::1"], day) == ([], "none for IPv6")
 
 
 @given(st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=13)), timezone(-timedelta(hours=11))])))
