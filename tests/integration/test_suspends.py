@@ -68,7 +68,7 @@ async def test_the_table_is_followed(connection: db.Connection) -> None:
     assert isinstance(paces.ask(MAIL), Turn)
     await suspended(connection, destination=["example.com"])
     await follow(paces, connection)
-    assert paces.ask(MAIL._replace(destination="Example.COM")) == Wait(600.0, "suspended: they asked")
+    assert paces.ask(MAIL._replace(destination="Example.COM")) == Wait(600.0, "suspended: they asked", stopped="us")
     assert isinstance(paces.ask(MAIL._replace(destination="example.net")), Turn)
     await db.fetch(connection, "suspend_remove", ids=None)
     await follow(paces, connection)
@@ -160,7 +160,7 @@ async def test_what_another_worker_parked_meanwhile_is_due_at_the_next_look(
 async def test_what_the_file_says_no_more_lets_its_mail_go(connection: db.Connection, factory: Factory) -> None:
     written = {"suspends": [{"match": {"destination": ["example.com"]}, "reason": "they asked"}]}
     paces = Paces(Pacing.model_validate(written))
-    assert paces.ask(MAIL) == Wait(600.0, "suspended: they asked")
+    assert paces.ask(MAIL) == Wait(600.0, "suspended: they asked", stopped="us")
     mail = parked(factory)
     paces.use(Pacing(), {})
     assert isinstance(paces.ask(MAIL), Turn)
