@@ -187,17 +187,20 @@ class Recorder:
 
     async def _record(self, group: list[Result]) -> None:
         started = monotonic()
+        kept: set[tuple[int, int]] = set()  # on hold meanwhile, so that they do not expire
         async with self._pool.connection() as connection:
             told = await self._recorded_before(connection, group)
             if new := [r for r in group if _key(r) not in told]:
                 rows = await self._settle(connection, new)
                 told |= dict.fromkeys(map(_key, new), False) | {(row.id, row.token): True for row in rows}
+                kept = {(row.id, row.token) for row in rows if row.kept}
                 if lost := [r for r in new if not told[_key(r)]]:
                     self._doubtful.update(map(_key, new))  # recorded already, should the next statement fail
                     await self._write(connection, "result_record_lost", results(lost) | claims(lost))
         events.emit("result.group", results=len(group), seconds=monotonic() - started)
         for result in group:
-            _tell(result, ours=told[_key(result)])
+            key = _key(result)
+            _tell(result._replace(result=None) if key in kept else result, ours=told[key])
 
     async def _settle(self, connection: database.Connection, new: list[Result]) -> list[Any]:
         """Record what may be ours; the rows that were. Holds apart, for they move rows from partition to partition."""

@@ -20,4 +20,4 @@ WITH result AS (
            r.reply_text, make_interval(secs => r.seconds), r.tls, r.source
       FROM result r JOIN held h ON h.id = r.id AND h.token = r.token
 )
-SELECT id, token FROM held
+SELECT id, token, false AS kept FROM held

@@ -1,9 +1,10 @@
--- Records the results of a batch of attempts, and returns the claims, by id and token, that were still ours.
+-- Records the results of a batch of attempts, and returns the claims, by id and token, that were still ours; `kept` for those
+-- that were to expire and are kept.
 -- One batch may hold two results of a recipient, of a claim and of one that came after it.
 --
 -- The fence is id and token: a row that another claim has taken since is left alone, and it does not come back;
 -- result_record_lost then records that attempt. There is no condition on status: mail that an operator put on hold while it
--- was being sent is delivered all the same, and must not be sent again on release.
+-- was being sent is delivered all the same, and must not be sent again on release. But it does not expire: that stays held.
 --
 -- What the queue row says already is not sent here again: it would double what is written, sent and read for each result.
 -- A notice is what the sender is to be told of (queued/notices_owed.py): one of `delayed` for each recipient, however many of
@@ -22,13 +23,15 @@ WITH result AS (
     DELETE FROM pillarbox.queue q
      USING result r
      WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.claimed_id AND q.token = r.claimed_token AND r.result IS NOT NULL
+       AND NOT (r.result = 'expired' AND q.status = 'HOLD')
     RETURNING q.*, r.*
 ), deferred AS (
     UPDATE pillarbox.queue q
-       SET next_retry = r.due, last_error = r.reply_text, token = NULL, worker = NULL, lease_until = NULL, lost_count = 0,
+       SET next_retry = coalesce(r.due, q.next_retry), last_error = r.reply_text, token = NULL, worker = NULL, lease_until = NULL, lost_count = 0,
            noticed = CASE WHEN q.id = ANY (%(late)s::bigint[]) THEN coalesce(q.noticed, %(now)s::timestamptz, now()) ELSE q.noticed END
       FROM result r
-     WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.claimed_id AND q.token = r.claimed_token AND r.result IS NULL
+     WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.claimed_id AND q.token = r.claimed_token
+       AND (r.result IS NULL OR (r.result = 'expired' AND q.status = 'HOLD'))
     RETURNING q.*, r.*
 ), archived AS (
     INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderip, serverid, saslusername, senderlocalpart,
@@ -57,6 +60,8 @@ WITH result AS (
                AS n(told_id, told_token, notice, until)
       JOIN (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours ON id = told_id AND claimed_token = told_token
      WHERE senderdomain IS NOT NULL AND cardinality(%(told_id)s::bigint[]) > 0
+       AND (n.notice <> 'failed' OR ours.status <> 'HOLD' OR ours.result <> 'expired')
        AND (n.notice <> 'delayed' OR (SELECT b.noticed IS NULL FROM pillarbox.queue b WHERE b.id = ours.id))
 )
-SELECT id, claimed_token AS token FROM finished UNION ALL SELECT id, claimed_token FROM deferred
+SELECT id, claimed_token AS token, false AS kept FROM finished
+ UNION ALL SELECT id, claimed_token, result IS NOT NULL FROM deferred

@@ -141,6 +141,24 @@ async def test_deferred_while_put_on_hold_stays_held(factory: Factory) -> None:
     assert (row.status, row.leaf, row.token, row.last_error) == ("HOLD", "queue_hold", None, DEFERRED.text)
 
 
+async def test_expired_while_put_on_hold_stays_held_and_nobody_is_told(factory: Factory, heard: Heard) -> None:
+    id_, other = factory.rows(2)
+    due = factory.queue(id_)[0].next_retry
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri)
+        factory.move([id_], "HOLD")
+        recorder.add([finished(c, DEFERRED, "expired") for c in taken])
+        await recorder.drained()
+    [row] = factory.queue()
+    assert (row.id, row.status, row.token, row.last_error) == (id_, "HOLD", None, DEFERRED.text)
+    assert (row.next_retry, row.retry_count) == (due, 1)
+    assert [archived.id for archived in factory.archive()] == [other]
+    assert len(factory.attempts()) == 2
+    assert [told.queue__id for told in factory.sql("SELECT queue__id FROM pillarbox.notices")] == [other]
+    assert [len(heard.all(f"result.{kind}")) for kind in ("deferred", "failed")] == [1, 1]
+    assert heard.all("claim.lost") == []
+
+
 async def test_a_batch_of_every_kind_is_recorded_each_as_it_is(factory: Factory, heard: Heard) -> None:
     message = factory.message()
     for partid in ("1", "4", None):
