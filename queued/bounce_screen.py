@@ -1,9 +1,11 @@
 """bounce_screen — keeps from delivery what is suppressed, and reads what is a report
 
-Owns: the look at recipients of one message before they are tried.
-Called by: queued.dispatch, before each attempt.
+Owns: the look at recipients of one message before they are tried; what a configuration says about it, as one value.
+Called by: queued.attempts, before each attempt; queued.build reads the configuration, queued.daemon replaces it.
 Guarantees: costs no question while nobody is suppressed, but one every few seconds. When PostgreSQL cannot say, mail to
     addresses goes on, and reports wait. What it finishes is a Result like any other, fenced by the claim's token.
+    A look that has begun ends by the configuration it began with.
+Raises: ConfigError from `Screening` for a secret that cannot be read; nothing else.
 See: queued/bounce_learn.py; shared/suppression_config.py; docs/how-to/suppression.md.
 """
 
@@ -34,23 +36,38 @@ _LATER: Final = timedelta(minutes=1)
 _LEAST_SECRET: Final = 16  # octets
 
 
-class Screen:
-    """What a worker knows of suppressions and reports. Raises ConfigError for a secret that cannot be read."""
+class Screening:
+    """What one configuration says of suppressions and reports. Raises ConfigError for a secret that cannot be read."""
 
-    def __init__(self, pool: database.Pool, settings: Suppression) -> None:
+    def __init__(self, settings: Suppression) -> None:
+        self.settings = settings
+        self.patterns = frozenset(settings.addresses)
+        self.secret = _secret(settings)
+
+    def is_report(self, c: Claimed) -> bool:
+        """Whether mail to this recipient is read and not delivered."""
+        return bool(self.patterns) and (_key(c) in self.patterns or target(c.recipient.domain) in self.patterns)
+
+
+class Screen:
+    """What a worker knows of suppressions and reports."""
+
+    def __init__(self, pool: database.Pool, screening: Screening) -> None:
         self._pool = pool
-        self._settings = settings
-        self._patterns = frozenset(settings.addresses)
-        self._secret = _secret(settings)
+        self._screening = screening
         self._any = True
         self._asked = -_GLANCE
 
+    def use(self, screening: Screening) -> None:
+        """From now on look by this."""
+        self._screening = screening
+
     def sender(self, c: Claimed) -> str | None:
         """Whom MAIL FROM is to name instead of the sender, where a return path is configured; the null sender stays."""
-        domain = self._settings.returnpath.domain
-        if c.sender is None or domain is None or self._secret is None:
+        domain, secret = self._screening.settings.returnpath.domain, self._screening.secret
+        if c.sender is None or domain is None or secret is None:
             return None
-        return f"{return_path(c.message_id, self._secret)}@{domain}"
+        return f"{return_path(c.message_id, secret)}@{domain}"
 
     async def around(
         self,
@@ -70,11 +87,12 @@ class Screen:
 
     async def look(self, claimed: Sequence[Claimed], content: bytes) -> tuple[list[Result], tuple[Claimed, ...]]:
         """What is finished before it is tried, and the recipients that are to be tried."""
-        reports = [c for c in claimed if self._is_report(c)] if self._patterns else []
+        screening = self._screening
+        reports = [c for c in claimed if screening.is_report(c)]
         report = await asyncio.to_thread(bounce_read.read, content) if reports else None
-        done = [await self._read(c, report) for c in reports]
+        done = [await self._read(c, report, screening) for c in reports]
         left = [c for c in claimed if c not in reports] if reports else claimed
-        if left and self._settings.atdelivery == "reject":
+        if left and screening.settings.atdelivery == "reject":
             try:
                 listed = await self._listed(left)
             except (*database.OUTAGE, *database.REFUSAL) as error:
@@ -85,13 +103,10 @@ class Screen:
                 left = [c for c in left if _key(c) not in listed]
         return done, tuple(left)
 
-    def _is_report(self, c: Claimed) -> bool:
-        return _key(c) in self._patterns or target(c.recipient.domain) in self._patterns
-
-    async def _read(self, c: Claimed, report: Report | None) -> Result:
+    async def _read(self, c: Claimed, report: Report | None, by: Screening) -> Result:
         try:
             async with self._pool.connection() as connection:
-                said = await bounce_learn.learn(connection, c, report, self._settings, self._secret)
+                said = await bounce_learn.learn(connection, c, report, by.settings, by.secret)
         except (*database.OUTAGE, *database.REFUSAL) as error:
             text = f"the report could not be noted: {database.reason(error)}"
             return Result.later(c, Outcome("deferred", "us", None, "4.3.0", text), _LATER)

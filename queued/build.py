@@ -1,12 +1,12 @@
 """build — makes what mail is delivered with from a configuration, and replaces it while it is in use
 
-Owns: transports with their resolver and the MTA-STS policies they share, and the signer, as one whole that a reload
-    replaces.
+Owns: transports with their resolver and the MTA-STS policies they share, the signer, and the screening, as one whole
+    that a reload replaces.
 Called by: queued.daemon at the start and at each reload; queued.dry_run, which delivers nothing with it.
 Guarantees: making it opens nothing but files, so that a configuration is proven by making it. A replacement is whole:
     between two steps of the event loop. A transport that did not change keeps its connections; one that did ends as its
     last attempt does, and whoever waits in it for a connection goes back to the queue untried.
-Raises: ConfigError for a key that cannot be read.
+Raises: ConfigError for a key or a secret that cannot be read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
+from queued.bounce_screen import Screening
 from queued.deliver import Transport
 from queued.mta_sts_cache import MtaSts
 from queued.pace import Paces
@@ -42,7 +43,9 @@ class Equipment:
     def __init__(self, config: QueuedConfig, replaced: Equipment | None = None) -> None:
         """`replaced` is what serves now: what did not change is taken over from it."""
         self.config = config
-        self.signer = Signer(config.signing)  # always anew: a file of keys may have changed under the same name
+        # Always anew: a file of keys, or of the secret, may have changed under the same name.
+        self.signer = Signer(config.signing)
+        self.screening = Screening(config.suppression)
         kept = replaced is not None and replaced.config.routing == config.routing
         self.resolver = replaced.resolver if replaced is not None and kept else Resolver(config.routing.dns)
         self.sts = replaced.sts if replaced is not None else MtaSts()  # an enforced policy outlives a reload

@@ -82,6 +82,8 @@ class _Daemon:
         self._identity = str(who)
         self._register = Register(pool, who, worker.where, config.claim)
         self._recorder = Recorder(pool, self._identity, config.maintenance.ahead, notices=config.bounces.enabled)
+        self._screen = Screen(pool, delivering.equipment.screening)
+        self._notifier = notice.Notifier(config.bounces)
         self._dispatcher = Dispatcher(
             pool,
             Claimer(worker.where, self._identity, config.claim),
@@ -91,7 +93,7 @@ class _Daemon:
             config.claim,
             delivering.signer,
             paces=delivering.paces,
-            screen=Screen(pool, config.suppression),
+            screen=self._screen,
         )
         reactions = delivering.equipment.reactions
         reactions.suspend, reactions.lower = suspending(delivering.paces.suspend), self._dispatcher.lanes.lower
@@ -127,7 +129,7 @@ class _Daemon:
             "maintain": maintain.run(pool, self._identity, self._config.maintenance),
             "schedule": schedule.run(pool),
             "paces": self._delivering.paces.run(pool, self._identity, self._worker.where, poll),
-            "notices": notice.run(pool, self._config.bounces),
+            "notices": notice.run(pool, self._notifier),
         }
         if self._config.wakeup.mode == "listen":
             parts = {"wakeup": self._wakeup()} | parts
@@ -165,6 +167,9 @@ class _Daemon:
             events.emit("daemon.reload_ignored", keys=", ".join(ignored))
         self._config = config
         self._delivering.use(equipment)
+        self._screen.use(equipment.screening)
+        self._notifier.use(config.bounces)
+        self._recorder.notices = config.bounces.enabled
         observing.know(transport.id for transport in config.transports)
         events.setup(config.environment.log.level)
         events.emit("daemon.reloaded")

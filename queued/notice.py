@@ -2,10 +2,12 @@
 
 Owns: the way from rows of `notices` to notifications in the queue: together by message and kind, in time, at a bounded
     rate.
-Called by: queued.daemon runs it in every worker; a lock of the transaction lets one of them work at a time.
+Called by: queued.daemon runs it in every worker, and replaces its settings; a lock of the transaction lets one worker
+    at a time be at it.
 Guarantees: a notification is queued in the transaction that deletes its notices, so that no crash loses or doubles one.
     What is above the rate waits for the next hour and is never lost; what cannot be made waits, and stops no other.
-    Notifications have the null sender, whose mail is never told of: no bounce of a bounce.
+    Notifications have the null sender, whose mail is never told of: no bounce of a bounce. Each is made by one set of
+    settings from its beginning to its end.
 See: sql/migrations, notices; queued/notice_compose.py; docs/how-to/bounces.md.
 """
 
@@ -33,16 +35,12 @@ _DISCARDED: Final = 1000  # notices at once
 _PATIENCE: Final = timedelta(hours=1)  # until what could not be made is tried again
 
 
-async def run(pool: database.Pool, settings: Bounces) -> None:
+async def run(pool: database.Pool, notifier: Notifier) -> None:
     """Send what is due and look again, until cancelled."""
-    notifier = Notifier(settings)
     while True:
         try:
             async with pool.connection() as connection:
-                if settings.enabled:
-                    await notifier.send_due(connection)
-                else:
-                    await _discard(connection)
+                await notifier.send_due(connection)
         except database.CONFLICT:
             continue
         except (*database.OUTAGE, *database.REFUSAL) as error:
@@ -51,7 +49,30 @@ async def run(pool: database.Pool, settings: Bounces) -> None:
 
 
 class Notifier:
-    """Makes notifications as the operator wants them to be."""
+    """Sends notifications, or drops what is to be told, as the operator wants it."""
+
+    def __init__(self, settings: Bounces) -> None:
+        self.use(settings)
+
+    def use(self, settings: Bounces) -> None:
+        """From now on, beginning with the next notification, go by these."""
+        self._enabled = settings.enabled
+        self._maker = _Maker(settings)
+
+    async def send_due(self, connection: database.Connection) -> int:
+        """Send one notification after another until none is due or another worker is at it; how many were sent."""
+        sent = 0
+        while self._enabled:
+            more = await self._maker.next(connection)
+            if more is None:
+                return sent
+            sent += more
+        await _discard(connection)
+        return sent
+
+
+class _Maker:
+    """Makes notifications by one set of settings."""
 
     def __init__(self, settings: Bounces) -> None:
         self._settings = settings
@@ -60,16 +81,7 @@ class Notifier:
         address = settings.address or f"MAILER-DAEMON@{hostname}"
         self._manner = Manner(hostname, settings.name, address, settings.size, texts)
 
-    async def send_due(self, connection: database.Connection) -> int:
-        """Send one notification after another until none is due or another worker is at it; how many were sent."""
-        sent = 0
-        while True:
-            more = await self._next(connection)
-            if more is None:
-                return sent
-            sent += more
-
-    async def _next(self, connection: database.Connection) -> bool | None:
+    async def next(self, connection: database.Connection) -> bool | None:
         """One transaction: true when a notification was sent, false when some were put off, None when none is due."""
         rows: Sequence[database.Row] = ()
         try:

@@ -15,10 +15,21 @@ if TYPE_CHECKING:
     from shared.queued_config import QueuedConfig
 
 #: Connections to the database made, rows chosen, ports bound, parts begun: once, at the start.
-FIXED: Final = frozenset({"workers", "claim", "wakeup", "maintenance", "metrics", "tracing", "bounces", "suppression"})
+FIXED: Final = frozenset({"workers", "claim", "wakeup", "maintenance", "metrics", "tracing"})
 #: Used anew by the next attempt.
 LIVE: Final = frozenset(
-    {"environment", "transports", "transportgroups", "routing", "signing", "shutdown", "pacing", "rules"}
+    {
+        "environment",
+        "transports",
+        "transportgroups",
+        "routing",
+        "signing",
+        "shutdown",
+        "pacing",
+        "rules",
+        "bounces",
+        "suppression",
+    }
 )
 _FIXED_ENVIRONMENT: Final = ("database", "var")
 

@@ -13,7 +13,6 @@ import pytest
 
 from queued import notice
 from shared import database as db
-from shared.bounces_config import Bounces
 from tests.fixtures.notices import GONE, ORIGINAL, fields, noted, notifier, sent
 from tests.fixtures.waiting import eventually
 
@@ -188,7 +187,7 @@ async def test_two_workers_at_once_tell_once(factory: Factory, database: str) ->
 async def test_without_bounces_notices_are_dropped(factory: Factory, database: str) -> None:
     noted(factory)
     pool = await db.open_pool(database, "discarding", 1)
-    running = asyncio.create_task(notice.run(pool, Bounces(enabled=False)))
+    running = asyncio.create_task(notice.run(pool, notifier(enabled=False)))
     try:
         await eventually(lambda: factory.one(GONE) == 0, "the notice is dropped")
     finally:

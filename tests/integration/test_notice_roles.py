@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from queued.bounce_screen import Screen
+from queued.bounce_screen import Screen, Screening
 from shared import database as db
 from shared.suppression_config import Suppression
 from tests.fixtures.notices import noted, notifier, sent
@@ -60,7 +60,7 @@ async def test_a_worker_records_sends_and_learns_with_granted_rights(factory: Fa
     factory.row(domain="bounces.example")
     [report] = await claim(worker)
     pool = await db.open_pool(worker, "screen", 1)
-    screen = Screen(pool, Suppression.model_validate({"addresses": ["bounces.example"]}))
+    screen = Screen(pool, Screening(Suppression.model_validate({"addresses": ["bounces.example"]})))
     [result], _ = await screen.look([report], REPORT.format(message=message).encode())
     await pool.close()
     assert result.outcome.text == "a report on 1"

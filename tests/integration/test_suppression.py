@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.bounce_screen import Screen
+from queued.bounce_screen import Screen, Screening
 from scripts.cli import main
 from shared import database as db
 from shared.suppression import named_message, return_path
@@ -70,6 +70,10 @@ async def pool(database: str) -> AsyncIterator[db.Pool]:
     await opened.close()
 
 
+def screening(pool: db.Pool, **settings: Any) -> Screen:
+    return Screen(pool, Screening(Suppression.model_validate(settings)))
+
+
 async def sent(factory: Factory, database: str, count: int = 1) -> UUID:
     """A message that was delivered to r1@example.com and so on."""
     message = factory.message()
@@ -89,8 +93,7 @@ async def reported(
     local, _, _ = to.partition("@")
     factory.sql("UPDATE pillarbox.queue SET recipientlocalpart = %(local)s", local=local)
     [c] = await claim(database)
-    screen = Screen(pool, Suppression.model_validate({"addresses": ["bounces.example"], **settings}))
-    [result], left = await screen.look([c], text.encode())
+    [result], left = await screening(pool, **{"addresses": ["bounces.example"], **settings}).look([c], text.encode())
     assert (result.result, left) == ("success", ())
     async with running_recorder(database) as recorder:
         recorder.add([result])
@@ -152,7 +155,7 @@ async def test_a_message_to_many_addresses_is_read_once(
     monkeypatch.setattr("queued.bounce_read.read", read.append)
     factory.rows(10, domain="bounces.example", message=factory.message())
     claimed = await claim(database)
-    done, left = await Screen(pool, Suppression.model_validate({"addresses": ["bounces.example"]})).look(claimed, b"x")
+    done, left = await screening(pool, addresses=["bounces.example"]).look(claimed, b"x")
     assert (len(done), left, read) == (10, (), [b"x"])
 
 
@@ -183,10 +186,9 @@ async def test_a_report_read_twice_counts_once(factory: Factory, database: str, 
     message = await sent(factory, database)
     factory.row(domain="bounces.example")
     [c] = await claim(database)
-    screen = Screen(pool, Suppression.model_validate({"addresses": ["bounces.example"]}))
     text = REPORT.format(recipient="r1@example.com", status="5.2.2", message=message).encode()
     for _ in range(7):
-        await screen.look([c], text)
+        await screening(pool, addresses=["bounces.example"]).look([c], text)
     [row] = factory.sql("SELECT * FROM pillarbox.suppressions")
     assert (row.count, row.active) == (1, False)
 
@@ -218,24 +220,22 @@ async def test_a_suppressed_recipient_is_rejected_and_the_others_go_on(
         "INSERT INTO pillarbox.suppressions (target, reason, source, expires) VALUES ('example.com', 'x', 'arf', now())"
     )
     claimed: list[Claimed] = sorted(await claim(database), key=lambda c: c.id)
-    screen = Screen(pool, Suppression())
-    [result], left = await screen.look(claimed, b"")
+    [result], left = await screening(pool).look(claimed, b"")
     assert (result.result, result.outcome.enhanced, result.claimed) == ("rejected", "5.7.1", claimed[1])
     assert "moved away" in result.outcome.text
     assert left == (claimed[0], claimed[2])
-    off = Screen(pool, Suppression.model_validate({"atdelivery": "off"}))
-    assert await off.look(claimed, b"") == ([], tuple(claimed))
+    assert await screening(pool, atdelivery="off").look(claimed, b"") == ([], tuple(claimed))
 
 
 async def test_nobody_asks_while_nobody_is_suppressed(factory: Factory, database: str, pool: db.Pool) -> None:
     factory.rows(1)
     claimed = await claim(database)
-    screen = Screen(pool, Suppression())
+    screen = screening(pool)
     assert await screen.look(claimed, b"") == ([], tuple(claimed))
     factory.sql("INSERT INTO pillarbox.suppressions VALUES ('example.com', 'all of it', 'operator')")
     assert await screen.look(claimed, b"") == ([], tuple(claimed)), "asked again at once"
     await pool.close()
-    assert await Screen(pool, Suppression()).look(claimed, b"") == ([], tuple(claimed)), "mail waits for the table"
+    assert await screening(pool).look(claimed, b"") == ([], tuple(claimed)), "mail waits for the table"
 
 
 async def test_rcpt_is_refused_or_held(factory: Factory, database: str) -> None:

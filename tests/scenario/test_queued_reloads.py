@@ -1,6 +1,7 @@
 """test_queued_reloads — SIGHUP takes the new queued.yaml whole or not at all, and what is under way ends as it began
 
-Owns: reload of a worker as an operator sees it: transports, keys, the log; what waits for a restart; what is wrong.
+Owns: reload of a worker as an operator sees it: transports, keys, notifications, suppression, the log; what
+    waits for a restart; what is wrong.
 See: queued/reload.py, queued/build.py; docs/how-to/reload.md
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import signal
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from scripts.sink_server import Sink
 from tests.fixtures.submit import numbered
@@ -112,6 +115,90 @@ async def test_what_is_wrong_changes_nothing_and_is_one_line(system: System, boo
     assert "/nowhere.pem" in worker.said("daemon.reload_refused")[1]["error"]
     await books.submit(smtpd, numbered(3))
     await eventually(lambda: len(books.sink.received) == 3, "mail goes on as before")
+
+
+def bounced(**changes: Any) -> dict[str, Any]:
+    """Notifications at once, and as many as there are."""
+    return {"enabled": True, "gather": "0s", "hostname": "mx.test", **changes}
+
+
+def told(books: Books) -> list[str]:
+    """What arrived from the null sender."""
+    return [(each.content or b"").decode() for each in books.sink.received if each.sender == ""]
+
+
+async def test_senders_are_told_as_the_new_file_says(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    worker = await system.worker(books.sink.port)
+    await books.submit(smtpd, numbered(1, box="permerror"))
+    await system.until_finished()
+    await reloaded(system, worker, lambda settings: settings.update(bounces=bounced(name="The Post")))
+    await books.submit(smtpd, numbered(1, box="permerror", first=1))
+    await eventually(lambda: len(told(books)) == 1, "the second sender is told; nobody was when the first was refused")
+    assert 'From: "The Post" <' in told(books)[0]
+    await reloaded(system, worker, lambda settings: settings.update(bounces=bounced(texts={"failed": "Call 4711."})))
+    await books.submit(smtpd, numbered(1, box="permerror", first=2))
+    await eventually(lambda: len(told(books)) == 2, "the third sender is told")
+    assert "Call 4711." in told(books)[1]
+    assert "The Post" not in told(books)[1]
+    await reloaded(system, worker, lambda settings: settings.update(bounces={"enabled": False}))
+    await books.submit(smtpd, numbered(1, box="permerror", first=3))
+    await system.until("SELECT count(*) = 4 FROM archive WHERE result = 'failed'")
+    await system.until_finished()
+    assert await system.value("SELECT count(*) FROM archive WHERE serverid = 'bounce'") == 2
+    assert await system.value("SELECT count(*) FROM notices") == 0
+
+
+async def test_suppression_is_as_the_new_file_says(system: System, books: Books) -> None:
+    await system.rows("INSERT INTO suppressions (target, reason, source) VALUES ('oak.example', 'x', 'operator')")
+    smtpd = await system.smtpd()
+    worker = await system.worker(books.sink.port)
+    await books.submit(smtpd, numbered(1, ["oak.example"]))
+    await system.until("SELECT count(*) = 1 FROM archive WHERE result = 'rejected'")
+    secret = system.folder / "return-path.secret"
+    secret.write_text("a secret of sixteen octets or more")
+
+    def change(settings: dict[str, Any]) -> None:
+        path = {"domain": "bounces.example", "secret": str(secret)}
+        settings["suppression"] = {"atdelivery": "off", "addresses": ["bounces.example"], "returnpath": path}
+
+    await reloaded(system, worker, change)
+    await books.submit(smtpd, numbered(1, ["oak.example"], first=1))
+    await eventually(lambda: len(books.sink.received) == 1, "what is suppressed is delivered, by the new file")
+    [sent] = books.sink.received
+    assert sent.sender.startswith("b-")
+    assert sent.sender.endswith("@bounces.example"), "by its return path"
+    await books.submit(smtpd, numbered(1, ["bounces.example"], first=2))
+    [read] = await worker.until_said("suppression.read")
+    assert read["said"] == "no report"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"bounces": bounced(transport="nowhere")}, "bounces.transport"),
+        (
+            {"suppression": {"returnpath": {"domain": "b.example", "secret": "/nowhere"}}},
+            "suppression.returnpath.secret",
+        ),
+    ],
+    ids=["bounces", "suppression"],
+)
+async def test_of_what_is_wrong_about_bounces_nothing_is_used(
+    system: System, books: Books, wrong: dict[str, Any], named: str
+) -> None:
+    """The rest of the file is good: senders would no longer be told, and what is suppressed would be delivered."""
+    good = {"bounces": {"enabled": False}, "suppression": {"atdelivery": "off"}}
+    await system.rows("INSERT INTO suppressions (target, reason, source) VALUES ('oak.example', 'x', 'operator')")
+    smtpd = await system.smtpd()
+    worker = await system.worker(books.sink.port, bounces=bounced())
+    await reloaded(system, worker, lambda settings: settings.update({**good, **wrong}))
+    [line] = worker.said("daemon.reload_refused")
+    assert named in line["error"]
+    assert "allowed: " in line["error"]
+    await books.submit(smtpd, numbered(1, ["oak.example"]))
+    await eventually(lambda: len(told(books)) == 1, "the sender is told that it was rejected")
+    assert len(books.sink.received) == 1
 
 
 async def test_what_waits_for_a_restart_is_named_and_the_rest_is_used(system: System, books: Books) -> None:

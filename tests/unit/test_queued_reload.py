@@ -34,6 +34,8 @@ def test_what_did_not_change_is_not_named() -> None:
         {"routing": {"dns": {"timeout": "3s"}}},
         {"signing": {"onerror": "unsigned"}},
         {"shutdown": {"timeout": "1s"}},
+        {"bounces": {"gather": "1s"}},
+        {"suppression": {"atdelivery": "off"}},
         {"environment": {"log": {"level": "debug"}}},
     ],
     ids=lambda changed: next(iter(changed)),
