@@ -21,6 +21,7 @@ type PolicyMode = Literal["enforce", "testing", "none"]
 LONGEST: Final = 65536  # octets of a policy; RFC 8461 section 3.3 suggests this limit
 _MOST_AGE: Final = 31_557_600  # seconds; RFC 8461 section 3.2
 _MOST_HOSTS: Final = 1000  # patterns; the largest honest policies have about thirty
+_VERSION = re.compile(r"v=STSv1[ \t]*;")
 _RECORD = re.compile(r"v=STSv1[ \t]*;(?:[^;]*;)*?[ \t]*id[ \t]*=[ \t]*([A-Za-z0-9]{1,32})[ \t]*(?:;.*)?", re.DOTALL)
 # The blanks around a value are stripped afterwards: a pattern for them takes time quadratic in their number.
 _FIELD = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,31})[ \t]*:(.*)")
@@ -38,7 +39,7 @@ class Policy(NamedTuple):
 
 def read_record(texts: Iterable[str]) -> str | None:
     """The id that the TXT records of _mta-sts announce; None for none, and for more than one (RFC 8461 section 3.1)."""
-    announced = [text for text in texts if text.startswith("v=STSv1")]
+    announced = [text for text in texts if _VERSION.match(text)]
     if len(announced) != 1:
         return None
     match = _RECORD.fullmatch(announced[0])

@@ -40,7 +40,7 @@ def negotiated(session: ssl.SSLObject, wanted: TlsWanted) -> str:
 
 
 def misnamed(certificate: Any, names: Sequence[str]) -> str | None:
-    """`certificate` as ssl decodes it. Names in the subject do not count (RFC 9525)."""
+    """`certificate` as ssl decodes it. Names in the subject do not count (RFC 9525 section 2)."""
     presented = [(str(kind), str(name)) for kind, name in certificate.get("subjectAltName", ())]
     for kind, name in presented:
         same = {"DNS": fits, "IP Address": same_address}.get(kind)

@@ -7,7 +7,8 @@ Guarantees: pure; the time comes from the caller. A chain that cannot be read fi
     chain does, which must have issued the host's own, signature by signature, within the dates, by authorities only;
     and the host's own must have one of the names.
 See: RFC 6698 section 2.1; RFC 7671 sections 5.1 and 5.2; RFC 7672 sections 3.1.1, 3.1.2 and 3.2.
-Bugs: name constraints in the chain are not looked at. A trust anchor that the record holds whole, and the host does not
+Bugs: name constraints in the chain are not looked at, nor the name in the subject of a certificate without any other
+    (RFC 7672 section 3.2.3). A trust anchor that the record holds whole, and the host does not
     send, is not found; RFC 7672 section 3.1.2 asks hosts to send it.
 """
 

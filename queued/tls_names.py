@@ -4,7 +4,8 @@ Owns: the comparison of presented names with wanted ones.
 Called by: queued.tls_check for certificates, queued.mta_sts for the hosts of a policy.
 Guarantees: pure. A wildcard is the whole leftmost label and stands for exactly one; case and a dot at the end do not
     matter; an address is equal only to an address.
-See: RFC 9525 section 6.3 (matching), which replaced RFC 6125; RFC 8461 section 4.1; Postfix smtp_tls_verify_cert_match.
+See: RFC 9525 sections 6.3 (names) and 6.4 (addresses), which replaced RFC 6125; RFC 8461 section 4.1; Postfix
+    smtp_tls_verify_cert_match.
 """
 
 from __future__ import annotations

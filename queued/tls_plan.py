@@ -6,7 +6,8 @@ Guarantees: a transport whose mode needs no questions asks none, and for hosts t
     was asked a moment ago for the route is answered from the resolver's memory. What cannot be learnt about one host
     keeps mail from that host only.
 Raises: ResolverClosedError while stopping.
-See: queued/tls_policy.py for the decision; RFC 7672 sections 2.1.1 and 2.2 (order of questions); RFC 8461 section 5.
+See: queued/tls_policy.py for the decision; RFC 7672 sections 2.1.2 (what fails) and 2.2; RFC 8461 section 5.
+Bugs: smart hosts are not asked for an MTA-STS policy of their own (RFC 8461 section 3.4).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     type Plan = Mapping[Hop, TlsWanted]
 
-_FETCH: Final = 10.0  # seconds for an MTA-STS policy: mail waits for it, though RFC 8461 section 3.3 would allow 60
+_FETCH: Final = 10.0  # seconds for an MTA-STS policy: mail waits for it, though RFC 8461 section 3.3 suggests 60
 
 
 class TlsPlanner:
@@ -81,7 +82,7 @@ class TlsPlanner:
             return False
 
     async def _trusts_mx(self, domain: str) -> bool:
-        """Whether DNSSEC vouches for the hosts' names, or that there is no MX (RFC 7672 section 2.2.1)."""
+        """Whether DNSSEC vouches for the hosts' names, or that there is no MX (RFC 7672 sections 2.2.1 and 2.2.2)."""
         return (await self._resolver.mx(domain)).secure
 
     async def _policy(self, domain: str) -> Policy | None:

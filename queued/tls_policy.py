@@ -4,8 +4,9 @@ Owns: Tlsa and TlsWanted; how tls.mode, the domain's TLSA records, its MTA-STS p
 Called by: queued.tls_plan, for every host of an attempt; queued.smtp_open keeps to what was decided.
 Guarantees: pure. Nothing that is asked for is ever lowered by another source: the mode is the least, DANE comes before
     MTA-STS (RFC 8461 section 2), REQUIRETLS on top. A host that may not get this mail is `refused`, with the reason.
-See: RFC 7672 sections 2.2 and 3.1; RFC 8461 sections 4 and 5; RFC 8689 section 4.2.1; Postfix's TLS_README.
-Bugs: TLSA records are looked for below the host's own name only, not below the name that a CNAME leads to.
+See: RFC 7672 sections 2.2, 3.1 and 3.2.2; RFC 8461 sections 4 and 5; RFC 8689 section 4.2.1; Postfix's TLS_README.
+Bugs: TLSA records are looked for below the host's own name only, not below the name that a CNAME leads to; nor is a
+    certificate right for having the name that a CNAME of the domain leads to.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _dane(wanted: TlsWanted, known: Known, host: str) -> TlsWanted | None:
     if known.tlsa is None:
         return None
     if known.tlsa.state == "failed":
-        # RFC 7672 section 2.1.1: whoever can suppress the answer must not gain by it.
+        # RFC 7672 section 2.1.2: whoever can suppress the answer must not gain by it.
         return wanted._replace(refused=f"DNS: TLSA of {host}: {known.tlsa.text}")
     if known.tlsa.state != "found" or not known.tlsa.secure:
         return None

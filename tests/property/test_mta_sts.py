@@ -71,6 +71,7 @@ def test_any_records_are_an_announcement_or_none(texts: list[str]) -> None:
         (["v=STSv1;id=1"], "1"),
         (["v=spf1 -all", "v=STSv1; other=x; id=2; more=y"], "2"),
         (["v=STSv1; id=1;", "v=STSv1; id=2;"], None),  # RFC 8461 section 3.1: as if there were none
+        (["v=STSv1; id=1;", "v=STSv10; id=2;"], "1"),  # what begins otherwise is discarded first
         (["v=STSv1; id=a-b"], None),
         (["v=STSv1"], None),
         (["v=STSv2; id=1"], None),
