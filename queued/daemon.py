@@ -161,7 +161,7 @@ class _Daemon:
             config, ignored = reload.effective(self._config, again())
             equipment = Equipment(config, self._delivering.equipment)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, what runs goes on running
-            events.emit("daemon.reload_refused", error=str(error) if isinstance(error, PillarboxError) else repr(error))
+            events.emit("daemon.reload_refused", error=error if isinstance(error, PillarboxError) else repr(error))
             return
         if ignored:
             events.emit("daemon.reload_ignored", keys=", ".join(ignored))

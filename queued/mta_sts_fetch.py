@@ -19,6 +19,7 @@ import h11
 from queued.mta_sts import LONGEST, Policy, read_policy
 from queued.route import may_connect
 from queued.tls_check import misnamed
+from shared.errors import cause
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -77,7 +78,7 @@ class Fetcher:
             reason = getattr(error, "verify_message", None) or error.reason or "handshake refused"
             raise NoPolicyError(f"https://{host}: TLS failed: {reason}") from None
         except (OSError, EOFError, ValueError, h11.RemoteProtocolError) as error:
-            raise NoPolicyError(f"https://{host}: {getattr(error, 'strerror', None) or error}") from None
+            raise NoPolicyError(f"https://{host}: {cause(error)}") from None
         policy = read_policy(octets)
         if policy is None:
             raise NoPolicyError(f"https://{host}: what it sends is no policy")

@@ -99,8 +99,8 @@ class _Maker:
                 return True
         except (*database.BAD_VALUE, UnicodeError) as error:
             # One that PostgreSQL does not take must not stop the others.
-            reason = error if isinstance(error, UnicodeError) else database.reason(error)
-            events.emit("notice.refused", id=rows[0].messages__id if rows else None, notices=len(rows), error=reason)
+            first, said = (rows[0].messages__id if rows else None), database.reason(error)
+            events.emit("notice.refused", id=first, notices=len(rows), error=said)
             if not rows:
                 raise
             due = rows[0].at + _PATIENCE

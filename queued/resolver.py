@@ -31,6 +31,7 @@ import dns.resolver
 
 from queued.route import Address, Answer
 from queued.tls_policy import Tlsa
+from shared.errors import in_words
 from shared.smtp_reply import printable
 
 if TYPE_CHECKING:
@@ -138,9 +139,7 @@ class Resolver:
             return Answer("failed", (), f"no answer within {limit:g} s")
         except (dns.exception.DNSException, OSError, ValueError) as error:
             # SERVFAIL from every server, REFUSED, an answer that is none, no server to ask. The text is for people.
-            return Answer(
-                "failed", (), printable(str(error).encode(errors="backslashreplace"))[:200] or type(error).__name__
-            )
+            return Answer("failed", (), printable(in_words(error).encode(errors="backslashreplace"))[:200])
         lives = answer.chaining_result.minimum_ttl
         secure = self._settings.trusted and bool(answer.response.flags & dns.flags.AD)
         if answer.rrset is None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 from queued import progress
 from queued.transaction import ConversationError, Fault
 from shared import tracing
+from shared.errors import cause
 from shared.smtp_reply import ReplyParser
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ async def connect(host: str, port: int, *, limit: float, source: str | None = No
     except (OSError, ValueError, OverflowError) as error:
         # ValueError and OverflowError are names and ports no resolver takes; the route is wrong, not we.
         way = f"{host}:{port}" if source is None else f"{host}:{port} from {source}"
-        text = f"connect to {way}: {getattr(error, 'strerror', None) or error}"
+        text = f"connect to {way}: {cause(error)}"
         raise ConversationError(Fault("connect", "connect", text)) from error
     return wire
 
@@ -103,9 +104,7 @@ class Wire(asyncio.BufferedProtocol):
             reason = getattr(error, "verify_message", None) or error.reason or "handshake refused"
             raise self._tls_failed(phase, reason) from error
         except (OSError, ValueError) as error:  # a time limit of asyncio's is an OSError
-            raise self._tls_failed(
-                phase, getattr(error, "strerror", None) or str(error) or "connection lost"
-            ) from error
+            raise self._tls_failed(phase, cause(error)) from error
         if secured is None:
             raise self._tls_failed(phase, "peer hung up")
         self._transport = secured
@@ -234,6 +233,6 @@ class Wire(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Whoever waits learns that there is nothing more to wait for."""
         kind: FaultKind = "tls" if isinstance(exc, SSLError) else "closed"
-        self._finish(kind, f"connection lost: {getattr(exc, 'strerror', None) or exc}" if exc else "peer hung up")
+        self._finish(kind, f"connection lost: {cause(exc)}" if exc else "peer hung up")
         if not self._closed.done():
             self._closed.set_result(None)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from shared.errors import ConfigError
+from shared.errors import ConfigError, cause
 from shared.transport_tls_config import TransportTls
 
 if TYPE_CHECKING:
@@ -76,4 +76,4 @@ def _reason(error: Exception) -> str:
     """What is wrong with a file, in words."""
     if isinstance(error, ssl.SSLError):
         return f"not usable: {error.reason or error}; allowed: PEM, and the key that belongs to the certificate"
-    return str(getattr(error, "strerror", None) or error)
+    return cause(error)

@@ -77,9 +77,8 @@ class Look:
         except database.REFUSAL as error:
             if self._connection.closed:
                 raise database.unavailable(error) from None
-            reason = error.diag.message_primary or str(error)
             remedy = "run doctor as the owner of the schema pillarbox; if it took too long, look at server.horizon"
-            return [Finding(check, Verdict.WARN, f"could not be looked at: {reason}", remedy)]
+            return [Finding(check, Verdict.WARN, f"could not be looked at: {database.reason(error)}", remedy)]
 
     async def _rows(self, name: str, **values: Any) -> list[database.Row]:
         return await database.fetch(self._connection, name, **values)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from scripts.sink_session import Session
-from shared.errors import ListenFailed
+from shared.errors import ListenFailed, cause
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -129,8 +129,7 @@ class Sink:
         try:
             self._server = await loop.create_server(lambda: Session(self), self.host, self.port, backlog=1024)
         except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ListenFailed(f"sink: cannot listen on {self.host}:{self.port}: {reason}") from error
+            raise ListenFailed(f"sink: cannot listen on {self.host}:{self.port}: {cause(error)}") from error
         self.port = self._server.sockets[0].getsockname()[1]
         if self._log_path is not None:
             self._log = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

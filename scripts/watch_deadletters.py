@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from shared import database
-from shared.errors import DatabaseUnavailable
+from shared.errors import DatabaseUnavailable, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,8 +82,7 @@ async def run(conninfo: str, since: datetime | None, tell: Callable[[str], objec
                 connection = None
         except (*database.OUTAGE, DatabaseUnavailable) as error:
             wait = pause * random.uniform(0.5, 1.5)
-            reason = " ".join(str(error).split())
-            sys.stderr.write(f"pillarbox: {reason}; trying again in {wait:.1f} s\n")
+            sys.stderr.write(f"pillarbox: {in_words(error)}; trying again in {wait:.1f} s\n")
             await asyncio.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

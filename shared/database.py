@@ -25,7 +25,7 @@ from psycopg.rows import TupleRow, namedtuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from shared import embedded
-from shared.errors import ConfigError, DatabaseUnavailable
+from shared.errors import ConfigError, DatabaseUnavailable, in_words
 from shared.queries import filled_query, query, where_query
 
 if TYPE_CHECKING:
@@ -66,8 +66,9 @@ def resolve(uri: str, var: Path, key: str = "environment.database.uri") -> str:
     try:
         conninfo_to_dict(uri)
     except psycopg.ProgrammingError as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"{key}: {reason}; allowed: `embedded:` or a libpq URI to PostgreSQL 15 or newer") from None
+        raise ConfigError(
+            f"{key}: {in_words(error)}; allowed: `embedded:` or a libpq URI to PostgreSQL 15 or newer"
+        ) from None
     return uri
 
 
@@ -153,14 +154,13 @@ def is_outage(error: BaseException) -> bool:
 
 def unavailable(error: BaseException) -> DatabaseUnavailable:
     """The one line an operator reads when PostgreSQL cannot be reached; libpq's messages carry no password."""
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return DatabaseUnavailable(f"PostgreSQL is unavailable: {reason}")
+    return DatabaseUnavailable(f"PostgreSQL is unavailable: {in_words(error)}")
 
 
 def reason(error: BaseException) -> str:
     """What PostgreSQL said, or whoever else refused, in one line without the place in our functions."""
     said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    return " ".join((said or str(error)).split())
+    return " ".join(said.split()) if said else in_words(error)
 
 
 def complete(conninfo: str, application_name: str) -> str:

@@ -1,8 +1,9 @@
 """errors — what can go wrong in words a person can act on
 
-Owns: the exception types both daemons and the commands raise across module borders.
+Owns: the exception types both daemons and the commands raise across module borders; the words for any other exception.
 Called by: everybody; the entry points turn a PillarboxError into one line and an exit status.
-Guarantees: `str(error)` is one line without secrets, fit for an operator's terminal.
+Guarantees: `str(error)` of ours is one line without secrets, fit for an operator's terminal. The words for others are
+    one line too, and never empty.
 """
 
 from __future__ import annotations
@@ -44,3 +45,14 @@ class SpoolUnavailable(PillarboxError):
 
 class SpoolFull(SpoolUnavailable):
     """So much waits to be committed that no more is taken for now; the client is told 452."""
+
+
+def in_words(error: BaseException) -> str:
+    """What it says, in one line; of one that says nothing, such as a bare TimeoutError, what it is."""
+    said = " ".join(str(error).split())
+    return said or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
+
+
+def cause(error: BaseException) -> str:
+    """The same, but of what the system refused only why: its number and the name are known to whoever asked."""
+    return getattr(error, "strerror", None) or in_words(error)

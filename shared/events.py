@@ -16,6 +16,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from shared.errors import in_words
 from shared.events_table import EVENTS
 
 if TYPE_CHECKING:
@@ -53,10 +54,13 @@ def emit(event: str, /, **fields: object) -> None:
 
 
 def quote(value: object) -> str:
-    """A value on one line: plain where that is safe, else quoted with every control character escaped."""
+    """A value on one line: plain where that is safe, else quoted with every control character escaped.
+
+    An exception is what it says, and never nothing.
+    """
     if isinstance(value, float):
         return f"{value:.3f}"
-    text = str(value)
+    text = in_words(value) if isinstance(value, BaseException) else str(value)
     if text.isprintable() and _PLAIN.fullmatch(text):
         return text
     escaped = "".join(

@@ -20,7 +20,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shared import events
-from shared.errors import ListenFailed
+from shared.errors import ListenFailed, cause
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -60,8 +60,7 @@ class MetricsServer:
         try:
             self._server = await asyncio.start_server(self._accept, address.host, address.port, limit=_HEAD)
         except (OSError, OverflowError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or error
-            raise ListenFailed(f"{key}: {address}: cannot listen: {reason}") from None
+            raise ListenFailed(f"{key}: {address}: cannot listen: {cause(error)}") from None
         return str(type(address)(*self._server.sockets[0].getsockname()[:2]))
 
     async def close(self) -> None:

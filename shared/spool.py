@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from shared import database, events, spool_commit
-from shared.errors import DatabaseUnavailable, SpoolFull, SpoolUnavailable
+from shared.errors import DatabaseUnavailable, SpoolFull, SpoolUnavailable, in_words
 from shared.failure_points import reach
 from shared.spool_health import Health
 from shared.spool_vanished import Vanished
@@ -284,7 +284,7 @@ def _confirm(group: list[_Waiting]) -> None:
 def _refuse(group: list[_Waiting], error: BaseException) -> None:
     for waiting in group:
         if not waiting.committed.cancelled():
-            waiting.committed.set_exception(SpoolUnavailable(str(error)))
+            waiting.committed.set_exception(SpoolUnavailable(in_words(error)))
 
 
 async def _close(connection: database.Connection | None) -> None:

@@ -16,7 +16,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from shared.errors import ListenFailed
+from shared.errors import ListenFailed, cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ def bind(config: SmtpdConfig) -> list[list[Bound]]:
                         for process, door in enumerate(_open(place, listener.backlog, len(doors))):
                             doors[process].append(Bound(index, number, door))
                 except OSError as error:
-                    raise ListenFailed(f"{where}: cannot listen: {error.strerror or error}") from None
+                    raise ListenFailed(f"{where}: cannot listen: {cause(error)}") from None
     except BaseException:
         close(bound for process in doors for bound in process)
         raise

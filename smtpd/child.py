@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shared import events, lifecycle, tracing
 from shared.config import smtpd_from
+from shared.errors import in_words
 from smtpd import reload
 from smtpd.bind import Bound, addresses
 from smtpd.channel import Channel
@@ -84,7 +85,7 @@ def _reloaded(message: dict[str, Any], serving: Serving, config: SmtpdConfig) ->
         wanted, _ = reload.effective(config, smtpd_from(message["reload"]))
         serving.reload(wanted)
     except Exception as error:  # noqa: BLE001 - it goes on with what it has
-        return {"reloaded": message["generation"], "error": str(error) or repr(error)}
+        return {"reloaded": message["generation"], "error": in_words(error)}
     events.setup(wanted.environment.log.level)
     return {"reloaded": message["generation"], "error": None}
 

@@ -144,4 +144,4 @@ class Daemon:
 
 
 def _refused(error: Exception) -> None:
-    events.emit("daemon.reload_refused", error=str(error) if isinstance(error, PillarboxError) else repr(error))
+    events.emit("daemon.reload_refused", error=error if isinstance(error, PillarboxError) else repr(error))

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from shared import events
-from shared.errors import ConfigError
+from shared.errors import ConfigError, cause
 from smtpd.policy_facts import address_bits, known_domain, known_mailbox, parents
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class FileList:
             self.entries = Entries.read(self._path)
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"{place}.file: {self._path}: cannot be read: {_reason(error)}; allowed: a text file"
+                f"{place}.file: {self._path}: cannot be read: {cause(error)}; allowed: a text file"
             ) from None
 
     async def refresh(self) -> bool:
@@ -140,7 +140,7 @@ class FileList:
                 raise missing
             self.entries = await asyncio.to_thread(Entries.read, self._path)
         except (OSError, ValueError) as error:
-            events.emit("policy.list_unreadable", list=self.id, file=self._path, error=_reason(error))
+            events.emit("policy.list_unreadable", list=self.id, file=self._path, error=cause(error))
             return False
         events.emit("policy.list_read", list=self.id, file=self._path, entries=len(self.entries.exact))
         return True
@@ -206,7 +206,3 @@ def _networks(entries: Iterable[str]) -> Iterable[object]:
             yield ip_network(entry, strict=False)
         except ValueError:
             continue  # a domain, an address or a name
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -25,7 +25,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from shared import events
-from shared.errors import ConfigError
+from shared.errors import ConfigError, cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -259,4 +259,4 @@ def _reason(error: Exception) -> str:
         if error.reason == "KEY_VALUES_MISMATCH":
             return "the private key is not the certificate's"
         return error.reason or "no certificate and private key in PEM"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return cause(error)
