@@ -11,17 +11,16 @@ See: smtp-source(1), smtp-sink(1). accept: until smtp-source ends. flow: until t
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import socket
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from scripts import up
-from scripts.peers import find_peer, how_to_get
+from scripts.bench_sink import sink
+from scripts.peers import need_peer
+from scripts.scratch_var import emptied
 from scripts.supervise import Supervisor
-from shared import database, embedded
+from shared import database
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
@@ -56,39 +55,27 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(options: argparse.Namespace) -> int:
     """One run; the last line printed holds the figures."""
     for name in ("smtp-source", "smtp-sink"):
-        if find_peer(name) is None:
-            raise PillarboxError(how_to_get(name))
-    embedded.stop(options.var)
-    shutil.rmtree(options.var, ignore_errors=True)
-    options.var.mkdir(parents=True)
-    try:
+        need_peer(name)
+    with emptied(options.var):
         print(asyncio.run(_measure(options)))
-    finally:
-        embedded.stop(options.var)
     return 0
 
 
 async def _measure(options: argparse.Namespace) -> str:
     var: Path = options.var
-    port = _free_port()
-    (var / "smtpd.yaml").write_text(_SMTPD.format(var=var))
-    (var / "queued.yaml").write_text(_QUEUED.format(var=var, port=port))
-    smtpd, queued = up.load_both(var)
-    conninfo = up.prepare(smtpd)
-    sink = await _start("smtp-sink", *_unprivileged(), f"127.0.0.1:{port}", "1000")
-    try:
-        async with Supervisor() as supervisor:
-            children = up.children(var, queued, logs=var)
-            for child in children:
-                await supervisor.start(child)
-            began = monotonic()
-            await asyncio.gather(*(_send(options, children[0].address[1], domain) for domain in _DOMAINS))
-            accepted = monotonic()
-            await _delivered(conninfo, options.messages)
-            finished = monotonic()
-    finally:
-        sink.terminate()
-        await sink.wait()
+    async with sink() as port, Supervisor() as supervisor:
+        (var / "smtpd.yaml").write_text(_SMTPD.format(var=var))
+        (var / "queued.yaml").write_text(_QUEUED.format(var=var, port=port))
+        smtpd, queued = up.load_both(var)
+        conninfo = up.prepare(smtpd)
+        children = up.children(var, queued, logs=var)
+        for child in children:
+            await supervisor.start(child)
+        began = monotonic()
+        await asyncio.gather(*(_send(options, children[0].address[1], domain) for domain in _DOMAINS))
+        accepted = monotonic()
+        await _delivered(conninfo, options.messages)
+        finished = monotonic()
     accept, flow = (options.messages / (instant - began) for instant in (accepted, finished))
     setting = (
         f"messages={options.messages} size={options.size} sessions={options.sessions} workers={len(queued.workers)}"
@@ -102,7 +89,8 @@ async def _send(options: argparse.Namespace, port: int, domain: str) -> None:
     counts = ("-s", str(max(1, options.sessions // len(_DOMAINS))), "-m", str(share), "-l", str(options.size))
     reuse = ("-d",) if options.reuse else ()
     addresses = ("-f", "source@pillarbox.example", "-t", f"sink@{domain}")
-    source = await _start("smtp-source", *reuse, *counts, *addresses, f"127.0.0.1:{port}")
+    words = (*reuse, *counts, *addresses, f"127.0.0.1:{port}")
+    source = await asyncio.create_subprocess_exec(need_peer("smtp-source"), *words)
     if await source.wait():
         raise PillarboxError(f"smtp-source ended with status {source.returncode}: not every message was accepted")
 
@@ -120,21 +108,3 @@ async def _delivered(conninfo: str, messages: int) -> None:
             await asyncio.sleep(0.05)
     finally:
         await connection.close()
-
-
-async def _start(name: str, *arguments: str) -> asyncio.subprocess.Process:
-    program = find_peer(name)
-    if program is None:
-        raise PillarboxError(how_to_get(name))
-    return await asyncio.create_subprocess_exec(program, *arguments)
-
-
-def _unprivileged() -> tuple[str, ...]:
-    """smtp-sink refuses to serve as root."""
-    return ("-u", "nobody") if os.geteuid() == 0 else ()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port: int = door.getsockname()[1]
-    return port

@@ -3,39 +3,38 @@
 Owns: the order of the measurements and their rounds. One embedded server, fsync and synchronous_commit on; ours and
     the peers take turns in every round, so that a slow moment of the machine meets both.
 Called by: `make bench-core`.
-Guarantees: every figure's ledger was checked; the last line printed is the one of scripts.bench_core_report.FIGURES.
+Guarantees: every figure's ledger was checked; the last line printed is that of its report's figures.
     What cannot be measured here is `unmeasured`, with a line that says how to measure it.
 See: docs/explanation/benchmarks.md, for the contract beside each number.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
-import platform
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-
-from scripts import bench_core_pgqueuer, bench_core_settle
+from scripts import bench_core_pgqueuer, bench_core_settle, bench_run
 from scripts.bench_core_pgqueuer import CannotMeasureError
-from scripts.bench_core_report import Book, last_line
+from scripts.bench_core_report import Results
 from scripts.bench_core_schedule import schedule
 from scripts.bench_core_server import running
 from scripts.bench_core_wakeup import wake
-from shared.errors import ConfigError, PillarboxError
+from shared.errors import ConfigError
 
 if TYPE_CHECKING:
+    import argparse
+
     from scripts.bench_core_pgqueuer import PgQueuer
     from scripts.bench_core_server import Server
 
 _PGMQ_SQL: Final = "PGMQ_SQL"
 _WORKERS: Final = (1, 2, 4)
+_progress = partial(bench_run.progress, "bench-core")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +72,20 @@ _QUICK = Plan(
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench_core", description="Measure the queue core.")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of every measurement (default 3)")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, no PgQueuer: proves the benchmark, not speed")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value of every round there")
-    parser.add_argument("--var", type=Path, default=Path("var/bench-core"), metavar="DIR", help="emptied first")
+    parser = bench_run.parser("bench_core", "Measure the queue core.", quick="tiny sizes, no PgQueuer")
     options = parser.parse_args(arguments)
-    try:
-        pgmq = _pgmq_sql()
-        with running(options.var) as server:
-            book = asyncio.run(_measure(server, _QUICK if options.quick else _FULL, options.rounds, pgmq))
-    except PillarboxError as error:
-        sys.stderr.write(f"bench-core: {error}\n")
-        return error.exit_status
-    if options.json:
-        options.json.write_text(json.dumps(book.document(), indent=1) + "\n", encoding="utf-8")
-    book.show(Console())
-    print(last_line(book.figures()))
-    return 0
+    return bench_run.run("bench-core", options, lambda: _measured(options))
 
 
-async def _measure(server: Server, plan: Plan, rounds: int, pgmq: bytes | None) -> Book:
+def _measured(options: argparse.Namespace) -> Results:
+    pgmq = _pgmq_sql()
+    with running(options.var) as server:
+        return asyncio.run(_measure(server, _QUICK if options.quick else _FULL, options.rounds, pgmq))
+
+
+async def _measure(server: Server, plan: Plan, rounds: int, pgmq: bytes | None) -> Results:
     await server.prepare()
-    machine = f"{platform.machine()}, {os.cpu_count()} CPUs"
-    book = Book({"machine": machine, "rounds": str(rounds), **await server.settings()})
+    book = Results({"machine": bench_run.machine(), "rounds": str(rounds), **await server.settings()})
     peer = await _pgqueuer(server, plan, book)
     if pgmq is None:
         book.notes.append(f"pgmq: unmeasured; to measure, set {_PGMQ_SQL} to its plain SQL file (sql/pgmq.sql of pgmq)")
@@ -114,14 +103,14 @@ async def _measure(server: Server, plan: Plan, rounds: int, pgmq: bytes | None) 
     return book
 
 
-async def _schedule(server: Server, plan: Plan, book: Book) -> None:
+async def _schedule(server: Server, plan: Plan, book: Results) -> None:
     for (table, size), groups in plan.schedule.items():
         for group, messages in groups.items():
             found = await schedule(server, messages, size, group)
             book.add(table, f"group {group}", **{"rows/s": found.rows_s, "WAL octets": found.wal})
 
 
-async def _settle(server: Server, plan: Plan, book: Book, pgmq: bytes | None) -> None:
+async def _settle(server: Server, plan: Plan, book: Results, pgmq: bytes | None) -> None:
     for workers in _WORKERS:
         for batch, rows in plan.settle.items():
             found = await bench_core_settle.ours(server, rows, batch, workers)
@@ -143,7 +132,7 @@ async def _settle(server: Server, plan: Plan, book: Book, pgmq: bytes | None) ->
             )
 
 
-async def _wake(server: Server, plan: Plan, book: Book) -> None:
+async def _wake(server: Server, plan: Plan, book: Results) -> None:
     for what, backlog, snapshot in (
         ("quiet", 0, False),
         ("held snapshot", 0, True),
@@ -155,7 +144,7 @@ async def _wake(server: Server, plan: Plan, book: Book) -> None:
         )
 
 
-async def _pgqueuer(server: Server, plan: Plan, book: Book) -> PgQueuer | None:
+async def _pgqueuer(server: Server, plan: Plan, book: Results) -> PgQueuer | None:
     """PgQueuer, ready to be measured; None, and a note, when it cannot be had."""
     if not plan.pgqueuer:
         book.notes.append("PgQueuer: unmeasured; to measure, run without --quick")
@@ -178,10 +167,6 @@ def _pgmq_sql() -> bytes | None:
     if not Path(named).is_file():
         raise ConfigError(f"{_PGMQ_SQL}: {named} is not a file; allowed: the plain SQL file of pgmq, or nothing")
     return Path(named).read_bytes()
-
-
-def _progress(text: str) -> None:
-    sys.stderr.write(f"bench-core: {text}\n")
 
 
 if __name__ == "__main__":

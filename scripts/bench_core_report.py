@@ -1,63 +1,25 @@
-"""bench_core_report — medians, ratios, tables and the last line
+"""bench_core_report — what a run of the queue core amounts to
 
-Owns: what the rounds amount to. Pure but for printing.
+Owns: the figures of the last line. Pure.
 Called by: scripts.bench_core.
-Guarantees: a ratio compares figures of the same round, and its median is taken over the rounds; what was not measured
-    says so and is never a number. The last line has one shape (FIGURES).
+Guarantees: as in scripts.bench_book.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from rich.table import Table
+from scripts.bench_book import Book, ratios
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-#: The keys of the last line, in order.
-FIGURES: Final = (
-    "schedule_rows_s",
-    "settle_rows_s",
-    "settle_vs_pgmq",
-    "drain_vs_pgqueuer",
-    "wake_p50_ms",
-    "wake_p99_ms",
-    "backlog_ratio",
-)
-_RATIOS: Final = frozenset({"settle_vs_pgmq", "drain_vs_pgqueuer", "backlog_ratio"})
-UNMEASURED: Final = "unmeasured"
+    from scripts.bench_book import Cell
 
 
 @dataclass(slots=True)
-class Cell:
-    """One figure of one measurement in every round: `what` names it, `per` says what it counts."""
-
-    table: str
-    what: str
-    values: dict[str, list[float]] = field(default_factory=dict)
-
-    def median(self, column: str) -> float:
-        """Over the rounds."""
-        return median(self.values[column])
-
-
-@dataclass(slots=True)
-class Book:
-    """Every cell of a run, in the order they were first measured."""
-
-    settings: dict[str, str]
-    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, table: str, what: str, **values: float | None) -> None:
-        """One round's figures; a None is left out."""
-        cell = self.cells.setdefault((table, what), Cell(table, what))
-        for column, value in values.items():
-            if value is not None:
-                cell.values.setdefault(column, []).append(value)
+class Results(Book):
+    """Every cell of a run; the peers have tables of their own."""
 
     def best(self, table: str, what: str = "") -> Cell | None:
         """The fastest cell of a table, of those whose name begins so; None where nothing was measured."""
@@ -81,45 +43,7 @@ class Book:
             "backlog_ratio": _ratio(backlog, quiet, "claim ms"),
         }
 
-    def document(self) -> dict[str, object]:
-        """Everything, for programs: raw values by round."""
-        cells = [{"table": c.table, "what": c.what, "rounds": c.values} for c in self.cells.values()]
-        return {"settings": self.settings, "figures": self.figures(), "cells": cells, "notes": self.notes}
-
-    def show(self, console: Console) -> None:
-        """The tables."""
-        console.print("  ".join(f"{name}={value}" for name, value in self.settings.items()))
-        for name in dict.fromkeys(table for table, _ in self.cells):
-            rows = [cell for cell in self.cells.values() if cell.table == name]
-            columns = list(dict.fromkeys(column for cell in rows for column in cell.values))
-            shown = Table(title=name, title_justify="left")
-            shown.add_column("")
-            for column in columns:
-                shown.add_column(column, justify="right")
-            for cell in rows:
-                shown.add_row(cell.what, *(_number(cell.median(c)) if c in cell.values else "" for c in columns))
-            console.print(shown)
-        for note in self.notes:
-            console.print(note, highlight=False, soft_wrap=True)
-
-
-def last_line(figures: dict[str, float | None]) -> str:
-    """The figures as one line."""
-    return " ".join(f"{name}={_figure(name, figures[name])}" for name in FIGURES)
-
-
-def _figure(name: str, value: float | None) -> str:
-    if value is None:
-        return UNMEASURED
-    return f"{value:.2f}" if name in _RATIOS or name.endswith("_ms") else f"{value:.0f}"
-
 
 def _ratio(ours: Cell | None, theirs: Cell | None, column: str) -> float | None:
     """The median of the ratios of each round."""
-    if ours is None or theirs is None:
-        return None
-    return median(a / b for a, b in zip(ours.values[column], theirs.values[column], strict=True))
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"  # noqa: PLR2004 - digits beyond these are noise
+    return median(ratios(ours.values[column], theirs.values[column])) if ours and theirs else None

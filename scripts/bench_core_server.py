@@ -9,12 +9,12 @@ Guarantees: every cell starts alike: its own copy of the template, vacuumed, ana
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from scripts.scratch_var import emptied
 from shared import database, embedded, migrate
 from shared.embedded_postmaster import Place
 from shared.errors import PillarboxError
@@ -75,13 +75,9 @@ class Server:
 @contextmanager
 def running(var: Path) -> Iterator[Server]:
     """A new server under `var`, which is emptied before and whose server is stopped afterwards."""
-    embedded.stop(var)
-    shutil.rmtree(var, ignore_errors=True)
-    embedded.ensure_running(var)
-    try:
+    with emptied(var):
+        embedded.ensure_running(var)
         yield Server(var)
-    finally:
-        embedded.stop(var)
 
 
 async def fill(

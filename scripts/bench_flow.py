@@ -5,51 +5,44 @@ Owns: the order of the measurements and their rounds. Both systems run on this m
     that a slow moment meets both.
 Called by: `make bench-flow`.
 Guarantees: a figure is shown only if every message of its burst was answered 250 and every recipient is recorded as
-    delivered; the last line printed is the one of scripts.bench_flow_report.FIGURES. What cannot be measured is
+    delivered; the last line printed is that of its report's figures. What cannot be measured is
     `unmeasured`, with the reason.
 See: docs/explanation/benchmarks-flow.md; smtp-source(1), smtp-sink(1).
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import os
-import platform
-import shutil
-import signal
-import socket
 import sys
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-
-from scripts.bench_core_pgqueuer import CannotMeasureError
+from scripts import bench_run
+from scripts.bench_book import POSTFIX, named, percentiles
 from scripts.bench_flow_latency import first_octets, next_hop
 from scripts.bench_flow_ours import running
-from scripts.bench_flow_report import DRAIN, LATENCY, OURS, Results, cpu_table, flow_table, last_line
+from scripts.bench_flow_report import DRAIN, LATENCY, OURS, Results, cpu_table, flow_table
+from scripts.bench_sink import sink
+from scripts.bench_smtpd_cpu import each
 from scripts.bench_smtpd_load import SENDER
-from scripts.bench_smtpd_postfix import postfix, relay
-from scripts.bench_smtpd_report import POSTFIX, named
-from scripts.peers import find_peer, how_to_get
-from shared import embedded
+from scripts.bench_smtpd_postfix import beside, relay
+from scripts.peers import need_peer
+from scripts.scratch_var import emptied
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    import argparse
 
     from scripts.bench_flow_ours import Ours
     from scripts.bench_smtpd_postfix import Postfix
 
-_INTERRUPTED: Final = 130
 _SESSIONS: Final = 20
 _PATIENCE: Final = 600.0  # seconds a burst may take to its end
 _LOOK: Final = 0.02
+_progress = partial(bench_run.progress, "bench-flow")
 # One domain of each half of the partitions, so that both workers have work (shared/partition.py, six partitions).
 _DOMAINS: Final = ("alder.example", "birch.example")
 
@@ -73,46 +66,22 @@ _QUICK: Final = Plan(messages={1: {4096: 60}, 20: {4096: 10}}, drain=100, latenc
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench_flow", description="Measure the whole way of mail.")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of every measurement (default 3)")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: proves the benchmark, not speed")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every value of every round there")
-    parser.add_argument("--var", type=Path, default=Path("var/bench-flow"), metavar="DIR", help="emptied first")
-    options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever gives up on us leaves nobody behind
-    try:
-        embedded.stop(options.var)
-        shutil.rmtree(options.var, ignore_errors=True)
-        options.var.mkdir(parents=True)
-        try:
-            results = asyncio.run(_measure(options, _QUICK if options.quick else _FULL))
-        finally:
-            embedded.stop(options.var)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except PillarboxError as error:
-        sys.stderr.write(f"bench-flow: {error}\n")
-        return error.exit_status
-    results.compare()
-    if options.json:
-        options.json.write_text(json.dumps(results.document(), indent=1) + "\n", encoding="utf-8")
-    results.show(Console())
-    print(last_line(results.figures()))
-    return 0
+    options = bench_run.parser("bench_flow", "Measure the whole way of mail.").parse_args(arguments)
+    return bench_run.run("bench-flow", options, lambda: _measured(options))
+
+
+def _measured(options: argparse.Namespace) -> Results:
+    with emptied(options.var):
+        return asyncio.run(_measure(options, _QUICK if options.quick else _FULL))
 
 
 async def _measure(options: argparse.Namespace, plan: Plan) -> Results:
-    results = Results({"machine": f"{platform.machine()}, {os.cpu_count()} CPUs", "rounds": str(options.rounds)})
+    results = Results({"machine": bench_run.machine(), "rounds": str(options.rounds)})
     async with AsyncExitStack() as stack:
-        sink = await stack.enter_async_context(_sink())
-        ours = await stack.enter_async_context(running(options.var, sink, {}))
+        port = await stack.enter_async_context(sink())
+        ours = await stack.enter_async_context(running(options.var, port, {}))
         results.settings |= {**await ours.settings(), "workers": str(len(ours.workers))}
-        peer: Postfix | None = None
-        try:
-            peer = await stack.enter_async_context(postfix(options.var / "postfix", _free_port(), relay(sink)))
-            results.settings["Postfix"] = peer.version
-        except CannotMeasureError as error:
-            results.notes.append(f"Postfix: unmeasured; {error}")
+        peer = await stack.enter_async_context(beside(results, options.var / "postfix", relay(port)))
         for number in range(1, options.rounds + 1):
             for recipients, sizes in plan.messages.items():
                 for size, messages in sizes.items():
@@ -126,9 +95,9 @@ async def _measure(options: argparse.Namespace, plan: Plan) -> Results:
         for _ in range(options.rounds):
             mailboxes = tuple(f"sink@{domain}" for domain in _DOMAINS)
             seconds = await first_octets(ours.port, hop, plan.latencies, mailboxes)
-            at = {f"p{percent}": seconds[min(len(seconds) - 1, len(seconds) * percent // 100)] for percent in (50, 99)}
-            results.add(LATENCY, named(4096), **{name: 1e3 * value for name, value in at.items()})
+            results.add(LATENCY, named(4096), **percentiles(seconds))
             await ours.idle()
+    results.compare()
     return results
 
 
@@ -152,7 +121,7 @@ async def _flow(results: Results, ours: Ours, peer: Postfix | None, burst: Burst
     await _send(ours.port, burst)
     await ours.idle()
     figures = {OURS: burst.messages / (monotonic() - began)}
-    costs = _each(before, ours.spent(), burst)
+    costs = each(before, ours.spent(), burst.messages)
     await ours.agrees(archived, burst.deliveries)
     await ours.forget()
     if peer is not None:
@@ -162,17 +131,12 @@ async def _flow(results: Results, ours: Ours, peer: Postfix | None, burst: Burst
         await _send(peer.port, burst)
         await _removed(peer, removed + burst.messages)
         figures[POSTFIX] = burst.messages / (monotonic() - began)
-        costs |= _each(before, peer.spent(), burst)
+        costs |= each(before, peer.spent(), burst.messages)
         found = peer.sent()[0] - sent
         if found != burst.deliveries:
             raise PillarboxError(f"Postfix: the ledger does not agree: {found} sent, expected {burst.deliveries}")
     results.add(flow_table(burst.recipients), named(burst.size), **figures)
     results.add(cpu_table(burst.recipients), named(burst.size), **costs)
-
-
-def _each(before: dict[str, float], after: dict[str, float], burst: Burst) -> dict[str, float]:
-    """Milliseconds of processor time for each message."""
-    return {name: 1e3 * (after[name] - before[name]) / burst.messages for name in after}
 
 
 async def _removed(peer: Postfix, messages: int) -> None:
@@ -189,7 +153,7 @@ async def _send(port: int, burst: Burst) -> None:
     share = len(_DOMAINS)
     counts = ("-s", str(_SESSIONS // share), "-m", str(burst.messages // share), "-l", str(burst.size))
     several = ("-r", str(burst.recipients)) if burst.recipients > 1 else ()
-    program = _program("smtp-source")
+    program = need_peer("smtp-source")
     sources = [
         await asyncio.create_subprocess_exec(
             program, "-d", *counts, *several, "-f", SENDER, "-t", f"sink@{domain}", f"127.0.0.1:{port}"
@@ -205,36 +169,6 @@ async def _send(port: int, burst: Burst) -> None:
                 await source.wait()
     if any(statuses):
         raise PillarboxError(f"smtp-source ended with status {max(statuses)}: not every message was accepted")
-
-
-@asynccontextmanager
-async def _sink() -> AsyncIterator[int]:
-    """An smtp-sink; the port it listens on."""
-    port = _free_port()
-    unprivileged = ("-u", "nobody") if os.geteuid() == 0 else ()  # it refuses to serve as root
-    sink = await asyncio.create_subprocess_exec(_program("smtp-sink"), *unprivileged, f"127.0.0.1:{port}", "1000")
-    try:
-        yield port
-    finally:
-        sink.terminate()
-        await sink.wait()
-
-
-def _program(name: str) -> str:
-    program = find_peer(name)
-    if program is None:
-        raise PillarboxError(how_to_get(name))
-    return str(program)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port: int = door.getsockname()[1]
-    return port
-
-
-def _progress(text: str) -> None:
-    sys.stderr.write(f"bench-flow: {text}\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """bench_smtpd_cpu — the processor time a message costs, which other work on the machine hardly changes
 
 Owns: reading what groups of processes have used.
-Called by: scripts.bench_smtpd around each burst.
+Called by: scripts.bench_smtpd and scripts.bench_flow around each burst.
 Guarantees: children that have ended are counted where their parent has waited for them.
 See: proc_pid_stat(5); times(2) for its unit.
 """
@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 # Fields of stat behind the name in parentheses: utime, stime, and both of children that were waited for.
@@ -40,3 +43,8 @@ def _used(pid: int) -> float:
     except OSError:
         return 0.0
     return sum(int(word) for word in text.rpartition(")")[2].split()[_TIMES]) / _TICK
+
+
+def each(before: Mapping[str, float], after: Mapping[str, float], messages: int) -> dict[str, float]:
+    """Milliseconds for each message, by who has used them, of seconds used before and after."""
+    return {name: 1e3 * (after[name] - before[name]) / messages for name in after}

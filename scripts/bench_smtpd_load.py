@@ -18,7 +18,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final
 
 from scripts.bench_core_server import content
-from scripts.peers import find_peer, how_to_get
+from scripts.peers import need_peer
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ class Burst:
 
 async def rate(port: int, burst: Burst) -> float:
     """Accepted messages per second, as smtp-source submits them."""
-    program = find_peer("smtp-source")
-    if program is None:
-        raise PillarboxError(how_to_get("smtp-source"))
+    program = need_peer("smtp-source")
     counts = ("-s", str(burst.sessions), "-m", str(burst.messages), "-l", str(burst.size))
     addresses = ("-f", SENDER, "-t", RECIPIENT, f"127.0.0.1:{port}")
     began = monotonic()

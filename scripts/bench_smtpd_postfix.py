@@ -5,7 +5,7 @@ Called by: scripts.bench_smtpd and scripts.bench_flow.
 Guarantees: the Postfix of the system, if one runs, is not touched. Every message is accepted as usual: one queue file,
     flushed before 250. With HOLD it is put on hold, so that nothing but the acceptance is measured, and less than it
     does for mail that it delivers; with `relay` it is delivered to one next hop. A peer at its best, both times.
-Raises: CannotMeasureError with the reason where there is no Postfix, or no root to start it.
+Raises: nothing where there is no Postfix, or no root to start it: the book has a note with the reason.
 See: master(8), cleanup(8), postconf(5): access(5) HOLD; in_flow_delay, which would slow it down on purpose.
 """
 
@@ -17,16 +17,20 @@ import os
 import pwd
 import shutil
 import subprocess
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from scripts.bench_book import POSTFIX
 from scripts.bench_core_pgqueuer import CannotMeasureError
+from scripts.bench_sink import free_port
 from scripts.bench_smtpd_cpu import spent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from scripts.bench_book import Book
 
 _OWNER: Final = "postfix"
 _GROUP: Final = "postdrop"
@@ -88,7 +92,7 @@ class Postfix:
 
     def spent(self) -> dict[str, float]:
         """Seconds of processor time used so far, by whom."""
-        return {"Postfix": spent(int((self.folder / "queue" / "pid" / "master.pid").read_text()))}
+        return {POSTFIX: spent(int((self.folder / "queue" / "pid" / "master.pid").read_text()))}
 
     def held(self, size: int) -> int:
         """How many messages of at least `size` octets it has accepted and not forgotten."""
@@ -114,9 +118,22 @@ def relay(port: int) -> str:
 
 
 @asynccontextmanager
-async def postfix(folder: Path, port: int, settings: str = HOLD) -> AsyncIterator[Postfix]:
-    """Postfix on this port of 127.0.0.1, as long as the block; `settings`: lines of main.cf beside the usual ones."""
-    version = _version()
+async def beside(book: Book, folder: Path, settings: str = HOLD) -> AsyncIterator[Postfix | None]:
+    """Postfix as long as the block, with its version in the book; None, and a note, where it cannot be measured."""
+    async with AsyncExitStack() as stack:
+        peer: Postfix | None = None
+        try:
+            peer = await stack.enter_async_context(_postfix(folder, settings))
+            book.settings[POSTFIX] = peer.version
+        except CannotMeasureError as error:
+            book.notes.append(f"{POSTFIX}: unmeasured; {error}")
+        yield peer
+
+
+@asynccontextmanager
+async def _postfix(folder: Path, settings: str) -> AsyncIterator[Postfix]:
+    """Postfix on a port of 127.0.0.1, as long as the block; `settings`: lines of main.cf beside the usual ones."""
+    version, port = _version(), free_port()
     folder = _write(folder, port, settings)
     program = await asyncio.create_subprocess_exec(
         *(_PROGRAMS[0] / "postfix", "-c", folder / "etc", "start-fg"),

@@ -10,7 +10,6 @@ Raises: PillarboxError for what a person can mend.
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -19,9 +18,10 @@ from queued.smtp_client import SmtpConnection
 from queued.transaction import Timeouts, Transaction
 from scripts import demo_face, sample_mail, up
 from scripts.ledger import Ledger
+from scripts.scratch_var import emptied
 from scripts.sink_server import Received, Sink
 from scripts.supervise import Child, Supervisor
-from shared import database, embedded
+from shared import database
 
 if TYPE_CHECKING:
     import argparse
@@ -59,13 +59,8 @@ def run(options: argparse.Namespace) -> int:
     made_up = sample_mail.made_up(options.messages, options.seed)
     samples = list(sample_mail.from_folder(options.mail, options.seed) if options.mail else made_up)
     var = options.var
-    embedded.stop(var)
-    shutil.rmtree(var, ignore_errors=True)
-    var.mkdir(parents=True)
-    try:
+    with emptied(var):
         ledger = asyncio.run(_demonstrate(var, samples))
-    finally:
-        embedded.stop(var)
     account = ledger.account()
     print(account)
     return 0 if account.clean else 1

@@ -2,10 +2,12 @@
 
 Owns: .tools/bin (wrappers) and .tools/postfix, .tools/swaks, … (unpacked Debian packages); nothing outside the
     checkout.
-Called by: `make peers` and `make test`, as `python -m scripts.peers`; tests/fixtures/peers.py asks `find_peer`.
+Called by: `make peers` and `make test`, as `python -m scripts.peers`; the benchmarks, and tests/fixtures/peers.py, ask
+    for programs.
 Guarantees: a program the system has is used as it is; otherwise Debian's package is unpacked without installing a mail
     server, needs no root, and counts as found only when the program really starts.
-Raises: nothing; a program that cannot be had is one line on standard error and exit status 1.
+Raises: PillarboxError from `need_peer`; else a program that cannot be had is one line on standard error and exit
+    status 1.
 See: smtp-source(1), smtp-sink(1), swaks(1), curl(1), msmtp(1), https://nodemailer.com, pgbouncer(1).
 Bugs: run as root, smtp-sink wants `-u nobody`. Elsewhere than on Debian and Ubuntu the programs are for you to install.
 """
@@ -19,6 +21,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from shared.errors import PillarboxError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TOOLS: Final = ROOT / ".tools"
@@ -81,6 +85,14 @@ def find_peer(name: str) -> Path | None:
     path = os.pathsep.join((str(TOOLS / "bin"), os.environ.get("PATH", os.defpath), *_SYSTEM_FOLDERS))
     found = shutil.which(name, path=path)
     return None if found is None else Path(found)
+
+
+def need_peer(name: str) -> Path:
+    """The same, for whoever cannot go on without it."""
+    found = find_peer(name)
+    if found is None:
+        raise PillarboxError(how_to_get(name))
+    return found
 
 
 def how_to_get(name: str) -> str:

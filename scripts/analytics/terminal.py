@@ -15,6 +15,7 @@ from datetime import date
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from scripts.one_connection import configured
 from scripts.up import add_config
 from shared import database
 from shared.config import load_smtpd
@@ -48,10 +49,9 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 def conninfo(options: argparse.Namespace) -> str:
     """The libpq connection string that the options name."""
-    environment = load_smtpd(options.config / "smtpd.yaml").environment
-    if options.database is not None:
-        return database.resolve(options.database, environment.var, "--database")
-    return database.resolve(environment.database.uri, environment.var)
+    if options.database is None:
+        return configured(options)
+    return database.resolve(options.database, load_smtpd(options.config / "smtpd.yaml").environment.var, "--database")
 
 
 def day(text: str) -> date:

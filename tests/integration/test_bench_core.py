@@ -5,19 +5,16 @@ Owns: one tiny run of scripts/bench_core.py as a program, and proofs of its arit
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
 import re
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from scripts.bench_core_report import FIGURES, Book, last_line
+from scripts.bench_book import last_line
+from scripts.bench_core_report import Results
 from scripts.bench_core_server import agree, content
 from shared.errors import PillarboxError
-from tests.fixtures.postgres import temporary_var
+from tests.fixtures.benchmarks import run, tiny
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,44 +32,24 @@ class Ledger(NamedTuple):
     archived: int
 
 
-async def run(*arguments: str, **environment: str) -> tuple[int | None, str, str]:
-    """The exit status of the program and what it printed."""
-    inherited = {name: value for name, value in os.environ.items() if name != "PGMQ_SQL"}
-    program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "scripts.bench_core", *arguments),
-        env={**inherited, **environment},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    said, complaints = await program.communicate()
-    return program.returncode, said.decode(), complaints.decode()
-
-
 @pytest.mark.slow
 async def test_a_tiny_run_measures_everything_and_its_ledgers_agree(tmp_path: Path) -> None:
-    with temporary_var() as var:
-        written = tmp_path / "figures.json"
-        status, said, complaints = await run(
-            *("--quick", "--rounds", "2", "--var", str(var / "bench"), "--json", str(written))
-        )
-    assert status == 0, complaints
-    assert LAST_LINE.fullmatch(said.splitlines()[-1])
-    assert "fsync=on" in said
-    assert "synchronous_commit=on" in said
-    assert "PGMQ_SQL" in said, "how to measure pgmq is not said"
-    found = json.loads(written.read_text())
-    rounds = {(cell["table"], cell["what"]): cell["rounds"] for cell in found["cells"]}
-    assert all(len(values) == 2 and min(values) >= 0 for cell in rounds.values() for values in cell.values())
+    ran = await tiny("bench_core", tmp_path)
+    assert LAST_LINE.fullmatch(ran.last_line)
+    assert "PGMQ_SQL" in ran.said, "how to measure pgmq is not said"
+    assert all(len(values) == 2 and min(values) >= 0 for cell in ran.rounds.values() for values in cell.values())
     for batch in (50, 500):
         for workers in (1, 2, 4):
-            cell = rounds["claim + settle", f"batch {batch}, {workers} workers"]
+            cell = ran.rounds["claim + settle", f"batch {batch}, {workers} workers"]
             assert min(cell["rows/s"]) > 0
             assert min(cell["HOT"]) > 0.9, "a claim found no room on its page"
             assert min(cell["WAL octets"]) > 1024, "a body was not written"
 
 
 async def test_a_file_for_pgmq_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    status, _, complaints = await run("--quick", "--var", str(tmp_path), PGMQ_SQL=str(tmp_path / "absent.sql"))
+    status, _, complaints = await run(
+        "bench_core", "--quick", "--var", str(tmp_path), PGMQ_SQL=str(tmp_path / "absent.sql")
+    )
     assert status == 78
     [line] = complaints.splitlines()
     assert re.search(r"PGMQ_SQL: .*absent\.sql is not a file", line)
@@ -85,9 +62,9 @@ def test_a_ledger_that_does_not_agree_is_refused() -> None:
         agree("drain", found, {"waiting": 0, "archived": 100})
 
 
-def book(*, peers: bool) -> Book:
+def book(*, peers: bool) -> Results:
     """Three rounds, the second of them slow for both sides."""
-    made = Book({})
+    made = Results({})
     for settle, theirs in ((100.0, 50.0), (10.0, 10.0), (90.0, 30.0)):
         made.add("schedule, 1 KB", "group 500", **{"rows/s": 7.4})
         made.add("claim + settle", "batch 500, 4 workers", **{"rows/s": settle})
@@ -107,7 +84,6 @@ def test_ratios_compare_figures_of_the_same_round() -> None:
         "schedule_rows_s=7 settle_rows_s=90 settle_vs_pgmq=2.00 drain_vs_pgqueuer=4.00 "
         "wake_p50_ms=1.00 wake_p99_ms=2.35 backlog_ratio=1.25"
     )
-    assert [each.partition("=")[0] for each in line.split()] == list(FIGURES)
 
 
 def test_what_was_not_measured_is_no_number() -> None:

@@ -1,59 +1,44 @@
 """test_bench_smtpd — the benchmark of acceptance measures what it says, and a peer that is missing is no number
 
 Owns: one tiny run of scripts/bench_smtpd.py as a program, and proofs of its arithmetic.
-Bugs: Postfix is measured only where it is installed and we are root, as in the benchmark itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import re
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.bench_book import POSTFIX, last_line, named
 from scripts.bench_smtpd_cpu import below, spent
-from scripts.bench_smtpd_report import FIGURES, OURS, POSTFIX, Results, accept_table, last_line, named, reply_table, row
-from tests.fixtures.postgres import temporary_var
+from scripts.bench_smtpd_report import OURS, Results, accept_table, reply_table, row
+from tests.fixtures.benchmarks import POSTFIX_IS_HERE, tiny
 
-PEER = Path("/usr/sbin/postfix").exists() and os.geteuid() == 0
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.slow
 async def test_a_tiny_run_measures_everything_and_its_ledgers_agree(tmp_path: Path, smtp_source: Path) -> None:
-    written = tmp_path / "figures.json"
-    with temporary_var() as var:
-        program = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "scripts.bench_smtpd", "--quick", "--rounds", "2", "--processes", "2"),
-            *("--var", str(var / "bench"), "--json", str(written)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        said, complaints = (octets.decode() for octets in await program.communicate())
-    assert program.returncode == 0, complaints
-    ratio = r"\d+\.\d\d" if PEER else "unmeasured"
+    ran = await tiny("bench_smtpd", tmp_path, "--processes", "2")
+    ratio = r"\d+\.\d\d" if POSTFIX_IS_HERE else "unmeasured"
     assert re.fullmatch(
         rf"accept_vs_postfix_4k={ratio} accept_vs_postfix_100k={ratio} accept_vs_postfix_1m=unmeasured "
         r"reply_p99_ms=\d+\.\d\d",
-        said.splitlines()[-1],
-    ), said
-    assert ("Postfix: unmeasured; " in said) is not PEER
-    assert "fsync=on" in said
-    assert "synchronous_commit=on" in said
-    found = json.loads(written.read_text())
-    assert found["settings"]["processes"] == "2"
-    rounds = {(cell["table"], cell["what"]): cell["rounds"] for cell in found["cells"]}
+        ran.last_line,
+    ), ran.said
+    assert ("Postfix: unmeasured; " in ran.said) is not POSTFIX_IS_HERE
+    assert ran.document["settings"]["processes"] == "2"
     for sessions in (1, 20):
         for reuse in (True, False):
-            cell = rounds[accept_table(4096), row(sessions, reuse=reuse)]
+            cell = ran.rounds[accept_table(4096), row(sessions, reuse=reuse)]
             assert len(cell[OURS]) == 2
             assert min(cell[OURS]) > 0
-    assert all(len(values) == 2 for cell in list(rounds.values())[:-2] for values in cell.values())
-    large = rounds["memory of smtpd", "2 messages of 1 MB at once"]
-    assert large["accepted"] == [2]
+    assert all(len(values) == 2 for cell in list(ran.rounds.values())[:-2] for values in cell.values())
+    assert ran.rounds["memory of smtpd", "2 messages of 1 MB at once"]["accepted"] == [2]
 
 
 def results(*, peer: bool) -> Results:
@@ -71,13 +56,12 @@ def test_ratios_compare_figures_of_the_same_round() -> None:
     assert line == (
         "accept_vs_postfix_4k=2.00 accept_vs_postfix_100k=2.00 accept_vs_postfix_1m=unmeasured reply_p99_ms=30.00"
     )
-    assert [each.partition("=")[0] for each in line.split()] == list(FIGURES)
 
 
 def test_without_postfix_no_ratio_is_a_number() -> None:
     found = results(peer=False)
     found.compare()
-    assert [found.figures()[name] for name in FIGURES] == [None, None, None, 30.0]
+    assert list(found.figures().values()) == [None, None, None, 30.0]
     assert all("ratio" not in cell.values for cell in found.cells.values())
 
 

@@ -1,0 +1,31 @@
+"""scratch_var — a folder of one run's own, empty at its beginning, whose embedded server ends with the run
+
+Owns: `emptied`.
+Called by: `pillarbox demo`, `pillarbox bench` and the benchmarks.
+Guarantees: whatever becomes of the run, no PostgreSQL is left under the folder. What it wrote stays until the next run.
+Raises: DatabaseUnavailable when a server of an earlier run cannot be stopped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from shared import embedded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def emptied(var: Path) -> Iterator[None]:
+    """This folder, empty, for the block."""
+    embedded.stop(var)
+    shutil.rmtree(var, ignore_errors=True)
+    var.mkdir(parents=True)
+    try:
+        yield
+    finally:
+        embedded.stop(var)
