@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import platform
 import shutil
+import sysconfig
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scripts.doctor_checks import CHECKS, Finding, Limits, Verdict, worst
+from scripts.doctor_python import build
 from scripts.doctor_tls import certificates
 from scripts.up import add_config, load_both
 from shared import database, embedded
@@ -67,6 +70,7 @@ async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | Non
     finally:
         await connection.close()
     findings += certificates(smtpd.servers, datetime.now(UTC))
+    findings.append(build(platform.python_version(), sysconfig.get_config_vars()))
     if _is_embedded(environment.database.uri):
         usage = shutil.disk_usage(environment.var)
         from scripts.doctor_server import disk  # noqa: PLC0415 - as above
