@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from scripts import up
 from scripts.bench_sink import sink
+from scripts.bench_source import DOMAINS, submit
 from scripts.peers import need_peer
 from scripts.scratch_var import emptied
 from scripts.supervise import Supervisor
@@ -37,8 +38,6 @@ workers:
   - {{id: queued-456, where: "metadata->>'_partid' IN ('4', '5', '6') OR metadata->>'_partid' IS NULL"}}
 transports: [{{id: default, hostname: bench.pillarbox.example, connection: {{server: 127.0.0.1, port: {port}}}}}]
 """
-# One domain of each half of the partitions, so that both workers have work (shared/partition.py, six partitions).
-_DOMAINS = ("alder.example", "birch.example")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -72,7 +71,7 @@ async def _measure(options: argparse.Namespace) -> str:
         for child in children:
             await supervisor.start(child)
         began = monotonic()
-        await asyncio.gather(*(_send(options, children[0].address[1], domain) for domain in _DOMAINS))
+        await asyncio.gather(*(_send(options, children[0].address[1], domain) for domain in DOMAINS))
         accepted = monotonic()
         await _delivered(conninfo, options.messages)
         finished = monotonic()
@@ -85,14 +84,10 @@ async def _measure(options: argparse.Namespace) -> str:
 
 async def _send(options: argparse.Namespace, port: int, domain: str) -> None:
     """This domain's share of the messages."""
-    share = options.messages // len(_DOMAINS) + (options.messages % len(_DOMAINS) if domain == _DOMAINS[0] else 0)
-    counts = ("-s", str(max(1, options.sessions // len(_DOMAINS))), "-m", str(share), "-l", str(options.size))
+    share = options.messages // len(DOMAINS) + (options.messages % len(DOMAINS) if domain == DOMAINS[0] else 0)
+    counts = ("-s", str(max(1, options.sessions // len(DOMAINS))), "-m", str(share), "-l", str(options.size))
     reuse = ("-d",) if options.reuse else ()
-    addresses = ("-f", "source@pillarbox.example", "-t", f"sink@{domain}")
-    words = (*reuse, *counts, *addresses, f"127.0.0.1:{port}")
-    source = await asyncio.create_subprocess_exec(need_peer("smtp-source"), *words)
-    if await source.wait():
-        raise PillarboxError(f"smtp-source ended with status {source.returncode}: not every message was accepted")
+    await submit(port, domain, *reuse, *counts)
 
 
 async def _delivered(conninfo: str, messages: int) -> None:

@@ -27,9 +27,8 @@ from scripts.bench_flow_ours import running
 from scripts.bench_flow_report import DRAIN, LATENCY, OURS, Results, cpu_table, flow_table
 from scripts.bench_sink import sink
 from scripts.bench_smtpd_cpu import each
-from scripts.bench_smtpd_load import SENDER
 from scripts.bench_smtpd_postfix import beside, relay
-from scripts.peers import need_peer
+from scripts.bench_source import DOMAINS, submit
 from scripts.scratch_var import emptied
 from shared.errors import PillarboxError
 
@@ -43,8 +42,6 @@ _SESSIONS: Final = 20
 _PATIENCE: Final = 600.0  # seconds a burst may take to its end
 _LOOK: Final = 0.02
 _progress = partial(bench_run.progress, "bench-flow")
-# One domain of each half of the partitions, so that both workers have work (shared/partition.py, six partitions).
-_DOMAINS: Final = ("alder.example", "birch.example")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,7 @@ async def _measure(options: argparse.Namespace, plan: Plan) -> Results:
     _progress("latency")
     async with next_hop() as hop, running(options.var, hop.port, {"pooling": {"transactions": 1}}) as ours:
         for _ in range(options.rounds):
-            mailboxes = tuple(f"sink@{domain}" for domain in _DOMAINS)
+            mailboxes = tuple(f"sink@{domain}" for domain in DOMAINS)
             seconds = await first_octets(ours.port, hop, plan.latencies, mailboxes)
             results.add(LATENCY, named(4096), **percentiles(seconds))
             await ours.idle()
@@ -150,25 +147,10 @@ async def _removed(peer: Postfix, messages: int) -> None:
 
 async def _send(port: int, burst: Burst) -> None:
     """The burst, by an smtp-source for each domain."""
-    share = len(_DOMAINS)
+    share = len(DOMAINS)
     counts = ("-s", str(_SESSIONS // share), "-m", str(burst.messages // share), "-l", str(burst.size))
     several = ("-r", str(burst.recipients)) if burst.recipients > 1 else ()
-    program = need_peer("smtp-source")
-    sources = [
-        await asyncio.create_subprocess_exec(
-            program, "-d", *counts, *several, "-f", SENDER, "-t", f"sink@{domain}", f"127.0.0.1:{port}"
-        )
-        for domain in _DOMAINS
-    ]
-    try:
-        statuses = await asyncio.wait_for(asyncio.gather(*(source.wait() for source in sources)), _PATIENCE)
-    finally:
-        for source in sources:
-            if source.returncode is None:
-                source.kill()
-                await source.wait()
-    if any(statuses):
-        raise PillarboxError(f"smtp-source ended with status {max(statuses)}: not every message was accepted")
+    await asyncio.gather(*(submit(port, domain, "-d", *counts, *several) for domain in DOMAINS))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from scripts.bench_core_server import content
-from scripts.bench_smtpd_load import SENDER, connected
+from scripts.bench_smtpd_load import connected
+from scripts.bench_source import SENDER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,14 +18,13 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Final
 
 from scripts.bench_core_server import content
-from scripts.peers import need_peer
+from scripts.bench_source import DOMAINS, SENDER, submit
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-SENDER: Final = "source@pillarbox.example"
-RECIPIENT: Final = "sink@alder.example"
+RECIPIENT: Final = f"sink@{DOMAINS[0]}"
 _PATIENCE: Final = 300.0  # seconds a burst may take
 
 
@@ -41,19 +40,9 @@ class Burst:
 
 async def rate(port: int, burst: Burst) -> float:
     """Accepted messages per second, as smtp-source submits them."""
-    program = need_peer("smtp-source")
-    counts = ("-s", str(burst.sessions), "-m", str(burst.messages), "-l", str(burst.size))
-    addresses = ("-f", SENDER, "-t", RECIPIENT, f"127.0.0.1:{port}")
     began = monotonic()
-    source = await asyncio.create_subprocess_exec(program, *(("-d",) if burst.reuse else ()), *counts, *addresses)
-    try:
-        status = await asyncio.wait_for(source.wait(), _PATIENCE)
-    finally:
-        if source.returncode is None:
-            source.kill()
-            await source.wait()
-    if status:
-        raise PillarboxError(f"smtp-source ended with status {status}: not every message was accepted")
+    counts = ("-s", str(burst.sessions), "-m", str(burst.messages), "-l", str(burst.size))
+    await submit(port, DOMAINS[0], *(("-d",) if burst.reuse else ()), *counts)
     return burst.messages / (monotonic() - began)
 
 

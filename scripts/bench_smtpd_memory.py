@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.bench_core_server import content
-from scripts.bench_smtpd_load import RECIPIENT, SENDER, connected, raise_open_files
+from scripts.bench_smtpd_load import RECIPIENT, connected, raise_open_files
+from scripts.bench_source import SENDER
 
 if TYPE_CHECKING:
     from scripts.bench_smtpd_ours import Smtpd

@@ -10,7 +10,6 @@ See: docs/how-to/handle-dead-letters.md; sql/migrations/0005_pre_dead_letters.sq
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
@@ -21,14 +20,14 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts import one_connection, watch_deadletters
+from scripts.options import count, duration, finish
 from scripts.shown import text
-from scripts.up import add_config
 from shared import database
 from shared.errors import PillarboxError
 from shared.results import DEAD, RESULTS
-from shared.units import parse_duration
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Awaitable, Callable
 
 _BATCH: Final = 1000
@@ -43,22 +42,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     verb = verbs.add_parser("list", help="dead letters, the latest first, and their number by result")
     _add_filter(verb)
-    _add_common(verb, list_letters)
+    finish(verb, list_letters)
 
     verb = verbs.add_parser("show", help="one dead letter with every try")
     verb.add_argument("id", type=int, metavar="ID", help="its number in the archive")
-    _add_common(verb, show)
+    finish(verb, show)
 
     verb = verbs.add_parser("requeue", help="send dead letters once more: by number, or all that match")
     verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers in the archive")
     _add_filter(verb)
     verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
-    _add_common(verb, requeue)
+    finish(verb, requeue)
 
     verb = verbs.add_parser("watch", help="one JSON line for each dead letter as it happens, until Ctrl-C")
     verb.add_argument("--since", type=_ago, metavar="AGO", help="begin with those of this long ago: 1d, 2h30m (now)")
-    add_config(verb)
-    verb.set_defaults(func=watch)
+    finish(verb, watch, json=False)
 
 
 def list_letters(options: argparse.Namespace) -> int:
@@ -166,13 +164,7 @@ def _add_filter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--result", action="append", choices=DEAD, help="only with this result; may be given again")
     parser.add_argument("--domain", help="only for recipients of this domain")
     parser.add_argument("--since", type=_ago, metavar="AGO", help="only what finished within: 1d, 2h30m")
-    parser.add_argument("--limit", type=_count, metavar="N", help="at most so many")
-
-
-def _add_common(parser: argparse.ArgumentParser, func: Callable[[argparse.Namespace], int]) -> None:
-    add_config(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.set_defaults(func=func)
+    parser.add_argument("--limit", type=count, metavar="N", help="at most so many")
 
 
 def _filter(options: argparse.Namespace) -> dict[str, Any]:
@@ -181,16 +173,7 @@ def _filter(options: argparse.Namespace) -> dict[str, Any]:
 
 def _ago(text: str) -> datetime:
     """The instant this long ago; durations as in the configuration."""
-    try:
-        return datetime.now(UTC) - min(parse_duration(text), timedelta(days=36_000))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return int(text)
+    return datetime.now(UTC) - min(duration(text), timedelta(days=36_000))
 
 
 def _ask[T](options: argparse.Namespace, question: Callable[[database.Connection], Awaitable[T]]) -> T:
@@ -199,8 +182,7 @@ def _ask[T](options: argparse.Namespace, question: Callable[[database.Connection
 
 
 def _refused(error: BaseException) -> str:
-    said = error.diag.message_primary if isinstance(error, database.REFUSAL) else None
-    return f"deadletters: {said or error}"
+    return f"deadletters: {database.reason(error)}"
 
 
 def _table(letters: list[Any]) -> Table:

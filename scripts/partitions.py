@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts import partitions_layout, partitions_run, partitions_show
+from scripts.options import finish
 from scripts.partitions_audit import read_faults, repairs
 from scripts.partitions_balance import balance as balanced
 from scripts.partitions_balance import read_report
-from scripts.up import add_config
 from shared import database
 from shared.config import load_smtpd
 from shared.errors import PillarboxError
@@ -88,10 +88,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _finish(verb: argparse.ArgumentParser, func: Callable[[argparse.Namespace], int], *, acts: bool = False) -> None:
-    add_config(verb)
     if acts:
         verb.add_argument("--yes", action="store_true", help="do not ask")
-    verb.set_defaults(func=func)
+    finish(verb, func, json=False)
 
 
 def show(options: argparse.Namespace) -> int:

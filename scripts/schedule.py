@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scripts import one_connection, schedule_mail
-from scripts.up import add_config
+from scripts.options import finish
 from shared import cron, database
 from shared.errors import PillarboxError
 from shared.masking import show
@@ -54,9 +54,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("--file", default="-", metavar="MAIL.eml", help="the message, header and all (standard input)")
     verb.add_argument("--transport", default="default", metavar="ID", help="of queued.yaml (default)")
     verb.add_argument("--priority", type=int, default=0, metavar="N", help="-9 to 9, urgent above 0 (0)")
-    _add_common(verb, add)
+    finish(verb, add)
 
-    _add_common(verbs.add_parser("list", help="every schedule, the next one first"), list_schedules)
+    finish(verbs.add_parser("list", help="every schedule, the next one first"), list_schedules)
     for name, run, text in (
         ("remove", remove, "forget a schedule; mail it has queued is still sent"),
         ("enable", enable, "send it again, from its next occurrence on"),
@@ -64,7 +64,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     ):
         verb = verbs.add_parser(name, help=text)
         verb.add_argument("id", metavar="ID")
-        _add_common(verb, run)
+        finish(verb, run)
 
 
 def add(options: argparse.Namespace) -> int:
@@ -136,13 +136,7 @@ def list_schedules(options: argparse.Namespace) -> int:
 
 def remove(options: argparse.Namespace) -> int:
     """Forget a schedule."""
-
-    async def work(connection: database.Connection) -> int:
-        await _known(connection, options.id)
-        await database.fetch(connection, "schedule_remove", id=options.id)
-        return _tell(options, f"{options.id} is removed", id=options.id)
-
-    return _ask(options, work)
+    return _done(options, "schedule_remove", "is removed")
 
 
 def enable(options: argparse.Namespace) -> int:
@@ -163,11 +157,16 @@ def enable(options: argparse.Namespace) -> int:
 
 def disable(options: argparse.Namespace) -> int:
     """Send it no more."""
+    return _done(options, "schedule_pause", "is disabled")
+
+
+def _done(options: argparse.Namespace, query: str, words: str) -> int:
+    """Run a query on a schedule that is there, and say so."""
 
     async def work(connection: database.Connection) -> int:
         await _known(connection, options.id)
-        await database.fetch(connection, "schedule_pause", id=options.id)
-        return _tell(options, f"{options.id} is disabled", id=options.id)
+        await database.fetch(connection, query, id=options.id)
+        return _tell(options, f"{options.id} {words}", id=options.id)
 
     return _ask(options, work)
 
@@ -203,9 +202,3 @@ def _fields(row: database.Row) -> dict[str, Any]:
 
 def _shown(at: datetime | None) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S %Z") if at else "never"
-
-
-def _add_common(verb: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
-    add_config(verb)
-    verb.add_argument("--json", action="store_true", help="JSON for programs")
-    verb.set_defaults(func=run)

@@ -20,17 +20,15 @@ from rich.table import Table
 from rich.text import Text
 
 from scripts import one_connection
-from scripts.up import add_config
+from scripts.options import duration, finish
 from shared import address, database
 from shared.config import load_queued
 from shared.errors import PillarboxError
 from shared.suppression import target
-from shared.units import parse_duration
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable
-    from datetime import timedelta
+    from collections.abc import Iterable
 
 _BATCH: Final = 1000
 
@@ -39,17 +37,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """The verb and its own verbs."""
     parser = subparsers.add_parser("suppress", help="addresses and domains that get no mail")
     verbs = parser.add_subparsers(required=True, metavar="WHAT")
-    verb = _verb(verbs, "add", add, "suppress addresses or domains")
+    verb = verbs.add_parser("add", help="suppress addresses or domains")
     verb.add_argument("targets", nargs="+", metavar="TARGET", help="an address, or a domain")
     _add_reason(verb)
-    verb = _verb(verbs, "import", import_file, "suppress every address or domain of a file, one a line")
+    finish(verb, add, json=False)
+    verb = verbs.add_parser("import", help="suppress every address or domain of a file, one a line")
     verb.add_argument("file", help="the file; - is standard input; # begins a comment")
     _add_reason(verb)
-    verb = _verb(verbs, "remove", remove, "let an address or a domain get mail again")
+    finish(verb, import_file, json=False)
+    verb = verbs.add_parser("remove", help="let an address or a domain get mail again")
     verb.add_argument("target", metavar="TARGET")
-    verb = _verb(verbs, "list", list_targets, "who is suppressed, why and for how long")
+    finish(verb, remove, json=False)
+    verb = verbs.add_parser("list", help="who is suppressed, why and for how long")
     verb.add_argument("--noted", action="store_true", help="also those that failed, and not often enough")
-    verb.add_argument("--json", action="store_true", help="JSON for programs, one object a line")
+    finish(verb, list_targets)
 
 
 def add(options: argparse.Namespace) -> int:
@@ -101,7 +102,7 @@ def _added(options: argparse.Namespace, targets: Iterable[str]) -> int:
     values = {
         "targets": list(dict.fromkeys(targets)),
         "reason": options.reason,
-        "keep": _keep(options.keep),
+        "keep": options.keep,
         "now": None,
     }
     [row] = _ask(options, "suppression_add", values)
@@ -115,15 +116,6 @@ def _target(text: str, place: str) -> str:
     except address.AddressRefused as error:
         raise PillarboxError(f"{place}: {text!r}: {error}; allowed: an address or a domain") from None
     return target(text)
-
-
-def _keep(text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise PillarboxError(f"--keep: {error}") from None
 
 
 def _plain(value: Any) -> Any:
@@ -146,18 +138,6 @@ def _ask(options: argparse.Namespace, query: str, values: dict[str, Any]) -> lis
     return one_connection.ask(conninfo, "pillarbox suppress", lambda asked: database.fetch(asked, query, **values))
 
 
-def _verb(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    text: str,
-) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=text)
-    add_config(verb)
-    verb.set_defaults(func=run)
-    return verb
-
-
 def _add_reason(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--reason", default="by an operator", help="why, in words that senders may read")
-    verb.add_argument("--keep", metavar="DURATION", help="for how long, such as 30d (default: for ever)")
+    verb.add_argument("--keep", type=duration, metavar="DURATION", help="for how long, such as 30d (default: for ever)")

@@ -20,13 +20,12 @@ from rich.text import Text
 
 from queued.suspends import release
 from scripts import one_connection
+from scripts.options import duration, finish
 from scripts.shown import printable
-from scripts.up import add_config
 from shared import database
 from shared.errors import ConfigError, PillarboxError
 from shared.masking import show
 from shared.pacing_config import FIELDS, match_of
-from shared.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,14 +53,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("--reason", required=True, metavar="TEXT", help="why, told wherever the mail is shown")
     verb.add_argument("--for", dest="span", type=_span, metavar="TIME", help="1h, 2d (until it is removed)")
     verb.add_argument("--who", metavar="NAME", help="who says so (the database's name for you)")
-    _add_common(verb, add)
+    finish(verb, add)
 
-    _add_common(verbs.add_parser("list", help="what is suspended by command or by rule"), list_suspends)
+    finish(verbs.add_parser("list", help="what is suspended by command or by rule"), list_suspends)
 
     verb = verbs.add_parser("remove", help="let it go again")
     verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers that `list` shows")
     verb.add_argument("--all", action="store_true", help="all of them")
-    _add_common(verb, remove)
+    finish(verb, remove)
 
 
 def add(options: argparse.Namespace) -> int:
@@ -145,10 +144,7 @@ def _selection(options: argparse.Namespace) -> dict[str, list[str]]:
 
 def _span(text: str) -> float:
     """Seconds from a duration as in the configuration."""
-    try:
-        seconds = parse_duration(int(text) if text.isascii() and text.isdigit() else text).total_seconds()
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    seconds = duration(text).total_seconds()
     if not seconds:
         raise argparse.ArgumentTypeError(f"{show(text)} is too short; allowed: a duration above zero")
     return seconds
@@ -171,9 +167,3 @@ def _fields(row: database.Row) -> dict[str, Any]:
 def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connection], Awaitable[Answer]]) -> Answer:
     """Do the work on one connection to the configured database."""
     return one_connection.ask(one_connection.configured(options), "pillarbox suspend", work)
-
-
-def _add_common(verb: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
-    add_config(verb)
-    verb.add_argument("--json", action="store_true", help="JSON for programs")
-    verb.set_defaults(func=run)

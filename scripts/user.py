@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scripts.up import add_config
+from scripts.options import finish
 from scripts.user_store import FileStore, TableStore
 from shared import database
 from shared.config import load_smtpd
@@ -71,9 +71,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _verb(verbs, "enable", enable, "take the user's logins again")
     _verb(verbs, "remove", remove, "forget a user")
     verb = verbs.add_parser("list", help="every user, without passwords")
-    add_config(verb)
-    verb.add_argument("--json", action="store_true", help="JSON for programs")
-    verb.set_defaults(func=list_users)
+    finish(verb, list_users)
     verb = verbs.add_parser("hash", help="read a password, print the line for authentication.users")
     verb.add_argument("name", help="the user's name")
     verb.set_defaults(func=print_hash)
@@ -232,8 +230,7 @@ def _verb(
 ) -> argparse.ArgumentParser:
     verb = verbs.add_parser(name, help=text)
     verb.add_argument("name", metavar="NAME")
-    add_config(verb)
-    verb.set_defaults(func=run)
+    finish(verb, run, json=False)
     return verb
 
 

@@ -173,33 +173,27 @@ def read_file(path: Path) -> dict[str, User]:
 
 def from_entry(name: str, entry: UserEntry) -> User:
     """A user as the file has it."""
-    return User(
-        name,
-        argon2=entry.argon2,
-        scram=None if entry.scram is None else ScramKeys.read(entry.scram),
-        disabled=entry.disabled,
-        senders=tuple(entry.senders),
-        messages=entry.messages,
-        recipients=entry.recipients,
-        partition=entry.partition,
-        transport=entry.transport,
-        hold=entry.hold,
-    )
+    return _user(name, entry, entry.partition, entry.transport, entry.hold)
 
 
 def from_row(row: Any) -> User:
     """A user as the table has it."""
+    return _user(row.name, row, row.partitionid, row.transportid, row.quarantineid)
+
+
+def _user(name: str, found: Any, partition: str | None, transport: str | None, hold: str | None) -> User:
+    """What both have under one name is in `found`."""
     return User(
-        row.name,
-        argon2=row.argon2,
-        scram=None if row.scram is None else ScramKeys.read(row.scram),
-        disabled=row.disabled,
-        senders=tuple(row.senders),
-        messages=row.messages,
-        recipients=row.recipients,
-        partition=row.partitionid,
-        transport=row.transportid,
-        hold=row.quarantineid,
+        name,
+        argon2=found.argon2,
+        scram=None if found.scram is None else ScramKeys.read(found.scram),
+        disabled=found.disabled,
+        senders=tuple(found.senders),
+        messages=found.messages,
+        recipients=found.recipients,
+        partition=partition,
+        transport=transport,
+        hold=hold,
     )
 
 

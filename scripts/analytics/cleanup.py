@@ -11,7 +11,6 @@ See: docs/how-to/export-history.md; sql/README.md for who else drops days (`main
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -21,9 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.analytics import export, terminal
-from shared.units import parse_duration
+from scripts.options import duration
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -62,7 +62,9 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Add `cleanup`."""
     verb = verbs.add_parser("cleanup", help="drop days that are in the lake, verified; find what belongs to nothing")
     export.add_lake(verb)
-    verb.add_argument("--keep", type=_keep, default=timedelta(days=30), metavar="TIME", help="days younger stay (30d)")
+    verb.add_argument(
+        "--keep", type=duration, default=timedelta(days=30), metavar="TIME", help="days younger stay (30d)"
+    )
     verb.add_argument("--no-orphans", action="store_true", help="days only")
     verb.add_argument(
         "--yes", action="store_true", help="do it; without this it only verifies and says what it would do"
@@ -161,11 +163,3 @@ def _examples(ids: Sequence[object]) -> str:
     shown = ", ".join(map(str, ids[:_SHOWN]))
     more = ", …" if len(ids) > _SHOWN else ""
     return f"{len(ids)} ({shown}{more})" if ids else "none"
-
-
-def _keep(text: str) -> timedelta:
-    """How long days are kept; durations as in the configuration."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

@@ -13,9 +13,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from scripts.options import count, finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import Change, act
-from scripts.queue.ask import add_condition, count, finish, run
+from scripts.queue.ask import add_condition, run
 from shared.address import AddressRefused, parse
 from shared.config import load_smtpd
 from shared.errors import PillarboxError

@@ -18,11 +18,12 @@ from email.policy import SMTP
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
+from scripts.options import finish
 from scripts.quarantine.access import admit
 from scripts.quarantine.decode import printable
 from scripts.quarantine.look import BEGINNING
 from scripts.quarantine.render import fields_of
-from scripts.queue.ask import cell, finish, run
+from scripts.queue.ask import cell, run
 from shared import database
 from shared.config import load_smtpd
 from shared.errors import PillarboxError

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 from uuid import uuid4
 
+from scripts.options import finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import progress
-from scripts.queue.ask import add_condition, finish, run
+from scripts.queue.ask import add_condition, run
 from shared import database
 from shared.config import load_smtpd
 from shared.errors import PillarboxError

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from scripts.options import count, finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.quarantine.render import fields_of, render
-from scripts.queue.ask import add_condition, asked, cell, count, fields, finish, run
+from scripts.queue.ask import add_condition, asked, cell, fields, run
 from scripts.shown import text
 from shared import database
 from shared.config import load_smtpd

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.table import Table
 
+from scripts.options import finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.quarantine.decide import acting
 from scripts.queue.act import Change, Done, Span, begin, change_batch, progress
-from scripts.queue.ask import asked, finish, run
+from scripts.queue.ask import asked, run
 from scripts.shown import text
 from shared import database
 from shared.config import load_smtpd

@@ -9,7 +9,6 @@ Raises: PillarboxError for what an operator can mend.
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -18,13 +17,11 @@ from scripts import one_connection
 from scripts.condition.compile import compiled
 from scripts.condition.read import read
 from scripts.condition.tree import All
-from scripts.up import add_config
 from shared import database
-from shared.units import parse_duration
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Awaitable, Callable
-    from datetime import timedelta
 
     from scripts.condition.compile import Compiled
     from scripts.condition.tree import Node
@@ -78,28 +75,6 @@ def add_condition(parser: argparse.ArgumentParser, *, all_: bool = False) -> Non
     )
     if all_:
         parser.add_argument("--all", action="store_true", help="every recipient, without a condition")
-
-
-def finish(parser: argparse.ArgumentParser, func: Callable[[argparse.Namespace], int]) -> None:
-    """The options every verb has."""
-    add_config(parser)
-    parser.add_argument("--json", action="store_true", help="JSON instead of tables")
-    parser.set_defaults(func=func)
-
-
-def count(text: str) -> int:
-    """A number of rows on a command line."""
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 10**9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000000000")
-    return int(text)
-
-
-def duration(text: str) -> timedelta:
-    """A duration on a command line."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run[T](options: argparse.Namespace, question: Callable[[database.Connection], Awaitable[T]]) -> T:

@@ -14,7 +14,8 @@ from uuid import UUID
 from rich.console import Console
 from rich.table import Table
 
-from scripts.queue.ask import cell, count, fields, finish, run
+from scripts.options import count, finish
+from scripts.queue.ask import cell, fields, run
 from scripts.shown import text
 from shared import database
 from shared.errors import PillarboxError

@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.condition.fields import ALIASES, FIELDS, METADATA, find
+from scripts.options import count, finish
 from scripts.quarantine.render import fields_of
-from scripts.queue.ask import STATUSES, add_condition, asked, cell, count, fields, finish, run
+from scripts.queue.ask import STATUSES, add_condition, asked, cell, fields, run
 from scripts.shown import text
 from shared import database
 from shared.errors import PillarboxError

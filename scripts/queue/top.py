@@ -15,7 +15,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from scripts.queue.ask import add_condition, asked, cell, count, duration, finish, run
+from scripts.options import count, duration, finish
+from scripts.queue.ask import add_condition, asked, cell, run
 from scripts.shown import text
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from scripts.options import count, duration, finish
 from scripts.queue.act import Change, act
-from scripts.queue.ask import add_condition, count, duration, finish, run
+from scripts.queue.ask import add_condition, run
 from scripts.queue.undo import undo
 from shared.address import AddressRefused, parse
 from shared.errors import PillarboxError

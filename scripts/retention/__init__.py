@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.queue.ask import duration, finish
+from scripts.options import duration, finish
 from scripts.retention.run import retention
 
 if TYPE_CHECKING:

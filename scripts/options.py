@@ -1,0 +1,41 @@
+"""options — what the command lines of several verbs have in common
+
+Owns: the options nearly every verb has, and numbers and spans of time as they are typed.
+Called by: the verbs of scripts/.
+Guarantees: what cannot be read is refused before anything is done, with what is allowed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from scripts.up import add_config
+from shared.units import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+
+def finish(verb: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *, json: bool = True) -> None:
+    """The options every verb has, and what it does."""
+    add_config(verb)
+    if json:
+        verb.add_argument("--json", action="store_true", help="JSON for programs")
+    verb.set_defaults(func=run)
+
+
+def count(text: str) -> int:
+    """A number of rows."""
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 10**9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000000000")
+    return int(text)
+
+
+def duration(text: str) -> timedelta:
+    """A span of time as in the configuration; a number alone is seconds."""
+    try:
+        return parse_duration(int(text) if text.isascii() and text.isdigit() else text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
