@@ -8,7 +8,7 @@ Guarantees: every recipient of a delivery that was admitted ends in exactly one 
     so for `claim.wait` at most. An attempt that gets nowhere for as long as its time limits together allow is cut off
     (attempt.stuck); where the final dot was out its recipients are uncertain. Our own faults neither stop the worker
     nor lose mail, and never bounce it.
-See: queued/lanes.py; queued/pace.py; docs/explanation/pacing.md.
+See: queued/lanes.py; queued/pacing/pace.py; docs/explanation/pacing.md.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued.ageing import aged
 from queued.claim import Lease
+from queued.deciding.ageing import aged
+from queued.deciding.settle import deferred
+from queued.deciding.verdict import ours, stuck_after, verdict
 from queued.deliver import NotNow, without_transport
-from queued.envelope import fields
 from queued.lane import Busy
-from queued.pace import Wait
+from queued.pacing.pace import Wait
 from queued.progress import Progress, Watch
-from queued.settle import deferred
+from queued.smtp.envelope import fields
 from queued.traced import traced
-from queued.verdict import ours, stuck_after, verdict
 from shared import database, events, tracing
 from shared.failure_points import reach
 from shared.outcome import Outcome
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from queued.bodies import Bodies
-    from queued.bounce_screen import Screen
+    from queued.bounces.screen import Screen
     from queued.claim import Claimed
     from queued.deliver import Body, Transport
     from queued.hand import Hand
     from queued.lane import Place
     from queued.lanes import Lanes
-    from queued.pace import Paces, Turn
+    from queued.pacing.pace import Paces, Turn
     from queued.result import Recorder, Result
-    from queued.sign import Signer
+    from queued.signing.sign import Signer
     from shared.transport_config import Transport as TransportSettings
 
 _AT_ONCE: Final = 1.0  # seconds that a turn is kept while a policy lets its delivery wait; beyond them it is parked

@@ -15,14 +15,14 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
-from queued.bounce_screen import Screening
+from queued.bounces.screen import Screening
+from queued.deciding.react import Reactions
 from queued.deliver import Transport
-from queued.mta_sts_cache import MtaSts
-from queued.pace import Paces
-from queued.react import Reactions
-from queued.resolver import Resolver
-from queued.sign import Signer
-from queued.warmup import Warmups
+from queued.pacing.pace import Paces
+from queued.routing.resolver import Resolver
+from queued.routing.warmup import Warmups
+from queued.signing.sign import Signer
+from queued.tls.mta_sts_cache import MtaSts
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

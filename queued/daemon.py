@@ -14,13 +14,14 @@ import os
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
-from queued import maintain, notice, observe, reload, schedule
+from queued import maintain, observe, reload, schedule
 from queued.bodies import Bodies
-from queued.bounce_screen import Screen
+from queued.bounces.screen import Screen
 from queued.build import Delivering, Equipment
 from queued.claim import Claimer
+from queued.deciding.react import suspending
 from queued.dispatch import Dispatcher
-from queued.react import suspending
+from queued.notices import notice
 from queued.register import Identity, Register
 from queued.result import Recorder
 from shared import database, events, lifecycle, migrate, tracing, wakeup

@@ -18,22 +18,22 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued import progress
-from queued.connections import ConnectionPool, PoolClosedError, ReuseLimits
-from queued.envelope import fields, transaction
-from queued.failover import talk
-from queued.find_hops import HopFinder, Ourselves
-from queued.mx_site import Parted, SeenSites, site_lane
-from queued.pace import Paces
-from queued.remainder import cut_off, with_remainder
-from queued.resolver import Resolver, ResolverClosedError
+from queued.deciding.remainder import cut_off, with_remainder
+from queued.deciding.settle import Settler, deferred
+from queued.pacing.pace import Paces
 from queued.result import Spoken
-from queued.route import Unroutable, lane
-from queued.sessions import HeldBack, Speaker, Voice
-from queued.settle import Settler, deferred
-from queued.tls_context import Contexts
-from queued.tls_plan import TlsPlanner
-from queued.transaction import Timeouts
-from queued.warmup import Warmups
+from queued.routing.find_hops import HopFinder, Ourselves
+from queued.routing.mx_site import Parted, SeenSites, site_lane
+from queued.routing.resolver import Resolver, ResolverClosedError
+from queued.routing.route import Unroutable, lane
+from queued.routing.warmup import Warmups
+from queued.smtp.connections import ConnectionPool, PoolClosedError, ReuseLimits
+from queued.smtp.envelope import fields, transaction
+from queued.smtp.failover import talk
+from queued.smtp.sessions import HeldBack, Speaker, Voice
+from queued.smtp.transaction import Timeouts
+from queued.tls.context import Contexts
+from queued.tls.plan import TlsPlanner
 from shared import events
 from shared.outcome import Outcome
 from shared.routing_config import Dns
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from queued.claim import Claimed, Lease
-    from queued.failover import Talk
-    from queued.find_hops import Found
-    from queued.mta_sts_cache import MtaSts
-    from queued.react import Reactions
+    from queued.deciding.react import Reactions
     from queued.result import Result
-    from queued.route import Hop
-    from queued.sign import Signed
-    from queued.tls_plan import Plan
-    from queued.transaction import Transaction, TransactionResult
+    from queued.routing.find_hops import Found
+    from queued.routing.route import Hop
+    from queued.signing.sign import Signed
+    from queued.smtp.failover import Talk
+    from queued.smtp.transaction import Transaction, TransactionResult
+    from queued.tls.mta_sts_cache import MtaSts
+    from queued.tls.plan import Plan
     from shared.outcome import Scope
     from shared.transport_config import Timeout
     from shared.transport_config import Transport as TransportSettings
@@ -61,7 +61,7 @@ _PARTED: Final = 1.0  # seconds until recipients that can no longer share an att
 
 @dataclass(slots=True)
 class Body:
-    """A message's content, held once for all its recipients in hand; `signing` is kept here by queued.sign."""
+    """A message's content, held once for all its recipients in hand; `signing` is kept here by queued.signing.sign."""
 
     content: bytes
     smtputf8: bool
@@ -74,7 +74,7 @@ class NotNow(NamedTuple):
     seconds: float
     reason: str
     every: float = 0.0  # seconds between one that may go and the next, where several wait for the same
-    of: tuple[str, ...] = ()  # what it is that they wait for, as queued.pace has it
+    of: tuple[str, ...] = ()  # what it is that they wait for, as queued.pacing.pace has it
     stopped: Scope | None = None  # whose doing it is that nobody's turn comes, however long one waits
 
 

@@ -19,8 +19,8 @@ from queued import gather
 from queued.attempts import Attempts
 from queued.hand import Hand
 from queued.lanes import Lanes
-from queued.pace import Paces
-from queued.sign import Signer
+from queued.pacing.pace import Paces
+from queued.signing.sign import Signer
 from shared import database, events
 from shared.failure_points import reach
 from shared.signing_config import Signing
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from queued.attempts import Admitted, Delivery
     from queued.bodies import Bodies
-    from queued.bounce_screen import Screen
+    from queued.bounces.screen import Screen
     from queued.claim import Claimed, Claimer
     from queued.deliver import Transport
     from queued.result import Recorder

@@ -18,15 +18,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from queued import dry_run_tell
-from queued.ageing import fate
 from queued.build import Equipment
 from queued.claim import from_row
+from queued.deciding.ageing import fate
+from queued.deciding.retry import decide, limit
 from queued.deliver import NotNow
-from queued.envelope import fields
-from queued.pace import Wait
-from queued.retry import decide, limit
-from queued.route import Unroutable, override
-from queued.source import usable
+from queued.pacing.pace import Wait
+from queued.routing.route import Unroutable, override
+from queued.routing.source import usable
+from queued.smtp.envelope import fields
 from shared import database, migrate
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from queued.claim import Claimed
     from queued.daemon import Worker
     from queued.deliver import Transport
-    from queued.pace import Paces
-    from queued.sign import Signer
+    from queued.pacing.pace import Paces
+    from queued.signing.sign import Signer
     from shared.queued_config import QueuedConfig
 
 ROWS: Final = 10

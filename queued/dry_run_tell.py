@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from queued.source import allowance
+from queued.routing.source import allowance
 from shared.events import quote
 
 if TYPE_CHECKING:
     from datetime import date, datetime
 
     from queued.dry_run import Found
-    from queued.tls_policy import TlsWanted
+    from queued.tls.policy import TlsWanted
     from shared.source_config import Source
     from shared.transport_config import Transport
 

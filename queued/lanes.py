@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from queued.claim import Claimed
     from queued.deliver import Transport
-    from queued.pace import Wait
+    from queued.pacing.pace import Wait
     from shared.queued_config import Claim as ClaimSettings
     from shared.transport_config import Transport as TransportSettings
 

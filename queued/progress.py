@@ -1,7 +1,7 @@
 """progress — how far attempts have come in their conversations, and the end of those that get nowhere
 
 Owns: Progress, the one that the code under way belongs to, and the watch over all of them.
-Called by: queued.attempts, which begins one for each attempt; queued.smtp_wire, which says what it waits for.
+Called by: queued.attempts, which begins one for each attempt; queued.smtp.wire, which says what it waits for.
 Guarantees: a connection opened for an attempt by a task of its own counts for that attempt. One that has not moved for
     its limit is cut off by way of its lease, at that moment; one timer serves all, and a step costs no more than a look
     at the clock.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from queued.claim import Lease
-    from queued.transaction import Phase
+    from queued.smtp.transaction import Phase
 
 
 class Progress:

@@ -76,7 +76,7 @@ class Recorder:
     """Records results in groups over the pool."""
 
     def __init__(self, pool: database.Pool, worker: str, ahead: int, *, notices: bool = True) -> None:
-        """`notices`: whether what senders are to be told is written down for queued.notice."""
+        """`notices`: whether what senders are to be told is written down for queued.notices.notice."""
         self.notices = notices
         self._pool = pool
         self._worker = worker

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queued.notices_owed import notice
+from queued.notices.owed import notice
 from shared.array_text import numbers, texts
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from time import perf_counter
 from typing import Final
 from uuid import UUID
 
-from queued.sign import Signer
-from queued.sign_keys import new_key
+from queued.signing.keys import new_key
+from queued.signing.sign import Signer
 from shared.signing_config import Signing
 
 _ROUNDS: Final = 7

@@ -2,16 +2,16 @@
 
 Owns: the page's words; its tables are read from the code that decides.
 Called by: scripts.reference.
-Guarantees: what the tables say, queued.classify has said: each line of them is an outcome it gave.
-See: queued/classify.py.
+Guarantees: what the tables say, queued.deciding.classify has said: each line of them is an outcome it gave.
+See: queued/deciding/classify.py.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from queued.classify import EXCEPTIONS, FAULT_STATUS, STATUSES, classify_fault, classify_reply
-from queued.transaction import Fault, FaultKind, Phase
+from queued.deciding.classify import EXCEPTIONS, FAULT_STATUS, STATUSES, classify_fault, classify_reply
+from queued.smtp.transaction import Fault, FaultKind, Phase
 from shared.smtp_reply import Reply
 
 if TYPE_CHECKING:

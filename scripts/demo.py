@@ -14,8 +14,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from queued.smtp_client import SmtpConnection
-from queued.transaction import Timeouts, Transaction
+from queued.smtp.client import SmtpConnection
+from queued.smtp.transaction import Timeouts, Transaction
 from scripts import demo_face, sample_mail, up
 from scripts.ledger import Ledger
 from scripts.scratch_var import emptied

@@ -14,8 +14,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from queued.sign import published
-from queued.sign_keys import UnusableKey, new_key, read_key, zone_line
+from queued.signing.keys import UnusableKey, new_key, read_key, zone_line
+from queued.signing.sign import published
 from scripts.up import add_config
 from shared.config import load_queued
 from shared.errors import PillarboxError

@@ -5,7 +5,7 @@ Called by: scripts.cli.
 Guarantees: nothing is written, suspended or started. The exit status is 0 when a rule decides, 1 when none does; a
     configuration that cannot be used is 78 (sysexits.h).
 Raises: PillarboxError for what an operator can mend.
-See: docs/how-to/react-to-replies.md; queued/rules.py.
+See: docs/how-to/react-to-replies.md; queued/deciding/rules.py.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from queued.classify import classify_fault, classify_reply
-from queued.rules import Judgement, judge, said_by
-from queued.rules_compile import compile_rules
-from queued.transaction import Fault, Phase
+from queued.deciding.classify import classify_fault, classify_reply
+from queued.deciding.rules import Judgement, judge, said_by
+from queued.deciding.rules_compile import compile_rules
+from queued.smtp.transaction import Fault, Phase
 from scripts.up import add_config
 from shared.config import load_queued
 from shared.smtp_reply import Reply, ReplyParser
 
 if TYPE_CHECKING:
-    from queued.rules_compile import CompiledRule, Said
+    from queued.deciding.rules_compile import CompiledRule, Said
     from shared.outcome import Outcome
 
 _PHASES: tuple[Phase, ...] = get_args(Phase.__value__)

@@ -2,7 +2,7 @@
 
 Owns: the server side of the protocol, small and strict: commands, replies, content, violations.
 Called by: scripts/sink_server.py, which makes one Session for each connection.
-Guarantees: shares no code with queued/smtp_client.py, so that each checks the other; every octet that a
+Guarantees: shares no code with queued/smtp/client.py, so that each checks the other; every octet that a
 careful client would not send is noted in `sink.violations`; a message is recorded before it is answered.
 See: RFC 5321 §4.1.1 and §4.3.2; RFC 2920 (PIPELINING).
 Bugs: no TLS, no AUTH, no CHUNKING: for loopback and tests only.

@@ -5,7 +5,7 @@ Called by: scripts.cli.
 Guarantees: what is suspended waits in the queue, is not tried and not counted as tried; every worker knows at once, or
     at its next poll. What is removed makes its mail due at once. Suspends of queued.yaml are not touched here.
 Raises: PillarboxError for what an operator can mend.
-See: docs/how-to/suspend-a-destination.md; queued/suspends.py.
+See: docs/how-to/suspend-a-destination.md; queued/pacing/suspends.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from queued.suspends import release
+from queued.pacing.suspends import release
 from scripts import one_connection
 from scripts.options import duration, finish
 from scripts.shown import printable

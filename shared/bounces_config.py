@@ -1,7 +1,7 @@
 """bounces_config — what queued.yaml says about notifications to senders
 
 Owns: the models of the section `bounces`.
-Called by: shared.queued_config; queued.notice reads them.
+Called by: shared.queued_config; queued.notices.notice reads them.
 Guarantees: a text has no placeholder that means nothing; defaults are Postfix's wherever Postfix has the same limit.
 See: https://www.postfix.org/postconf.5.html, bounce(5); RFC 3461; RFC 3464; docs/how-to/bounces.md
 """

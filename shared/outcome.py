@@ -1,7 +1,7 @@
 """outcome — what one try at one recipient means for that recipient
 
 Owns: Outcome and the words for its kind and its scope.
-Called by: queued/classify.py, which makes them; deliver, retry, result and bounce, which act on them.
+Called by: queued/deciding/classify.py, which makes them; deliver, retry, result and bounce, which act on them.
 Guarantees: pure, frozen values; a failed or delivered outcome is never uncertain.
 Raises: ValueError for a combination that cannot mean anything.
 See: the four error scopes of Postfix's smtp_trouble(3); RFC 3463 for `enhanced`.
@@ -27,7 +27,7 @@ class Outcome:
     enhanced: RFC 3463 status whose class agrees with `kind`; None when the peer gave none.
     text: one printable line saying why, for logs, `last_error` and bounces.
     uncertain: the content was sent but the answer to it was not heard: the recipient may have it already.
-    phase: what was being answered or waited for, as queued.transaction has it; None where no host was asked.
+    phase: what was being answered or waited for, as queued.smtp.transaction has it; None where no host was asked.
     """
 
     kind: Kind

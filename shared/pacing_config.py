@@ -1,7 +1,7 @@
 """pacing_config — what queued.yaml says about how fast mail may leave, when, and what must wait
 
 Owns: the section `pacing` (policies and suspends) and the models of a transport's delivery windows.
-Called by: shared.queued_config, shared.transport_config; queued.pace, queued.suspends and queued.windows read them.
+Called by: shared.queued_config, shared.transport_config; queued.pacing reads them.
 Guarantees: left out, nothing is limited beyond a transport's own `concurrency`. A rate is read once, here. What a match
     names is folded to lower case where it is a domain, as recipients' domains are.
 See: Halon's queue policies (fields, concurrency, rate, connect interval); KumoMTA's max_message_rate; Postfix
@@ -36,7 +36,7 @@ from shared.routing_config import Truth
 
 #: Seconds in each unit a rate may be given in.
 UNITS: Final = {"sec": 1, "min": 60, "hour": 3600, "day": 86_400}
-#: The fields a policy may count by, in the order of queued.pace.Fields.
+#: The fields a policy may count by, in the order of queued.pacing.pace.Fields.
 FIELDS: Final = ("transport", "destination", "sender", "tenant", "job", "site", "source")
 #: Those that are domains, in which case does not matter.
 FOLDED: Final = frozenset({"destination", "sender", "site"})

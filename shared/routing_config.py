@@ -1,7 +1,7 @@
 """routing_config — what queued.yaml says about the way to a destination
 
 Owns: the models of a transport's connection (smart hosts or MX), its limits, overrides and permissions, and of DNS.
-Called by: shared.queued_config; queued.route, queued.find_hops and queued.resolver read them.
+Called by: shared.queued_config; queued.routing.route, queued.routing.find_hops and queued.routing.resolver read them.
 Guarantees: left out, everything goes to `connection.server`, as one smart host. A place to deliver to is read once,
     here: `host`, `host:port`, `192.0.2.1:25`, `[2001:db8::1]:25`.
 See: Postfix relayhost, transport(5), smtp_mx_address_limit, smtp_mx_session_limit and proxy_interfaces; Halon's

@@ -1,7 +1,7 @@
 """rules_config — what queued.yaml says about replies that mean more than their code
 
 Owns: the models of a rule: what it asks of a reply, and what is done about it.
-Called by: shared.queued_config; queued.rules_compile reads them.
+Called by: shared.queued_config; queued.deciding.rules_compile reads them.
 Guarantees: a rule asks something and does something, and what it does is one thing: to wait, to bounce or to hold.
     Expressions match in linear time (shared.patterns), so that no peer stalls a worker by what it says.
 See: docs/how-to/react-to-replies.md; Halon's bounce patterns; KumoMTA's traffic shaping automation

@@ -1,7 +1,7 @@
 """signing_config — whose mail is signed, and with which keys
 
 Owns: the section `signing` of queued.yaml.
-Called by: shared.queued_config; queued.sign and `pillarbox dkim` read the models.
+Called by: shared.queued_config; queued.signing.sign and `pillarbox dkim` read the models.
 Guarantees: ids are unique, and selectors within a rule; domains are ASCII in lower case, as they stand in DNS; times
     carry a zone; a key never ends before it begins. Whether a key's file can be read is not decided here: queued finds
     out when it starts.

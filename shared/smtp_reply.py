@@ -1,7 +1,7 @@
 """smtp_reply — turn the bytes a peer sends back into SMTP replies
 
 Owns: Reply, and ReplyParser, which is fed bytes in whatever pieces the network cut them.
-Called by: queued/smtp_wire.py; whoever needs to say what a peer said (classify, results, bounces).
+Called by: queued/smtp/wire.py; whoever needs to say what a peer said (classify, results, bounces).
 Guarantees: pure; `feed` never raises and its replies do not depend on how the bytes were cut; text
 holds printable characters only, so a reply can be logged, stored and mailed as it stands; memory is
 bounded by LINE_LIMIT times LINES_LIMIT.

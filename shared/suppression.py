@@ -1,7 +1,7 @@
 """suppression — how addresses are spelled in the table of suppressions, and the signed return path
 
 Owns: the spelling that addresses are compared in; making and checking return paths that name a message. Pure.
-Called by: smtpd.suppressed, queued.bounce_screen, queued.bounce_learn, scripts.suppress.
+Called by: smtpd.suppressed, queued.bounces.screen, queued.bounces.learn, scripts.suppress.
 Guarantees: an address has one spelling, whoever writes it: lower case, the domain in A-labels. Nobody without the
     secret makes a return path that is believed; it says nothing but the message's id.
 See: sql/migrations, suppressions; docs/how-to/suppression.md; VERP, https://cr.yp.to/proto/verp.txt.

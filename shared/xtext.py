@@ -1,7 +1,7 @@
 """xtext — text as the parameters of MAIL and RCPT carry it
 
 Owns: the two encodings: xtext, where +2B stands for one octet, and the one of international addresses. Pure.
-Called by: smtpd.parameter_values, smtpd.command_xclient and queued.bounce_read, which decode; queued.smtp_commands,
+Called by: smtpd.parameter_values, smtpd.command_xclient and queued.bounces.read, which decode; queued.smtp.commands,
     which encodes.
 Guarantees: what is decoded is printable, so it fits into a header and a log; `decode(encode(text)) == text`.
 Raises: ValueError, worded as what may stand behind "bad value".

@@ -7,7 +7,7 @@
 -- was being sent is delivered all the same, and must not be sent again on release. But it does not expire: that stays held.
 --
 -- What the queue row says already is not sent here again: it would double what is written, sent and read for each result.
--- A notice is what the sender is to be told of (queued/notices_owed.py): one of `delayed` for each recipient, however many of
+-- A notice is what the sender is to be told of (queued/notices/owed.py): one of `delayed` for each recipient, however many of
 -- its tries ask for it (`late` are their ids). It is written here, so that neither a crash nor a second worker loses or
 -- doubles it. There is rarely any, so they come apart, and the rest pays nothing for them.
 --

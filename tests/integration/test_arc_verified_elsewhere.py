@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queued.deliver import Body
-from queued.sign_keys import zone_strings
+from queued.signing.keys import zone_strings
 from scripts.peers import how_to_get
 from tests.fixtures.fake_dns import FakeDns
 from tests.fixtures.signing import MESSAGE, arc, claimed, key, key_files, rule, signer
@@ -21,7 +21,7 @@ from tests.fixtures.signing import MESSAGE, arc, claimed, key, key_files, rule, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queued.sign import Signer
+    from queued.signing.sign import Signer
 
 _VERIFIER = """
 use Mail::DKIM::ARC::Verifier;

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from queued.connections import ConnectionPool, PoolClosedError, ReuseLimits, SessionWanted
-from queued.route import Hop
-from queued.transaction import ConversationError, Timeouts, Transaction
+from queued.routing.route import Hop
+from queued.smtp.connections import ConnectionPool, PoolClosedError, ReuseLimits, SessionWanted
+from queued.smtp.transaction import ConversationError, Timeouts, Transaction
 from scripts.sink_server import Sink
 from tests.fixtures.scripted_peer import CLOSE, PLAIN, ScriptedPeer, until
 

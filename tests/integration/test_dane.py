@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from queued.resolver import Resolver
+from queued.routing.resolver import Resolver
 from shared.routing_config import Dns
 from tests.fixtures.fake_dns import SERVFAIL, FakeDns
 from tests.fixtures.routed import Routed, routing

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from queued.mta_sts import LONGEST, Policy
-from queued.mta_sts_cache import MtaSts
-from queued.mta_sts_fetch import Fetcher, NoPolicyError, by_resolver
-from queued.resolver import Resolver
-from queued.tls_context import Contexts
+from queued.routing.resolver import Resolver
+from queued.tls.context import Contexts
+from queued.tls.mta_sts import LONGEST, Policy
+from queued.tls.mta_sts_cache import MtaSts
+from queued.tls.mta_sts_fetch import Fetcher, NoPolicyError, by_resolver
 from shared.routing_config import Dns
 from shared.transport_tls_config import TransportTls
 from tests.fixtures.fake_dns import SERVFAIL, FakeDns

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from queued.build import Delivering, Equipment
-from queued.resolver import ResolverClosedError
-from queued.route import Hop
+from queued.routing.resolver import ResolverClosedError
+from queued.routing.route import Hop
 from shared.queued_config import QueuedConfig
 from tests.fixtures.fake_dns import FakeDns
 from tests.fixtures.heard import until

@@ -1,6 +1,6 @@
 """test_notice — senders are told once, together, at a bounded rate, and never of a bounce
 
-Owns: proofs about queued/notice.py, sql/migrations/0016_pre_notices.sql and the queries notice_*.
+Owns: proofs about queued/notices/notice.py, sql/migrations/0016_pre_notices.sql and the queries notice_*.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued import notice
+from queued.notices import notice
 from shared import database as db
 from tests.fixtures.notices import GONE, ORIGINAL, fields, noted, notifier, sent
 from tests.fixtures.waiting import eventually

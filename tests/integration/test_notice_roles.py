@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from queued.bounce_screen import Screen, Screening
+from queued.bounces.screen import Screen, Screening
 from shared import database as db
 from shared.suppression_config import Suppression
 from tests.fixtures.notices import noted, notifier, sent

@@ -1,6 +1,6 @@
 """test_pace_shared — workers that share a limit never have more of it together, whoever dies or is cut off
 
-Owns: proofs about queued/pace_shared.py and pace_share of sql/migrations/0017_pre_pacing.sql.
+Owns: proofs about queued/pacing/pace_shared.py and pace_share of sql/migrations/0017_pre_pacing.sql.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.pace import Fields, Paces, Turn, Wait
-from queued.pace_shared import PORTION, Shares
+from queued.pacing.pace import Fields, Paces, Turn, Wait
+from queued.pacing.pace_shared import PORTION, Shares
 from shared import database as db
 from shared.pacing_config import Pacing
 from tests.fixtures.waiting import eventually

@@ -15,7 +15,7 @@ import pytest
 
 from queued.claim import Claimer
 from queued.deliver import NotNow, Transport
-from queued.pace import Paces, Wait
+from queued.pacing.pace import Paces, Wait
 from scripts.sink_server import Sink
 from shared import database
 from shared.pacing_config import Pacing

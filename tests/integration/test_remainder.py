@@ -104,7 +104,7 @@ async def test_a_fault_of_ours_takes_no_delivery_back(monkeypatch: pytest.Monkey
         ScriptedPeer(*PLAIN, *TAKEN, "RCPT", TOO_MANY, *end, "QUIT") as peer,
         routing({}, connection=to(peer)) as routed,
     ):
-        monkeypatch.setattr("queued.remainder.part", lambda offered, _: offered._replace(recipients=(None,)))
+        monkeypatch.setattr("queued.deciding.remainder.part", lambda offered, _: offered._replace(recipients=(None,)))
         one, two = await routed.send(ONE, TWO)
     assert (one.result, two.outcome.kind) == ("success", "deferred")
     assert heard.all("daemon.failed")

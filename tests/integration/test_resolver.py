@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued import resolver as under_test
-from queued.resolver import Resolver, ResolverClosedError
+from queued.routing import resolver as under_test
+from queued.routing.resolver import Resolver, ResolverClosedError
 from shared.routing_config import Dns
 from tests.fixtures.fake_dns import GARBAGE, REFUSED, SERVFAIL, SILENT, TRUNCATED, FakeDns
 from tests.fixtures.heard import until

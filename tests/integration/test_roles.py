@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from queued.pace import Fields, Paces, Turn, Wait
+from queued.pacing.pace import Fields, Paces, Turn, Wait
 from shared import database as db
 from shared.pacing_config import Pacing
 from tests.fixtures.submit import numbered

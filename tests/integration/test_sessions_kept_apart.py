@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from queued.connections import ConnectionPool, ReuseLimits, SessionWanted
-from queued.route import Hop
-from queued.tls_context import Contexts
-from queued.tls_policy import TlsWanted
-from queued.transaction import ConversationError, Timeouts, Transaction
+from queued.routing.route import Hop
+from queued.smtp.connections import ConnectionPool, ReuseLimits, SessionWanted
+from queued.smtp.transaction import ConversationError, Timeouts, Transaction
+from queued.tls.context import Contexts
+from queued.tls.policy import TlsWanted
 from scripts.sink_server import Sink
 from shared.transport_tls_config import TransportTls
 from tests.fixtures.tls_peer import TlsPeer, server_context

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 from queued.deliver import Body
-from queued.sign_keys import zone_strings
+from queued.signing.keys import zone_strings
 from tests.fixtures.fake_dns import FakeDns
 from tests.fixtures.rspamd import verifying_rspamd
 from tests.fixtures.signing import MESSAGE, claimed, key, key_files, rule, signer

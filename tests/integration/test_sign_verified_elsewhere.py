@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from queued.deliver import Body
-from queued.sign_keys import zone_strings
+from queued.signing.keys import zone_strings
 from scripts.sample_mail import as_submitted
 from tests.fixtures.fake_dns import FakeDns
 from tests.fixtures.signing import MESSAGE, claimed, key, key_files, rule, signer
@@ -20,7 +20,7 @@ from tests.fixtures.signing import MESSAGE, claimed, key, key_files, rule, signe
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queued.sign import Signer
+    from queued.signing.sign import Signer
 
 
 # DomainKeys came before DKIM (RFC 4870), and the verifier judges both.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queued.deliver import NotNow
-from queued.pace import Paces
+from queued.pacing.pace import Paces
 from shared.pacing_config import Pacing
 from tests.fixtures.routed import routing, sinks
 

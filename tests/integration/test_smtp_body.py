@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from queued import smtp_client
-from queued.classify import classify
-from queued.smtp_client import SmtpConnection
-from queued.smtp_content import wire_pieces
-from queued.transaction import Fault, Timeouts, Transaction, TransactionResult
+from queued.deciding.classify import classify
+from queued.smtp import client
+from queued.smtp.client import SmtpConnection
+from queued.smtp.content import wire_pieces
+from queued.smtp.transaction import Fault, Timeouts, Transaction, TransactionResult
 from tests.fixtures.scripted_peer import EOF, HANG, PLAIN, ScriptedPeer, until
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def test_a_refusal_stops_the_content(monkeypatch: pytest.MonkeyPatch) -> N
             taken += 1
             yield piece
 
-    monkeypatch.setattr(smtp_client, "wire_pieces", counted)
+    monkeypatch.setattr(client, "wire_pieces", counted)
     async with ScriptedPeer(*UP_TO_354, b"552 5.3.4 too big\r\n", HANG) as peer:
         await send(peer, Timeouts())
     assert taken < len(list(wire_pieces(LARGE.content))) / 2

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from queued.classify import classify
-from queued.smtp_client import SmtpConnection
-from queued.smtp_content import PIECE
-from queued.transaction import ConversationError, Timeouts
+from queued.deciding.classify import classify
+from queued.smtp.client import SmtpConnection
+from queued.smtp.content import PIECE
+from queued.smtp.transaction import ConversationError, Timeouts
 from scripts.sink_server import EXTENSIONS, Received, Sink
 from tests.fixtures.scripted_peer import until
 from tests.fixtures.smtp_send import ALICE, BOB, CONTENT, codes, connect, send_once, to

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from queued.classify import classify
-from queued.smtp_client import SmtpConnection
-from queued.transaction import ConversationError, Fault, Phase, Timeouts, Transaction, TransactionResult
+from queued.deciding.classify import classify
+from queued.smtp.client import SmtpConnection
+from queued.smtp.transaction import ConversationError, Fault, Phase, Timeouts, Transaction, TransactionResult
 from tests.fixtures.scripted_peer import (
     CLOSE,
     CONTENT,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.classify import classify
+from queued.deciding.classify import classify
 from scripts.sink_server import EXTENSIONS, Sink
 from tests.fixtures.smtp_send import BOB, codes, connect, send_once, to
 
 if TYPE_CHECKING:
-    from queued.transaction import Transaction
+    from queued.smtp.transaction import Transaction
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queued.deliver import NotNow
-from queued.pace import Paces
+from queued.pacing.pace import Paces
 from shared.pacing_config import Pacing
 from tests.fixtures.free_port import free_port
 from tests.fixtures.routed import US, routing, sinks

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from queued.notices_owed import notice
+from queued.notices.owed import notice
 from tests.fixtures.routed import routing
 from tests.fixtures.scripted_peer import CONTENT, GREETING, PLAIN, ScriptedPeer
 

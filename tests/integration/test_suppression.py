@@ -1,6 +1,6 @@
 """test_suppression — only what a report proves suppresses an address, and what is suppressed gets no mail
 
-Owns: proofs about queued/bounce_learn.py, queued/bounce_screen.py, smtpd/suppressed.py, scripts/suppress.py and the
+Owns: proofs about queued/bounces/learn.py, queued/bounces/screen.py, smtpd/suppressed.py, scripts/suppress.py and the
     queries suppression_* and report_*.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.bounce_screen import Screen, Screening
+from queued.bounces.screen import Screen, Screening
 from scripts.cli import main
 from shared import database as db
 from shared.suppression import named_message, return_path
@@ -152,7 +152,7 @@ async def test_a_message_to_many_addresses_is_read_once(
     factory: Factory, database: str, pool: db.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[bytes] = []
-    monkeypatch.setattr("queued.bounce_read.read", read.append)
+    monkeypatch.setattr("queued.bounces.read.read", read.append)
     factory.rows(10, domain="bounces.example", message=factory.message())
     claimed = await claim(database)
     done, left = await screening(pool, addresses=["bounces.example"]).look(claimed, b"x")

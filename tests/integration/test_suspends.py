@@ -1,6 +1,6 @@
 """test_suspends — what is suspended waits, what is suspended no more is due at once, whoever said so
 
-Owns: proofs about queued/suspends.py and the queries suspend_*.
+Owns: proofs about queued/pacing/suspends.py and the queries suspend_*.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.pace import Fields, Paces, Turn, Wait
+from queued.pacing.pace import Fields, Paces, Turn, Wait
 from shared import database as db
 from shared.pacing_config import Pacing
 

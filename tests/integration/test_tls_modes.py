@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from queued.smtp_client import SmtpConnection
-from queued.tls_context import Contexts
-from queued.tls_policy import CLEAR, Known, decide
-from queued.transaction import ConversationError, Timeouts, Transaction
+from queued.smtp.client import SmtpConnection
+from queued.smtp.transaction import ConversationError, Timeouts, Transaction
+from queued.tls.context import Contexts
+from queued.tls.policy import CLEAR, Known, decide
 from shared.errors import ConfigError
 from shared.transport_tls_config import TransportTls
 from tests.fixtures.certificates import Authority
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from queued.tls_policy import TlsWanted
+    from queued.tls.policy import TlsWanted
 
 NAME: Final = "peer.example"
 MESSAGE: Final = Transaction("alice@example.com", ("bob@example.net",), b"Subject: x\r\n\r\ntext\r\n")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from queued.warmup import Warmups
+from queued.routing.warmup import Warmups
 from shared import database as door
 from tests.fixtures.proxy import relaying
 

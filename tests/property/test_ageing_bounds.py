@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from queued.ageing import fate
+from queued.deciding.ageing import fate
+from queued.deciding.retry import is_late, limit
 from queued.deliver import NotNow
-from queued.retry import is_late, limit
 from shared.transport_config import Retry
 
 RECEIVED = datetime(2026, 3, 1, tzinfo=UTC)

@@ -1,6 +1,6 @@
 """test_bounce_read — a broken report is read or left, and never harms
 
-Owns: properties of queued/bounce_read.py on reports that were cut, repeated and overwritten.
+Owns: properties of queued/bounces/read.py on reports that were cut, repeated and overwritten.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queued.bounce_read import read
+from queued.bounces.read import read
 
 DSN: Final = (
     b"From: MAILER-DAEMON@peer.example\r\n"

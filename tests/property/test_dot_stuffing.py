@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queued import smtp_content
-from queued.smtp_client import SmtpConnection
-from queued.smtp_content import wire_pieces, wire_size
-from queued.transaction import Timeouts, Transaction
+from queued.smtp import content as smtp_content
+from queued.smtp.client import SmtpConnection
+from queued.smtp.content import wire_pieces, wire_size
+from queued.smtp.transaction import Timeouts, Transaction
 from scripts.sink_server import Sink
 
 LINES = st.lists(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.mta_sts import LONGEST, Policy, names_host, read_policy, read_record
+from queued.tls.mta_sts import LONGEST, Policy, names_host, read_policy, read_record
 
 LABELS: Final = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True)
 HOSTS: Final = st.tuples(LABELS, LABELS, st.sampled_from(["test", "example"])).map(".".join)  # no addresses

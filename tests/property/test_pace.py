@@ -1,6 +1,6 @@
 """test_pace — no order of messages gets past a limit, and nothing waits for a limit that is not reached
 
-Owns: proofs about queued/pace.py and pace_gauge.py with a clock of the test's own.
+Owns: proofs about queued/pacing/pace.py and pace_gauge.py with a clock of the test's own.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.pace import Fields, Paces, Turn, Wait
-from queued.pace_gauge import Bucket
+from queued.pacing.gauge import Bucket
+from queued.pacing.pace import Fields, Paces, Turn, Wait
 from shared.pacing_config import Pacing
 
 rates = st.floats(0.01, 1000, allow_nan=False)

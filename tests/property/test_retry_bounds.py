@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.retry import decide, limit
+from queued.deciding.retry import decide, limit
 
 DURATIONS = st.timedeltas(min_value=timedelta(milliseconds=1), max_value=timedelta(days=60))
 MOMENTS = st.datetimes(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.route import Host, Unroutable, cut_loops, in_order, may_connect
+from queued.routing.route import Host, Unroutable, cut_loops, in_order, may_connect
 
 ADDRESSES = st.one_of(
     st.integers(0, 2**32 - 1).map(IPv4Address),

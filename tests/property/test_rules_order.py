@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.classify import classify_reply
-from queued.rules import judge, said_by
-from queued.rules_compile import compile_rules
+from queued.deciding.classify import classify_reply
+from queued.deciding.rules import judge, said_by
+from queued.deciding.rules_compile import compile_rules
 from shared.rules_config import ReplyRule
 from shared.smtp_reply import Reply
 

@@ -14,17 +14,17 @@ from dkim.canonicalization import Relaxed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued import sign_content
 from queued.deliver import Body
-from queued.sign_content import body_digest, header_end
-from queued.smtp_content import wire_pieces, wire_size, without_strays
+from queued.signing import sign_content
+from queued.signing.sign_content import body_digest, header_end
+from queued.smtp.content import wire_pieces, wire_size, without_strays
 from scripts.sample_mail import as_submitted
 from tests.fixtures.signing import MESSAGE, claimed, key_files, rule, signer, verified
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queued.sign import Signer
+    from queued.signing.sign import Signer
 
 # Real messages that no signature can cover, and why; each leaves as it came.
 UNSIGNED = {

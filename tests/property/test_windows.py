@@ -1,6 +1,6 @@
 """test_windows — a delivery window opens when its clock says so, whatever the clock does
 
-Owns: proofs about queued/windows.py, among them the two days of the year on which a clock is changed.
+Owns: proofs about queued/pacing/windows.py, among them the two days of the year on which a clock is changed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from queued.windows import is_open, next_open
+from queued.pacing.windows import is_open, next_open
 from shared.pacing_config import DAYS, Window
 
 # Berlin: forward on 29 March 2026 at 01:00 UTC, back on 25 October at 01:00 UTC. Lord Howe goes by half an hour.

@@ -1,7 +1,7 @@
 """test_age_limit_expires — mail that is too old, or tried too often, is given up and archived as expired
 
 Owns: both ends of the retry schedule.
-See: Postfix maximal_queue_lifetime; queued/retry.py.
+See: Postfix maximal_queue_lifetime; queued/deciding/retry.py.
 """
 
 from __future__ import annotations

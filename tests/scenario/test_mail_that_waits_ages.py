@@ -1,7 +1,7 @@
 """test_mail_that_waits_ages — what is suspended is told of and given up in its time; what is on hold is neither
 
 Owns: retry.age and retry.notice for mail that is not tried, through real daemons.
-See: queued/ageing.py; docs/explanation/retries.md, "Mail that waits"
+See: queued/deciding/ageing.py; docs/explanation/retries.md, "Mail that waits"
 """
 
 from __future__ import annotations

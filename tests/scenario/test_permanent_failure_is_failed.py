@@ -1,7 +1,7 @@
 """test_permanent_failure_is_failed — a 5yz ends a recipient at once, with the reply kept for whoever asks
 
 Owns: the proof that a refusal is believed: one try, no retry, archived as failed.
-See: RFC 5321 section 4.2.1 (5yz); queued/classify.py.
+See: RFC 5321 section 4.2.1 (5yz); queued/deciding/classify.py.
 """
 
 from __future__ import annotations

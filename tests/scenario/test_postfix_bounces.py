@@ -2,7 +2,7 @@
 
 Owns: the proof, against a mailer nobody here has written, that what submitters ask of notifications is handed on, and
     that a bounce to our signed return path suppresses the address it is about.
-See: RFC 3461 section 5.2.1; queued/smtp_commands.py; queued/bounce_learn.py; bounce(8) of Postfix.
+See: RFC 3461 section 5.2.1; queued/smtp/commands.py; queued/bounces/learn.py; bounce(8) of Postfix.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.smtp_client import SmtpConnection
-from queued.transaction import Timeouts
+from queued.smtp.client import SmtpConnection
+from queued.smtp.transaction import Timeouts
 from scripts.sample_mail import Sample
 from tests.fixtures.routed import routing
 from tests.fixtures.serving import MESSAGE, serving

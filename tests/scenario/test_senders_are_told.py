@@ -2,7 +2,7 @@
 
 Owns: the proofs, through real daemons and a sink, that notifications are made, delivered and read by others, and that
     what they say of an address is learned.
-See: RFC 3461; RFC 3464; queued/notice.py; queued/bounce_learn.py; docs/how-to/bounces.md.
+See: RFC 3461; RFC 3464; queued/notices/notice.py; queued/bounces/learn.py; docs/how-to/bounces.md.
 """
 
 from __future__ import annotations

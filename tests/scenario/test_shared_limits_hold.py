@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from queued.pace_shared import PORTION
+from queued.pacing.pace_shared import PORTION
 from tests.fixtures.submit import numbered
 from tests.fixtures.waiting import eventually
 

@@ -1,7 +1,7 @@
 """test_signed_mail_verifies_at_its_end — mail goes in over SMTP, comes out signed, and whoever takes it can verify it
 
 Owns: the whole way with real daemons: the rule in queued.yaml, keys by `pillarbox dkim generate`, both algorithms.
-See: queued/sign.py; docs/how-to/sign-with-dkim.md.
+See: queued/signing/sign.py; docs/how-to/sign-with-dkim.md.
 """
 
 from __future__ import annotations

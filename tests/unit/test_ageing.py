@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.ageing import aged, fate
 from queued.claim import Claimed
+from queued.deciding.ageing import aged, fate
 from queued.deliver import NotNow
 from shared.message import Address, new_message_id
 from shared.transport_config import Retry
 
 if TYPE_CHECKING:
-    from queued.ageing import Fate
+    from queued.deciding.ageing import Fate
 
 RECEIVED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import dkim
 import pytest
 
-from queued.arc import read_chain
 from queued.deliver import Body
+from queued.signing.arc import read_chain
 from shared.errors import ConfigError
 from tests.fixtures.signing import MESSAGE, NOW, arc, claimed, key_files, records, rule, signer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queued.sign import Signer
+    from queued.signing.sign import Signer
 
 RESULTS = (
     b"Authentication-Results: mx.relay.example;\r\n\tspf=pass smtp.mailfrom=ann@origin.example;\r\n"

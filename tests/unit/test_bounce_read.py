@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from queued.bounce_read import Finding, Report, read
+from queued.bounces.read import Finding, Report, read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 
-from queued.classify import classify, classify_fault, classify_reply
-from queued.transaction import Fault, FaultKind, Phase, TransactionResult
+from queued.deciding.classify import classify, classify_fault, classify_reply
+from queued.smtp.transaction import Fault, FaultKind, Phase, TransactionResult
 from shared.smtp_reply import Reply, ReplyParser
 
 PHASES: tuple[Phase, ...] = get_args(Phase.__value__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from queued.find_hops import Found
-from queued.mx_site import Parted, SeenSites, site, site_lane, site_name
-from queued.route import Host, Unroutable
+from queued.routing.find_hops import Found
+from queued.routing.mx_site import Parted, SeenSites, site, site_lane, site_name
+from queued.routing.route import Host, Unroutable
 from shared.outcome import Outcome
 from shared.transport_config import Transport
 

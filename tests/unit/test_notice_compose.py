@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from queued.notice_compose import Manner, Original, Told, compose, peer
+from queued.notices.compose import Manner, Original, Told, compose, peer
 from shared.bounces_config import Bounces
 from shared.message import Address
 

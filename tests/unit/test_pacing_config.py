@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from queued.pace_match import Fields
+from queued.pacing.match import Fields
 from shared.config import load_queued
 from shared.errors import ConfigError
 from shared.pacing_config import FIELDS, FieldName, Match, Policy, Rate, Window

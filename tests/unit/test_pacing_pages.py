@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from queued.pace import Fields, Paces, Turn
+from queued.pacing.pace import Fields, Paces, Turn
 from shared.config import load_queued
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """test_reply_pages — the examples on the pages about replies and retries do what the pages say
 
 Owns: runs the rules of docs/how-to/react-to-replies.md through `pillarbox rules test` and the schedules of
-    docs/explanation/retries.md through queued.retry; and that every table of classification is on its page.
+    docs/explanation/retries.md through queued.deciding.retry; and that every table of classification is on its page.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from queued.retry import decide, is_late
+from queued.deciding.retry import decide, is_late
 from scripts.classification_reference import page
 from scripts.cli import main
 from shared.config import load_queued

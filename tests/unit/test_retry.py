@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queued.retry import decide, is_late, limit
+from queued.deciding.retry import decide, is_late, limit
 from shared.transport_config import Retry
 
 RECEIVED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from queued.find_hops import Ourselves
-from queued.route import (
+from queued.routing.answer import Answer
+from queued.routing.find_hops import Ourselves
+from queued.routing.route import (
     Address,
-    Answer,
     ByLiteral,
     ByMx,
     Fixed,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.classify import classify_fault, classify_reply
-from queued.react import Reactions, suspending
-from queued.rules import Judgement, judge, said_by
-from queued.rules_compile import compile_rules
-from queued.transaction import Fault, Phase
+from queued.deciding.classify import classify_fault, classify_reply
+from queued.deciding.react import Reactions, suspending
+from queued.deciding.rules import Judgement, judge, said_by
+from queued.deciding.rules_compile import compile_rules
+from queued.smtp.transaction import Fault, Phase
 from shared.outcome import Outcome
 from shared.rules_config import ReplyRule
 from shared.smtp_reply import Reply, ReplyParser

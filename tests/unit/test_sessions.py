@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.pace import Fields, Paces
-from queued.route import Hop
-from queued.sessions import HeldBack, Speaker, Voice
-from queued.tls_policy import CLEAR
-from queued.transaction import ConversationError
-from queued.warmup import Warmups
+from queued.pacing.pace import Fields, Paces
+from queued.routing.route import Hop
+from queued.routing.warmup import Warmups
+from queued.smtp.sessions import HeldBack, Speaker, Voice
+from queued.smtp.transaction import ConversationError
+from queued.tls.policy import CLEAR
 from shared.pacing_config import Pacing
 from shared.transport_config import Transport
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import dkim
 import pytest
 
-from queued import sign
 from queued.deliver import Body
+from queued.signing import sign
 from shared.errors import ConfigError
 from tests.fixtures.signing import MESSAGE, NOW, claimed, key, key_files, records, rule, signer, verified
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queued.sign import Signer
+    from queued.signing.sign import Signer
     from tests.fixtures.heard import Heard
 
 

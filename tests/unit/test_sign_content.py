@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queued.sign_content import ascii_domain, author_domain, covered, header_end
+from queued.signing.sign_content import ascii_domain, author_domain, covered, header_end
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
-from queued.sign_keys import UnusableKey, new_key, read_key, zone_line, zone_strings
+from queued.signing.keys import UnusableKey, new_key, read_key, zone_line, zone_strings
 from tests.fixtures.signing import key
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queued.smtp_commands import mail_command, rcpt_command, read_extensions, size_limit
-from queued.transaction import Transaction
+from queued.smtp.commands import mail_command, rcpt_command, read_extensions, size_limit
+from queued.smtp.transaction import Transaction
 from shared.message import RecipientDsn
 from shared.smtp_reply import Reply
 

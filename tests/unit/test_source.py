@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.source import allowance, draw, family, fits, until_tomorrow, usable
+from queued.routing.source import allowance, draw, family, fits, until_tomorrow, usable
 from shared.source_config import Source
 
 

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID, NameOID
 
-from queued.mta_sts import Policy
-from queued.route import Answer
-from queued.tls_dane import mismatch
-from queued.tls_names import covers, fits, same_address
-from queued.tls_policy import Known, Tlsa, decide
+from queued.routing.answer import Answer, Tlsa
+from queued.tls.dane import mismatch
+from queued.tls.mta_sts import Policy
+from queued.tls.names import covers, fits, same_address
+from queued.tls.policy import Known, decide
 from shared.transport_tls_config import TransportTls
 
 HOST: Final = "mx.example.test"

@@ -1,0 +1,75 @@
+"""match — which mail a policy or a suspend means
+
+Owns: the fields mail is paced by, and matching them. Pure.
+Called by: queued.pacing.pace and queued.pacing.suspends.
+Guarantees: what is given must fit, what is left out fits anything; a value that begins with a dot is every domain
+    below. Domains fit whatever their case. Mail without a field fits nothing that asks for it.
+See: shared.pacing_config, Match.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from shared.pacing_config import FIELDS, FOLDED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Fields(NamedTuple):
+    """What is known of mail that wants to leave."""
+
+    transport: str
+    destination: str  # the recipients' domain
+    sender: str | None = None  # its domain; None is the null sender
+    tenant: str | None = None  # metadata `tenant`
+    job: str | None = None
+    site: str | None = None  # the group of mail exchangers, once it is known
+    source: str | None = None  # our own address, once it is known
+
+    def folded(self) -> Fields:
+        """With domains in lower case, as they are compared and counted."""
+        return self._replace(
+            destination=self.destination.lower(),
+            sender=self.sender and self.sender.lower(),
+            site=self.site and self.site.lower(),
+        )
+
+
+#: Known only once the hosts are found.
+LATE: Final = frozenset({"site", "source"})
+_POSITION: Final = {name: index for index, name in enumerate(FIELDS)}
+_Wanted = tuple[int, frozenset[str], tuple[str, ...]]
+
+
+class Selection:
+    """A match, made ready to be asked often."""
+
+    __slots__ = ("_wanted", "asks_destination", "domain", "late")
+
+    def __init__(self, values: Mapping[str, Sequence[str]]) -> None:
+        """`values`: for each field that is asked for, what it may be; an empty list asks for nothing."""
+        wanted: list[_Wanted] = []
+        for name, given in values.items():
+            if given:
+                plain = [value.lower() if name in FOLDED else value for value in given]
+                below = tuple(value for value in plain if name in FOLDED and value.startswith("."))
+                wanted.append((_POSITION[name], frozenset(plain).difference(below), below))
+        self._wanted = tuple(wanted)
+        #: Whether this can be told only once the hosts are found.
+        self.late = any(FIELDS[position] in LATE for position, *_ in wanted)
+        self.asks_destination = any(FIELDS[position] == "destination" for position, *_ in wanted)
+        #: The one domain it is about, if it is about one: so that many can be told apart quickly.
+        self.domain: str | None = None
+        for position, exact, below in wanted:
+            if FIELDS[position] == "destination" and len(exact) == 1 and not below:
+                self.domain = next(iter(exact))
+
+    def fits(self, fields: Fields) -> bool:
+        """Whether this mail is meant; `fields` are folded."""
+        for position, exact, below in self._wanted:
+            value = fields[position]
+            if value is None or not (value in exact or (below and value.endswith(below))):
+                return False
+        return True

@@ -1,0 +1,190 @@
+"""suspends — what must wait, by the file, by an operator's command, or by a rule
+
+Owns: the suspends that are in force in this worker, and how they follow the table `suspends`.
+Called by: queued.pacing.pace asks; queued.daemon tells it when the table has changed (`hurry`); rules add.
+Guarantees: the table is the truth, read at every poll and as soon as a change is heard of; what it no longer has is
+    lifted, and what waits for it in the queue is due at once. What a rule suspends counts here before it is written.
+    While PostgreSQL is away what is known stays in force until its end.
+See: docs/explanation/pacing.md; scripts/suspend.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from queued.pacing.gauge import Held
+from queued.pacing.match import Selection
+from shared import database, events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from queued.pacing.match import Fields
+    from shared.pacing_config import Suspend
+
+#: Seconds that suspended mail is parked at a time. What lifts a suspend makes its mail due earlier.
+LONGEST: Final = 600.0
+#: How the reason begins with which such mail is parked: sql/queries/suspend_release.sql looks for it.
+SUSPENDED: Final = "suspended: "
+_BATCH: Final = 10_000  # recipients made due by one statement
+_UNWRITTEN: Final = 1000  # suspends of rules that may wait for PostgreSQL
+
+
+class _Known(NamedTuple):
+    selection: Selection
+    until: float  # monotonic seconds
+    reason: str
+    values: str  # the selection as the table has it
+
+
+class _Unwritten(NamedTuple):
+    values: str
+    who: str
+    reason: str
+    until: float
+
+
+class Suspends:
+    """What must wait just now."""
+
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._file: list[_Known] = []
+        self._table: dict[int, _Known] = {}
+        self._rules: dict[tuple[str, str], _Known] = {}  # not yet read back from the table
+        self._unwritten: dict[tuple[str, str], _Unwritten] = {}
+        self._lifted: list[str] = []  # selections whose mail is to be made due
+        self._changed = asyncio.Event()
+        self.on_free: Callable[[], None] = lambda: None
+        self._index()
+
+    def use(self, written: Sequence[Suspend]) -> None:
+        """Suspend what queued.yaml says now, and no longer what it said before."""
+        was, self._file = self._file, [_known(each.match.model_dump(), math.inf, each.reason) for each in written]
+        kept = {known.values for known in self._file}
+        self._lifted += [known.values for known in was if known.values not in kept]
+        self._index()
+        self.hurry()
+
+    def __bool__(self) -> bool:
+        """Whether anything is suspended."""
+        return self._any
+
+    @property
+    def by_destination(self) -> bool:
+        """Whether any of them asks for the recipients' domain."""
+        return self._asks_destination
+
+    def look(self, fields: Fields, *, late: bool) -> Held | None:
+        """Whether this mail must wait; `fields` are folded, `late` when its hosts are known."""
+        now = self._clock()
+        for known in (*self._by_domain.get(fields.destination, ()), *self._others):
+            if known.selection.late == late and known.until > now and known.selection.fits(fields):
+                return Held(min(known.until - now, LONGEST), f"{SUSPENDED}{known.reason}", 0.0)
+        return None
+
+    def add(self, selection: Mapping[str, Sequence[str]], seconds: float, reason: str, who: str) -> None:
+        """Suspend at once, and have it written to the table."""
+        until = self._clock() + seconds
+        known = _known(selection, until, reason)
+        key = known.values, who
+        if len(self._unwritten) < _UNWRITTEN:
+            self._unwritten[key] = _Unwritten(known.values, who, reason, until)
+        self._rules[key] = known
+        self._index()
+        self._changed.set()
+        events.emit("suspend.added", selection=known.values, reason=reason, seconds=seconds, who=who)
+
+    def hurry(self) -> None:
+        """The table may have changed: read it now."""
+        self._changed.set()
+
+    async def run(self, pool: database.Pool, where: str, poll: float) -> None:
+        """Follow the table, until cancelled."""
+        while True:
+            self._changed.clear()
+            try:
+                async with pool.connection() as connection:
+                    await self.follow(connection, where)
+            except (*database.OUTAGE, *database.REFUSAL) as error:
+                events.emit("suspend.failed", error=database.reason(error))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(poll):
+                    await self._changed.wait()
+
+    async def follow(self, connection: database.Connection, where: str) -> None:
+        """Write what rules suspended, read what is in force, and make due what waited for what no longer is."""
+        again = list(self._lifted)  # once more for what was parked while we learned of it
+        for key, new in list(self._unwritten.items()):
+            seconds = new.until - self._clock()
+            if seconds > 0:
+                await database.fetch(
+                    connection,
+                    "suspend_add",
+                    selection=new.values,
+                    reason=new.reason,
+                    who=new.who,
+                    seconds=seconds,
+                    now=None,
+                )
+            if self._unwritten.get(key) is new:
+                del self._unwritten[key]
+        self._read(await database.fetch(connection, "suspend_active", now=None))
+        for values in dict.fromkeys(self._lifted):
+            if released := await release(connection, values, where):
+                events.emit("suspend.lifted", selection=values, recipients=released)
+        del self._lifted[: len(again)]
+
+    def _read(self, rows: Sequence[database.Row]) -> None:
+        now = self._clock()
+        table = {
+            row.id: _known(row.selection, math.inf if row.seconds is None else now + row.seconds, row.reason)
+            for row in rows
+        }
+        gone = [known for id_, known in self._table.items() if id_ not in table and known.until > now]
+        self._table = table
+        self._rules = {key: known for key, known in self._rules.items() if key in self._unwritten and known.until > now}
+        self._index()
+        self._lifted += [known.values for known in gone]
+        if gone:
+            self.on_free()
+
+    def _index(self) -> None:
+        """Sort them by domain, so that a thousand suspended domains cost mail for others nothing."""
+        everything = [*self._file, *self._table.values(), *self._rules.values()]
+        self._by_domain: dict[str, list[_Known]] = {}
+        self._others: list[_Known] = []
+        for known in everything:
+            domain = known.selection.domain
+            (self._others if domain is None else self._by_domain.setdefault(domain, [])).append(known)
+        self._any = bool(everything)
+        self._asks_destination = bool(self._by_domain) or any(known.selection.asks_destination for known in everything)
+
+
+async def release(connection: database.Connection, selection: str, where: str = "true") -> int:
+    """Make due what was parked for this selection (JSON, as the table has it); how many recipients."""
+    released = 0
+    while True:
+        [row] = await database.fetch(
+            connection,
+            "suspend_release",
+            where=where,
+            now=None,
+            selection=selection,
+            longest=LONGEST,
+            reason=f"waiting: {SUSPENDED}",  # as claim_park_if_ours.sql writes it
+            batch=_BATCH,
+        )
+        released += int(row.released)
+        if row.released < _BATCH:
+            return released
+
+
+def _known(values: Mapping[str, Sequence[str]], until: float, reason: str) -> _Known:
+    given = {name: list(each) for name, each in values.items() if each}
+    return _Known(Selection(given), until, reason, json.dumps(given, sort_keys=True))

@@ -1,0 +1,145 @@
+"""find_hops — where one attempt may connect to, found anew for each
+
+Owns: the order of questions: decide the way, ask for MX, cut loops, ask for addresses, cut loops again, sort; and who
+    we ourselves are.
+Called by: queued.smtp.failover, at the beginning of every attempt.
+Guarantees: at least one Hop, best first, or Unroutable with the outcome. Hosts that queued.yaml names are passed on by
+    name, so that /etc/hosts holds for them; what DNS leads to is passed on by address, the address that was judged. At
+    most _MOST_HOSTS hosts of a domain are looked at, whatever it publishes.
+See: RFC 5321 section 5.1; Postfix smtp_addr.c and inet_interfaces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+from ipaddress import IPv6Address, ip_address
+from random import Random
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from queued.routing.answer import Answer
+from queued.routing.dead_hosts import DeadHosts
+from queued.routing.mx_site import Site, site
+from queued.routing.route import (
+    PORT,
+    ByMx,
+    Fixed,
+    choose,
+    cut_loops,
+    embedded,
+    in_order,
+    mail_hosts,
+    names_one_host,
+    no_domain,
+    reachable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from queued.routing.resolver import Resolver
+    from queued.routing.route import Address, Hop, Host
+    from shared.transport_config import Transport
+
+_MOST_HOSTS: Final = 30  # by preference; the largest honest lists have about ten
+
+
+class Ourselves:
+    """Names and addresses under which mail comes back to us."""
+
+    def __init__(self, written: Iterable[str]) -> None:
+        """`written`: host names and addresses, in any case."""
+        self._names: set[str] = set()
+        self._addresses: set[Address] = set()
+        for text in written:
+            try:
+                self._addresses.add(ip_address(text.removeprefix("[").removesuffix("]")))
+            except ValueError:
+                self._names.add(text.lower().rstrip("."))
+
+    def is_named(self, host: Host) -> bool:
+        """Whether the host bears one of our names."""
+        return host.name in self._names
+
+    def has_address(self, host: Host) -> bool:
+        """Whether one of the host's addresses is ours.
+
+        This host's own count at port 25 only, as in Postfix: at another port somebody else may listen.
+        """
+        return any(embedded(a) in self._addresses or (host.port == PORT and _is_local(a)) for a in host.addresses)
+
+
+class Found(NamedTuple):
+    """Where one attempt may connect to. site: of the exchangers, None where DNS was not asked for any."""
+
+    hops: list[Hop]
+    site: Site | None
+
+
+class HopFinder:
+    """Finds the hosts for one transport, and remembers which of them were dead of late: `dead`."""
+
+    def __init__(self, transport: Transport, resolver: Resolver, ourselves: Ourselves) -> None:
+        self._transport = transport
+        self._resolver = resolver
+        self._ourselves = ourselves
+        self._random = Random()
+        self.dead = DeadHosts(transport.connection.avoid.total_seconds())
+
+    async def find(self, domain: str) -> list[Hop]:
+        """Where to try for this recipient domain; raises Unroutable."""
+        return (await self.found(domain)).hops
+
+    async def found(self, domain: str) -> Found:
+        """The same, and the site that the exchangers are."""
+        way = choose(domain, self._transport)
+        if isinstance(way, Fixed):
+            return Found(self._in_order(way.hosts), None)
+        by_mx, together = False, None
+        if isinstance(way, ByMx):
+            hosts, by_mx = await self._mail_hosts(way)
+            together = site(hosts)
+            names = list(dict.fromkeys(host.name for host in hosts))
+            answers = dict(zip(names, await asyncio.gather(*map(self._addresses, names)), strict=True))
+        else:
+            hosts, answers = (way.host,), {way.host.name: Answer("found", way.host.addresses)}
+        # Loops first: a host of ours that may not be connected to still says where the loop begins.
+        hosts = tuple(replace(host, addresses=answers[host.name].records) for host in hosts)
+        hosts = cut_loops(hosts, self._ourselves.has_address, domain)
+        usable = reachable(domain, hosts, answers, by_mx=by_mx, private=self._transport.allow.private)
+        return Found(self._in_order(usable), together)
+
+    def _in_order(self, hosts: Iterable[Host]) -> list[Hop]:
+        now = monotonic()
+        return in_order(hosts, self._random, lambda host, port: self.dead.is_dead(host, port, now))
+
+    async def _mail_hosts(self, way: ByMx) -> tuple[tuple[Host, ...], bool]:
+        """The hosts preferred to us by name, and whether an MX names them."""
+        try:
+            answer = await self._resolver.mx(way.domain)
+        except ValueError:
+            raise no_domain(way.domain) from None
+        hosts = mail_hosts(way, answer)
+        return cut_loops(hosts, self._ourselves.is_named, way.domain)[:_MOST_HOSTS], answer.state == "found"
+
+    async def _addresses(self, name: str) -> Answer[Address]:
+        try:
+            return await self._resolver.addresses(name)
+        except ValueError:  # an MX may hold any octets, a name that cannot be asked for has no address
+            return Answer("nothing")
+
+
+def _is_local(address: Address) -> bool:
+    """Whether this host has the address: then, and only then, a socket can be bound to it."""
+    address = embedded(address)
+    if not names_one_host(address):
+        return False  # group and broadcast addresses can be bound everywhere
+    family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,284 @@
+"""sign — puts DKIM signatures, and an ARC seal, before a message that leaves
+
+Owns: which rules and keys sign a message, the fields DKIM-Signature, and what becomes of a message that they fail for;
+    the seal itself is queued/signing/arc.py's.
+Called by: queued.dispatch before an attempt; queued.daemon, which reads the keys; `pillarbox dkim check`.
+Guarantees: the content is read and never changed. A message is signed once for all its recipients in hand, and its body
+    digested once for all its signatures. What cannot be signed waits, or leaves unsigned where `signing.onerror` says
+    so: it is never bounced for that. Signatures are relaxed/relaxed, cover the whole body (no l=), and sign the fields
+    of queued/signing/sign_content.py.
+Raises: ConfigError from `Signer` for a key that cannot be read; nothing else.
+See: RFC 6376; RFC 8463 (Ed25519); RFC 8301 (RSA-SHA256)
+Bugs: a header that RFC 5322 does not allow, or that white space before a colon makes obsolete, is sent unsigned
+    (sign.skipped), for dkimpy neither signs nor verifies it. Keys are read at start and at a reload; notbefore and
+    notafter rotate them without either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import dkim
+from dkim.canonicalization import CanonicalizationPolicy
+
+from queued.signing import arc
+from queued.signing.keys import PrivateKey, UnusableKey, read_key
+from queued.signing.sign_content import ascii_domain, author_domain, body_digest, covered, header_end
+from queued.smtp.content import without_strays
+from shared import events
+from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from queued.claim import Claimed
+    from queued.deliver import Body
+    from shared.message import Address
+    from shared.signing_config import Arc, Signing, SigningKey, SigningRule
+
+_RELAXED: Final = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
+_QUIET: Final = logging.getLogger("pillarbox.dkim")  # dkimpy has nothing to tell that an event does not say
+_MOST_FIELDS: Final = 250  # signed ones; folding a longer list of them would take dkimpy long
+_LONGEST_DOMAIN: Final = 64  # RFC 6376 section 3.5: d= cannot be folded, and dkimpy would
+_MALFORMED: Final = (dkim.DKIMException, IndexError)  # IndexError: a continuation line comes first
+_ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
+_FOR_EVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A private key with its place in DNS and its time."""
+
+    selector: str
+    private: PrivateKey
+    begins: datetime
+    ends: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """What signing came to: header fields to send before the content, perhaps none, or why the message has to wait."""
+
+    fields: bytes = b""
+    fault: str | None = None
+
+
+class SigningFault(Exception):
+    """A message that should be signed cannot be, for a reason that is ours."""
+
+
+class Signer:
+    """Signs as the configuration says; without rules it does nothing."""
+
+    def __init__(self, settings: Signing) -> None:
+        """Read every key; ConfigError for the first that cannot be used."""
+        self._settings = settings
+        self._keys = {rule.id: _read(index, rule) for index, rule in enumerate(settings.rules)}
+        self._arc = _read_arc(settings.arc) if settings.arc is not None else []
+
+    def use(self, other: Signer) -> None:
+        """From now on sign as `other` does."""
+        self._settings, self._keys, self._arc = other._settings, other._keys, other._arc
+
+    async def sign(self, body: Body, first: Claimed) -> Signed:
+        """The signatures of a message, made when the first of its recipients in hand asks for them."""
+        if not self._keys and not self._arc:
+            return Signed()
+        if body.signing is None:
+            body.signing = asyncio.ensure_future(self._sign(first.message_id, body.content, first.sender, first.now()))
+        # The end of one attempt's lease must not end the signing for the others.
+        return await asyncio.shield(body.signing)
+
+    async def _sign(self, message_id: UUID, content: bytes, sender: Address | None, now: datetime) -> Signed:
+        try:
+            if len(content) < self._settings.thread:
+                return self.signatures(message_id, content, sender, now)
+            return await asyncio.to_thread(self.signatures, message_id, content, sender, now)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with signing, the mail must not be lost for it
+            reason = str(error) if isinstance(error, SigningFault) else repr(error)
+            events.emit("sign.failed", id=message_id, error=reason, onerror=self._settings.onerror)
+            return Signed() if self._settings.onerror == "unsigned" else Signed(fault=f"cannot be signed: {reason}")
+
+    def signatures(self, message_id: UUID, content: bytes, sender: Address | None, now: datetime) -> Signed:
+        """The signatures, made in this thread; SigningFault when a rule fits and none of its keys may sign."""
+        content = without_strays(content)
+        end = header_end(content)
+        chosen = self._choose(content[:end], sender, now)
+        seal = self._seal(content[:end], now)
+        if not chosen and seal is None:
+            return Signed()
+        header = _header(content, end)
+        try:
+            message = dkim.DKIM(header, logger=_QUIET, signature_algorithm=b"ed25519-sha256")
+        except _MALFORMED as error:
+            return _skipped(message_id, chosen, seal, "the header is malformed" if str(error) else repr(error))
+        names = covered(name.lower() for name, _ in message.headers)
+        if len(names) > _MOST_FIELDS:
+            return _skipped(message_id, chosen, seal, f"{len(names)} fields would have to be signed")
+        digest = body_digest(content, end)
+        signed = b"".join(_field(message, names, digest, domain, key, now) for domain, key in chosen)
+        sealed = arc.fields(signed + header, digest, seal, int(now.timestamp())) if seal is not None else None
+        return Signed((sealed or b"") + signed)
+
+    def _seal(self, header: bytes, now: datetime) -> arc.Seal | None:
+        """Who seals a message; None where nobody does. SigningFault where none of the keys may now."""
+        settings = self._settings.arc
+        if settings is None or arc.RESULTS not in header.lower():
+            return None
+        keys = active_keys(self._arc, now)
+        if not keys:
+            raise SigningFault("signing.arc has no key for this time")
+        return arc.Seal(settings.authservid, settings.domain, keys[0].selector, keys[0].private)
+
+    def would_sign(self, content: bytes, sender: Address | None, now: datetime) -> tuple[list[str], str | None]:
+        """Who would sign with which keys, as `domain/selector algorithm`; where nobody does, why."""
+        if not self._keys:
+            return [], "no signing rule"
+        content = without_strays(content)
+        try:
+            chosen = self._choose(content[: header_end(content)], sender, now)
+        except SigningFault as fault:
+            return [], str(fault)
+        told = [f"{domain}/{key.selector} {key.private.algorithm}" for domain, key in chosen]
+        return told, None if told else "no signing rule fits"
+
+    def would_seal(self, content: bytes, now: datetime) -> tuple[str | None, str | None]:
+        """Who would seal with which key, and the number of the seal; where nobody does although `arc` is set, why."""
+        if self._settings.arc is None:
+            return None, None
+        content = without_strays(content)
+        header = _header(content, header_end(content))
+        try:
+            sealing = arc.read_sealing(dkim.DKIM(header, logger=_QUIET).headers, self._settings.arc.authservid)
+            if isinstance(sealing, str):
+                return None, sealing
+            seal = self._seal(header, now)
+        except SigningFault as fault:
+            return None, str(fault)
+        except _MALFORMED:
+            return None, "the header is malformed"
+        assert seal is not None  # noqa: S101 - there are results to seal
+        number, algorithm = len(sealing.chain.sets) + 1, seal.key.algorithm
+        return f"{seal.domain}/{seal.selector} {algorithm}, number {number}, cv={sealing.status}", None
+
+    def _choose(self, header: bytes, sender: Address | None, now: datetime) -> list[tuple[str, Key]]:
+        """Who signs with which keys, each key once, RSA first: some verifiers look no further than what they know."""
+        domains = {
+            "from": author_domain(header),
+            "envelope": None if sender is None else ascii_domain(sender.domain),
+        }
+        chosen: dict[tuple[str, str], Key] = {}
+        for rule in self._settings.rules:
+            domain = _signing_domain(rule, domains)
+            if domain is None:
+                continue
+            keys = active_keys(self._keys[rule.id], now)
+            if not keys:
+                raise SigningFault(f"signing rule {rule.id} has no key for this time")
+            for key in keys:
+                chosen.setdefault((domain, key.selector), key)
+        found = [(domain, key) for (domain, _), key in chosen.items()]
+        return sorted(found, key=lambda each: each[1].private.algorithm != "rsa-sha256")
+
+
+def _header(content: bytes, end: int) -> bytes:
+    """The header that ends there, as lines that all have an end."""
+    return content[:end] if content.endswith(b"\r\n", 0, end) else content[:end] + b"\r\n"
+
+
+def active_keys(keys: Sequence[Key], now: datetime) -> list[Key]:
+    """Of each algorithm the newest key in its time: the latest to begin, and of equals the last."""
+    newest: dict[str, Key] = {}
+    for key in keys:
+        held = newest.get(key.private.algorithm)
+        if key.begins <= now < key.ends and (held is None or held.begins <= key.begins):
+            newest[key.private.algorithm] = key
+    return list(newest.values())
+
+
+def published(selector: str, domain: str, limit: float = 5.0) -> str | None:
+    """The TXT record where DNS has a public key, within `limit` seconds; None when there is none.
+
+    OSError when no resolver answers.
+    """
+    try:
+        found: bytes | None = dkim.get_txt(f"{selector}._domainkey.{domain}.".encode(), timeout=limit)
+    except dkim.DnsTimeoutError as error:
+        raise OSError(f"no resolver answers: {error}") from None
+    return None if found is None else found.decode("utf-8", "replace")
+
+
+def _read(index: int, rule: SigningRule) -> list[Key]:
+    return _read_keys(rule.keys, rule.id, f"signing.rules[{index}]")
+
+
+def _read_arc(settings: Arc) -> list[Key]:
+    """The keys that seal; ConfigError for one that is not RSA, which is all that RFC 8617 has verifiers know."""
+    keys = _read_keys(settings.keys, "arc", "signing.arc")
+    for number, key in enumerate(keys):
+        if key.private.algorithm != "rsa-sha256":
+            raise ConfigError(f"signing.arc.keys[{number}].file: holds a key of another kind; allowed: RSA")
+    return keys
+
+
+def _read_keys(keys: Sequence[SigningKey], rule: str, place: str) -> list[Key]:
+    """The keys in their files; ConfigError for the first that cannot be used."""
+    found = []
+    for number, settings in enumerate(keys):
+        try:
+            private = read_key(settings.file)
+        except UnusableKey as error:
+            raise ConfigError(f"{place}.keys[{number}].file: {error}") from None
+        found.append(Key(settings.selector, private, settings.notbefore or _ALWAYS, settings.notafter or _FOR_EVER))
+        events.emit("sign.loaded", rule=rule, selector=settings.selector, algorithm=private.algorithm)
+    return found
+
+
+def _signing_domain(rule: SigningRule, domains: Mapping[str, str | None]) -> str | None:
+    """The d= by which this rule signs, None when it does not fit."""
+    sender = domains[rule.source]
+    if sender is None or not any(_fits(pattern, sender) for pattern in rule.senderdomain):
+        return None
+    domain = rule.domain or sender
+    return domain if len(domain) <= _LONGEST_DOMAIN else None
+
+
+def _fits(pattern: str, domain: str) -> bool:
+    return pattern in {"*", domain} or (pattern.startswith("*.") and domain.endswith(pattern[1:]))
+
+
+def _field(message: dkim.DKIM, names: list[bytes], digest: bytes, domain: str, key: Key, now: datetime) -> bytes:
+    """One field DKIM-Signature.
+
+    dkimpy folds, canonicalizes and hashes the header. Its own `sign` would digest the body and read the key each time,
+    and its RSA takes 6 ms without letting go of the interpreter; so the key signs, by the one way that dkimpy leaves to
+    a key, which is that of Ed25519.
+    """
+    message.hasher = hashlib.sha256
+    fields = [
+        (b"v", b"1"),
+        (b"a", key.private.algorithm.encode()),
+        (b"c", b"relaxed/relaxed"),
+        (b"d", domain.encode()),
+        (b"s", key.selector.encode()),
+        (b"t", str(int(now.timestamp())).encode()),
+        (b"h", b": ".join(names)),
+        (b"bh", base64.b64encode(digest)),
+        (b"b", b"0" * 60),  # so long that b= begins a line of its own, as dkimpy's `sign` does it
+    ]
+    value: bytes = message.gen_header(fields, names, _RELAXED, b"DKIM-Signature", key.private)
+    return b"DKIM-Signature: " + value
+
+
+def _skipped(message_id: UUID, chosen: Sequence[tuple[str, Key]], seal: arc.Seal | None, reason: str) -> Signed:
+    """A message that is such that no signature would hold; waiting would not mend it."""
+    domain = chosen[0][0] if chosen else seal and seal.domain
+    events.emit("sign.skipped", id=message_id, domain=domain, reason=reason)
+    return Signed()

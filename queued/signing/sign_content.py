@@ -1,0 +1,140 @@
+r"""sign_content — what a DKIM signature covers: which fields, which body, in whose name
+
+Owns: the list of signed fields, the body's digest, and whom a message says it is from. Pure.
+Called by: queued.signing.sign.
+Guarantees: what is read here is what leaves (queued/smtp/content.py): lines end with CR LF, strays are gone. The body's
+    digest is made piece by piece, so a large message costs no second copy of itself.
+See: RFC 6376 section 3.4.4 (relaxed body), section 5.4.1 (fields to sign), sections 5.4.2 and 8.15 (fields signed once
+    more than there are, so that none can be added); RFC 5322 section 3.6.2 (From)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Signed once more than there are: who adds another one breaks the signature (RFC 6376 section 8.15).
+_OVERSIGNED: Final = (
+    b"from",
+    b"reply-to",
+    b"subject",
+    b"date",
+    b"to",
+    b"cc",
+    b"message-id",
+    b"in-reply-to",
+    b"references",
+    b"mime-version",
+    b"content-type",
+    b"content-transfer-encoding",
+)
+# Signed as often as there are. Mailing lists and those who forward add these by right.
+_SIGNED: Final = (
+    b"sender",
+    b"content-id",
+    b"content-description",
+    b"resent-date",
+    b"resent-from",
+    b"resent-sender",
+    b"resent-to",
+    b"resent-cc",
+    b"resent-message-id",
+    b"list-id",
+    b"list-help",
+    b"list-unsubscribe",
+    b"list-unsubscribe-post",
+    b"list-subscribe",
+    b"list-post",
+    b"list-owner",
+    b"list-archive",
+)
+
+_PIECE: Final = 1 << 18  # octets of body looked at together
+_LONGEST_FROM: Final = 10_000  # octets; more addresses than anybody writes for
+_FROM: Final = re.compile(rb"^from[ \t]*:([^\r]*(?:\r\n[ \t][^\r]*)*)", re.MULTILINE | re.IGNORECASE)
+_NO_ADDRESS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|\([^()]*\)')  # quoted names and comments
+_ANGLED: Final = re.compile(rb"<([^<>]*)>")
+_SPACES: Final = re.compile(rb"[ \t]{2,}|\t")
+_DOMAIN: Final = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+
+
+def header_end(content: bytes) -> int:
+    """Where the header ends, behind the line end of its last field; the empty line and the body follow."""
+    if content.startswith(b"\r\n"):
+        return 0
+    end = content.find(b"\r\n\r\n")
+    return len(content) if end < 0 else end + 2
+
+
+def covered(present: Iterable[bytes]) -> list[bytes]:
+    """The names for the tag h=, from the names of the fields there are, in lower case."""
+    counts: dict[bytes, int] = {}
+    for name in present:
+        counts[name] = counts.get(name, 0) + 1
+    names: list[bytes] = []
+    for name in _OVERSIGNED:
+        names += [name] * (counts.get(name, 0) + 1)
+    for name in _SIGNED:
+        names += [name] * counts.get(name, 0)
+    return names
+
+
+def body_digest(content: bytes, start: int) -> bytes:
+    """SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4); `start` is `header_end` of the content."""
+    digest = hashlib.sha256()
+    position, empty, any_text = start + 2, 0, False
+    while position < len(content):
+        end = _line_end(content, position + _PIECE)
+        piece = content[position:end]
+        position = end
+        if not piece.endswith(b"\r\n"):
+            piece += b"\r\n"  # as it leaves
+        if b" " in piece or b"\t" in piece:
+            piece = _SPACES.sub(b" ", piece).replace(b" \r\n", b"\r\n")
+        text = piece.rstrip(b"\r\n")
+        ends = (len(piece) - len(text)) // 2
+        if not text:
+            empty += ends
+            continue
+        # Empty lines count only when a line with something in it follows.
+        digest.update(b"\r\n" * empty)
+        digest.update(text)
+        empty, any_text = ends, True
+    if any_text:
+        digest.update(b"\r\n")
+    return digest.digest()
+
+
+def _line_end(content: bytes, position: int) -> int:
+    """The end of the line that the octet before `position` is in."""
+    end = content.find(b"\r\n", position - 2)
+    return len(content) if end < 0 else end + 2
+
+
+def author_domain(header: bytes) -> str | None:
+    """The domain of the first author, as it stands in DNS; None where there is no field From, or more than one.
+
+    Two such fields say two things, and readers differ in which they show (RFC 6376 section 8.15).
+    """
+    fields = _FROM.findall(header)
+    if len(fields) != 1 or len(fields[0]) > _LONGEST_FROM:
+        return None
+    value = _NO_ADDRESS.sub(b"", fields[0].replace(b"\r\n", b""))
+    # An unquoted address as the name before the address is not allowed and everyday mail.
+    angled = _ANGLED.search(value)
+    address = angled[1] if angled else value.partition(b",")[0].partition(b";")[0]
+    _, at, domain = address.strip().rpartition(b"@")
+    return ascii_domain(domain.decode("utf-8", "replace")) if at else None
+
+
+def ascii_domain(domain: str) -> str | None:
+    """A domain as it stands in DNS, in lower case (RFC 5890); None for what is no name there, such as [192.0.2.1]."""
+    try:
+        name = domain.rstrip(".").encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        return None
+    return name if _DOMAIN.fullmatch(name) else None

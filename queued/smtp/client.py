@@ -1,0 +1,273 @@
+"""client — hold one SMTP conversation with one host
+
+Owns: SmtpConnection, from EHLO to QUIT, and with it every octet that leaves for another host.
+Called by: queued/smtp/connections.py, which keeps connections open; deliver, through it.
+Guarantees: `send` returns a result for every recipient and raises nothing but cancellation; nothing in a
+message or an address can end DATA early or add a command; each step has its own time limit; after a
+fault, a 421 or a cancellation in mid-transaction the connection is cut and `usable` is false.
+Raises: ConversationError from `open`; ValueError for a host name of ours that is none.
+See: queued/smtp/open.py for what comes before; RFC 5321 §3.3, §4.1.4 (order of commands), §3.8 (421); RFC 2920 §3.1
+(pipelining); RFC 6531 §3.2.
+Our own client because the well-known ones pass stray CR and LF through, and which octets leave, in which
+order and with which time limits is what this server is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self
+
+from queued.smtp import commands
+from queued.smtp.content import wire_pieces
+from queued.smtp.open import Introduction, open_session
+from queued.smtp.transaction import ConversationError, Fault, TransactionResult
+from queued.tls.context import Contexts
+from queued.tls.policy import CLEAR
+from shared.failure_points import reach
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from queued.smtp.open import Opened
+    from queued.smtp.transaction import Phase, Timeouts, Transaction
+    from queued.tls.policy import TlsWanted
+    from shared.smtp_reply import Reply
+
+_CLOSING = 421  # RFC 5321 §3.8: may answer any command, and the connection ends
+_GO_ON = 354  # RFC 5321 §4.3.2: the one reply that lets content follow DATA
+
+
+class SmtpConnection:
+    """One open connection past its EHLO.
+
+    extensions: keyword to parameters, as the peer offered them; empty after HELO. tls: what was negotiated, or "none".
+    transactions: how many were begun here. opened_at, last_used: event-loop time, in seconds.
+    """
+
+    def __init__(self, opened: Opened, timeouts: Timeouts) -> None:
+        """For `open` only."""
+        self._wire = opened.wire
+        self._timeouts = timeouts
+        self._loop = asyncio.get_running_loop()
+        self._ready = True
+        self._reset_due = False
+        self.extensions = opened.extensions
+        self.tls = opened.tls
+        self.transactions = 0
+        self.opened_at = self.last_used = self._loop.time()
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        hostname: str,
+        timeouts: Timeouts,
+        source: str | None = None,
+        tls: TlsWanted = CLEAR,
+        contexts: Contexts | None = None,
+    ) -> Self:
+        """Connect to host:port from the local address `source`, and introduce ourselves as `hostname`, with this TLS.
+
+        contexts: OpenSSL's settings; None for those of a transport that says nothing.
+        """
+        we = Introduction(hostname, source, tls, contexts or Contexts())
+        return cls(await open_session(host, port, we, timeouts), timeouts)
+
+    @property
+    def usable(self) -> bool:
+        """Whether another transaction may begin here: in step, open, and nothing unexpected was said."""
+        return self._ready and self._wire.is_open and not self._wire.has_reply
+
+    async def send(self, transaction: Transaction) -> TransactionResult:
+        """One mail transaction (RFC 5321 §3.3); one coroutine at a time."""
+        progress = _Progress(transaction, self.extensions, self.tls)
+        if not progress.live:
+            return progress.result(None)
+        if not self.usable:
+            return progress.result(await self._why_unusable())
+        self._ready = False
+        self.transactions += 1
+        fault: Fault | None = None
+        try:
+            await self._converse(transaction, progress)
+            self._ready = True
+        except _Closing as closing:
+            progress.close(closing.phase, closing.reply)
+        except ConversationError as error:
+            fault = error.fault
+        finally:
+            self.last_used = self._loop.time()
+            if not self._ready:
+                self.abort()
+        return progress.result(fault)
+
+    async def close(self) -> None:
+        """QUIT, then close; never raises, and takes at most the `quit` limit.
+
+        The reply to QUIT is not waited for (Postfix smtp_skip_quit_response): it could change nothing.
+        """
+        self._ready = False
+        await self._wire.close(b"QUIT\r\n", self._timeouts.quit)
+
+    def abort(self) -> None:
+        """Cut the connection at once, without QUIT."""
+        self._ready = False
+        self._wire.abort()
+
+    async def _converse(self, transaction: Transaction, progress: _Progress) -> None:
+        """Envelope and content; returns with peer and us in step, or raises."""
+        reset = [b"RSET\r\n"] if self._reset_due else []
+        mail = commands.mail_command(transaction, self.extensions)
+        rcpts = [commands.rcpt_command(transaction, index, self.extensions) for index in progress.live]
+        if self._pipelining:
+            # RFC 2920 §3.1: RSET, MAIL and RCPT anywhere in a group, DATA only as its last command.
+            group = [*reset, mail, *rcpts, b"DATA\r\n"]
+            self._wire.write(b"".join(group), replies=len(group))
+        for command in reset:
+            if not (await self._ask(command, "mail", self._timeouts.rset)).is_positive:
+                raise ConversationError(Fault("protocol", "mail", "RSET was refused"))
+        accepted = await self._offer(progress, mail, rcpts)
+        if not accepted and not self._pipelining:
+            return
+        progress.data = await self._ask(b"DATA\r\n", "data", self._timeouts.data)
+        if not accepted:
+            await self._send_nothing(progress.data)
+        elif progress.data.code == _GO_ON:
+            progress.final = await self._send_content(transaction)
+            progress.settle(progress.final)
+            self._reset_due = False
+        else:
+            progress.settle(progress.data)
+
+    async def _offer(self, progress: _Progress, mail: bytes, rcpts: list[bytes]) -> bool:
+        """The envelope; whether the peer wants the message for anybody."""
+        progress.mail = await self._ask(mail, "mail", self._timeouts.mail)
+        # Until the reply to the final dot a transaction may stay open at the peer.
+        self._reset_due = progress.mail.is_positive
+        if not progress.mail.is_positive:
+            progress.settle(progress.mail)
+            if not self._pipelining:
+                return False
+        accepted = False
+        for index, command in zip(progress.live, rcpts, strict=True):
+            reply = await self._ask(command, "rcpt", self._timeouts.rcpt)
+            if reply.is_positive:
+                accepted = progress.mail.is_positive
+            else:
+                progress.refuse(index, reply)
+        return accepted
+
+    async def _ask(self, command: bytes, phase: Phase, limit: float) -> Reply:
+        """The reply to a command; the command went out before, with its group, when pipelining."""
+        if not self._pipelining:
+            self._wire.write(command, replies=1)
+        return _verdict(phase, await self._wire.reply(phase, limit))
+
+    @property
+    def _pipelining(self) -> bool:
+        return "PIPELINING" in self.extensions
+
+    async def _send_nothing(self, data: Reply) -> None:
+        """A lone dot, when DATA was let through for no recipient at all (RFC 2920 §3.1)."""
+        if data.code == _GO_ON:
+            self._wire.write(b".\r\n", replies=1)
+            _verdict("dot", await self._wire.reply("dot", self._timeouts.dot))
+
+    async def _send_content(self, transaction: Transaction) -> Reply:
+        """The content, and the reply to the dot that ends it."""
+        pieces = wire_pieces(transaction.content, transaction.prefix)
+        piece = next(pieces)
+        for following in pieces:
+            self._wire.write(piece)
+            await self._wire.drain("body", self._timeouts.body)
+            if self._wire.has_reply:
+                break
+            piece = following
+        if self._wire.has_reply:
+            # The peer judged before the end. Without its dot the message cannot count as taken.
+            reply = _verdict("body", await self._wire.reply("body", self._timeouts.body))
+            if reply.is_positive:
+                raise ConversationError(Fault("protocol", "body", "content accepted before its end"))
+            raise _Closing("body", reply)
+        self._wire.check("body")
+        self._wire.write(piece, replies=1)
+        reach("deliver.after_data")
+        return _verdict("dot", await self._wire.reply("dot", self._timeouts.dot))
+
+    async def _why_unusable(self) -> Fault:
+        """What to say of a connection that went away between two transactions."""
+        reply = await self._wire.reply("mail", self._timeouts.mail) if self._wire.has_reply else None
+        self.abort()
+        if reply is not None and reply.code == _CLOSING:
+            return Fault("refused", "mail", f"host is closing the connection: {reply}", reply)
+        if reply is not None:
+            return Fault("protocol", "mail", f"reply without a command: {reply}", reply)
+        return Fault("closed", "mail", "connection is not open any more")
+
+
+class _Progress:
+    """The replies of one transaction, gathered until each recipient has the one that decides."""
+
+    def __init__(self, transaction: Transaction, extensions: Mapping[str, str], tls: str) -> None:
+        self.tls = tls
+        self.dsn = "DSN" in extensions
+        self.mail = commands.refuse_message(transaction, extensions)
+        self.data: Reply | None = None
+        self.final: Reply | None = None
+        self._recipients: list[Reply | None] = [
+            self.mail or commands.refuse_recipient(recipient, smtputf8=transaction.smtputf8)
+            for recipient in transaction.recipients
+        ]
+        # Positions of the recipients the peer is to be asked about.
+        self.live = tuple(index for index, reply in enumerate(self._recipients) if reply is None)
+
+    def refuse(self, index: int, reply: Reply) -> None:
+        """One recipient was refused; an earlier refusal of the whole message stands."""
+        if self._recipients[index] is None:
+            self._recipients[index] = reply
+
+    def settle(self, reply: Reply) -> None:
+        """This reply decides for all recipients not decided yet."""
+        self._recipients = [earlier or reply for earlier in self._recipients]
+
+    def close(self, phase: Phase, reply: Reply) -> None:
+        """This reply decides too, and it ended the conversation in this phase."""
+        if None not in self._recipients:
+            return
+        if phase == "mail":
+            self.mail = reply
+        elif phase == "data":
+            self.data = reply
+        elif phase in {"body", "dot"}:
+            self.final = reply
+        self.settle(reply)
+
+    def result(self, fault: Fault | None) -> TransactionResult:
+        """What is known; a fault after the last recipient was decided changes nothing."""
+        undecided = None in self._recipients
+        broken = fault if undecided else None
+        return TransactionResult(self.mail, tuple(self._recipients), self.data, self.final, broken, self.tls, self.dsn)
+
+
+class _Closing(Exception):
+    """Not an error: the reply that ends the connection, on its way to `send`."""
+
+    def __init__(self, phase: Phase, reply: Reply) -> None:
+        super().__init__()
+        self.phase: Phase = phase
+        self.reply = reply
+
+
+def _verdict(phase: Phase, reply: Reply) -> Reply:
+    """The reply, when it is one this phase can be answered with (RFC 5321 §4.3.2)."""
+    if reply.code == _CLOSING:
+        raise _Closing(phase, reply)
+    if phase == "data":
+        fits = not reply.is_positive and (reply.code == _GO_ON or not reply.is_intermediate)
+    else:
+        fits = not reply.is_intermediate
+    if not fits:
+        raise ConversationError(Fault("protocol", phase, f"unexpected reply: {reply}", reply))
+    return reply

@@ -1,0 +1,101 @@
+"""failover — talks to one host after another until one takes the message or has judged it
+
+Owns: which end of a conversation leads to the next host, and how many are tried.
+Called by: queued.deliver, once per attempt.
+Guarantees: a host that did not answer, or would not talk to us, is passed over; so is one that gave up before any
+    content was sent and before it judged any recipient. Once content was sent nobody else is asked, whatever became of
+    it, so that going on never duplicates. At most `addresses` hosts are tried and at most `sessions` of those that
+    greeted us. What the last one said decides.
+Raises: PoolClosedError when the pool closes meanwhile.
+See: RFC 5321 section 5.1 (try the next host); Postfix smtp_mx_address_limit and smtp_mx_session_limit;
+    smtp_skip_5xx_greeting: a permanent refusal in a greeting speaks of that host alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from queued.smtp.commands import NEEDS_REQUIRETLS
+from queued.smtp.transaction import ConversationError, TransactionResult
+from shared import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from queued.routing.route import Hop
+    from queued.smtp.connections import ConnectionPool, SessionWanted
+    from queued.smtp.transaction import Phase, Transaction
+
+_BEFORE_CONTENT: Final[frozenset[Phase]] = frozenset(
+    {"connect", "greeting", "helo", "starttls", "mail", "rcpt", "data"}
+)
+_CLOSING: Final = 421  # RFC 5321 section 3.8
+
+
+class Talk(NamedTuple):
+    """The host that was talked to last, and what came of it. unreachable: those that no connection came about with."""
+
+    hop: Hop
+    result: TransactionResult
+    unreachable: tuple[Hop, ...] = ()
+
+
+async def talk(
+    pool: ConnectionPool,
+    hops: Sequence[Hop],
+    transaction: Transaction,
+    *,
+    wanted: Callable[[Hop], SessionWanted],
+    addresses: int,
+    sessions: int,
+) -> Talk:
+    """The transaction with the first of `hops`, which are at least one, that goes through with it.
+
+    `wanted`: how each host is to be spoken to.
+    """
+    answered = 0
+    unreachable: list[Hop] = []
+    for number, hop in enumerate(hops, 1):
+        try:
+            result = await _converse(pool, hop, wanted(hop), transaction)
+            answered += 1
+        except ConversationError as error:
+            unreachable.append(hop)
+            result = TransactionResult(None, (None,) * len(transaction.recipients), None, None, error.fault)
+        if number >= min(addresses, len(hops)) or answered >= sessions or not may_go_on(result):
+            break
+        events.emit("failover.passed", remote=hop, reason=_reason(result))
+    return Talk(hop, result, tuple(unreachable))
+
+
+def may_go_on(result: TransactionResult) -> bool:
+    """Whether another host may be asked: this one had no content of ours and judged nobody."""
+    if result.final is not None:
+        return False
+    if result.mail is NEEDS_REQUIRETLS:
+        return True  # RFC 8689 section 4.2.1: another host of the destination may offer it
+    if result.fault is not None:
+        return result.fault.phase in _BEFORE_CONTENT and not any(result.recipients)
+    return all(reply is not None and reply.code == _CLOSING for reply in result.recipients)
+
+
+def _reason(result: TransactionResult) -> str:
+    """Why a host is passed over: its fault, or its 421."""
+    return result.fault.text if result.fault is not None else str(result.recipients[0])
+
+
+async def _converse(
+    pool: ConnectionPool, hop: Hop, session: SessionWanted, transaction: Transaction
+) -> TransactionResult:
+    """The conversation, once more on a fresh connection when a kept one turned out to be closed."""
+    while True:
+        async with pool.acquire(hop, session) as connection:
+            kept = connection.transactions > 0
+            result = await connection.send(transaction)
+        if not (kept and _grown_tired(result)):
+            return result
+
+
+def _grown_tired(result: TransactionResult) -> bool:
+    """Whether a kept connection was closed by the peer before it read anything of this transaction."""
+    return result.fault is not None and result.fault.phase == "mail" and result.fault.kind == "closed"

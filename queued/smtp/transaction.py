@@ -1,0 +1,115 @@
+"""transaction — the values one SMTP conversation is given and gives back
+
+Owns: Transaction, TransactionResult, Fault, Timeouts, and the error that carries a Fault.
+Called by: queued/smtp/client.py and its parts, queued/smtp/connections.py, queued/deciding/classify.py, deliver.
+Guarantees: pure, frozen values.
+See: RFC 5321 §3.3 (transaction) and §4.5.3.2 (timeouts); Postfix smtp(8) for the time limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from shared.message import RecipientDsn
+    from shared.smtp_reply import Reply
+
+type FaultKind = Literal["connect", "timeout", "closed", "protocol", "refused", "tls"]
+type Phase = Literal["connect", "greeting", "helo", "starttls", "mail", "rcpt", "data", "body", "dot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long the peer may take for each step, in seconds; defaults are Postfix's."""
+
+    connect: float = 30.0  # smtp_connect_timeout
+    greeting: float = 300.0  # smtp_helo_timeout, which covers both; RFC 5321 §4.5.3.2.1: 5 minutes
+    helo: float = 300.0  # smtp_helo_timeout
+    starttls: float = 300.0  # smtp_starttls_timeout; for the reply to STARTTLS, and for the handshake
+    mail: float = 300.0  # smtp_mail_timeout
+    rcpt: float = 300.0  # smtp_rcpt_timeout
+    data: float = 120.0  # smtp_data_init_timeout
+    body: float = 180.0  # smtp_data_xfer_timeout; for each 64 KiB, so a trickle ends as well
+    dot: float = 600.0  # smtp_data_done_timeout
+    rset: float = 20.0  # smtp_rset_timeout
+    quit: float = 300.0  # smtp_quit_timeout; to get rid of our QUIT, its reply is not waited for
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A conversation that broke, rather than a reply.
+
+    kind: connect (no connection), timeout (time limit reached), closed (the peer hung up), protocol (the
+        peer said something that is not SMTP), refused (the peer answered but will not talk; `reply` says
+        what), tls (the handshake failed, or TLS as it is asked for cannot be had).
+    phase: what was being waited for. RSET counts as mail: it goes out in front of MAIL.
+    text: one printable line for logs and `last_error`.
+    """
+
+    kind: FaultKind
+    phase: Phase
+    text: str
+    reply: Reply | None = None
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the final dot was out: the peer may have taken the message (RFC 1047)."""
+        return self.phase == "dot"
+
+
+class ConversationError(Exception):
+    """A conversation cannot go on; `fault` says why. Leaves `open` and the pool, never `send`."""
+
+    def __init__(self, fault: Fault) -> None:
+        """Carry `fault`."""
+        super().__init__(fault.text)
+        self.fault = fault
+
+
+class Transaction(NamedTuple):
+    """One message for some recipients of one host.
+
+    sender: reverse-path without angle brackets, "" for the null sender.
+    recipients: forward-paths without angle brackets, in the order the replies come back.
+    content: header and body, CRLF line ends, not dot-stuffed.
+    prefix: header fields of ours that go before content, whole lines, such as signatures.
+    smtputf8: the submitter declared SMTPUTF8 (RFC 6531 §3.4), so addresses and header may be UTF-8.
+    body8bit: the submitter declared BODY=8BITMIME (RFC 6152 §2); octets above 127 say so by themselves.
+    ret, envid: what notifications about it are to be like (RFC 3461 §4.3, §4.4); None: nothing was said.
+    dsn: for each recipient what its submitter wants to hear (RFC 3461 §4.1, §4.2); empty: nothing, for any of them.
+    priority: RFC 6710 §4.1, -9 to 9.
+    """
+
+    sender: str
+    recipients: tuple[str, ...]
+    content: bytes
+    smtputf8: bool = False
+    body8bit: bool = False
+    prefix: bytes = b""
+    ret: str | None = None
+    envid: str | None = None
+    dsn: tuple[RecipientDsn | None, ...] = ()
+    priority: int = 0
+    requiretls: bool = False
+
+
+class TransactionResult(NamedTuple):
+    """What a transaction came to.
+
+    mail, data, final: the replies to MAIL, DATA and the final dot; None where it did not come to that.
+        `mail` also holds a refusal of ours that stands in for the peer's, when the peer need not be asked.
+    recipients: for each recipient the reply that decides about it, or None when only `fault` does.
+    fault: what broke the conversation before every recipient was decided, else None.
+    tls: what was negotiated, such as `TLSv1.3 TLS_AES_256_GCM_SHA384 verified`; "none" for clear text; None where it
+        did not come to a session.
+    dsn: the peer offers DSN, so what the submitter wants to hear is its to tell from now on (RFC 3461 §5.2.1).
+    """
+
+    mail: Reply | None
+    recipients: tuple[Reply | None, ...]
+    data: Reply | None
+    final: Reply | None
+    fault: Fault | None
+    tls: str | None = None
+    dsn: bool = False

@@ -1,0 +1,79 @@
+"""context — OpenSSL's settings for sessions with next hops
+
+Owns: the contexts of one transport: one that verifies certificates and one that does not, made when first needed.
+Called by: queued.deliver makes Contexts; queued.tls.check takes the context that fits; queued.tls.mta_sts_fetch the
+    verifying one.
+Guarantees: a file of ours that cannot be used is one clear line when the transport is made, not a fault of a host's.
+    TLS 1.2 at least, no compression, no password prompt for a key. Names are not compared here: queued.tls.check does.
+Raises: ConfigError from the constructor.
+See: ssl.SSLContext; RFC 8996 (no TLS below 1.2); Postfix smtp_tls_CAfile and smtp_tls_cert_file.
+Bugs: the files are read once; new ones count after a restart, or a reload that makes the transport anew.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from shared.errors import ConfigError, cause
+from shared.transport_tls_config import TransportTls
+
+if TYPE_CHECKING:
+    from queued.tls.policy import Proof
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class Contexts:
+    """The contexts of one transport."""
+
+    def __init__(self, settings: TransportTls | None = None, where: str = "tls") -> None:
+        """`where` is the place in the configuration that messages name: transports[default].tls."""
+        self._settings = settings or TransportTls()
+        self._where = where
+        self._made: dict[bool, ssl.SSLContext] = {}
+        if self._settings.ca is not None or self._settings.certificate is not None:
+            self._context(verifying=True)
+            self._context(verifying=False)
+
+    def context(self, proof: Proof) -> ssl.SSLContext:
+        """The context for a session that must prove this. What DANE asks is not OpenSSL's to verify."""
+        return self._context(verifying=proof == "certificate")
+
+    def _context(self, *, verifying: bool) -> ssl.SSLContext:
+        context = self._made.get(verifying)
+        if context is None:
+            context = self._made[verifying] = self._make(verifying=verifying)
+        return context
+
+    def _make(self, *, verifying: bool) -> ssl.SSLContext:
+        settings = self._settings
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED if verifying else ssl.CERT_NONE
+        context.minimum_version = _VERSIONS[settings.minimum]
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        if verifying and settings.ca is not None:
+            try:
+                context.load_verify_locations(settings.ca)
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"{self._where}.ca: {settings.ca}: {_reason(error)}") from None
+        elif verifying:
+            context.load_default_certs()
+        if settings.certificate is not None:
+            try:
+                context.load_cert_chain(settings.certificate, settings.privatekey, password=_no_password)
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"{self._where}.certificate: {settings.certificate}: {_reason(error)}") from None
+        return context
+
+
+def _no_password() -> str:
+    raise ValueError("the private key has a password; allowed: a key without one")
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong with a file, in words."""
+    if isinstance(error, ssl.SSLError):
+        return f"not usable: {error.reason or error}; allowed: PEM, and the key that belongs to the certificate"
+    return cause(error)

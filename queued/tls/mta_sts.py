@@ -1,0 +1,76 @@
+"""mta_sts — what a domain's MTA-STS record and policy say
+
+Owns: Policy, and reading it and the TXT record that announces it.
+Called by: queued.tls.mta_sts_cache; queued.tls.policy asks whether a policy names a host.
+Guarantees: pure. Text that is no policy is None, whatever it is; unknown fields are passed over (RFC 8461 section 3.2).
+See: RFC 8461 sections 3.1 (record), 3.2 (policy) and 4.1 (matching).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
+
+from queued.tls.names import covers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+type PolicyMode = Literal["enforce", "testing", "none"]
+
+LONGEST: Final = 65536  # octets of a policy; RFC 8461 section 3.3 suggests this limit
+_MOST_AGE: Final = 31_557_600  # seconds; RFC 8461 section 3.2
+_MOST_HOSTS: Final = 1000  # patterns; the largest honest policies have about thirty
+_VERSION = re.compile(r"v=STSv1[ \t]*;")
+_RECORD = re.compile(r"v=STSv1[ \t]*;(?:[^;]*;)*?[ \t]*id[ \t]*=[ \t]*([A-Za-z0-9]{1,32})[ \t]*(?:;.*)?", re.DOTALL)
+# The blanks around a value are stripped afterwards: a pattern for them takes time quadratic in their number.
+_FIELD = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,31})[ \t]*:(.*)")
+_HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*")
+_DIGITS = re.compile(r"[0-9]{1,10}")
+
+
+class Policy(NamedTuple):
+    """A policy: what to do, for how long (seconds), and the hosts it names, `*.example.com` being one label more."""
+
+    mode: PolicyMode
+    max_age: int
+    hosts: tuple[str, ...]
+
+
+def read_record(texts: Iterable[str]) -> str | None:
+    """The id that the TXT records of _mta-sts announce; None for none, and for more than one (RFC 8461 section 3.1)."""
+    announced = [text for text in texts if _VERSION.match(text)]
+    if len(announced) != 1:
+        return None
+    match = _RECORD.fullmatch(announced[0])
+    return match[1] if match else None
+
+
+def read_policy(octets: bytes) -> Policy | None:
+    """The policy in the file a domain publishes; None when it is none (RFC 8461 section 3.2)."""
+    if len(octets) > LONGEST:
+        return None
+    fields: dict[str, str] = {}
+    hosts: list[str] = []
+    for line in octets.decode("utf-8", "replace").replace("\r\n", "\n").split("\n"):
+        match = _FIELD.fullmatch(line)
+        if match is None:
+            if line.strip():
+                return None
+        elif match[1] == "mx":
+            hosts.append(match[2].strip(" \t").lower().removesuffix("."))
+        else:
+            fields.setdefault(match[1], match[2].strip(" \t"))  # the first of several counts
+    mode, age = fields.get("mode"), fields.get("max_age", "")
+    if fields.get("version") != "STSv1" or mode not in {"enforce", "testing", "none"} or not _DIGITS.fullmatch(age):
+        return None
+    if int(age) > _MOST_AGE or len(hosts) > _MOST_HOSTS or not all(map(_HOST.fullmatch, hosts)):
+        return None
+    if mode != "none" and not hosts:
+        return None
+    return Policy(cast("PolicyMode", mode), int(age), tuple(hosts))
+
+
+def names_host(policy: Policy, host: str) -> bool:
+    """Whether a mail exchanger of this name is one of the policy's (RFC 8461 section 4.1)."""
+    return any(covers(pattern, host) for pattern in policy.hosts)

@@ -1,0 +1,53 @@
+"""names — whether a name in a certificate or in a policy is the name that is wanted
+
+Owns: the comparison of presented names with wanted ones.
+Called by: queued.tls.check for certificates, queued.tls.mta_sts for the hosts of a policy.
+Guarantees: pure. A wildcard is the whole leftmost label and stands for exactly one; case and a dot at the end do not
+    matter; an address is equal only to an address.
+See: RFC 9525 sections 6.3 (names) and 6.4 (addresses), which replaced RFC 6125; RFC 8461 section 4.1; Postfix
+    smtp_tls_verify_cert_match.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+
+def covers(presented: str, host: str) -> bool:
+    """Whether `presented`, which may be `*.example.com`, is a name of `host`."""
+    presented, host = _plain(presented), _plain(host)
+    if presented.startswith("*."):
+        label, _, rest = host.partition(".")
+        # "*.com" would be half the world; no authority may issue it, and no policy means it.
+        return bool(label) and rest == presented[2:] and "." in rest and not is_address(host)
+    return presented == host and presented != ""
+
+
+def fits(presented: str, wanted: str) -> bool:
+    """Whether a certificate for `presented` fits `wanted`: a host name, or `.example.com` for every name below."""
+    if wanted.startswith("."):
+        name = _plain(presented).removeprefix("*.")
+        below = name.endswith(_plain(wanted))
+        return below or (presented.startswith("*.") and f".{name}" == _plain(wanted))
+    return covers(presented, wanted)
+
+
+def same_address(presented: str, wanted: str) -> bool:
+    """Whether both are one IP address, however it is written."""
+    try:
+        return ip_address(presented) == ip_address(wanted)
+    except ValueError:
+        return False
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def is_address(name: str) -> bool:
+    """Whether it is an IP address and no name."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""plan — what is asked of each host of one attempt
+
+Owns: which questions about TLS an attempt asks of DNS and of MTA-STS, and their order.
+Called by: queued.deliver, between finding hops and talking.
+Guarantees: a transport whose mode needs no questions asks none, and for hosts that queued.yaml names decides once. What
+    was asked a moment ago for the route is answered from the resolver's memory. What cannot be learnt about one host
+    keeps mail from that host only.
+Raises: ResolverClosedError while stopping.
+See: queued/tls/policy.py for the decision; RFC 7672 sections 2.1.2 (what fails) and 2.2; RFC 8461 section 5.
+Bugs: smart hosts are not asked for an MTA-STS policy of their own (RFC 8461 section 3.4).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from queued.routing.route import ByMx, Unroutable, choose
+from queued.tls.mta_sts_cache import MtaSts
+from queued.tls.mta_sts_fetch import Fetcher, Trust, by_resolver
+from queued.tls.names import is_address
+from queued.tls.policy import Known, decide
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from queued.routing.answer import Answer, Tlsa
+    from queued.routing.resolver import Resolver
+    from queued.routing.route import Hop
+    from queued.tls.context import Contexts
+    from queued.tls.mta_sts import Policy
+    from queued.tls.policy import TlsWanted
+    from shared.transport_config import Transport
+
+    type Plan = Mapping[Hop, TlsWanted]
+
+_FETCH: Final = 10.0  # seconds for an MTA-STS policy: mail waits for it, though RFC 8461 section 3.3 suggests 60
+
+
+class TlsPlanner:
+    """Plans for one transport."""
+
+    def __init__(self, transport: Transport, resolver: Resolver, contexts: Contexts, sts: MtaSts | None = None) -> None:
+        """`sts`: policies shared with other transports, which their owner closes; else the transport keeps its own."""
+        self._transport = transport
+        self._resolver = resolver
+        private = transport.allow.private
+        connect, trust = by_resolver(resolver, private=private), Trust(transport.tls.ca, private)
+        self._fetcher = Fetcher(lambda: contexts.context("certificate"), connect, _FETCH, trust)
+        self._sts = sts or MtaSts()
+        # With smart hosts all are named by queued.yaml, and without DANE nothing is asked about them.
+        self._settled = transport.connection.mode == "smarthost" and transport.tls.mode != "dane"
+        self._known: dict[tuple[str, bool], TlsWanted] = {}
+
+    async def plan(self, domain: str, hops: Iterable[Hop], *, requiretls: bool = False) -> Plan:
+        """What is asked of each of these hosts, found for mail to `domain`; `requiretls` as the submitter asked."""
+        if self._settled:
+            return {hop: self._decided(hop.name or hop.host, requiretls) for hop in hops}
+        settings = self._transport.tls
+        domain = domain.lower().rstrip(".")
+        by_mx, trusted, policy = self._is_by_mx(domain), True, None
+        if by_mx and settings.mode != "disabled":
+            trusted = await self._trusts_mx(domain) if requiretls or settings.mode == "dane" else False
+            policy = await self._policy(domain)
+        plan: dict[Hop, TlsWanted] = {}
+        for hop in hops:
+            tlsa = await self._tlsa(hop) if settings.mode == "dane" and trusted else None
+            known = Known(domain if by_mx else "", trusted, tlsa, policy, requiretls)
+            plan[hop] = decide(settings, hop.name or hop.host, known)
+        return plan
+
+    def _decided(self, host: str, requiretls: bool) -> TlsWanted:  # noqa: FBT001 - half of a key
+        """What is asked of a host that queued.yaml names, and that nothing has to be learnt about."""
+        wanted = self._known.get((host, requiretls))
+        if wanted is None:
+            wanted = decide(self._transport.tls, host, Known(trusted=True, requiretls=requiretls))
+            self._known[host, requiretls] = wanted
+        return wanted
+
+    def _is_by_mx(self, domain: str) -> bool:
+        try:
+            return isinstance(choose(domain, self._transport), ByMx)
+        except Unroutable:
+            return False
+
+    async def _trusts_mx(self, domain: str) -> bool:
+        """Whether DNSSEC vouches for the hosts' names, or that there is no MX (RFC 7672 sections 2.2.1 and 2.2.2)."""
+        return (await self._resolver.mx(domain)).secure
+
+    async def _policy(self, domain: str) -> Policy | None:
+        if not self._transport.tls.mtasts:
+            return None
+        return await self._sts.policy(domain, self._resolver, self._fetcher)
+
+    async def _tlsa(self, hop: Hop) -> Answer[Tlsa] | None:
+        """The host's TLSA records; None when they cannot be asked for, or their zone is not signed."""
+        if is_address(hop.name):
+            return None
+        try:
+            answer = await self._resolver.tlsa(hop.name, hop.port)
+            if answer.state != "failed":
+                return answer
+            # RFC 7672 section 2.2.2: servers of unsigned zones exist that choke on TLSA; there it proves nothing.
+            addresses = await self._resolver.addresses(hop.name)
+        except ValueError:  # a name that cannot stand in DNS
+            return None
+        return answer if addresses.secure or addresses.state == "failed" else None
