@@ -68,7 +68,7 @@ def _measure(server: Server, options: argparse.Namespace) -> str:
     made = _step("generate", lambda: generate(uri, options.attempts, _DAYS, until, 1))
     print(f"generate: {(made.attempts + made.archive) / made.seconds:,.0f} rows/s")
     folder = options.var / "lake"
-    with session.started(octets=made.attempts * 250) as spark:
+    with session.started(light=True) as spark:
         done = _step("export", lambda: export.export(uri, folder, OnSpark(spark)))
         rate = done.rows / done.seconds
         reported, asked = _report(spark, uri, folder, until, made.attempts)

@@ -24,7 +24,7 @@ def main(uri: str, lake: Path) -> None:
     """Until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     until = datetime.now(UTC).date()
-    with session.started() as spark:
+    with session.started(light=True) as spark:
         print("ready", flush=True)
         while True:
             export.export(uri, lake, OnSpark(spark))

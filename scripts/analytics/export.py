@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     conninfo = terminal.conninfo(options)
     if options.master.startswith("local"):
         session.java_home()
-    with session.started(options.master, options.memory) as spark:
+    with session.started(options.master, options.memory, light=True) as spark:
         done = export(
             conninfo,
             options.lake,

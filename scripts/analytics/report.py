@@ -28,11 +28,11 @@ from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from scripts.analytics.figures import History, Rows
+    from scripts.analytics.figures import Rows
+    from scripts.analytics.rollup_read import Part
     from scripts.partitions_layout import Layout
 
 _DAYS: Final = 30
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     asked = Asked(since, last + _ONE, options.lake, conninfo, options.top)
     layout = _layout(options)
     progress = terminal.Progress("report", len(SECTIONS), "sections")
-    with session.started(options.master, options.memory, _octets(options.lake)) as spark:
+    with session.started(options.master, options.memory, light=True) as spark:
         report = make(spark, asked, layout, options.leaves, progress)
     if options.html is not None:
         _put(options.html, page(report))
@@ -106,7 +106,9 @@ def make(
     progress: terminal.Progress | None = None,
 ) -> Report:
     """The report. layout: the leaves of the queue, to recommend others; {} recommends none."""
+    from scripts.analytics import rollup_read  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.figures import compute  # noqa: PLC0415 - it loads Spark
+    from scripts.analytics.runner import OnSpark  # noqa: PLC0415
 
     done, lock = [0], Lock()
 
@@ -116,12 +118,9 @@ def make(
             if progress is not None:
                 progress.tell(done[0], key)
 
-    history, kept = read(spark, asked)
-    try:
-        rows = compute(history, asked.top, told)
-    finally:
-        for frame in kept:
-            frame.unpersist()
+    parts = _parts(asked)
+    reading = terminal.Progress("report: reading", len(parts), "parts").tell if progress is not None else _untold
+    rows = compute(spark, rollup_read.tables(OnSpark(spark), parts, asked.top + 1, reading), asked.top, told)
     since, until = (datetime.combine(day, time(), UTC) for day in (asked.since, asked.until))
     cut = {key for key, found in rows.items() if _is_cut(key, found, asked.top)}
     shown = {key: found[: asked.top] if key in cut else found for key, found in rows.items()}
@@ -129,25 +128,19 @@ def make(
     return Report(since, until, made, asked.origin, shown, frozenset(cut), recommended(layout, rows["weights"], leaves))
 
 
-def read(spark: SparkSession, asked: Asked) -> tuple[History, list[DataFrame]]:
-    """History of the period, and the frames that are kept on disk meanwhile: from PostgreSQL each row is read once."""
-    from pyspark import StorageLevel  # noqa: PLC0415 - see make
+def _parts(asked: Asked) -> list[Part]:
+    """What is to be read, shared out among workers."""
+    from scripts.analytics import rollup_read  # noqa: PLC0415 - see make
 
-    from scripts.analytics import lake, source  # noqa: PLC0415
-    from scripts.analytics.figures import ARCHIVE_COLUMNS, ATTEMPTS_COLUMNS, History  # noqa: PLC0415
-
-    columns = {"attempts": ATTEMPTS_COLUMNS, "archive": ARCHIVE_COLUMNS}
-    last = asked.until - _ONE
+    tables, last = ("attempts", "archive"), asked.until - _ONE
     if asked.lake is not None:
-        found = {
-            table: lake.frame(spark, asked.lake, table, names, asked.since, last) for table, names in columns.items()
-        }
-        return History(**found), []
-    found = {
-        table: source.frame(spark, asked.conninfo, table, names, asked.since, last).persist(StorageLevel.DISK_ONLY)
-        for table, names in columns.items()
-    }
-    return History(**found), list(found.values())
+        return [part for table in tables for part in rollup_read.from_lake(asked.lake, table, asked.since, last)]
+    since, end = (datetime.combine(day, time(), UTC) for day in (asked.since, last))
+    return [part for table in tables for part in rollup_read.from_postgresql(asked.conninfo, table, since, end)]
+
+
+def _untold(_: int) -> None:
+    """Nobody asked how far it is."""
 
 
 def recommended(layout: Layout, weights: Rows, leaves: int | None) -> dict[str, list[str]]:
@@ -173,15 +166,6 @@ def _is_cut(key: str, found: Rows, top: int) -> bool:
 def _layout(options: argparse.Namespace) -> Layout:
     settings = load_smtpd(options.config / "smtpd.yaml").environment.database
     return partitions_layout.wanted(settings.partitions.leaves)
-
-
-def _octets(lake: Path | None) -> int:
-    """About how much there is to read; 0 when only PostgreSQL knows."""
-    return sum(path.stat().st_size for path in _parquet(lake)) if lake is not None else 0
-
-
-def _parquet(lake: Path) -> Iterator[Path]:
-    return lake.rglob("*.parquet")
 
 
 def _writable(path: Path | None) -> None:

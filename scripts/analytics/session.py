@@ -1,4 +1,4 @@
-"""session — a Spark that suits this machine and the amount of history
+"""session — a Spark that suits this machine and what it is to do
 
 Owns: the choice of Java, Spark's settings, and a session that lives as long as a block.
 Called by: the verbs of scripts.analytics that run on Spark.
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _NICE: Final = 10
 _SMALLEST, _LARGEST = 1 << 30, 8 << 30  # octets of driver memory
-_SHUFFLED: Final = 64 << 20  # octets one shuffle partition should hold
+#: Where Java only plans and hands out work: its second compiler and its other collectors never earn what they cost.
+_LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 
 
@@ -45,34 +46,36 @@ def java_home() -> Path:
     raise PillarboxError("; ".join([*old, java_runtime.HOW_TO_GET]))
 
 
-def settings(master: str, memory: str | None, octets: int, cores: int, free: int) -> dict[str, str]:
-    """Spark's settings for `octets` of history on a machine with `cores` and `free` octets of memory."""
+def settings(master: str, memory: str | None, cores: int, free: int, *, light: bool) -> dict[str, str]:
+    """Spark's settings on a machine with `cores` and `free` octets of memory; light: rows do not pass through Java."""
     if memory is not None and not _MEMORY.fullmatch(memory):
         raise PillarboxError(f'--memory: "{memory}" is not a size; allowed: 512m, 2g')
     chosen = {
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(max(cores, min(2000, octets // _SHUFFLED))),
+        "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):
-        size = f"{max(_SMALLEST, min(_LARGEST, free // 4)) >> 20}m"
+        size = f"{max(_SMALLEST, min(_SMALLEST if light else _LARGEST, free // 4)) >> 20}m"
         chosen |= {
             "spark.driver.memory": memory or size,
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
         }
+        if light:
+            chosen["spark.driver.extraJavaOptions"] = _LIGHT
     elif memory:
         chosen["spark.driver.memory"] = memory
     return chosen
 
 
 @contextmanager
-def started(master: str = "local[*]", memory: str | None = None, octets: int = 0) -> Iterator[SparkSession]:
-    """A Spark session for the block; it and its Java process are gone afterwards."""
+def started(master: str = "local[*]", memory: str | None = None, *, light: bool = False) -> Iterator[SparkSession]:
+    """A Spark session for the block; it and its Java process are gone afterwards. light: as in `settings`."""
     home = java_home()
     os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -84,7 +87,7 @@ def started(master: str = "local[*]", memory: str | None = None, octets: int = 0
     from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded only when Spark is wanted
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    chosen = settings(master, memory, octets, os.cpu_count() or 1, _free())
+    chosen = settings(master, memory, os.cpu_count() or 1, _free(), light=light)
     builder = SparkSession.builder.master(master).appName("pillarbox analytics")
     for key, value in chosen.items():
         builder = builder.config(key, value)

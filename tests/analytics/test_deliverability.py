@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.history import attempts, tuples
+from tests.fixtures.history import attempts, rolled, tuples
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.slow
@@ -17,10 +18,9 @@ _OUTCOMES = ("attempts", "delivered", "deferred", "failed", "lost")
 
 
 @pytest.fixture(scope="module")
-def tried(spark: SparkSession) -> DataFrame:
+def tried() -> pa.Table:
     """Ten tries at four destinations, one of them not a domain."""
     return attempts(
-        spark,
         {"times": 3},
         {"outcome": "deferred", "recipientdomain": "Example.COM", "tls": None, "source": None, "duration": 4.0},
         {"outcome": "delivered", "retry_count": 2, "tls": "TLSv1.2 ECDHE-RSA-AES128-GCM-SHA256"},
@@ -33,22 +33,21 @@ def tried(spark: SparkSession) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def tries(tried: DataFrame) -> DataFrame:
-    from scripts.analytics.analyses.rollup import tries  # noqa: PLC0415 - loaded only when Spark is up
-
-    return tries(tried).cache()
+def given(spark: SparkSession, tried: pa.Table) -> dict[str, DataFrame]:
+    return rolled(spark, tried)
 
 
 def _by(frame: DataFrame, by: str, *names: str) -> dict[Any, tuple[Any, ...]]:
     return {row[0]: row[1:] for row in tuples(frame, by, *names)}
 
 
-def test_outcomes_are_counted_by_destination_whatever_its_case(tries: DataFrame) -> None:
+def test_outcomes_are_counted_by_destination_whatever_its_case(given: dict[str, DataFrame]) -> None:
     from scripts.analytics.analyses.deliverability import deliverability  # noqa: PLC0415
 
     found = _by(
-        deliverability(tries, "recipientdomain"), "recipientdomain", *_OUTCOMES, "delivered_share", "first_share"
-    )
+        deliverability(given["destinations"], "recipientdomain"),
+        "recipientdomain", *_OUTCOMES, "delivered_share", "first_share",
+    )  # fmt: skip
     assert list(found) == ["example.com", "(unusable)", "example.net", "example.org"]  # most first, then by name
     assert found["example.com"] == (5, 4, 1, 0, 0, 0.8, 0.75)
     assert found["(unusable)"] == (2, 0, 1, 1, 0, 0.0, 0.0)
@@ -56,52 +55,52 @@ def test_outcomes_are_counted_by_destination_whatever_its_case(tries: DataFrame)
     assert found["example.org"] == (1, 0, 0, 0, 1, 0.0, 0.0)
 
 
-def test_outcomes_are_counted_by_transport_source_and_sender(tried: DataFrame, tries: DataFrame) -> None:
+def test_outcomes_are_counted_by_transport_source_and_sender(given: dict[str, DataFrame]) -> None:
     from scripts.analytics.analyses.deliverability import deliverability  # noqa: PLC0415
-    from scripts.analytics.analyses.rollup import senders  # noqa: PLC0415
 
-    assert _by(deliverability(tries, "transportid"), "transportid", *_OUTCOMES) == {
+    assert _by(deliverability(given["tries"], "transportid"), "transportid", *_OUTCOMES) == {
         "default": (9, 5, 2, 1, 1),
         "bulk": (1, 0, 0, 1, 0),
     }
-    assert _by(deliverability(tries, "source"), "source", "attempts") == {
+    assert _by(deliverability(given["tries"], "source"), "source", "attempts") == {
         "198.51.100.1": (8,),
         "198.51.100.2": (1,),
         "(unknown)": (1,),
     }
-    assert _by(deliverability(senders(tried), "senderdomain"), "senderdomain", *_OUTCOMES) == {
+    assert _by(deliverability(given["senders"], "senderdomain"), "senderdomain", *_OUTCOMES) == {
         "sender.example": (9, 5, 2, 1, 1),
         "(null sender)": (1, 0, 0, 1, 0),
     }
 
 
-def test_each_step_says_what_it_brings_and_what_is_reached_by_then(tries: DataFrame) -> None:
+def test_each_step_says_what_it_brings_and_what_is_reached_by_then(given: dict[str, DataFrame]) -> None:
     from scripts.analytics.analyses.steps import steps  # noqa: PLC0415
 
-    found = tuples(steps(tries), "step", "attempts", "delivered", "delivered_share", "reached")
+    found = tuples(steps(given["tries"]), "step", "attempts", "delivered", "delivered_share", "reached")
     assert found == [(1, 8, 4, 0.5, 0.8), (2, 2, 1, 0.5, 1.0)]
 
 
-def test_tls_is_shared_out_by_version_and_verification_of_what_was_delivered(tries: DataFrame) -> None:
+def test_tls_is_shared_out_by_version_and_verification_of_what_was_delivered(given: dict[str, DataFrame]) -> None:
     from scripts.analytics.analyses.encryption import encryption, in_the_clear  # noqa: PLC0415
 
-    assert tuples(encryption(tries), "tls", "delivered", "share") == [
+    assert tuples(encryption(given["destinations"]), "tls", "delivered", "share") == [
         ("TLSv1.3 verified", 3, 0.6),
         ("TLSv1.2", 1, 0.2),
         ("none", 1, 0.2),
     ]
-    assert tuples(in_the_clear(tries), "recipientdomain", "plain", "delivered", "share") == [("example.net", 1, 1, 1.0)]
+    clear = tuples(in_the_clear(given["destinations"]), "recipientdomain", "plain", "delivered", "share")
+    assert clear == [("example.net", 1, 1, 1.0)]
 
 
-def test_a_partition_weighs_the_seconds_of_its_tries_without_jumped_clocks(tries: DataFrame) -> None:
+def test_a_partition_weighs_the_seconds_of_its_tries_without_jumped_clocks(given: dict[str, DataFrame]) -> None:
     from scripts.analytics.analyses.weights import weights  # noqa: PLC0415
 
-    found = tuples(weights(tries), "partid", "attempts", "seconds", "share")
+    found = tuples(weights(given["tries"]), "partid", "attempts", "seconds", "share")
     assert found == [("1", 8, 11.0, 0.55), ("2", 1, 9.0, 0.45), ("(unknown)", 1, 0.0, 0.0)]
 
 
-def test_a_lake_without_the_newer_columns_is_read_all_the_same(tried: DataFrame) -> None:
+def test_a_lake_without_the_newer_columns_is_read_all_the_same(spark: SparkSession, tried: pa.Table) -> None:
     from scripts.analytics.analyses.encryption import encryption  # noqa: PLC0415
-    from scripts.analytics.analyses.rollup import tries  # noqa: PLC0415
 
-    assert tuples(encryption(tries(tried.drop("tls", "source"))), "tls", "share") == [("(unknown)", 1.0)]
+    older = rolled(spark, tried.drop_columns(["tls", "source"]))
+    assert tuples(encryption(older["destinations"]), "tls", "share") == [("(unknown)", 1.0)]

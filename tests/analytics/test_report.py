@@ -78,14 +78,13 @@ def test_a_period_is_stored_once(factory: Factory) -> None:
 
 
 def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    from scripts.analytics.columns import ARCHIVE, ATTEMPTS  # noqa: PLC0415 - loads Arrow
-    from scripts.analytics.figures import History, compute  # noqa: PLC0415
+    from scripts.analytics import rollup_read  # noqa: PLC0415 - loads Arrow
+    from scripts.analytics.runner import OnSpark  # noqa: PLC0415
 
     file = tmp_path / "part-0.parquet"
     file.write_bytes(b"PAR1" + b"\x00" * 100 + b"PAR1")
-    attempts = spark.read.schema(ATTEMPTS.spark()).parquet(str(file))
     with pytest.raises(PillarboxError) as refused:
-        compute(History(attempts, spark.createDataFrame([], ARCHIVE.spark())), 10)
+        rollup_read.tables(OnSpark(spark), [rollup_read.Part("attempts", (str(file),))], 10)
     assert str(refused.value) == f"{file} is damaged and cannot be read; nothing was reported; export its day again"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.history import MONDAY, archive, attempts, tuples
+from tests.fixtures.history import MONDAY, archive, attempts, rolled, tuples
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,11 +16,9 @@ pytestmark = pytest.mark.slow
 
 
 def _hours(spark: SparkSession, counts: dict[int, int]) -> DataFrame:
-    """A rollup of hours: attempts by the number of hours since MONDAY."""
-    rows = [(MONDAY + timedelta(hours=hour), "example.com", n, n, 0) for hour, n in counts.items()]
-    return spark.createDataFrame(
-        rows, "hour timestamp, recipientdomain string, attempts long, delivered long, slowed long"
-    )
+    """Attempts by the number of hours since MONDAY."""
+    rows = [(MONDAY + timedelta(hours=hour), n) for hour, n in counts.items()]
+    return spark.createDataFrame(rows, "hour timestamp, attempts long")
 
 
 def _after(moment: datetime) -> float:
@@ -58,7 +56,6 @@ def test_with_less_than_two_weeks_the_season_is_the_day_and_the_level_follows_th
 
 
 def test_a_destination_that_defers_for_our_pace_is_found_with_what_it_lets_through(spark: SparkSession) -> None:
-    from scripts.analytics.analyses.rollup import hours  # noqa: PLC0415
     from scripts.analytics.analyses.throttling import throttling  # noqa: PLC0415
 
     def at(hour: int, n: int, outcome: str = "delivered", **more: Any) -> dict[str, Any]:
@@ -73,13 +70,13 @@ def test_a_destination_that_defers_for_our_pace_is_found_with_what_it_lets_throu
     }
     words = {"reply_code": 451, "reply_enhanced": None, "reply_text": "Too many connections"}
     found = throttling(
-        hours(
+        rolled(
+            spark,
             attempts(
-                spark,
                 at(0, 30), at(1, 20), at(1, 6, "deferred", **slow), at(2, 40), at(2, 4, "deferred", **slow),
                 at(3, 10), at(3, 5, "deferred", **words), at(0, 20, "deferred", **grey),
-            )
-        )
+            ),
+        )["paces"]
     )  # fmt: skip
     rows = tuples(found, "recipientdomain", "slowed_hours", "hours", "slowed", "let_through", "calm", "last")
     # Hour 2 has fewer than five. The medians are those of 20 and 10 slowed, of 30 and 40 calm.
@@ -88,20 +85,19 @@ def test_a_destination_that_defers_for_our_pace_is_found_with_what_it_lets_throu
 
 
 def test_odd_history_is_counted_and_nothing_vanishes(spark: SparkSession) -> None:
-    from scripts.analytics.analyses import rollup  # noqa: PLC0415
     from scripts.analytics.analyses.soundness import soundness  # noqa: PLC0415
     from scripts.analytics.analyses.volume import usual  # noqa: PLC0415
     from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
 
     tried = attempts(
-        spark,
         {},
         {"duration": -3600.0},
         {"recipientdomain": "has space.example", "outcome": "failed", "reply_text": "caf\ufffd"},
         {"ts": MONDAY + timedelta(days=3), "recipientdomain": "x" * 300},
     )
-    done = archive(spark, {}, {"took": -1})
-    found = soundness(rollup.tries(tried), rollup.waits(done), usual(rollup.hours(tried)), wordings(tried))
+    given = rolled(spark, tried, archive({}, {"took": -1}))
+    known, said = usual(given["hours"]), wordings(given["replies"])
+    found = soundness(given["tries"], given["destinations"], given["waits"], known, said)
     assert tuples(found, "rows", "fault") == [
         (4, "attempts read"),
         (2, "finished recipients read"),

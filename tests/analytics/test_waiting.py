@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.history import MONDAY, archive, tuples
+from tests.fixtures.history import MONDAY, archive, rolled, tuples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,21 +19,20 @@ _NO_SUCH = "550 5.1.1 <bob@example.com>: user unknown"
 
 
 def test_percentiles_are_times_that_occurred(spark: SparkSession) -> None:
-    from scripts.analytics.analyses.rollup import waits  # noqa: PLC0415
     from scripts.analytics.analyses.waiting import waiting  # noqa: PLC0415
 
     rows: list[dict[str, object]] = [{"took": seconds} for seconds in range(1, 11)]  # example.com: 1 to 10 seconds
     rows += [{"took": 0.001, "recipientdomain": "fast.example"}, {"took": 123.4, "recipientdomain": "fast.example"}]
     rows += [{"took": 9000, "result": "failed"}, {"took": -5}]  # a refusal, and a clock that jumped
-    finished = waits(archive(spark, *rows)).cache()
+    given = rolled(spark, archive=archive(*rows))
     columns = ("recipients", "p50", "p90", "p99", "longest")
 
-    assert tuples(waiting(finished, "recipientdomain", "success"), "recipientdomain", *columns) == [
+    assert tuples(waiting(given["delivered"], "recipientdomain"), "recipientdomain", *columns) == [
         ("example.com", 10, 5.0, 9.0, 10.0, 10.0),
         ("fast.example", 2, 0.01, 120.0, 120.0, 120.0),
     ]
-    assert tuples(waiting(finished), "all", *columns) == [("all", 13, 6.0, 120.0, 9000.0, 9000.0)]
-    assert [tuple(row) for row in finished.groupBy().sum("recipients", "jumps").collect()] == [(14, 1)]
+    assert tuples(waiting(given["waits"]), "all", *columns) == [("all", 13, 6.0, 120.0, 9000.0, 9000.0)]
+    assert [tuple(row) for row in given["waits"].groupBy().sum("recipients", "jumps").collect()] == [(14, 1)]
 
 
 def test_addresses_are_listed_until_they_take_mail_again(spark: SparkSession) -> None:
@@ -45,8 +44,7 @@ def test_addresses_are_listed_until_they_take_mail_again(spark: SparkSession) ->
     later = MONDAY + timedelta(days=1)
     found = tuples(
         suppression(
-            archive(
-                spark,
+            rolled(spark, archive=archive(
                 refused("gone", _NO_SUCH),
                 refused("gone-then-back", _NO_SUCH),
                 {"recipientlocalpart": "gone-then-back", "finished": later},
@@ -57,7 +55,7 @@ def test_addresses_are_listed_until_they_take_mail_again(spark: SparkSession) ->
                 refused("blocked", "550 5.7.1 blocked for reputation", times=9),
                 refused("l" * 300),
                 {"recipientlocalpart": "fine"},
-            )
+            ))["refusals"]
         ),
         "recipientlocalpart", "why", "refusals", "last_reply",
     )  # fmt: skip
@@ -83,15 +81,25 @@ def test_a_quarantine_is_as_precise_as_what_was_removed_of_what_was_decided(spar
         ("success", {"_partid": "1"}, 5),
         ("deleted", None, 5),
     ]
-    found = quarantine(
-        archive(
-            spark,
-            *[{"result": result, "metadata": marks and json.dumps(marks), "times": n} for result, marks, n in rows],
-            {"result": "deleted", "metadata": '{"_quarantineid": broken'},
-        )
+    done = archive(
+        *[{"result": result, "metadata": marks and json.dumps(marks), "times": n} for result, marks, n in rows],
+        {"result": "deleted", "metadata": '{"_quarantineid": broken'},
     )
+    found = quarantine(rolled(spark, archive=done)["held"])
     assert tuples(found, "rule", "removed", "released", "sent_meanwhile", "precision") == [
         ("score", 7, 3, 0, 0.7),
         ("(unreadable)", 0, 1, 0, 0.0),
         ("hand", 0, 0, 1, None),
+    ]
+
+
+def test_only_the_destinations_that_most_was_delivered_to_are_timed_one_by_one(spark: SparkSession) -> None:
+    from scripts.analytics.analyses.waiting import waiting  # noqa: PLC0415
+
+    rows = [{"recipientdomain": f"d{n}.example", "times": n, "took": n} for n in (1, 2, 2, 3)]
+    given = rolled(spark, archive=archive(*rows), top=2)
+
+    assert tuples(waiting(given["delivered"], "recipientdomain"), "recipientdomain", "recipients", "p50") == [
+        ("d2.example", 4, 2.0),
+        ("d3.example", 3, 3.0),
     ]

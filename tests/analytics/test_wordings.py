@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.history import attempts, tuples
+from tests.fixtures.history import attempts, rolled, tuples
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.slow
 
 
 def _said(text: str | None, code: int | None = 550, outcome: str = "failed", **more: Any) -> dict[str, Any]:
     return {"outcome": outcome, "reply_code": code, "reply_enhanced": None, "reply_text": text, **more}
+
+
+def _replies(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
+    return rolled(spark, attempts(*rows))["replies"]
 
 
 def test_what_differs_from_mail_to_mail_is_a_gap(spark: SparkSession) -> None:
@@ -34,7 +38,7 @@ def test_what_differs_from_mail_to_mail_is_a_gap(spark: SparkSession) -> None:
         ("don't do that, it isn't nice", "don't do that, it isn't nice"),
         (None, "(no reply)"),
     ]
-    found = wordings(attempts(spark, *[_said(text, code) for code, (text, _) in enumerate(replies, 500)]))
+    found = wordings(_replies(spark, *[_said(text, code) for code, (text, _) in enumerate(replies, 500)]))
 
     assert {row[0]: row[1] for row in tuples(found, "reply_code", "wording")} == {
         code: wording for code, (_, wording) in enumerate(replies, 500)
@@ -46,7 +50,7 @@ def test_variants_of_a_wording_are_one_row_that_keeps_every_attempt(spark: Spark
 
     full = "The email account that you tried to reach is over quota and cannot take mail {}"
     found = wordings(
-        attempts(
+        _replies(
             spark,
             *[_said(full.format(f"id{n} - gsmtp"), recipientdomain=f"d{n}.example") for n in range(3)],
             _said(full.format("q7 - gsmtp"), recipientdomain="d0.example", times=4),
@@ -64,17 +68,13 @@ def test_variants_of_a_wording_are_one_row_that_keeps_every_attempt(spark: Spark
 
 
 def test_bad_octets_and_endless_replies_neither_fail_nor_vanish(spark: SparkSession) -> None:
-    from pyspark.sql import functions as f  # noqa: PLC0415
-
+    from scripts.analytics import source_read  # noqa: PLC0415 - loads Arrow
     from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
+    from scripts.analytics.columns import ATTEMPTS  # noqa: PLC0415
 
-    rows = attempts(spark, _said("caf\u00e9 is full"), _said("a-" * 20_000), _said("9" * 20_000), _said("<" * 20_000))
-    broken = rows.withColumn(
-        "reply_text",
-        f.when(f.col("id") == 1, f.expr("cast(unhex('636166E92069732066756C6C') as string)")).otherwise(
-            f.col("reply_text")
-        ),
-    )
-    found = tuples(wordings(broken), "wording", "attempts")
+    texts = [b"caf\xe9 is full", b"a-" * 20_000, b"9" * 20_000, b"<" * 20_000]
+    rows = attempts(*[_said("") for _ in texts])
+    rows = rows.set_column(rows.column_names.index("reply_text"), "reply_text", [texts])
+    found = tuples(wordings(rolled(spark, source_read.printable(rows, ATTEMPTS))["replies"]), "wording", "attempts")
     assert sum(row[1] for row in found) == 4
     assert ("caf\ufffd is full", 1) in found

@@ -119,18 +119,19 @@ def test_a_manifest_reads_as_it_was_written(tmp_path: Path) -> None:
     assert manifest.load(tmp_path, "attempts", _DAY) == made
 
 
-def test_shuffle_partitions_and_memory_follow_the_machine_and_the_size() -> None:
-    small = session.settings("local[*]", None, 0, 2, 16 << 30)
-    large = session.settings("local[*]", None, 10 << 30, 2, 16 << 30)
-    assert (small["spark.sql.shuffle.partitions"], large["spark.sql.shuffle.partitions"]) == ("2", "160")
-    assert small["spark.driver.memory"] == "4096m"
-    assert small["spark.driver.bindAddress"] == "127.0.0.1"
-    assert "spark.driver.host" not in session.settings("spark://cluster:7077", None, 0, 2, 1 << 30)
+def test_shuffle_partitions_and_memory_follow_the_machine_and_what_java_is_to_do() -> None:
+    light = session.settings("local[*]", None, 2, 16 << 30, light=True)
+    heavy = session.settings("local[*]", None, 2, 16 << 30, light=False)
+    assert heavy["spark.sql.shuffle.partitions"] == "2"
+    assert (light["spark.driver.memory"], heavy["spark.driver.memory"]) == ("1024m", "4096m")
+    assert heavy["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.extraJavaOptions" in light.keys() - heavy.keys()
+    assert "spark.driver.host" not in session.settings("spark://cluster:7077", None, 2, 1 << 30, light=True)
 
 
 def test_a_memory_size_that_is_none_is_one_line() -> None:
     with pytest.raises(PillarboxError, match=r'--memory: "lots" is not a size; allowed: 512m, 2g'):
-        session.settings("local[*]", "lots", 0, 1, 1)
+        session.settings("local[*]", "lots", 1, 1, light=False)
 
 
 def test_no_java_and_an_old_java_are_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

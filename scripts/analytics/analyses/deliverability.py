@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def deliverability(rollup: DataFrame, by: str) -> DataFrame:
     """For each value of `by`: attempts, delivered, deferred, failed, lost, delivered_share, first_share.
 
-    rollup: rollup.tries or rollup.senders. delivered_share: delivered of all attempts, 0 to 1. first_share: delivered
+    rollup: tries, destinations or senders. delivered_share: delivered of all attempts, 0 to 1. first_share: delivered
     of the first tries; NULL where there was none in this time. lost: the lease ran out without a result.
     """
     first = f.col("step") == 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from scripts.analytics.analyses.rollup import UNKNOWN
+from scripts.analytics.analyses.marks import UNKNOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 PLAIN: Final = "none"
 
 
-def encryption(tries: DataFrame) -> DataFrame:
+def encryption(destinations: DataFrame) -> DataFrame:
     """Rows: tls, delivered, share. tls: "TLSv1.3 verified", "TLSv1.3", "none", "(unknown)"; share of all delivered."""
-    counted = _delivered(tries).groupBy(_class().alias("tls")).agg(f.sum("attempts").alias("delivered"))
+    counted = _delivered(destinations).groupBy(_class().alias("tls")).agg(f.sum("attempts").alias("delivered"))
     whole = f.sum("delivered").over(Window.partitionBy())
     return counted.withColumn("share", f.col("delivered") / whole).orderBy(f.desc("delivered"), "tls")
 
 
-def in_the_clear(tries: DataFrame) -> DataFrame:
+def in_the_clear(destinations: DataFrame) -> DataFrame:
     """Rows: recipientdomain, plain, delivered, share: destinations with mail delivered without TLS, most first."""
     counted = (
-        _delivered(tries)
+        _delivered(destinations)
         .groupBy("recipientdomain")
         .agg(
             f.sum(f.when(f.col("tls") == PLAIN, f.col("attempts")).otherwise(0)).alias("plain"),
@@ -41,8 +41,8 @@ def in_the_clear(tries: DataFrame) -> DataFrame:
     return some.orderBy(f.desc("plain"), "recipientdomain")
 
 
-def _delivered(tries: DataFrame) -> DataFrame:
-    return tries.where(f.col("outcome") == "delivered")
+def _delivered(destinations: DataFrame) -> DataFrame:
+    return destinations.where(f.col("outcome") == "delivered")
 
 
 def _class() -> Column:

@@ -19,27 +19,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def quarantine(archive: DataFrame) -> DataFrame:
+def quarantine(held: DataFrame) -> DataFrame:
     """Rows: rule, removed, released, sent_meanwhile, precision.
 
     rule: the policy rule that held it, else the quarantine, else the reason. removed: deleted or bounced while held;
     released: tried after its release, whatever came of it; sent_meanwhile: held while a worker was sending it, and
     delivered. precision: removed of removed and released, 0 to 1; NULL where there was neither.
     """
-    marked = archive.where(
-        f.col("metadata").contains('"_quarantineid"') | f.col("metadata").contains('"_holdreason"')
-    ).select(
-        "result", f.from_json("metadata", "_quarantineid string, _holdreason string, _policyrule string").alias("m")
-    )
-    held = f.col("m._quarantineid").isNotNull()
+    marks = f.from_json("metadata", "_quarantineid string, _holdreason string, _policyrule string").alias("m")
+    marked = held.select("result", "recipients", marks)
+    still = f.col("m._quarantineid").isNotNull()
     kinds = marked.select(
         f.coalesce("m._policyrule", "m._quarantineid", "m._holdreason", f.lit("(unreadable)")).alias("rule"),
-        (held & f.col("result").isin("deleted", "bounced", "lock_expired")).alias("removed"),
-        (held & ~f.col("result").isin("deleted", "bounced", "lock_expired")).alias("sent_meanwhile"),
-        (~held).alias("released"),
+        (still & f.col("result").isin("deleted", "bounced", "lock_expired")).alias("removed"),
+        (still & ~f.col("result").isin("deleted", "bounced", "lock_expired")).alias("sent_meanwhile"),
+        (~still).alias("released"),
+        "recipients",
     )
     counted = kinds.groupBy("rule").agg(
-        *[f.sum(f.col(name).cast("bigint")).alias(name) for name in ("removed", "released", "sent_meanwhile")]
+        *[
+            f.sum(f.when(f.col(name), f.col("recipients")).otherwise(0)).alias(name)
+            for name in ("removed", "released", "sent_meanwhile")
+        ]
     )
     precision = f.try_divide(f.col("removed"), f.col("removed") + f.col("released"))
     return counted.withColumn("precision", precision).orderBy(f.desc(f.col("removed") + f.col("released")), "rule")

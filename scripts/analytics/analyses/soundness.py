@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from scripts.analytics.analyses.rollup import UNUSABLE
+from scripts.analytics.analyses.marks import UNUSABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def soundness(tries: DataFrame, waits: DataFrame, usual: DataFrame, wordings: DataFrame) -> DataFrame:
+def soundness(
+    tries: DataFrame, destinations: DataFrame, waits: DataFrame, usual: DataFrame, wordings: DataFrame
+) -> DataFrame:
     """Rows: fault, rows, treatment; a fault that there is not has 0 rows, so that one sees it was looked for."""
     found = [
         _count(tries, "attempts", f.lit(True), "attempts read", "all are counted"),
@@ -26,7 +28,7 @@ def soundness(tries: DataFrame, waits: DataFrame, usual: DataFrame, wordings: Da
         _count(tries, "jumps", f.lit(True), "tries that ended before they began", "counted; add no time"),
         _count(waits, "jumps", f.lit(True), "recipients finished before they came", "left out of waiting times"),
         _count(
-            tries,
+            destinations,
             "attempts",
             f.col("recipientdomain") == UNUSABLE,
             "attempts to what is no domain",

@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as f
 
+from scripts.analytics.analyses.marks import FEWEST
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: An hour is slowed when at least so many attempts, and this share of them, were deferred for our pace.
-FEWEST: Final = 5
+#: An hour is slowed when at least FEWEST attempts, and this share of them, were deferred for our pace.
 SHARE: Final = 0.1
 
 
 def throttling(hours: DataFrame) -> DataFrame:
     """Rows: recipientdomain, slowed_hours, hours, slowed, let_through, calm, last.
 
-    hours: rollup.hours. let_through: median deliveries in a slowed hour, which is what a rate for this destination
-    should not exceed; calm: median deliveries in its other hours, NULL if there were none; last: the last slowed hour.
+    hours: attempts by hour and destination, of those destinations that have a slowed hour. let_through: median
+    deliveries in a slowed hour, which is what a rate for this destination should not exceed; calm: median deliveries
+    in its other hours, NULL if there were none; last: the last slowed hour.
     """
     by_hour = hours.groupBy("recipientdomain", "hour").agg(
         *[f.sum(name).alias(name) for name in ("attempts", "delivered", "slowed")]

@@ -26,8 +26,9 @@ _BAND: Final = 1.645  # standard deviations on each side that hold 90 %
 def usual(hours: DataFrame) -> DataFrame:
     """Rows: hour, attempts, slot, usual, spread, score, unusual; by hour, none missing from the first to the last.
 
-    hours: rollup.hours. usual: the median of its slot. spread: its median absolute deviation in attempts, at least the
-    square root of the median, at least 1. score: how many spreads away, as a z-score; unusual: beyond UNUSUAL.
+    hours: attempts by hour. usual: the median of its slot. spread: its median absolute deviation in attempts, at
+    least the square root of the median, at least 1. score: how many spreads away, as a z-score; unusual: beyond
+    UNUSUAL.
     """
     there = hours.groupBy("hour").agg(f.sum("attempts").alias("attempts"))
     ends = there.agg(f.min("hour").alias("first"), f.max("hour").alias("last"))

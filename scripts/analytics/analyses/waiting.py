@@ -2,7 +2,7 @@
 
 Owns: percentiles by nearest rank over counted values.
 Called by: scripts.analytics.figures.
-Guarantees: pure. A percentile is a value that occurred, to two significant digits (rollup.waits), so at most 5 % off.
+Guarantees: pure. A percentile is a value that occurred, to two significant digits (rollup_archive), so at most 5 % off.
     Recipients whose clock jumped are not in it.
 """
 
