@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.rows import namedtuple_row
 
 from shared import database
@@ -45,8 +46,13 @@ class PartitionDropped(PillarboxError):
 
 
 @contextmanager
-def session(conninfo: str, *, read_only: bool = True, timeout: timedelta = TIMEOUT) -> Iterator[Session]:
-    """A connection for the block; what the server or the way to it does wrong is DatabaseUnavailable."""
+def session(
+    conninfo: str, *, read_only: bool = True, timeout: timedelta = TIMEOUT, parallel: bool = False
+) -> Iterator[Session]:
+    """A connection for the block; what the server or the way to it does wrong is DatabaseUnavailable.
+
+    parallel: PostgreSQL may take several processes for one statement. Otherwise one, which leaves cores to mail.
+    """
     conninfo = database.complete(conninfo, NAME)
     if read_only:
         # A replica will do.
@@ -54,6 +60,8 @@ def session(conninfo: str, *, read_only: bool = True, timeout: timedelta = TIMEO
     try:
         with psycopg.connect(conninfo, autocommit=True, row_factory=namedtuple_row) as connection:
             settings = {"statement_timeout": str(int(timeout.total_seconds() * 1000)), "timezone": "UTC"}
+            if not parallel:
+                settings["max_parallel_workers_per_gather"] = "0"
             settings |= {"default_transaction_read_only": "on" if read_only else "off", "datestyle": "ISO"}
             for name, value in settings.items():
                 connection.execute(query("analytics_setting"), {"name": name, "value": value})
@@ -95,23 +103,35 @@ def copy_out(connection: Session, history: History, portion: Portion, columns: S
         last=sql.Literal(f"({portion.last},0)"),
         conditions=sql.SQL("").join(_condition(*condition) for condition in portion.conditions),
     )
-    sink = io.BytesIO()
-    with connection.transaction(), connection.cursor() as cursor:
-        with cursor.copy(statement) as copy:
-            for chunk in copy:
-                sink.write(chunk)
-        [found] = cursor.execute(query("analytics_leaf_there"), {"leaf": portion.leaf}).fetchall()
+    with connection.transaction():
+        text = _sent(connection, statement)
+        [found] = connection.execute(query("analytics_leaf_there"), {"leaf": portion.leaf}).fetchall()
     if not found.there:
         raise PartitionDropped(f"{history.name}: the day {portion.since:%Y-%m-%d} was dropped while it was read")
-    return sink.getbuffer()
+    return text
 
 
 def listing(connection: Session, name: str) -> memoryview:
     """What the COPY of sql/queries/<name>.sql sends, as CSV."""
+    return _sent(connection, sql.SQL(query(name)))
+
+
+def _sent(connection: Session, statement: sql.Composable) -> memoryview:
+    """What a COPY sends, from libpq itself: PostgreSQL sends row by row, and psycopg waits for each."""
     sink = io.BytesIO()
-    with connection.cursor() as cursor, cursor.copy(query(name)) as copy:
-        for chunk in copy:
-            sink.write(chunk)
+    results = [connection.pgconn.exec_(statement.as_bytes(connection))]
+    if results[0].status == ExecStatus.COPY_OUT:
+        write, receive = sink.write, connection.pgconn.get_copy_data
+        octets, row = receive(0)
+        while octets > 0:
+            write(row)
+            octets, row = receive(0)
+        while (result := connection.pgconn.get_result()) is not None:
+            results.append(result)
+    if results[-1].status != ExecStatus.COMMAND_OK:
+        error = psycopg.errors.error_from_result(results[-1])
+        # libpq has no SQLSTATE for a connection that broke.
+        raise psycopg.OperationalError(str(error)) if connection.pgconn.status != ConnStatus.OK else error
     return sink.getbuffer()
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,15 @@ class Outcome:
     compacted: int = 0
     refused: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+    def add(self, day: Manifest | str | None) -> None:
+        """Note what became of a day."""
+        if day is None:
+            self.current += 1
+        elif isinstance(day, str):
+            self.refused.append(day)
+        else:
+            self.exported.append(day)
 
     @property
     def rows(self) -> int:
@@ -108,9 +118,8 @@ def export(
     at: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Export the closed days from `since` to `until`; `at` hears each step of each day before it is taken."""
-    from scripts.analytics import copying, export_compact, export_day, manifest, portions  # noqa: PLC0415 - loaded when wanted
+    from scripts.analytics import export_compact, export_day, manifest  # noqa: PLC0415 - loaded when wanted
     from scripts.analytics.classes import KNOWN  # noqa: PLC0415
-    from scripts.analytics.columns import HISTORIES  # noqa: PLC0415
 
     begun = monotonic()
     done = Outcome()
@@ -118,24 +127,46 @@ def export(
     export_day.writable(lake)
     with alone(lake):
         for name in TABLES:
-            for leaf in closed(conninfo, name, since, until):
-                progress = terminal.Progress(f"export {name} {leaf.day}", len(portions.cut(leaf)), "portions")
-                try:
-                    made = export_day.export_day(
-                        conninfo, lake, HISTORIES[name], leaf, classes, runner, progress.tell, at
-                    )
-                except (export_day.DayRefused, copying.PartitionDropped) as refused:
-                    done.refused.append(str(refused))
-                    continue
-                if made is None:
-                    done.current += 1
-                else:
-                    done.exported.append(made)
+            leaves = closed(conninfo, name, since, until)
+            with _threads(runner.at_once) as threads:
+                days = [threads.submit(_exported, conninfo, lake, name, leaf, classes, runner, at) for leaf in leaves]
+                for day in days:
+                    done.add(day.result())
             for known in manifest.every(lake, name) if compact else ():
                 progress = terminal.Progress(f"compact {name} {known.day}", len(known.files), "files")
                 done.compacted += export_compact.compact_day(lake, known, runner, progress.tell, at) is not None
     done.seconds = monotonic() - begun
     return done
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[ThreadPoolExecutor]:
+    """So many threads for the block; what has not begun when the block is left by an error never does."""
+    threads = ThreadPoolExecutor(number)
+    try:
+        yield threads
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def _exported(
+    conninfo: str,
+    lake: Path,
+    name: str,
+    leaf: Leaf,
+    classes: dict[str, str],
+    runner: Runner,
+    at: Callable[[str], None],
+) -> Manifest | str | None:
+    """One day: its manifest, None if it was there, or why it was refused."""
+    from scripts.analytics import copying, export_day, portions  # noqa: PLC0415 - loaded when wanted
+    from scripts.analytics.columns import HISTORIES  # noqa: PLC0415
+
+    progress = terminal.Progress(f"export {name} {leaf.day}", len(portions.cut(leaf)), "portions")
+    try:
+        return export_day.export_day(conninfo, lake, HISTORIES[name], leaf, classes, runner, progress.tell, at)
+    except (export_day.DayRefused, copying.PartitionDropped) as refused:
+        return str(refused)
 
 
 def closed(conninfo: str, table: str, since: date | None, until: date | None) -> list[Leaf]:

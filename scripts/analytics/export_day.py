@@ -72,9 +72,8 @@ def export_day(
 ) -> Manifest | None:
     """Export one day unless the lake has it as it is: then None. `at` hears each step, before it is taken."""
     known = manifest.load(lake, history.name, leaf.day)
-    now = sums(conninfo, history, leaf.day)
     staging = lake / manifest.STAGING / f"{history.name}-{leaf.day}"
-    if known is not None and is_current(known, now):
+    if known is not None and is_current(known, sums(conninfo, history, leaf.day)):
         tidy(lake, known)  # a run may have been killed right after its commit
         clear(staging)
         return None

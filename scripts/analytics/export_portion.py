@@ -76,10 +76,11 @@ def write_portion(piece: Piece) -> Written:
     kept, bad = quarantine.divide(table, history)
     kept = kept.sort_by(history.instant)
     of_class = classes.classify(kept["recipientdomain"], piece.classes)
+    names = sorted(pc.unique(of_class).to_pylist())
     files = []
-    for name in sorted(pc.unique(of_class).to_pylist()):
+    for name in names:
         path = Path(piece.table, f"day={piece.portion.day}", f"class={name}", _file(piece.version, piece.number))
-        files.append(write(piece.staging, path, kept.filter(pc.equal(of_class, name))))
+        files.append(write(piece.staging, path, kept.filter(pc.equal(of_class, name)) if len(names) > 1 else kept))
     aside: tuple[str, ...] = ()
     if bad.num_rows:
         path = Path(manifest.QUARANTINE, piece.table, f"day={piece.portion.day}", _file(piece.version, piece.number))

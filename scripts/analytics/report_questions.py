@@ -41,7 +41,7 @@ def ask(
     """The rows of each question for the days from `since` to before `until`; told is given its seconds."""
     values = {"since": datetime.combine(since, time(), UTC), "until": datetime.combine(until, time(), UTC), "top": top}
     found = {}
-    with copying.session(conninfo, timeout=_PATIENCE) as session:
+    with copying.session(conninfo, timeout=_PATIENCE, parallel=True) as session:
         for question in QUESTIONS:
             begun = monotonic()
             found[question] = copying.rows(session, question, **values)

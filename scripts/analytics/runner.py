@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from threading import Event, Thread
+from threading import Event, Thread, get_ident
 from typing import TYPE_CHECKING, Final, Protocol
 
 from shared.errors import PillarboxError
@@ -28,12 +28,16 @@ _RAISED: Final = re.compile(r"^((?:scripts|shared)\.[\w.]+)\.(\w+): (.+)$", re.M
 class Runner(Protocol):
     """Runs a function on portions."""
 
+    at_once: int  # how many threads may call `run` so that nobody waits for the last portion of another
+
     def run[P, A](self, function: Callable[[P], A], portions: Sequence[P], tell: Callable[[int], None]) -> list[A]:
         """What the function answers for each."""
 
 
 class Here:
     """One after the other in this process: for little, and for tests."""
+
+    at_once = 1
 
     def run[P, A](self, function: Callable[[P], A], portions: Sequence[P], tell: Callable[[int], None]) -> list[A]:
         """What the function answers for each."""
@@ -47,6 +51,8 @@ class Here:
 class OnSpark:
     """In parallel in Spark's Python workers, one portion each."""
 
+    at_once = 2
+
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
 
@@ -58,9 +64,11 @@ class OnSpark:
         if not portions:
             return []
         done = Event()
-        watch = Thread(target=self._watch, args=(done, tell), daemon=True)
+        group = f"pillarbox-{get_ident()}"
+        watch = Thread(target=self._watch, args=(group, done, tell), daemon=True)
         watch.start()
         try:
+            self._context.setJobGroup(group, function.__name__)
             return self._context.parallelize(portions, len(portions)).map(function).collect()
         except (Py4JJavaError, PySparkException) as error:
             raise _ours(str(error)) from None
@@ -68,12 +76,15 @@ class OnSpark:
             done.set()
             watch.join()
 
-    def _watch(self, done: Event, tell: Callable[[int], None]) -> None:
+    def _watch(self, group: str, done: Event, tell: Callable[[int], None]) -> None:
         tracker = self._context.statusTracker()
         while not done.wait(_LOOK):
-            for stage in tracker.getActiveStageIds():
-                if (found := tracker.getStageInfo(stage)) is not None:
-                    tell(found.numCompletedTasks)
+            active = set(tracker.getActiveStageIds())
+            for job in tracker.getJobIdsForGroup(group):
+                known = tracker.getJobInfo(job)
+                for stage in active.intersection(known.stageIds if known is not None else ()):
+                    if (found := tracker.getStageInfo(stage)) is not None:
+                        tell(found.numCompletedTasks)
 
 
 def _ours(said: str) -> PillarboxError:

@@ -10,8 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import datasource
 
-from scripts.analytics import source
+from scripts.analytics import copying, source
 from scripts.analytics.columns import ATTEMPTS
+from shared.errors import DatabaseUnavailable, PillarboxError
 from tests.fixtures.lake import ask, late, today
 
 if TYPE_CHECKING:
@@ -124,3 +125,19 @@ def test_every_column_of_the_table_is_known(history_database: str) -> None:
         "WHERE attrelid = 'pillarbox.attempts'::regclass AND attnum > 0 AND NOT attisdropped",
     )
     assert set(names.split(",")) <= set(ATTEMPTS.kinds)
+
+
+@pytest.mark.parametrize(
+    ("selected", "kind"),
+    [
+        ("pg_terminate_backend(pg_backend_pid())", DatabaseUnavailable),  # perhaps a replica that is in the way
+        ("1 / (500000 - n) FROM generate_series(1, 1000000) n", PillarboxError),  # after half of the rows were sent
+    ],
+)
+def test_a_copy_that_breaks_off_says_whether_it_is_worth_another_try(
+    history_database: str, monkeypatch: pytest.MonkeyPatch, selected: str, kind: type[PillarboxError]
+) -> None:
+    with pytest.raises(PillarboxError) as raised, copying.session(history_database) as connection:
+        monkeypatch.setattr(copying, "query", lambda _: f"COPY (SELECT {selected}) TO STDOUT")
+        copying.listing(connection, "broken")
+    assert type(raised.value) is kind

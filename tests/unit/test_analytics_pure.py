@@ -110,6 +110,13 @@ def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         manifest.load(tmp_path, "attempts", _DAY)
 
 
+@pytest.mark.parametrize("octets", [1, 1 << 19, 1 << 20, 3 << 20])
+def test_a_row_longer_than_what_is_parsed_at_once_is_read_all_the_same(octets: int) -> None:
+    texts = ["short", "y" * octets, "short"] * 3
+    table = source_read.parse("".join(f'"{text}",7\n' for text in texts).encode(), ATTEMPTS, ["reply_text", "id"])
+    assert table["reply_text"].to_pylist() == texts
+
+
 def test_a_manifest_reads_as_it_was_written(tmp_path: Path) -> None:
     entry = manifest.LakeFile("a", 1, 2, "x")
     made = manifest.Manifest(
