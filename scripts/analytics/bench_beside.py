@@ -2,14 +2,13 @@
 
 Owns: nothing but the loop.
 Called by: scripts.analytics.bench, as a process of its own: `python -m scripts.analytics.bench_beside URI LAKE`.
-Guarantees: runs at the priority every verb of the analytics runs at; prints a line when its Spark is there;
-    SIGTERM ends it and its Spark.
+Guarantees: runs at the priority every verb of the analytics runs at; prints `export` and `report` when it begins
+    with one, once its Spark is there. SIGTERM ends it, and Java with it, whose standard input then ends.
 """
 
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,12 +21,12 @@ _DAYS = 7
 
 def main(uri: str, lake: Path) -> None:
     """Until SIGTERM."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     until = datetime.now(UTC).date()
     with session.started(light=True) as spark:
-        print("ready", flush=True)
         while True:
+            print("export", flush=True)
             export.export(uri, lake, OnSpark(spark))
+            print("report", flush=True)
             report.make(spark, report.Asked(until - timedelta(days=_DAYS), until, lake), {})
             shutil.rmtree(lake)
 

@@ -51,10 +51,10 @@ class Here:
 class OnSpark:
     """In parallel in Spark's Python workers, one portion each."""
 
-    at_once = 2
-
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
+        # Beside a single worker, what PostgreSQL does for a second day would take the core that was left to mail.
+        self.at_once = min(2, self._context.defaultParallelism)
 
     def run[P, A](self, function: Callable[[P], A], portions: Sequence[P], tell: Callable[[int], None]) -> list[A]:
         """What the function answers for each."""

@@ -3,7 +3,8 @@
 Owns: the choice of Java, Spark's settings, and a session that lives as long as a block.
 Called by: the verbs of scripts.analytics that run on Spark.
 Guarantees: a local Spark listens on loopback only, shows no web page and says nothing; a cluster (`--master`) is left
-    as it is configured. It runs at a lower priority than mail (nice 10). Java that is missing or too old is one line.
+    as it is configured. It runs at a lower priority than mail (nice 10), on all cores but one. Java that is missing or
+    too old is one line.
 Raises: PillarboxError.
 See: scripts/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html.
 """
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NICE: Final = 10
+#: A local Spark of as many workers as leave a core to mail.
+MASTER: Final = f"local[{max(1, (os.cpu_count() or 1) - 1)}]"
 _SMALLEST, _LARGEST = 1 << 30, 8 << 30  # octets of driver memory
 #: Where Java only plans and hands out work: its second compiler and its other collectors never earn what they cost.
 _LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -74,7 +77,7 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, light: b
 
 
 @contextmanager
-def started(master: str = "local[*]", memory: str | None = None, *, light: bool = False) -> Iterator[SparkSession]:
+def started(master: str = MASTER, memory: str | None = None, *, light: bool = False) -> Iterator[SparkSession]:
     """A Spark session for the block; it and its Java process are gone afterwards. light: as in `settings`."""
     home = java_home()
     os.environ["JAVA_HOME"] = str(home)
@@ -97,7 +100,8 @@ def started(master: str = "local[*]", memory: str | None = None, *, light: bool 
                 spark = builder.getOrCreate()
         except (PySparkException, OSError) as error:
             raise PillarboxError(f"Spark does not start with --master {master}: {_reason(error, said)}") from None
-        gateway = spark.sparkContext._gateway  # noqa: SLF001 - the only way to its process
+        context = type(spark.sparkContext)
+        gateway = context._gateway  # noqa: SLF001 - the only way to its process
         try:
             yield spark
         finally:
@@ -107,6 +111,8 @@ def started(master: str = "local[*]", memory: str | None = None, *, light: bool 
                 with suppress(AttributeError, OSError):
                     gateway.proc.stdin.close()
                     gateway.proc.wait(timeout=30)
+                # Or the next session of this process would look for the Java that is gone.
+                context._gateway = context._jvm = None  # noqa: SLF001 - see above
             said.seek(0)
             sys.stderr.writelines(line for line in said if line.startswith("pillarbox: "))
 

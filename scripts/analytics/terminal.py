@@ -15,6 +15,7 @@ from datetime import date
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from scripts.analytics.session import MASTER
 from scripts.one_connection import configured
 from scripts.up import add_config
 from shared import database
@@ -40,7 +41,10 @@ def add_common(parser: argparse.ArgumentParser, func: Callable[[argparse.Namespa
 def add_spark(parser: argparse.ArgumentParser) -> None:
     """The options of a verb that runs on Spark."""
     parser.add_argument(
-        "--master", default="local[*]", metavar="MASTER", help="Spark's: local[N], spark://…, yarn (default: local[*])"
+        "--master",
+        default=MASTER,
+        metavar="MASTER",
+        help=f"Spark's: local[N], spark://…, yarn ({MASTER}: all cores but one)",
     )
     parser.add_argument(
         "--memory", metavar="SIZE", help="of Spark's driver, such as 2g (default: a quarter of what is free)"

@@ -13,6 +13,7 @@ from pyspark.sql import datasource
 from scripts.analytics import copying, source
 from scripts.analytics.columns import ATTEMPTS
 from shared.errors import DatabaseUnavailable, PillarboxError
+from shared.queries import query
 from tests.fixtures.lake import ask, late, today
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def test_every_column_of_the_table_is_known(history_database: str) -> None:
 def test_a_copy_that_breaks_off_says_whether_it_is_worth_another_try(
     history_database: str, monkeypatch: pytest.MonkeyPatch, selected: str, kind: type[PillarboxError]
 ) -> None:
+    broken = f"COPY (SELECT {selected}) TO STDOUT"
+    monkeypatch.setattr(copying, "query", lambda name: broken if name == "broken" else query(name))
     with pytest.raises(PillarboxError) as raised, copying.session(history_database) as connection:
-        monkeypatch.setattr(copying, "query", lambda _: f"COPY (SELECT {selected}) TO STDOUT")
         copying.listing(connection, "broken")
     assert type(raised.value) is kind
