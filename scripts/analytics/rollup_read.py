@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 #: Rows counted at once: enough that a stretch costs little by itself, few enough for a worker's memory.
 _STRETCH: Final = 1 << 18
-#: Parts that the reading of one table is shared out in at most: each sends its tables once.
+#: Stretches whose tables a worker holds before it puts them together.
+_HELD: Final = 16
+#: Parts that the reading of one table is shared out in, and the most sources of a part: each sends its tables once.
 _PARTS: Final = 16
+_SOURCES: Final = 32
 _ROLLUPS: Final[dict[str, Any]] = {"attempts": rollup_attempts, "archive": rollup_archive}
 #: Columns of few different values: Parquet has them as numbers, and they are counted as numbers.
 _NUMBERED: Final = frozenset(
@@ -68,7 +71,12 @@ def from_postgresql(conninfo: str, table: str, since: datetime, last: datetime) 
 def count(part: Part) -> dict[str, pa.Table]:
     """The tables of one part."""
     rollup = _ROLLUPS[part.table]
-    return dict(rollup.merged([rollup.rollup(rows) for rows in _rows(part, rollup.COLUMNS)] or [nothing(part.table)]))
+    found = [nothing(part.table)]
+    for rows in _rows(part, rollup.COLUMNS):
+        found.append(rollup.rollup(rows))
+        if len(found) == _HELD:
+            found = [rollup.merged(found)]
+    return dict(rollup.merged(found))
 
 
 def look_up(part: Part) -> pa.Table:
@@ -110,7 +118,7 @@ def _empty(table: str, columns: Sequence[str]) -> pa.Table:
 
 def _shared(table: str, sources: Sequence[str | Portion], conninfo: str = "") -> list[Part]:
     """Neighbours together: they have hours in common."""
-    each = -(-len(sources) // _PARTS) or 1
+    each = min(-(-len(sources) // _PARTS) or 1, _SOURCES)
     return [Part(table, tuple(sources[start : start + each]), conninfo) for start in range(0, len(sources), each)]
 
 
