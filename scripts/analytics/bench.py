@@ -18,17 +18,17 @@ import asyncio
 import json
 import shutil
 import statistics
+import subprocess
 import sys
-from contextlib import ExitStack, suppress
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from scripts.analytics import export, report, report_questions, session, terminal
+from scripts.analytics import terminal
 from scripts.analytics.bench_usage import measured
 from scripts.analytics.generate import generate
-from scripts.analytics.runner import OnSpark
-from scripts.bench_core_server import LEAVES, fill, running
+from scripts.bench_core_server import LEAVES, fill, running, settle_down
 from shared import embedded, migrate
 from shared.errors import PillarboxError
 
@@ -67,33 +67,36 @@ def main(arguments: list[str] | None = None) -> int:
 def _measure(server: Server, options: argparse.Namespace, attempts: int, *, live: bool) -> str:
     uri = embedded.ensure_running(options.var)
     migrate.migrate(uri, LEAVES)
-    until = datetime.now(UTC).date()
     print(f"{attempts:,} attempts", flush=True)
     with measured("generate", options.var):
-        made = generate(uri, attempts, _DAYS, until, 1)
-    folder, opened = options.var / "lake", ExitStack()
-    with opened:
-        with measured("start of Spark", options.var):
-            spark = opened.enter_context(session.started(light=True))
-        with measured("export", options.var):
-            done = export.export(uri, folder, OnSpark(spark))
-        asked = report.Asked(until - timedelta(days=_DAYS), until, folder)
-        with measured("report", options.var) as reporting:
-            report.make(spark, asked, {})
-    with measured("the same of PostgreSQL", options.var) as asking:
-        report_questions.ask(uri, asked.since, asked.until, asked.top)
-    scaled = reporting.seconds * _TEN_MILLION / made.attempts
-    found = (
-        f"export_rows_s={done.rows / done.seconds:.0f} report_s_10m={scaled:.1f} "
-        f"report_vs_postgres={asking.seconds / reporting.seconds:.2f}"
+        made = generate(uri, attempts, _DAYS, datetime.now(UTC).date(), 1)
+    asyncio.run(_settled(server, uri))
+    # In a process of its own: the priority and the cores it gives itself must not be those of the live queue.
+    words = [sys.executable, "-m", "scripts.analytics.bench_steps", str(options.var), uri, str(_DAYS)]
+    steps = subprocess.run(words, stdout=subprocess.PIPE, check=False)  # noqa: S603 - ours
+    if steps.returncode:
+        raise PillarboxError("the analytics died; their message is above")
+    *told, last = steps.stdout.decode().splitlines()
+    print(*told, sep="\n", flush=True)
+    found = json.loads(last)
+    figures = (
+        f"export_rows_s={found['rows'] / found['export_s']:.0f} "
+        f"report_s_10m={found['report_s'] * _TEN_MILLION / made.attempts:.1f} "
+        f"report_vs_postgres={found['ask_s'] / found['report_s']:.2f}"
     )
     if not live:
-        return found
-    change, p99 = asyncio.run(_live(server, uri, options, folder))
-    return f"{found} delivery_change_pct={change:.1f} p99_change_pct={p99:.1f}"
+        return figures
+    change, p99 = asyncio.run(_live(server, uri, options))
+    return f"{figures} delivery_change_pct={change:.1f} p99_change_pct={p99:.1f}"
 
 
-async def _live(server: Server, uri: str, options: argparse.Namespace, folder: Path) -> tuple[float, float]:
+async def _settled(server: Server, uri: str) -> None:
+    """As history is in life: written long ago, and vacuumed since."""
+    async with server.session(uri) as connection:
+        await settle_down(connection)
+
+
+async def _live(server: Server, uri: str, options: argparse.Namespace) -> tuple[float, float]:
     """By how much, in percent, deliveries a second fall and p99 rises beside an export and a report, over rounds.
 
     Of the two looks of a round, at the export and at the report, the worse counts.
@@ -101,11 +104,12 @@ async def _live(server: Server, uri: str, options: argparse.Namespace, folder: P
     need = int(options.seconds * 500 * 3 * options.rounds * 1.2)
     async with server.session(uri) as connection:
         await fill(connection, need, 1024)
+        await settle_down(connection)
     quiet, busy = [], []
     for number in range(options.rounds):
         quiet.append(await _look(uri, options.seconds))
-        again = folder.with_name(f"lake-{number}")
-        words = (sys.executable, "-m", "scripts.analytics.bench_beside", uri, str(again))
+        again = options.var / f"lake-{number}"
+        words = (sys.executable, "-m", "scripts.analytics.bench_beside", uri, str(again), str(_DAYS))
         beside = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
         try:
             looks = {step: await _look_at(beside, step, uri, options.seconds) for step in ("export", "report")}

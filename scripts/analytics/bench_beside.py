@@ -1,7 +1,7 @@
 """bench_beside — export and report, over and over, until stopped: what a live queue is measured beside
 
 Owns: nothing but the loop.
-Called by: scripts.analytics.bench, as a process of its own: `python -m scripts.analytics.bench_beside URI LAKE`.
+Called by: scripts.analytics.bench, as a process of its own: `python -m scripts.analytics.bench_beside URI LAKE DAYS`.
 Guarantees: runs at the priority every verb of the analytics runs at; prints `export` and `report` when it begins
     with one, once its Spark is there. SIGTERM ends it, and Java with it, whose standard input then ends.
 """
@@ -16,10 +16,8 @@ from pathlib import Path
 from scripts.analytics import export, report, session
 from scripts.analytics.runner import OnSpark
 
-_DAYS = 7
 
-
-def main(uri: str, lake: Path) -> None:
+def main(uri: str, lake: Path, days: int) -> None:
     """Until SIGTERM."""
     until = datetime.now(UTC).date()
     with session.started(light=True) as spark:
@@ -27,9 +25,9 @@ def main(uri: str, lake: Path) -> None:
             print("export", flush=True)
             export.export(uri, lake, OnSpark(spark))
             print("report", flush=True)
-            report.make(spark, report.Asked(until - timedelta(days=_DAYS), until, lake), {})
+            report.make(spark, report.Asked(until - timedelta(days=days), until, lake), {})
             shutil.rmtree(lake)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -87,6 +87,8 @@ def started(master: str = MASTER, memory: str | None = None, *, light: bool = Fa
     if os.getpriority(os.PRIO_PROCESS, 0) < _NICE:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    if master == MASTER:
+        _leave_a_core()
     from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded only when Spark is wanted
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -115,6 +117,14 @@ def started(master: str = MASTER, memory: str | None = None, *, light: bool = Fa
                 context._gateway = context._jvm = None  # noqa: SLF001 - see above
             said.seek(0)
             sys.stderr.writelines(line for line in said if line.startswith("pillarbox: "))
+
+
+def _leave_a_core() -> None:
+    """Keep this process and what it starts, Java's own threads included, off one core where that can be asked for."""
+    with suppress(AttributeError, OSError):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) == os.cpu_count() and len(cores) > 1:
+            os.sched_setaffinity(0, cores[1:])
 
 
 @contextmanager
