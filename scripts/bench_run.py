@@ -14,12 +14,14 @@ import os
 import platform
 import signal
 import sys
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
 from scripts.bench_book import last_line
+from scripts.doctor_python import is_optimised
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
@@ -59,8 +61,9 @@ def run(name: str, options: argparse.Namespace, measure: Callable[[], Book]) -> 
 
 
 def machine() -> str:
-    """On what is measured."""
-    return f"{platform.machine()}, {os.cpu_count()} CPUs"
+    """On what is measured. A Python that was built without a profile makes everything that is ours a third slower."""
+    build = "with" if is_optimised(sysconfig.get_config_vars()) else "without"
+    return f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()} {build} PGO"
 
 
 def progress(name: str, text: str) -> None:
