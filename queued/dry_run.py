@@ -109,7 +109,7 @@ async def _hosts(found: Found, transport: Transport) -> Found:
         outcome = error.outcome
         return found._replace(refused=f"{outcome.kind}: {outcome.enhanced} {outcome.text}")
     hops = hops[: transport.settings.connection.addresses]
-    requiretls = found.claimed.metadata.get("_requiretls") is True
+    requiretls = found.claimed.metadata.get("_requiretls") is True and found.claimed.sender is not None
     plan = await transport.tls.plan(found.claimed.recipient.domain, hops, requiretls=requiretls)
     asked = [(hop, dry_run_tell.tls(plan[hop])) for hop in hops if hop in plan]
     alike = dict.fromkeys(text for _, text in asked)

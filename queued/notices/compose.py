@@ -6,7 +6,6 @@ Guarantees: lines end with CR LF, none is longer than 998 octets but those of th
     peer, a sender or a recipient has chosen adds a line or a field. Beyond ASCII only where the returned message was.
 See: RFC 3464 section 2 (fields), RFC 6522 (multipart/report), RFC 6533, RFC 3834 section 5 (Auto-Submitted);
     RFC 3461 sections 4.3 and 6 (what RET returns); queued/notices/texts.py.
-Bugs: a notification of mail with REQUIRETLS returns the header only, but does not ask for REQUIRETLS itself.
 """
 
 from __future__ import annotations

@@ -160,6 +160,7 @@ class _Maker:
                 content=made.content,
                 transport=self._settings.transport,
                 smtputf8=made.smtputf8,
+                requiretls=any((row.metadata or {}).get("_requiretls") is True for row in rows),
             )
         events.emit(
             "notice.sent",

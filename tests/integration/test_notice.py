@@ -195,3 +195,13 @@ async def test_without_bounces_notices_are_dropped(factory: Factory, database: s
         await asyncio.gather(running, return_exceptions=True)
         await pool.close()
     assert sent(factory) == []
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_notification_and_its_copy_ask_for_tls_as_the_message_did(
+    factory: Factory, connection: db.Connection, *, asked: bool
+) -> None:
+    noted(factory, metadata='{"_requiretls": true}' if asked else None)
+    assert await notifier(postmaster="postmaster@mx.test").send_due(connection) == 1
+    rows = factory.sql("SELECT metadata ? '_requiretls' AS asks FROM pillarbox.queue WHERE serverid = 'bounce'")
+    assert [row.asks for row in rows] == [asked, asked]

@@ -98,3 +98,17 @@ async def test_a_smart_host_is_vouched_for_by_the_operator(authority: Authority)
         async with routing({}, connection=smart, tls={"ca": str(authority.file)}) as routed:
             assert (await routed.send_one(_requiretls=True)).result == "success"
             assert host.mails == ["TLSv1.3"]
+
+
+@pytest.mark.parametrize("able", [True, False])
+async def test_a_notification_asks_for_it_where_it_is_offered_and_goes_on_where_not(
+    authority: Authority, *, able: bool
+) -> None:
+    later = ABLE if able else ("8BITMIME",)
+    async with (
+        TlsPeer(server_context(authority.issue("stranger.example")), later=later) as host,
+        domain(host.port, authority, signed=False, mode="optional") as routed,
+    ):
+        assert (await routed.send_one(sender=None, _requiretls=True)).result == "success"
+        [mail] = [command for command in host.commands if command.startswith(b"MAIL FROM:<>")]
+        assert mail.endswith(b" REQUIRETLS") == able
