@@ -152,7 +152,7 @@ async def test_a_message_to_many_addresses_is_read_once(
     factory: Factory, database: str, pool: db.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[bytes] = []
-    monkeypatch.setattr("queued.bounces.read.read", read.append)
+    monkeypatch.setattr("queued.bounces.screen.read", read.append)
     factory.rows(10, domain="bounces.example", message=factory.message())
     claimed = await claim(database)
     done, left = await screening(pool, addresses=["bounces.example"]).look(claimed, b"x")
