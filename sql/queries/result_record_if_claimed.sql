@@ -4,7 +4,8 @@
 --
 -- The fence is id and token: a row that another claim has taken since is left alone, and it does not come back;
 -- result_record_lost then records that attempt. There is no condition on status: mail that an operator put on hold while it
--- was being sent is delivered all the same, and must not be sent again on release. But it does not expire: that stays held.
+-- was being sent is delivered all the same, and must not be sent again on release. But it does not expire: that stays
+-- held, and its sender is not told that it is late.
 --
 -- What the queue row says already is not sent here again: it would double what is written, sent and read for each result.
 -- A notice is what the sender is to be told of (queued/notices/owed.py): one of `delayed` for each recipient, however many of
@@ -28,7 +29,8 @@ WITH result AS (
 ), deferred AS (
     UPDATE pillarbox.queue q
        SET next_retry = coalesce(r.due, q.next_retry), last_error = r.reply_text, token = NULL, worker = NULL, lease_until = NULL, lost_count = 0,
-           noticed = CASE WHEN q.id = ANY (%(late)s::bigint[]) THEN coalesce(q.noticed, %(now)s::timestamptz, now()) ELSE q.noticed END
+           noticed = CASE WHEN q.id = ANY (%(late)s::bigint[]) AND q.status <> 'HOLD' THEN coalesce(q.noticed, %(now)s::timestamptz, now())
+                          ELSE q.noticed END
       FROM result r
      WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.claimed_id AND q.token = r.claimed_token
        AND (r.result IS NULL OR (r.result = 'expired' AND q.status = 'HOLD'))
@@ -60,7 +62,7 @@ WITH result AS (
                AS n(told_id, told_token, notice, until)
       JOIN (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours ON id = told_id AND claimed_token = told_token
      WHERE senderdomain IS NOT NULL AND cardinality(%(told_id)s::bigint[]) > 0
-       AND (n.notice <> 'failed' OR ours.status <> 'HOLD' OR ours.result <> 'expired')
+       AND NOT (ours.status = 'HOLD' AND (n.notice = 'delayed' OR ours.result = 'expired'))
        AND (n.notice <> 'delayed' OR (SELECT b.noticed IS NULL FROM pillarbox.queue b WHERE b.id = ours.id))
 )
 SELECT id, claimed_token AS token, false AS kept FROM finished

@@ -130,3 +130,16 @@ async def test_nothing_is_written_down_where_bounces_are_off(factory: Factory) -
         recorder.add([finished(c, FAILED, "failed")])
         await recorder.drained()
     assert notices(factory) == []
+
+
+async def test_nobody_is_told_of_a_delay_while_the_mail_is_on_hold(factory: Factory) -> None:
+    held, other = factory.rows(2)
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri)
+        factory.move([held], "HOLD")
+        recorder.add([late(c) for c in taken])
+        await recorder.drained()
+    assert [told.queue__id for told in factory.sql("SELECT queue__id FROM pillarbox.notices")] == [other]
+    # What was not told is still to be told, should it be released and late.
+    noticed = factory.sql("SELECT id, noticed IS NOT NULL AS noticed FROM pillarbox.queue")
+    assert {row.id: row.noticed for row in noticed} == {held: False, other: True}
