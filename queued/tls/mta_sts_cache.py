@@ -59,7 +59,7 @@ class MtaSts:
         self._entries = entries
         self._clock = clock
         self._kept: OrderedDict[_Place, _Kept] = OrderedDict()
-        self._fetching: dict[_Place, asyncio.Task[None]] = {}
+        self._fetching: dict[_Place, tuple[asyncio.Task[None], _Kept]] = {}  # and what it is fetched for
 
     async def policy(self, domain: str, resolver: Resolver, fetcher: Fetcher) -> Policy | None:
         """The policy that holds for mail to this domain now; None for none. Where it is not known, these are asked."""
@@ -74,7 +74,8 @@ class MtaSts:
         if kept is None:
             if ident is None:
                 return None
-            kept = self._kept[place] = _Kept()
+            # What is being fetched may have had to go meanwhile: whoever asks next still has it, and is not without.
+            kept = self._kept[place] = self._fetching[place][1] if place in self._fetching else _Kept()
             if len(self._kept) > self._entries:
                 self._kept.popitem(last=False)
         else:
@@ -85,7 +86,7 @@ class MtaSts:
 
     async def close(self) -> None:
         """Give up what is being fetched."""
-        fetching = list(self._fetching.values())
+        fetching = [task for task, _ in self._fetching.values()]
         for task in fetching:
             task.cancel()
         await asyncio.gather(*fetching, return_exceptions=True)
@@ -97,9 +98,11 @@ class MtaSts:
         return now >= kept.again or ident not in {kept.tried, kept.ident}
 
     async def _refresh(self, place: _Place, kept: _Kept, ident: str, fetcher: Fetcher) -> None:
-        task = self._fetching.get(place)
-        if task is None:
-            task = self._fetching[place] = asyncio.create_task(self._fetch(place[1], kept, ident, fetcher))
+        if place in self._fetching:
+            task = self._fetching[place][0]
+        else:
+            task = asyncio.create_task(self._fetch(place[1], kept, ident, fetcher))
+            self._fetching[place] = task, kept
             task.add_done_callback(lambda done: self._ended(place, done))
         # Whoever asked first may go; the others still wait.
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
@@ -16,13 +17,16 @@ from queued.tls.mta_sts_fetch import Fetcher, NoPolicyError, by_resolver
 from shared.routing_config import Dns
 from shared.transport_tls_config import TransportTls
 from tests.fixtures.fake_dns import SERVFAIL, FakeDns
+from tests.fixtures.heard import until
 from tests.fixtures.policy_host import PolicyHost, answer, leading_to, policy
 from tests.fixtures.routed import Routed, routing
 from tests.fixtures.tls_peer import TlsPeer, server_context
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator
 
+    from queued.mta_sts_fetch import Streams
     from tests.fixtures.certificates import Authority
     from tests.fixtures.heard import Heard
 
@@ -163,6 +167,33 @@ async def test_a_policy_that_cannot_be_had_is_not_asked_for_at_once_again(
         assert len(host.requests) == 1
         now, host.answer = 301.0, answer(policy(MX))
         assert await sts.policy(DOMAIN) is not None
+
+
+async def test_a_policy_that_has_to_go_while_it_is_fetched_counts_for_all_who_wait_for_it(authority: Authority) -> None:
+    go = asyncio.Event()
+
+    class Slow(PolicyHost):
+        async def connect(self, host: str, context: ssl.SSLContext) -> Streams:
+            await go.wait()
+            return await super().connect(host, context)
+
+    async with Slow(authority.issue(HOST), answer(policy(MX))) as host, kept(authority, host) as (sts, dns):
+        dns.records["_mta-sts.other.test", "TXT"] = dns.records[RECORD]
+        cache = MtaSts(entries=1)
+        asked = sts._replace(sts=cache)
+        asking = []
+
+        def at(name: str, fetching: int) -> bool:
+            """Whether this domain alone is kept, and so many are being fetched."""
+            return [domain for _, domain in cache._kept] == [name] and len(cache._fetching) == fetching
+
+        for name, fetching in ((DOMAIN, 1), ("other.test", 2), (DOMAIN, 2)):
+            asking.append(asyncio.create_task(asked.policy(name)))
+            await until(partial(at, name, fetching), "the policy to be asked for")
+        go.set()
+        first, _, second = await asyncio.gather(*asking)
+        assert first is not None
+        assert second == first
 
 
 @asynccontextmanager
