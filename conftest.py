@@ -1,14 +1,24 @@
 """conftest — lists the fixtures every ring of tests may ask for
 
-Owns: the list, which pytest takes only from the root of the tree, and how patient Hypothesis is.
+Owns: the list, which pytest takes only from the root of the tree, how patient Hypothesis is, and which tests run on the
+    event loop of the daemons: those of what listens and talks. Loops differ in how connections end.
 See: tests/fixtures, one file per thing a test can need.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
+
+from shared import event_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pytest
 
 # How fast a machine is says nothing about our code, and a first run also builds Hypothesis' tables of characters.
 # In CI the examples are the same at every run: a gate says whether a change broke something, not whether luck ran out.
@@ -44,3 +54,26 @@ pytest_plugins = [
     "tests.fixtures.submit",
     "tests.fixtures.system",
 ]
+
+_ON_THE_DAEMONS_LOOP = (
+    "test_attack_",
+    "test_bdat",
+    "test_connections",
+    "test_content_check",
+    "test_failover",
+    "test_metrics_server",
+    "test_mta_sts",
+    "test_proxy_and_xclient",
+    "test_reload_closes",
+    "test_session",
+    "test_smtp_",
+    "test_sources",
+    "test_tls",
+)
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The event loop of this test, by its name."""
+    if item.path.parent.name == "integration" and item.path.name.startswith(_ON_THE_DAEMONS_LOOP):
+        return {"uvloop": event_loop.new}
+    return {"asyncio": asyncio.new_event_loop}

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 
+def new() -> asyncio.AbstractEventLoop:
+    """A loop as the daemons have it; tests of what listens and talks run on it too."""
+    return uvloop.new_event_loop()
+
+
 def run[T](main: Coroutine[object, object, T]) -> T:
     """Run to its end and return what it returns."""
-    return asyncio.run(main, loop_factory=uvloop.new_event_loop)
+    return asyncio.run(main, loop_factory=new)

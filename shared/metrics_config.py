@@ -17,7 +17,7 @@ from shared.routing_config import Domain
 
 _PATTERN: Final = rf"(?:{HOST_PATTERN}|\[[0-9A-Fa-f:.]+\]):[0-9]{{1,5}}"
 _ADDRESS: Final = re.compile(_PATTERN)
-_HIGHEST_PORT: Final = 65535
+HIGHEST_PORT: Final = 65535
 
 
 class ListenAddress(NamedTuple):
@@ -36,7 +36,7 @@ def _listen(value: object) -> ListenAddress:
         return value
     if isinstance(value, str) and _ADDRESS.fullmatch(value):
         host, _, port = value.rpartition(":")
-        if int(port) <= _HIGHEST_PORT:
+        if int(port) <= HIGHEST_PORT:
             return ListenAddress(host.strip("[]"), int(port))
     raise ValueError(f"{show(value)} is not a place to listen; allowed: HOST:PORT such as 127.0.0.1:9464 or [::1]:9464")
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shared import events
 from shared.errors import ListenFailed, cause
+from shared.metrics_config import HIGHEST_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -57,9 +58,11 @@ class MetricsServer:
 
     async def open(self, address: ListenAddress, key: str) -> str:
         """Bind and answer; `host:port` as bound. `key` is where the address stands, for whoever has to mend it."""
+        if address.port > HIGHEST_PORT:  # of which uvloop would take the lower sixteen bits
+            raise ListenFailed(f"{key}: {address}: cannot listen: ports end at {HIGHEST_PORT}")
         try:
             self._server = await asyncio.start_server(self._accept, address.host, address.port, limit=_HEAD)
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise ListenFailed(f"{key}: {address}: cannot listen: {cause(error)}") from None
         return str(type(address)(*self._server.sockets[0].getsockname()[:2]))
 
@@ -84,7 +87,10 @@ class MetricsServer:
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
-                    writer.write(await self._answer(reader))
+                    answer = await self._answer(reader)
+                    if writer.is_closing():  # uvloop has a RuntimeError for who writes to what is closed
+                        return
+                    writer.write(answer)
                     writer.write_eof()
                     await writer.drain()
                     # Closing with octets unread would reset the connection and take the answer with it (RFC 9112

@@ -13,7 +13,7 @@ import asyncio
 import fcntl
 import ssl
 import termios
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from shared import events
 from smtpd import policy_phases, proxy_header, replies, tls
@@ -25,6 +25,15 @@ from smtpd.users import UsersUnavailable
 
 if TYPE_CHECKING:
     from smtpd.protocol import Connection
+
+
+@runtime_checkable
+class _Buffered(Protocol):
+    """An asyncio.BufferedProtocol in all but name, as uvloop's TLS is."""
+
+    def get_buffer(self, sizehint: int) -> bytearray: ...
+
+    def buffer_updated(self, nbytes: int) -> None: ...
 
 
 def first_session(connection: Connection) -> Session:
@@ -80,7 +89,8 @@ async def begin_tls(connection: Connection) -> None:
             await asyncio.sleep(0)  # now TLS has its transport
             _feed(plain.get_protocol(), hello)
         encrypted = await handshake
-        if encrypted is None:  # what start_tls returns when the client hung up meanwhile
+        session_of_tls = None if encrypted is None else encrypted.get_extra_info("ssl_object")
+        if session_of_tls is None:  # what start_tls leaves when the connection ended meanwhile
             raise ConnectionResetError("hung up during the handshake")
     except asyncio.CancelledError:  # by connection_lost, which asyncio may call before it says why
         events.emit("tls.failed", client=old.client.address, error="no handshake")
@@ -95,7 +105,7 @@ async def begin_tls(connection: Connection) -> None:
     connection.transport = encrypted
     old.reset()
     client = Client(old.client.address, old.client.port, old.client.listener, name=old.client.name)
-    client.tls = tls.facts(encrypted.get_extra_info("ssl_object"))
+    client.tls = tls.facts(session_of_tls)
     known = True
     if service.authentication is not None:
         try:
@@ -172,7 +182,7 @@ def _peer(name: object) -> tuple[str, int]:
 
 def _feed(protocol: asyncio.BaseProtocol, octets: bytes) -> None:
     """Give octets to a protocol as its transport would."""
-    if not isinstance(protocol, asyncio.BufferedProtocol):
+    if not isinstance(protocol, _Buffered):
         raise TypeError("TLS takes octets otherwise than it did")
     while octets:
         view = memoryview(protocol.get_buffer(len(octets)))

@@ -110,6 +110,8 @@ class _Connection:
     async def exchange(self, request: h11.Request, body: bytes) -> Answer:
         """One request and its answer; raises _Stale when not an octet came back."""
         self._heard = False
+        if self._writer.is_closing():  # uvloop has a RuntimeError for who writes to what is closed
+            raise _Stale
         try:
             await self._send(request, body)
             return await self._receive()

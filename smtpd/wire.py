@@ -42,7 +42,8 @@ class Wire(SMTP):
         self._closing = False
         self._usual = service.server.timeout.idle.total_seconds()
         self._deadline = self.loop.time() + self._patience()
-        self._timer = self.loop.call_at(self._deadline, self._look)
+        self._rings = self._deadline  # when the timer does: what uvloop makes of a time that is over cannot tell
+        self._timer = self.loop.call_at(self._rings, self._look)
 
     def pause_writing(self) -> None:
         """The client takes replies more slowly than it gives commands: read no more."""
@@ -93,8 +94,9 @@ class Wire(SMTP):
     def _wait_until(self, deadline: float) -> None:
         """The client's time ends then, if nothing comes before."""
         self._deadline = deadline
-        if deadline < self._timer.when():
+        if deadline < self._rings:
             self._timer.cancel()
+            self._rings = deadline
             self._timer = self.loop.call_at(deadline, self._look)
 
     def _look(self) -> None:
@@ -103,6 +105,7 @@ class Wire(SMTP):
         if self._busy and self._arrived is None and not self._closing and now >= self._deadline:
             self._deadline = now + self._patience()  # it waits for us
         if now < self._deadline:
+            self._rings = self._deadline
             self._timer = self.loop.call_at(self._deadline, self._look)
         elif self.transport is not None:
             if not self._closing and not self._blocked:

@@ -105,10 +105,11 @@ class Wire(asyncio.BufferedProtocol):
             raise self._tls_failed(phase, reason) from error
         except (OSError, ValueError) as error:  # a time limit of asyncio's is an OSError
             raise self._tls_failed(phase, cause(error)) from error
-        if secured is None:
+        session = None if secured is None else secured.get_extra_info("ssl_object")
+        if session is None:  # the connection ended in the middle of the handshake
             raise self._tls_failed(phase, "peer hung up")
         self._transport = secured
-        return cast("SSLObject", secured.get_extra_info("ssl_object"))
+        return cast("SSLObject", session)
 
     def _tls_failed(self, phase: Phase, reason: str) -> ConversationError:
         self._finish("tls", f"TLS failed: {reason}")

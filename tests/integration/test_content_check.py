@@ -72,6 +72,17 @@ async def test_connections_are_kept_and_replaced_when_the_server_has_closed_them
         assert peer.connections == 2
 
 
+async def test_a_kept_connection_that_was_reset_meanwhile_is_replaced() -> None:
+    async with HttpPeer() as peer, checker(peer) as asked:
+        assert isinstance(await asked.check(CONTENT, ENVELOPE), CheckResult)
+        peer.reset()
+        [kept] = asked._poster._kept
+        await until(kept._writer.is_closing)
+        await asyncio.sleep(0)  # closed, and not only closing
+        assert isinstance(await asked.check(CONTENT, ENVELOPE), CheckResult)
+        assert peer.connections == 2
+
+
 @pytest.mark.parametrize(
     "step",
     [

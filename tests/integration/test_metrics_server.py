@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -145,6 +146,30 @@ async def test_a_client_that_hangs_up_leaves_nothing() -> None:
             writer.write(octets)
             writer.transport.abort()
         await until(lambda: not server._serving)
+
+
+async def test_a_client_that_resets_while_its_page_is_made_is_no_fault() -> None:
+    asked, gone, faults = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def slow() -> Page:
+        asked.set()
+        await gone.wait()
+        return Page(b"content\n")
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context["message"]))
+    async with answering() as (server, port):
+        server._pages = {"/page": slow}
+        client = socket.create_connection(("127.0.0.1", port))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close by a reset
+        client.sendall(GET)
+        await asked.wait()
+        [task] = server._serving
+        client.close()
+        await asyncio.sleep(0.1)  # nothing tells that the reset was seen here
+        gone.set()
+        await until(lambda: not server._serving)
+        assert task.exception() is None
+    assert faults == []
 
 
 async def test_closing_cuts_who_is_still_there() -> None:

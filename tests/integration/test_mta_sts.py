@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
 
-    from queued.mta_sts_fetch import Streams
+    from queued.tls.mta_sts_fetch import Streams
     from tests.fixtures.certificates import Authority
     from tests.fixtures.heard import Heard
 
