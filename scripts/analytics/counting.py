@@ -48,9 +48,14 @@ def counted(keys: Mapping[str, pa.Array], values: Mapping[str, tuple[Any, How]],
     return pa.table(made)
 
 
+def stacked(parts: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str, How]) -> pa.Table:
+    """One part below the other, whatever order each has its columns in."""
+    return pa.concat_tables([part.select([*keys, *values]) for part in parts])
+
+
 def together(parts: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str, How]) -> pa.Table:
     """What was counted in parts, counted together."""
-    table = pa.concat_tables(parts)
+    table = stacked(parts, keys, values)
     return counted({name: table[name] for name in keys}, {name: (table[name], how) for name, how in values.items()})
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scripts.analytics.analyses.marks import ENOUGH, LONGEST_LOCAL, UNUSABLE
-from scripts.analytics.counting import counted, decoded, equals, mapped, together, whole
+from scripts.analytics.counting import counted, decoded, equals, mapped, stacked, together, whole
 from scripts.analytics.rollup_texts import domain
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def merged(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:
     """The tables of all parts."""
     tables = {name: [part[name] for part in parts] for name in TABLES}
     # The last reply is that of the latest refusal, so the rows have to come in that order.
-    tables["refusals"] = [pa.concat_tables(tables["refusals"]).sort_by("last_refused")]
+    tables["refusals"] = [stacked(tables["refusals"], *TABLES["refusals"]).sort_by("last_refused")]
     return {name: together(found, *TABLES[name]) for name, found in tables.items()}
 
 

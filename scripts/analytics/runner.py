@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOK: Final = 0.5  # seconds between looks at how far Spark is
+# An exception as Python and Java write it, whatever it is called.
+_NAMED: Final = re.compile(r"(?:: )?(?:[\w$]+\.)*[A-Z][\w$]*: \S")
 _RAISED: Final = re.compile(r"^((?:scripts|shared)\.[\w.]+)\.(\w+): (.+)$", re.MULTILINE)
 
 
@@ -91,7 +93,7 @@ def _ours(said: str) -> PillarboxError:
     """The error a worker raised, from the text of its stack trace; in its own type if that is one of ours."""
     raised = _RAISED.search(said)
     if raised is None:
-        line = next((line for line in said.splitlines() if "Error" in line or "Exception" in line), "a worker failed")
+        line = next(filter(_NAMED.match, said.splitlines()), "a worker failed")
         return PillarboxError(f"Spark: {line.strip()}")
     module, name, text = raised.groups()
     kind = getattr(importlib.import_module(module), name, None)

@@ -18,12 +18,16 @@ from scripts.analytics import (
     manifest,
     portions,
     quarantine,
+    rollup_archive,
+    rollup_attempts,
+    runner,
     session,
     source_read,
     terminal,
 )
 from scripts.analytics.columns import ATTEMPTS
 from shared.errors import ConfigError, PillarboxError
+from tests.fixtures import history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,3 +184,28 @@ def test_history_is_as_one_meets_it() -> None:
     domains = np.unique(attempts["recipientdomain"].to_numpy(), return_counts=True)[1]
     assert domains.max() > 20 * np.median(domains)
     assert set(attempts["retry_count"].to_pylist()) >= {1, 2, 3}
+
+
+@pytest.mark.parametrize("name", ["attempts", "archive"])
+def test_what_was_counted_together_is_counted_together_with_more(name: str) -> None:
+    """As in a part of more rows than are held at a time."""
+    rollup = {"attempts": rollup_attempts, "archive": rollup_archive}[name]
+    failed = {
+        "attempts": {"outcome": "failed"},
+        "archive": {"result": "failed", "last_error": "550 5.1.1 no such user"},
+    }
+    rows = getattr(history, name)({"times": 2}, failed[name])
+    once = rollup.rollup(rows.select(rollup.COLUMNS))
+    found = rollup.merged([rollup.merged([once, once]), once])
+    for table, (_, values) in rollup.TABLES.items():
+        assert found[table].num_rows == once[table].num_rows
+        for column in (column for column, how in values.items() if how == "sum"):
+            assert sum(found[table][column].to_pylist()) == 3 * sum(once[table][column].to_pylist())
+
+
+@pytest.mark.parametrize(
+    "line", ["ValueError: no", "pyarrow.lib.ArrowInvalid: Schema at index 1", ": org.apache.spark.SparkException: no"]
+)
+def test_what_a_worker_died_of_is_named(line: str) -> None:
+    said = f"Thrown from the Python worker:\nTraceback (most recent call last):\n  File, line 1\n{line}\n"
+    assert str(runner._ours(said)) == f"Spark: {line}"
