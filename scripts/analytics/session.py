@@ -31,6 +31,7 @@ _NICE: Final = 10
 #: A local Spark of as many workers as leave a core to mail.
 MASTER: Final = f"local[{max(1, (os.cpu_count() or 1) - 1)}]"
 _SMALLEST, _LARGEST = 1 << 30, 8 << 30  # octets of driver memory
+_LIGHTEST: Final = 3 << 30  # where rows do not pass through Java: at 50 million attempts 1 GB loses the workers' tables
 #: Where Java only plans and hands out work: its second compiler and its other collectors never earn what they cost.
 _LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
@@ -62,7 +63,7 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, light: b
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):
-        size = f"{max(_SMALLEST, min(_SMALLEST if light else _LARGEST, free // 4)) >> 20}m"
+        size = f"{max(_SMALLEST, min(_LIGHTEST if light else _LARGEST, free // 4)) >> 20}m"
         chosen |= {
             "spark.driver.memory": memory or size,
             "spark.driver.bindAddress": "127.0.0.1",

@@ -134,7 +134,7 @@ def test_shuffle_partitions_and_memory_follow_the_machine_and_what_java_is_to_do
     light = session.settings("local[*]", None, 2, 16 << 30, light=True)
     heavy = session.settings("local[*]", None, 2, 16 << 30, light=False)
     assert heavy["spark.sql.shuffle.partitions"] == "2"
-    assert (light["spark.driver.memory"], heavy["spark.driver.memory"]) == ("1024m", "4096m")
+    assert (light["spark.driver.memory"], heavy["spark.driver.memory"]) == ("3072m", "4096m")
     assert heavy["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.extraJavaOptions" in light.keys() - heavy.keys()
     assert "spark.driver.host" not in session.settings("spark://cluster:7077", None, 2, 1 << 30, light=True)
