@@ -9,6 +9,7 @@ Raises: PillarboxError for what an operator can mend.
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from scripts.up import add_config
@@ -42,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         settings.partitions.leaves,
         settings.partitions.count,
         only_pre=options.phase == "pre",
+        tell=lambda line: print(f"pillarbox: {line}", file=sys.stderr, flush=True),
     )
     if options.json:
         print(json.dumps({"applied": report.applied, "leaves": report.leaves}))

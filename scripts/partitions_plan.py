@@ -249,7 +249,7 @@ def script(every: Iterable[Step]) -> str:
 
 def lock_timeout(milliseconds: int) -> str:
     """The statement that bounds every wait for a lock in this transaction."""
-    return fill("partitions_lock_timeout", milliseconds=str(milliseconds))
+    return fill("lock_timeout", milliseconds=str(milliseconds))
 
 
 def _catch_up() -> str:

@@ -3,31 +3,43 @@
 Owns: applying sql/migrations/NNNN_{pre|post}_what.sql in order, once each, and making the configured leaves.
 Called by: `pillarbox migrate`, `pillarbox up`, tests; daemons only `check`.
 Guarantees: idempotent; one at a time (advisory lock); each migration is one transaction, so that a kill leaves it done
-    or not done. A `pre` migration lets the code before it go on, so newer ones of that phase are accepted; a newer
-    `post` one, which comes after the last old daemon, is refused before anything is touched.
-Raises: SchemaMismatch, DatabaseUnavailable, ConfigError for leaves that contradict those that exist.
+    or not done. Nobody waits behind a lock we wait for longer than the lock timeout: one that is not to be had is
+    given up, and the migration tried again. A `pre` migration lets the code before it go on, so newer ones of that
+    phase are accepted; a newer `post` one, which comes after the last old daemon, is refused before anything is
+    touched.
+Raises: SchemaMismatch, DatabaseUnavailable, ConfigError for leaves that contradict those that exist; PillarboxError
+    when locks were not to be had, naming who holds them.
+See: sql/README.md, "Migrations beside mail".
 """
 
 from __future__ import annotations
 
+import random
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, LiteralString
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Final, LiteralString
 
 import psycopg
 
 from shared import database
-from shared.errors import ConfigError, SchemaMismatch
+from shared.errors import ConfigError, PillarboxError, SchemaMismatch
 from shared.failure_points import reach
-from shared.queries import query
+from shared.queries import filled_query, query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 NAME = re.compile(r"(?P<number>\d{4})_(?P<phase>pre|post)_(?P<what>[a-z0-9_]+)\.sql")
 PRE = "pre"
+PATIENCE: Final = 300.0  # seconds to go on asking for the locks of one step
+LOCK_TIMEOUT: Final = 200  # milliseconds; less than deadlock_timeout, so that in a deadlock we are who gives way
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds
+
+type Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +71,34 @@ def known() -> list[Migration]:
 
 
 def migrate(
-    conninfo: str, leaves: Mapping[str, Sequence[str]], partitions: int = 6, *, only_pre: bool = False
+    conninfo: str,
+    leaves: Mapping[str, Sequence[str]],
+    partitions: int = 6,
+    *,
+    only_pre: bool = False,
+    patience: float = PATIENCE,
+    tell: Tell = lambda _line: None,
 ) -> Report:
     """Apply what is missing, make the leaves `queue_def_<suffix>` for their partition ids, and the coming days.
 
-    `only_pre` leaves out what old daemons could not go on with: the first half of a rolling upgrade.
+    `only_pre` leaves out what old daemons could not go on with: the first half of a rolling upgrade. `patience`:
+    seconds to go on asking for the locks of one step. `tell` hears, once a step, who it waits for.
     """
     with _connect(conninfo) as connection:
         connection.execute(query("migrate_lock"))
         applied = _applied(connection)
         _refuse_newer(applied)
+        insist = _Insist(connection, patience, tell)
         done = []
         for step in missing(applied, only_pre=only_pre):
-            with connection.transaction():
-                connection.execute(step.sql)
-                connection.execute(query("migrate_record"), {"number": step.number, "name": step.name})
-                reach("migrate.before_commit")
+            insist(step.name, partial(_apply, connection, step))
             done.append(step.name)
-        made = [f"queue_def_{suffix}" for suffix, partids in leaves.items() if _make_leaf(connection, suffix, partids)]
-        connection.execute(query("history_create"), {"now": None, "ahead": 7})
+        made = []
+        for suffix, partids in leaves.items():
+            leaf = f"queue_def_{suffix}"
+            if insist(leaf, partial(_make_leaf, connection, suffix, partids)):
+                made.append(leaf)
+        insist("the coming days", lambda: connection.execute(query("history_create"), {"now": None, "ahead": 7}))
         connection.execute(query("settings_write"), {"partitions": partitions})
         return Report(tuple(done), tuple(made))
 
@@ -131,6 +152,45 @@ def _applied(connection: psycopg.Connection) -> dict[int, str]:
     if not connection.execute(query("migrate_present")).fetchone():
         return {}
     return dict(connection.execute(query("migrate_applied")).fetchall())
+
+
+@dataclass(frozen=True, slots=True)
+class _Insist:
+    """Takes a step in one transaction, tried again while its locks are not to be had."""
+
+    connection: psycopg.Connection
+    patience: float
+    tell: Tell
+
+    def __call__[T](self, what: str, step: Callable[[], T]) -> T:
+        deadline, pause = monotonic() + self.patience, _FIRST_PAUSE
+        told = False
+        while True:
+            try:
+                with self.connection.transaction():
+                    self.connection.execute(filled_query("lock_timeout", milliseconds=str(LOCK_TIMEOUT)))
+                    return step()
+            except (database.LOCKED, psycopg.errors.DeadlockDetected):
+                if monotonic() > deadline:
+                    raise PillarboxError(
+                        f"migrate: {what} did not get its locks within {self.patience:.0f} s; they are held by "
+                        f"{self._holders()}; what came before it is done: run it again"
+                    ) from None
+                if pause == _LONGEST_PAUSE and not told:
+                    self.tell(f"{what} waits for locks held by {self._holders()}")
+                    told = True
+            sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _holders(self) -> str:
+        rows = self.connection.execute(query("migrate_holders")).fetchall()
+        return "; ".join(f"pid {pid} ({name}, {state}, {seconds} s)" for pid, name, state, seconds in rows) or "others"
+
+
+def _apply(connection: psycopg.Connection, step: Migration) -> None:
+    connection.execute(step.sql)
+    connection.execute(query("migrate_record"), {"number": step.number, "name": step.name})
+    reach("migrate.before_commit")
 
 
 def _make_leaf(connection: psycopg.Connection, suffix: str, partids: Sequence[str]) -> bool:

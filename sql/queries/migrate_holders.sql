@@ -1,0 +1,7 @@
+-- Who holds locks in our schema and since when, the oldest transaction first.
+SELECT a.pid, coalesce(nullif(a.application_name, ''), 'unnamed'), a.state, extract(epoch FROM now() - a.xact_start)::integer
+  FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE c.relnamespace = to_regnamespace('pillarbox') AND l.granted AND a.pid <> pg_backend_pid() AND a.datname = current_database()
+ GROUP BY a.pid, a.application_name, a.state, a.xact_start
+ ORDER BY a.xact_start
+ LIMIT 5
