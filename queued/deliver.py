@@ -145,7 +145,7 @@ class Transport:
                 now = claimed[0].now() if self.settings.sources else claimed[0].claimed_at
                 speaker = Speaker(self._voice, fields(claimed[0], site), now)
                 hops = await speaker.prepare(found.hops)
-                plan = await self._plan(claimed, hops, requiretls=offered.requiretls and bool(offered.sender))
+                plan = await self._plan(claimed, hops, requiretls=offered.tls_only)
                 talked = await self._talk(speaker, hops, plan, offered)
             judged = await with_remainder(talked.result, offered, self._again(speaker, talked.hop, plan, lease))
         except Unroutable as error:

@@ -22,11 +22,11 @@ from queued.build import Equipment
 from queued.claim import from_row
 from queued.deciding.ageing import fate
 from queued.deciding.retry import decide, limit
-from queued.deliver import NotNow
+from queued.deliver import Body, NotNow
 from queued.pacing.pace import Wait
 from queued.routing.route import Unroutable, override
 from queued.routing.source import usable
-from queued.smtp.envelope import fields
+from queued.smtp.envelope import fields, transaction
 from shared import database, migrate
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ async def _hosts(found: Found, transport: Transport) -> Found:
         outcome = error.outcome
         return found._replace(refused=f"{outcome.kind}: {outcome.enhanced} {outcome.text}")
     hops = hops[: transport.settings.connection.addresses]
-    requiretls = found.claimed.metadata.get("_requiretls") is True and found.claimed.sender is not None
-    plan = await transport.tls.plan(found.claimed.recipient.domain, hops, requiretls=requiretls)
+    offered = transaction([found.claimed], Body(b"", smtputf8=False), b"")
+    plan = await transport.tls.plan(found.claimed.recipient.domain, hops, requiretls=offered.tls_only)
     asked = [(hop, dry_run_tell.tls(plan[hop])) for hop in hops if hop in plan]
     alike = dict.fromkeys(text for _, text in asked)
     each = tuple(f"{hop}: {text}" for hop, text in asked) if len(alike) > 1 else tuple(alike)

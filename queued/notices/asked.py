@@ -1,9 +1,9 @@
-"""asked — what submitters asked to be told, read back from queue.metadata
+"""asked — what submitters asked for, read back from queue.metadata
 
-Owns: reading the reserved key `_dsn`. Pure.
-Called by: queued.deliver, which hands it on to the next hop; queued.notices.notice, which answers it.
+Owns: reading the reserved keys `_dsn`, what they want to be told, and `_requiretls`. Pure.
+Called by: queued.smtp.envelope, which hands it on to the next hop; queued.notices.notice and compose, which answer it.
 Guarantees: whatever stands in the column, no exception: what is not as shared.message writes it counts as not said.
-See: shared/message.py, which writes it; RFC 3461 sections 4.1 to 4.4; sql/README.md, "Reserved metadata".
+See: shared/message.py, which writes it; RFC 3461 sections 4.1 to 4.4; RFC 8689; sql/README.md, "Reserved metadata".
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ def of_recipient(metadata: Mapping[str, Any] | None) -> RecipientDsn | None:
     pair = orcpt if isinstance(orcpt, list) and len(orcpt) == _PAIR and all(map(_is_line, orcpt)) else None
     address = (str(pair[0]), str(pair[1])) if pair else None
     return RecipientDsn(words or None, address) if words or address else None
+
+
+def requiretls(metadata: Mapping[str, Any] | None) -> bool:
+    """REQUIRETLS (RFC 8689 section 2)."""
+    return (metadata or {}).get("_requiretls") is True
 
 
 def _asked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from queued.notices import texts
-from queued.notices.asked import of_message, of_recipient
+from queued.notices.asked import of_message, of_recipient, requiretls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,7 +103,7 @@ def compose(
         and to is None
         and asked.ret != "HDRS"
         # RFC 8689 section 5: as if RET=HDRS were said, for the way back may be in clear text.
-        and (told[0].metadata or {}).get("_requiretls") is not True
+        and not requiretls(told[0].metadata)
         and original.size <= manner.size
         and original.content is not None
         and len(original.content) == original.size

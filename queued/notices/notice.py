@@ -18,6 +18,7 @@ import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from queued.notices.asked import requiretls
 from queued.notices.compose import Manner, Original, Told, compose
 from shared import database, events
 from shared.message import Address
@@ -160,7 +161,7 @@ class _Maker:
                 content=made.content,
                 transport=self._settings.transport,
                 smtputf8=made.smtputf8,
-                requiretls=any((row.metadata or {}).get("_requiretls") is True for row in rows),
+                requiretls=any(requiretls(row.metadata) for row in rows),
             )
         events.emit(
             "notice.sent",

@@ -104,8 +104,7 @@ def refuse_message(transaction: Transaction, extensions: Mapping[str, str]) -> R
         return NEEDS_SMTPUTF8
     if "8BITMIME" not in extensions and not transaction.content.isascii():
         return NEEDS_8BITMIME
-    # RFC 8689 §5: a notification goes on to hosts that do not offer it, for else it would be lost.
-    if transaction.requiretls and transaction.sender and "REQUIRETLS" not in extensions:
+    if transaction.tls_only and "REQUIRETLS" not in extensions:
         return NEEDS_REQUIRETLS
     limit = size_limit(extensions)
     size = wire_size(transaction.content, transaction.prefix)

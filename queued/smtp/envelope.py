@@ -46,7 +46,7 @@ def transaction(claimed: Sequence[Claimed], body: Body, prefix: bytes, sender: s
         envid=message.envid,
         dsn=wishes if any(wishes) else (),
         priority=first.priority,
-        requiretls=first.metadata.get("_requiretls") is True,
+        requiretls=asked.requiretls(first.metadata),
     )
 
 

@@ -79,6 +79,7 @@ class Transaction(NamedTuple):
     ret, envid: what notifications about it are to be like (RFC 3461 §4.3, §4.4); None: nothing was said.
     dsn: for each recipient what its submitter wants to hear (RFC 3461 §4.1, §4.2); empty: nothing, for any of them.
     priority: RFC 6710 §4.1, -9 to 9.
+    requiretls: the submitter declared REQUIRETLS (RFC 8689 §2).
     """
 
     sender: str
@@ -92,6 +93,11 @@ class Transaction(NamedTuple):
     dsn: tuple[RecipientDsn | None, ...] = ()
     priority: int = 0
     requiretls: bool = False
+
+    @property
+    def tls_only(self) -> bool:
+        """Whether it goes over TLS or not at all; a notification goes on, for else it would be lost (RFC 8689 §5)."""
+        return self.requiretls and self.sender != ""
 
 
 class TransactionResult(NamedTuple):
