@@ -1,7 +1,7 @@
 """config_fields — what a key in our YAML may hold, and how it is described
 
-Owns: the base of all sections, the checked types of their keys, and the one way to declare a key.
-Called by: shared.environment_config, shared.policy_config, shared.smtpd_config, shared.queued_config.
+Owns: the base of all sections, the checked types of their keys, the one way to declare a key; what an IP address is.
+Called by: shared.environment_config, shared.policy_config, shared.smtpd_config, shared.queued_config; queued.tls.
 Guarantees: sections are frozen and refuse keys they do not know; a value is never coerced between text, number
 and truth; every default stands once, as one would write it in YAML, and goes through the same check as a
 written value; every key's description ends in its unit and default.
@@ -26,6 +26,7 @@ from shared.units import DURATION_PATTERN, SIZE_PATTERN, format_size, parse_dura
 type Network = IPv4Network | IPv6Network
 type JsonSchema = dict[str, Any]
 
+HIGHEST_PORT: Final = 65535
 HOST_PATTERN: Final = (
     r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*"
 )
@@ -139,16 +140,23 @@ def _network(value: object) -> Network:
     raise ValueError(f"{show(value)} is not a network; allowed: text such as 192.0.2.0/24")
 
 
+def is_address(text: str) -> bool:
+    """Whether it is an IP address and no name."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _host(value: object) -> str:
-    if isinstance(value, str) and len(value) <= 255:  # noqa: PLR2004 - RFC 5321 section 4.5.3.1.2
-        try:
-            ip_address(value)
-        except ValueError:
-            # All digits at the end would be an IPv4 address, and it is not one.
-            if _HOST.fullmatch(value) and not value.rpartition(".")[2].isdigit():
-                return value
-        else:
-            return value
+    if (
+        isinstance(value, str)
+        and len(value) <= 255  # noqa: PLR2004 - RFC 5321 section 4.5.3.1.2
+        # All digits at the end would be an IPv4 address, and it is not one.
+        and (is_address(value) or (_HOST.fullmatch(value) and not value.rpartition(".")[2].isdigit()))
+    ):
+        return value
     raise ValueError(f"{show(value)} is not a host; allowed: a host name, IPv4 or IPv6 address")
 
 
@@ -176,7 +184,7 @@ HostName = Annotated[
         "a host name, or an address literal such as [192.0.2.1]",
     ),
 ]
-Port = Annotated[int, whole(1, 65535)]
+Port = Annotated[int, whole(1, HIGHEST_PORT)]
 Id = Annotated[
     str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "1 to 64 letters, digits, dots, underscores and hyphens")
 ]

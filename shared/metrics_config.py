@@ -11,13 +11,12 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from shared.config_fields import HOST_PATTERN, Checked, Id, Interval, Section, setting
+from shared.config_fields import HIGHEST_PORT, HOST_PATTERN, Checked, Id, Interval, Section, setting
 from shared.masking import show
 from shared.routing_config import Domain
 
 _PATTERN: Final = rf"(?:{HOST_PATTERN}|\[[0-9A-Fa-f:.]+\]):[0-9]{{1,5}}"
 _ADDRESS: Final = re.compile(_PATTERN)
-HIGHEST_PORT: Final = 65535
 
 
 class ListenAddress(NamedTuple):

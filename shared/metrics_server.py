@@ -20,8 +20,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shared import events
+from shared.config_fields import HIGHEST_PORT
 from shared.errors import ListenFailed, cause
-from shared.metrics_config import HIGHEST_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -9,12 +9,12 @@ See: Postfix relayhost, transport(5), smtp_mx_address_limit, smtp_mx_session_lim
 """
 
 import re
-from ipaddress import ip_address
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator
 
 from shared.config_fields import (
+    HIGHEST_PORT,
     HOST_PATTERN,
     Checked,
     Duration,
@@ -23,6 +23,7 @@ from shared.config_fields import (
     MisplacedError,
     Port,
     Section,
+    is_address,
     matching,
     quotes_hint,
     section,
@@ -33,7 +34,6 @@ from shared.masking import show
 
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f.:]+)\](?::([0-9]{1,5}))?")
 _PLAIN = re.compile(rf"({HOST_PATTERN})(?::([0-9]{{1,5}}))?")
-_MOST_PORT = 65535
 
 
 class Place(NamedTuple):
@@ -58,35 +58,27 @@ def _place(value: object) -> Place:
 
 
 def _read_place(text: str) -> Place | None:
-    if ":" in text and _is_address(text):
+    if ":" in text and is_address(text):
         return Place(text, None)  # an IPv6 address alone
     bracketed = _BRACKETED.fullmatch(text)
     if bracketed is not None:
         host, port = bracketed[1], bracketed[2]
-        known = _is_address(host)
+        known = is_address(host)
     else:
         plain = _PLAIN.fullmatch(text)
         if plain is None:
             return None
         host, port = plain[1], plain[plain.re.groups]
         # All digits at the end would be an IPv4 address.
-        known = _is_address(host) or not host.rpartition(".")[2].isdigit()
-    if not known or (port is not None and not 1 <= int(port) <= _MOST_PORT):
+        known = is_address(host) or not host.rpartition(".")[2].isdigit()
+    if not known or (port is not None and not 1 <= int(port) <= HIGHEST_PORT):
         return None
     return Place(host, None if port is None else int(port))
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _server(value: object) -> Place:
     place = _place(value)
-    if not _is_address(place.host):
+    if not is_address(place.host):
         raise ValueError(f"{show(value)} is not a name server; allowed: an IP address, or [address]:port")
     return place
 

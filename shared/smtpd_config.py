@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from shared.authentication_config import Authentication
 from shared.config_fields import (
+    HIGHEST_PORT,
     Host,
     HostName,
     Id,
@@ -53,7 +54,7 @@ class Listener(Section):
     """One socket that accepts SMTP."""
 
     address: Host = setting("127.0.0.1", "The address to listen on.", unit="IP address or host name")
-    port: Annotated[int, whole(0, 65535)] = setting(
+    port: Annotated[int, whole(0, HIGHEST_PORT)] = setting(
         2525, "The TCP port to listen on; 0 takes any free one.", unit="port number"
     )
     backlog: Annotated[int, whole(1, 65535)] = setting(

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
+from shared.config_fields import is_address
+
 
 def covers(presented: str, host: str) -> bool:
     """Whether `presented`, which may be `*.example.com`, is a name of `host`."""
@@ -42,12 +44,3 @@ def same_address(presented: str, wanted: str) -> bool:
 
 def _plain(name: str) -> str:
     return name.lower().removesuffix(".")
-
-
-def is_address(name: str) -> bool:
-    """Whether it is an IP address and no name."""
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

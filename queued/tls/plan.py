@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from queued.routing.route import ByMx, Unroutable, choose
 from queued.tls.mta_sts_cache import MtaSts
 from queued.tls.mta_sts_fetch import Fetcher, Trust, by_resolver
-from queued.tls.names import is_address
 from queued.tls.policy import Known, decide
+from shared.config_fields import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
