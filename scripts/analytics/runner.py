@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOK: Final = 0.5  # seconds between looks at how far Spark is
-# An exception as Python and Java write it, whatever it is called.
+# An exception as Python and Java write it, whatever it is called; before Java's there is a colon.
 _NAMED: Final = re.compile(r"(?:: )?(?:[\w$]+\.)*[A-Z][\w$]*: \S")
 _RAISED: Final = re.compile(r"^((?:scripts|shared)\.[\w.]+)\.(\w+): (.+)$", re.MULTILINE)
 
@@ -94,7 +94,7 @@ def _ours(said: str) -> PillarboxError:
     raised = _RAISED.search(said)
     if raised is None:
         line = next(filter(_NAMED.match, said.splitlines()), "a worker failed")
-        return PillarboxError(f"Spark: {line.strip()}")
+        return PillarboxError(f"Spark: {line.removeprefix(': ').strip()}")
     module, name, text = raised.groups()
     kind = getattr(importlib.import_module(module), name, None)
     known = kind if isinstance(kind, type) and issubclass(kind, PillarboxError) else PillarboxError

@@ -208,4 +208,4 @@ def test_what_was_counted_together_is_counted_together_with_more(name: str) -> N
 )
 def test_what_a_worker_died_of_is_named(line: str) -> None:
     said = f"Thrown from the Python worker:\nTraceback (most recent call last):\n  File, line 1\n{line}\n"
-    assert str(runner._ours(said)) == f"Spark: {line}"
+    assert str(runner._ours(said)) == f"Spark: {line.removeprefix(': ')}"
