@@ -18,6 +18,7 @@ from typing import Final
 
 from queued.claim import Claimer
 from queued.result import Recorder, Result
+from scripts.bench_book import percentiles
 from shared import database
 from shared.outcome import Outcome
 from shared.queued_config import Claim
@@ -52,9 +53,8 @@ async def run(uri: str, seconds: float) -> dict[str, float]:
         recording.cancel()
         await asyncio.wait([recording])
         await pool.close()
-    took.sort()
-    p50, p99 = (took[int(len(took) * part)] * 1000 for part in (0.5, 0.99))
-    return {"deliveries_s": done / lasted, "p50_ms": p50, "p99_ms": p99, "offered": PACE * BATCH}
+    found = percentiles(sorted(took))
+    return {"deliveries_s": done / lasted, "p50_ms": found["p50"], "p99_ms": found["p99"], "offered": PACE * BATCH}
 
 
 if __name__ == "__main__":
