@@ -25,7 +25,7 @@ from queued.notices import notice
 from queued.register import Identity, Register
 from queued.result import Recorder
 from shared import database, events, lifecycle, migrate, tracing, wakeup
-from shared.errors import ConfigError, PillarboxError
+from shared.errors import ConfigError, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -162,7 +162,7 @@ class _Daemon:
             config, ignored = reload.effective(self._config, again())
             equipment = Equipment(config, self._delivering.equipment)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, what runs goes on running
-            events.emit("daemon.reload_refused", error=error if isinstance(error, PillarboxError) else repr(error))
+            events.emit("daemon.reload_refused", error=told(error))
             return
         if ignored:
             events.emit("daemon.reload_ignored", keys=", ".join(ignored))

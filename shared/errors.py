@@ -56,3 +56,8 @@ def in_words(error: BaseException) -> str:
 def cause(error: BaseException) -> str:
     """The same, but of what the system refused only why: its number and the name are known to whoever asked."""
     return getattr(error, "strerror", None) or in_words(error)
+
+
+def told(error: Exception) -> str:
+    """What an error of ours says; of any other, which nobody foresaw, what kind it is as well."""
+    return in_words(error) if isinstance(error, PillarboxError) else repr(error)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared import database, event_loop, events, lifecycle, migrate, tracing
 from shared.config import read_smtpd
-from shared.errors import ListenFailed, PillarboxError
+from shared.errors import ListenFailed, told
 from smtpd import bind, observe, privileges, reload
 from smtpd.rate_server import LocalCounts, RateServer
 from smtpd.serve import Serving, patience
@@ -144,4 +144,4 @@ class Daemon:
 
 
 def _refused(error: Exception) -> None:
-    events.emit("daemon.reload_refused", error=error if isinstance(error, PillarboxError) else repr(error))
+    events.emit("daemon.reload_refused", error=told(error))

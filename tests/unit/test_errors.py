@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from shared import database
-from shared.errors import cause, in_words
+from shared.errors import ConfigError, cause, in_words, told
 from shared.events import quote
 
 SILENT = [
@@ -43,3 +43,8 @@ def test_the_cause_of_what_the_system_refused_has_neither_number_nor_name() -> N
     refused = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/nowhere")
     assert cause(refused) == "No such file or directory"
     assert in_words(refused) == "[Errno 2] No such file or directory: '/nowhere'"
+
+
+def test_of_an_error_that_nobody_foresaw_the_kind_is_told_too() -> None:
+    assert told(ConfigError("queued.yaml:3: no")) == "queued.yaml:3: no"
+    assert told(KeyError("no")) == "KeyError('no')"
