@@ -6,18 +6,17 @@ See: tests/property/test_ageing_bounds.py for what always holds; tests/scenario/
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.claim import Claimed
 from queued.deciding.ageing import aged, fate
 from queued.deliver import NotNow
-from shared.message import Address, new_message_id
 from shared.transport_config import Retry
+from tests.fixtures.in_hand import in_hand
 
 if TYPE_CHECKING:
+    from queued.claim import Claimed
     from queued.deciding.ageing import Fate
 
 RECEIVED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -59,25 +58,7 @@ def test_mail_from_nobody_is_given_up_by_its_own_age() -> None:
 
 def recipient(number: int, waited: timedelta, **fields: Any) -> Claimed:
     """One of a delivery, received so long ago."""
-    now = datetime.now(UTC)
-    return Claimed(
-        id=number,
-        token=1,
-        message_id=new_message_id(),
-        actionid=number,
-        sender=fields.pop("sender", Address("alice", "sender.test")),
-        recipient=Address(f"r{number}", "example.com"),
-        received=now - waited,
-        size=1,
-        partid="1",
-        transportid="default",
-        jobid=None,
-        retry_count=1,
-        expires=monotonic() + 60,
-        claimed_at=now,
-        since=monotonic(),
-        **fields,
-    )
+    return in_hand(number, received=datetime.now(UTC) - waited, **fields)
 
 
 def test_a_delivery_is_divided_by_what_becomes_of_each() -> None:
