@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from scripts.options import count, finish
+from scripts.options import finish
 from scripts.quarantine.access import admit, narrowed
-from scripts.queue.act import Change, act
-from scripts.queue.ask import add_condition, run
+from scripts.queue.act import Change, act, add_acting
+from scripts.queue.ask import run
 from shared.address import AddressRefused, parse
 from shared.config import load_smtpd
 from shared.errors import PillarboxError
@@ -42,14 +42,6 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     _verb(under, "delete", "delete held mail without telling anybody")
 
 
-def acting(verb: argparse.ArgumentParser) -> None:
-    """The options of verbs that act."""
-    add_condition(verb, all_=True)
-    verb.add_argument("--limit", type=count, metavar="N", help="at most so many, in the order they came")
-    verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
-    verb.add_argument("--reason", type=sentence, metavar="TEXT", help="why, for the audit row")
-
-
 def address(text: str) -> Address:
     """An address on a command line, as PostgreSQL's functions take it."""
     try:
@@ -61,16 +53,9 @@ def address(text: str) -> Address:
     return made
 
 
-def sentence(text: str) -> str:
-    """A reason on a command line."""
-    if len(text) <= 1000 and text.isprintable():  # noqa: PLR2004 - a sentence, not a report
-        return text
-    raise argparse.ArgumentTypeError(f"{text!r} is no reason; allowed: up to 1000 printable characters")
-
-
 def _verb(under: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help_: str) -> argparse.ArgumentParser:
     verb = under.add_parser(name, help=help_)
-    acting(verb)
+    add_acting(verb)
     verb.set_defaults(verb=name)
     finish(verb, _decide)
     return verb

@@ -21,8 +21,7 @@ from rich.table import Table
 
 from scripts.options import finish
 from scripts.quarantine.access import admit, narrowed
-from scripts.quarantine.decide import acting
-from scripts.queue.act import Change, Done, Span, begin, change_batch, progress
+from scripts.queue.act import Change, Done, Span, add_acting, begin, change_batch, progress
 from scripts.queue.ask import asked, run
 from scripts.shown import text
 from shared import database
@@ -51,7 +50,7 @@ _CHANGE: Final = Change("rescan", "queue_release", ("HOLD",), "released", argume
 def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb."""
     verb = under.add_parser("rescan", help="ask the content check again; with --release, release what is clean")
-    acting(verb)
+    add_acting(verb)
     verb.add_argument("--release", action="store_true", help="release what is clean (needs --yes)")
     verb.set_defaults(verb="rescan")
     finish(verb, rescan)

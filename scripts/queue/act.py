@@ -1,6 +1,6 @@
 """act — changes the recipients that fit a condition, in batches, with a preview before and an audit row beside
 
-Owns: the order of an acting command: count and show, consent, audit row, batches, end.
+Owns: the options of an acting command, and its order: count and show, consent, audit row, batches, end.
 Called by: scripts.queue.verbs, scripts.queue.undo, scripts.quarantine, scripts.retention.
 Guarantees: nothing happens without `--yes`, nor without a condition unless `--all`. Each batch is one transaction that
     changes recipients, keeps what they were, and counts them: killed at any instant, the audit row says exactly what
@@ -13,6 +13,7 @@ See: sql/README.md, "Acting on the queue".
 
 from __future__ import annotations
 
+import argparse
 import getpass
 import json
 import sys
@@ -23,14 +24,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from scripts.queue.ask import asked, cell, fields
+from scripts.options import count
+from scripts.queue.ask import add_condition, asked, cell, fields
 from scripts.shown import text
 from shared import database
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
-    import argparse
-
     from scripts.queue.ask import Asked
 
 BATCH: Final = 1000
@@ -56,6 +56,25 @@ class Change:
     values: dict[str, Any] = field(default_factory=dict)
     argument: dict[str, Any] = field(default_factory=dict)
     resumes: bool = False
+
+
+def add_acting(verb: argparse.ArgumentParser) -> None:
+    """The options of verbs that act on what fits a condition."""
+    add_condition(verb, all_=True)
+    verb.add_argument("--limit", type=count, metavar="N", help="at most so many, in the order they came")
+    add_consent(verb)
+
+
+def add_consent(verb: argparse.ArgumentParser) -> None:
+    """The options of every verb that acts: leave to do it, and why."""
+    verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
+    verb.add_argument("--reason", type=_sentence, metavar="TEXT", help="why, for the audit row")
+
+
+def _sentence(text: str) -> str:
+    if len(text) <= 1000 and text.isprintable():  # noqa: PLR2004 - a sentence, not a report
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is no reason; allowed: up to 1000 printable characters")
 
 
 @dataclass(slots=True)

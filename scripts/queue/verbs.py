@@ -11,9 +11,9 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from scripts.options import count, duration, finish
-from scripts.queue.act import Change, act
-from scripts.queue.ask import add_condition, run
+from scripts.options import duration, finish
+from scripts.queue.act import Change, act, add_acting, add_consent
+from scripts.queue.ask import run
 from scripts.queue.undo import undo
 from shared.address import AddressRefused, parse
 from shared.errors import PillarboxError
@@ -55,7 +55,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
     verb = under.add_parser("undo", help="change back what an earlier command changed, where that is possible")
     verb.add_argument("id", type=int, metavar="AUDIT", help="the number of its audit row")
-    _acting(verb)
+    add_consent(verb)
     finish(verb, _undo)
 
 
@@ -66,9 +66,7 @@ def _verb(
     made: Callable[[argparse.Namespace], Change],
 ) -> argparse.ArgumentParser:
     verb = under.add_parser(name, help=help_)
-    add_condition(verb, all_=True)
-    verb.add_argument("--limit", type=count, metavar="N", help="at most so many, in the order they came")
-    _acting(verb)
+    add_acting(verb)
 
     def func(options: argparse.Namespace) -> int:
         change = made(options)
@@ -76,11 +74,6 @@ def _verb(
 
     finish(verb, func)
     return verb
-
-
-def _acting(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
-    verb.add_argument("--reason", type=_sentence, metavar="TEXT", help="why, for the audit row")
 
 
 def _hold(options: argparse.Namespace) -> Change:
@@ -152,12 +145,6 @@ def _word(text: str) -> str:
     if 0 < len(text) <= 255 and text.isprintable():  # noqa: PLR2004 - as long as an id in YAML may be
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is not an id; allowed: 1 to 255 printable characters")
-
-
-def _sentence(text: str) -> str:
-    if len(text) <= 1000 and text.isprintable():  # noqa: PLR2004 - a sentence, not a report
-        return text
-    raise argparse.ArgumentTypeError(f"{text!r} is no reason; allowed: up to 1000 printable characters")
 
 
 def _address(text: str) -> Address:
