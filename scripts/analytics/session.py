@@ -3,10 +3,10 @@
 Owns: the choice of Java, Spark's settings, and a session that lives as long as a block.
 Called by: the verbs of scripts.analytics that run on Spark.
 Guarantees: a local Spark listens on loopback only, shows no web page and says nothing; a cluster (`--master`) is left
-    as it is configured. It runs at a lower priority than mail (nice 10), on all cores but one. Java that is missing or
-    too old is one line.
+    as it is configured. It runs at a lower priority than mail, on all cores but one: at nice 10, and Java and the
+    Python workers it starts only when nothing else wants to (SCHED_IDLE). Java that is missing or too old is one line.
 Raises: PillarboxError.
-See: scripts/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html.
+See: scripts/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html; sched(7).
 """
 
 from __future__ import annotations
@@ -105,6 +105,8 @@ def started(master: str = MASTER, memory: str | None = None, *, light: bool = Fa
             raise PillarboxError(f"Spark does not start with --master {master}: {_reason(error, said)}") from None
         context = type(spark.sparkContext)
         gateway = context._gateway  # noqa: SLF001 - the only way to its process
+        if master.startswith("local"):
+            _come_last(getattr(getattr(gateway, "proc", None), "pid", None))
         try:
             yield spark
         finally:
@@ -126,6 +128,13 @@ def _leave_a_core() -> None:
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) == os.cpu_count() and len(cores) > 1:
             os.sched_setaffinity(0, cores[1:])
+
+
+def _come_last(java: int | None) -> None:
+    """Let Java, and whatever it starts from now on, run when nobody else wants to; nice alone still takes its turns."""
+    for thread in Path(f"/proc/{java}/task").glob("*"):
+        with suppress(AttributeError, OSError):  # not Linux, or a thread that has just ended
+            os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
 
 
 @contextmanager
