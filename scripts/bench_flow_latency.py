@@ -1,7 +1,7 @@
 """bench_flow_latency — how long an idle system takes from the commit of a message to its first octet at the next hop
 
 Owns: a next hop that notes when MAIL comes, and a client that sends one message after the other, each into silence.
-Called by: scripts.bench_flow.
+Called by: scripts.bench_flow; scripts.analytics.bench_live, for a next hop that takes its time.
 Guarantees: both are in one process and read one clock. The measured way is from the 250 of smtpd, which follows COMMIT,
     to MAIL at the next hop; what it takes to open a connection is part of it, for the worker keeps none from the
     message before.
@@ -31,8 +31,9 @@ _REPLIES: Final = {b"DATA": b"354 go on\r\n", b"QUIT": b"221 bye\r\n"}
 
 @dataclass(slots=True)
 class NextHop:
-    """When MAIL came last, and whether its message came whole."""
+    """When MAIL came last, and whether its message came whole; `answer` is how many seconds its 250 takes."""
 
+    answer: float = 0.0
     port: int = 0
     began: float = 0.0
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -48,6 +49,7 @@ class NextHop:
             writer.write(_REPLIES.get(verb, b"250 ok\r\n"))
             if verb == b"DATA":
                 await reader.readuntil(b"\r\n.\r\n")
+                await asyncio.sleep(self.answer)
                 writer.write(b"250 taken\r\n")
                 self.done.set()
             elif verb == b"QUIT":
@@ -56,9 +58,9 @@ class NextHop:
 
 
 @asynccontextmanager
-async def next_hop() -> AsyncIterator[NextHop]:
+async def next_hop(answer: float = 0.0) -> AsyncIterator[NextHop]:
     """A next hop on a free port, as long as the block."""
-    hop = NextHop()
+    hop = NextHop(answer)
     server = await asyncio.start_server(hop.serve, "127.0.0.1", 0)
     hop.port = server.sockets[0].getsockname()[1]
     try:

@@ -6,8 +6,8 @@ Called by: `make bench-analytics`.
 Guarantees: each step says its wall time, the processor time of Java, Python and PostgreSQL together, and the most
     memory they had. The last line is `export_rows_s=… report_s_10m=… report_vs_postgres=… delivery_change_pct=…
     p99_change_pct=…`, of the last size; report_s_10m is scaled to 10 million attempts where that size is another;
-    report_vs_postgres says how many times as long PostgreSQL takes. Changes are medians over rounds, positive where the
-    queue is worse off; they are measured beside history of the last size.
+    report_vs_postgres says how many times as long PostgreSQL takes. Changes are of all rounds together, positive where
+    the queue is worse off; they are measured beside history of the last size.
 See: docs/explanation/analytics.md, "Measured".
 """
 
@@ -17,18 +17,19 @@ import argparse
 import asyncio
 import json
 import shutil
-import statistics
 import subprocess
 import sys
+from collections import defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from scripts.analytics import terminal
+from scripts.analytics import bench_live, terminal
 from scripts.analytics.bench_usage import measured
 from scripts.analytics.generate import generate
-from scripts.bench_core_server import LEAVES, fill, running, settle_down
+from scripts.bench_book import percentiles
+from scripts.bench_core_server import LEAVES, running, settle_down
 from shared import embedded, migrate
 from shared.errors import PillarboxError
 
@@ -86,7 +87,7 @@ def _measure(server: Server, options: argparse.Namespace, attempts: int, *, live
     )
     if not live:
         return figures
-    change, p99 = asyncio.run(_live(server, uri, options))
+    change, p99 = asyncio.run(_live(options, uri))
     return f"{figures} delivery_change_pct={change:.1f} p99_change_pct={p99:.1f}"
 
 
@@ -96,57 +97,40 @@ async def _settled(server: Server, uri: str) -> None:
         await settle_down(connection)
 
 
-async def _live(server: Server, uri: str, options: argparse.Namespace) -> tuple[float, float]:
-    """By how much, in percent, deliveries a second fall and p99 rises beside an export and a report, over rounds.
+async def _live(options: argparse.Namespace, uri: str) -> tuple[float, float]:
+    """By how much, in percent, deliveries a second fall and p99 rises beside an export and a report.
 
-    Of the two looks of a round, at the export and at the report, the worse counts.
+    Of what was seen at the export and at the report, in all rounds together, the worse counts.
     """
-    need = int(options.seconds * 500 * 3 * options.rounds * 1.2)
-    async with server.session(uri) as connection:
-        await fill(connection, need, 1024)
-        await settle_down(connection)
-    quiet, busy = [], []
-    for number in range(options.rounds):
-        quiet.append(await _look(uri, options.seconds))
-        again = options.var / f"lake-{number}"
-        words = (sys.executable, "-m", "scripts.analytics.bench_beside", uri, str(again), str(_DAYS))
-        beside = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-        try:
-            looks = {step: await _look_at(beside, step, uri, options.seconds) for step in ("export", "report")}
-            worst = {"deliveries_s": min, "p50_ms": max, "p99_ms": max}
-            busy.append({figure: of(look[figure] for look in looks.values()) for figure, of in worst.items()})
-        finally:
-            with suppress(ProcessLookupError):
-                beside.terminate()
-            await beside.wait()
-            shutil.rmtree(again, ignore_errors=True)
-        for name, look in {"quiet": quiet[-1], **{f"beside the {step}": look for step, look in looks.items()}}.items():
-            told = f"{look['deliveries_s']:.0f} deliveries/s, p50 {look['p50_ms']:.1f} ms, p99 {look['p99_ms']:.1f} ms"
-            print(f"round {number + 1}, {name}: {told}", flush=True)
-
-    def change(figure: str) -> float:
-        return statistics.median((b[figure] / q[figure] - 1) * 100 for q, b in zip(quiet, busy, strict=True))
-
-    return -change("deliveries_s"), change("p99_ms")
+    seen: defaultdict[str, list[bench_live.Look]] = defaultdict(list)
+    async with bench_live.flowing(options.var) as ours:
+        for number in range(options.rounds):
+            seen["quiet"].append(await bench_live.look(ours, options.seconds))
+            lake = options.var / f"lake-{number}"
+            words = (sys.executable, "-m", "scripts.analytics.bench_beside", uri, str(lake), str(_DAYS))
+            beside = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+            try:
+                for step in ("export", "report"):
+                    await _begun(beside, step)
+                    seen[f"beside the {step}"].append(await bench_live.look(ours, options.seconds))
+            finally:
+                with suppress(ProcessLookupError):
+                    beside.terminate()
+                await beside.wait()
+                shutil.rmtree(lake, ignore_errors=True)
+            for name, looks in seen.items():
+                print(f"round {number + 1}, {name}: {looks[-1]}", flush=True)
+    quiet, *busy = (bench_live.together(looks) for looks in seen.values())
+    fallen = max(1 - look.rate / quiet.rate for look in busy)
+    risen = max(percentiles(look.took)["p99"] / percentiles(quiet.took)["p99"] - 1 for look in busy)
+    return 100 * fallen, 100 * risen
 
 
-async def _look_at(beside: asyncio.subprocess.Process, step: str, uri: str, seconds: float) -> dict[str, float]:
-    """A look at the live queue from when the analytics say that they begin with a step."""
+async def _begun(beside: asyncio.subprocess.Process, step: str) -> None:
+    """Return when the analytics say that they begin with a step."""
     while (line := await beside.stdout.readline() if beside.stdout is not None else b"").decode().strip() != step:
         if not line:
             raise PillarboxError("the analytics beside the queue died; their message is above")
-    return await _look(uri, seconds)
-
-
-async def _look(uri: str, seconds: float) -> dict[str, float]:
-    live = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "scripts.analytics.bench_live", uri, str(seconds)), stdout=asyncio.subprocess.PIPE
-    )
-    out, _ = await live.communicate()
-    if live.returncode:
-        raise PillarboxError("the live queue's worker died; its message is above")
-    found: dict[str, float] = json.loads(out)
-    return found
 
 
 if __name__ == "__main__":

@@ -1,61 +1,82 @@
-"""bench_live — a live queue beside the analytics: how many deliveries a second, and how long each batch takes
+"""bench_live — a live queue beside the analytics: how many deliveries a second, and how long each takes
 
-Owns: one worker's real claims and results at a steady pace, for a given time; a peer's answer is made up.
-Called by: scripts.analytics.bench, as a process of its own: `python -m scripts.analytics.bench_live URI SECONDS`.
-Guarantees: batches are due on a clock, and a batch that is late is timed from when it was due, so that a slow stretch
-    is not hidden by asking less. Prints one JSON object: deliveries_s, p50_ms, p99_ms, and offered, the pace.
-See: scripts/bench_core_worker.py, whose worker this is.
+Owns: the daemons as shipped on the run's own PostgreSQL, a next hop that answers as one across the Internet does, and
+    mail that is queued at a steady pace.
+Called by: scripts.analytics.bench.
+Guarantees: mail is due on a clock, and what is queued late because the machine is busy is counted from when it was
+    queued, at the same pace. A delivery is timed from the commit's transaction to its row in `archive`, by PostgreSQL's
+    clock. A look counts only if all it queued was delivered.
+Raises: PillarboxError when it was not.
+See: scripts/bench_flow_ours.py, the daemons; scripts/bench_flow_latency.py, the next hop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from datetime import timedelta
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from queued.claim import Claimer
-from queued.result import Recorder, Result
 from scripts.bench_book import percentiles
+from scripts.bench_core_server import fill
+from scripts.bench_flow_latency import next_hop
+from scripts.bench_flow_ours import running
 from shared import database
-from shared.outcome import Outcome
-from shared.queued_config import Claim
+from shared.errors import PillarboxError
 
-PACE: Final = 20.0  # batches a second
-BATCH: Final = 25  # recipients in each, so 500 deliveries a second: what 25 SMTP sessions of 50 ms deliver
-_ACCEPTED: Final = Outcome("delivered", "recipient", 250, "2.0.0", "250 2.0.0 Ok: queued")
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from pathlib import Path
 
+    from scripts.bench_flow_ours import Ours
 
-async def run(uri: str, seconds: float) -> dict[str, float]:
-    """Claim and settle at the pace for so long; the queue must hold enough that is due."""
-    pool = await database.open_pool(uri, "pillarbox bench worker", 2)
-    recorder = Recorder(pool, "bench", ahead=1)
-    recording = asyncio.create_task(recorder.run())
-    claimer = Claimer("true", "bench", Claim(batch=BATCH))
-    took: list[float] = []
-    done = 0
-    try:
-        async with pool.connection() as connection:
-            begun = monotonic()
-            for number in range(int(seconds * PACE)):
-                due = begun + number / PACE
-                await asyncio.sleep(max(0.0, due - monotonic()))
-                claimed = await claimer.take(connection, BATCH)
-                peer, spent = "192.0.2.25:25", timedelta(milliseconds=50)
-                recorder.add([Result(each, _ACCEPTED, peer, spent, "success", None) for each in claimed])
-                await recorder.drained()
-                done += len(claimed)
-                took.append(monotonic() - due)
-            lasted = monotonic() - begun
-    finally:
-        recording.cancel()
-        await asyncio.wait([recording])
-        await pool.close()
-    found = percentiles(sorted(took))
-    return {"deliveries_s": done / lasted, "p50_ms": found["p50"], "p99_ms": found["p99"], "offered": PACE * BATCH}
+PACE: Final = 20.0  # times a second that mail is queued
+BATCH: Final = 25  # messages each time, of 1 KB for one recipient: 500 deliveries a second, 43 million a day
+ANSWER: Final = 0.05  # seconds from the end of a message to its 250
 
 
-if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run(sys.argv[1], float(sys.argv[2])))), flush=True)
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen: seconds that each delivery took, in order, and over how many seconds they were spread."""
+
+    took: tuple[float, ...]
+    lasted: float
+
+    @property
+    def rate(self) -> float:
+        """Deliveries a second."""
+        return len(self.took) / self.lasted
+
+    def __str__(self) -> str:
+        told = percentiles(self.took)
+        return f"{self.rate:.0f} deliveries/s, p50 {told['p50']:.1f} ms, p99 {told['p99']:.1f} ms"
+
+
+def together(looks: Iterable[Look]) -> Look:
+    """Several looks as one."""
+    each = list(looks)
+    return Look(tuple(sorted(s for look in each for s in look.took)), sum(look.lasted for look in each))
+
+
+@asynccontextmanager
+async def flowing(var: Path) -> AsyncIterator[Ours]:
+    """The daemons for the block, on the server under `var`, with all mail going to a next hop that takes its time."""
+    async with next_hop(answer=ANSWER) as hop, running(var, hop.port, {}) as ours:
+        await look(ours, 2.0)  # the first mail finds everything cold
+        yield ours
+
+
+async def look(ours: Ours, seconds: float) -> Look:
+    """Queue mail at the pace for so long, and see what became of it."""
+    [since] = await database.fetch(ours.connection, "bench_now")
+    begun, rounds = monotonic(), int(seconds * PACE)
+    for number in range(rounds):
+        await asyncio.sleep(max(0.0, begun + number / PACE - monotonic()))
+        await fill(ours.connection, BATCH, 1024)
+    await ours.idle()
+    rows = await database.fetch(ours.connection, "bench_delivered", since=since.now)
+    if len(rows) != rounds * BATCH:
+        raise PillarboxError(f"the live queue delivered {len(rows)} of {rounds * BATCH}")
+    lasted = max(row.finished for row in rows) - min(row.ts for row in rows)
+    return Look(tuple(sorted((row.finished - row.ts).total_seconds() for row in rows)), lasted.total_seconds())

@@ -30,6 +30,7 @@ from scripts.analytics.analyses.volume import forecast, usual
 from scripts.analytics.analyses.waiting import waiting
 from scripts.analytics.analyses.weights import weights
 from scripts.analytics.analyses.wordings import wordings
+from scripts.analytics.session import first_words
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
@@ -126,5 +127,4 @@ def understood() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        first = str(error).strip().split("\n", 1)[0]
-        raise PillarboxError(f"Spark: {' '.join(first.split())[:300]}") from None
+        raise PillarboxError(f"Spark: {first_words(error)}") from None

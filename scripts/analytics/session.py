@@ -34,6 +34,9 @@ _SMALLEST, _LARGEST = 1 << 30, 8 << 30  # octets of driver memory
 _LIGHTEST: Final = 3 << 30  # where rows do not pass through Java: at 50 million attempts 1 GB loses the workers' tables
 #: Where Java only plans and hands out work: its second compiler and its other collectors never earn what they cost.
 _LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Loggers of PySpark that write a page of JSON to the terminal about an error which is raised as well.
+_TALKATIVE: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_LONGEST: Final = 300  # characters of what an error says
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 
 
@@ -90,9 +93,13 @@ def started(master: str = MASTER, memory: str | None = None, *, light: bool = Fa
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     if master == MASTER:
         _leave_a_core()
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded only when Spark is wanted
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - loaded only when Spark is wanted
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    for name in _TALKATIVE:
+        PySparkLogger.getLogger(name).disabled = True
     chosen = settings(master, memory, os.cpu_count() or 1, _free(), light=light)
     builder = SparkSession.builder.master(master).appName("pillarbox analytics")
     for key, value in chosen.items():
@@ -101,7 +108,7 @@ def started(master: str = MASTER, memory: str | None = None, *, light: bool = Fa
         try:
             with _errors_to(said):
                 spark = builder.getOrCreate()
-        except (PySparkException, OSError) as error:
+        except (PySparkException, Py4JJavaError, OSError) as error:
             raise PillarboxError(f"Spark does not start with --master {master}: {_reason(error, said)}") from None
         context = type(spark.sparkContext)
         gateway = context._gateway  # noqa: SLF001 - the only way to its process
@@ -149,11 +156,18 @@ def _errors_to(file: IO[str]) -> Iterator[None]:
         os.close(ours)
 
 
+def first_words(error: Exception) -> str:
+    """What an error of Spark says, in one line: of Java's what it threw, which comes after where it was called."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    thrown = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
+    return " ".join(thrown.split())[:_LONGEST]
+
+
 def _reason(error: Exception, said: IO[str]) -> str:
-    """The first line of the error, and what Java said last."""
+    """What the error says, and what Java said last."""
     said.seek(0)
     lines = [line.strip() for line in said if "Exception" in line or "Error" in line]
-    return "; ".join([str(error).splitlines()[0], *lines[:1]])
+    return "; ".join([first_words(error), *lines[:1]])
 
 
 def _free() -> int:

@@ -209,3 +209,16 @@ def test_what_was_counted_together_is_counted_together_with_more(name: str) -> N
 def test_what_a_worker_died_of_is_named(line: str) -> None:
     said = f"Thrown from the Python worker:\nTraceback (most recent call last):\n  File, line 1\n{line}\n"
     assert str(runner._ours(said)) == f"Spark: {line.removeprefix(': ')}"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("[DIVIDE_BY_ZERO] Division by zero.\n== SQL ==\n", "[DIVIDE_BY_ZERO] Division by zero."),
+        ("An error occurred while calling o1.x.\n: java.io.IOException:  no\n\tat x", "java.io.IOException: no"),
+        ("", "ValueError"),
+        ("x" * 1000, "x" * 300),
+    ],
+)
+def test_an_error_of_spark_is_one_line(said: str, words: str) -> None:
+    assert session.first_words(ValueError(said)) == words
