@@ -73,13 +73,17 @@ class Ours:
                 raise PillarboxError("pillarbox: the queue does not become empty")
             await asyncio.sleep(_LOOK)
 
-    async def drain(self, messages: int, size: int) -> float:
-        """Deliveries per second of a queue that is full at once, each message for one recipient."""
-        before = await self.archived()
+    async def queue(self, messages: int, size: int) -> None:
+        """Queue so many, each for one recipient, all at once, and wake the workers."""
         async with self.connection.transaction():
             await fill(self.connection, messages, size)
             partids = [partid for those in LEAVES.values() for partid in those]
             await database.fetch(self.connection, "wakeup_notify", partids=partids)
+
+    async def drain(self, messages: int, size: int) -> float:
+        """Deliveries per second of a queue that is full at once, each message for one recipient."""
+        before = await self.archived()
+        await self.queue(messages, size)
         began = monotonic()
         await self.idle()
         rate = messages / (monotonic() - began)

@@ -19,7 +19,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from scripts.bench_book import percentiles
-from scripts.bench_core_server import fill
 from scripts.bench_flow_latency import next_hop
 from scripts.bench_flow_ours import running
 from shared import database
@@ -73,7 +72,7 @@ async def look(ours: Ours, seconds: float) -> Look:
     begun, rounds = monotonic(), int(seconds * PACE)
     for number in range(rounds):
         await asyncio.sleep(max(0.0, begun + number / PACE - monotonic()))
-        await fill(ours.connection, BATCH, 1024)
+        await ours.queue(BATCH, 1024)
     await ours.idle()
     rows = await database.fetch(ours.connection, "bench_delivered", since=since.now)
     if len(rows) != rounds * BATCH:
