@@ -9,10 +9,9 @@ Raises: PillarboxError for what an operator can mend.
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
-from scripts.up import add_config
+from scripts.up import add_config, tell_waiting
 from shared import database, migrate
 from shared.config import load_smtpd
 
@@ -43,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         settings.partitions.leaves,
         settings.partitions.count,
         only_pre=options.phase == "pre",
-        tell=lambda line: print(f"pillarbox: {line}", file=sys.stderr, flush=True),
+        tell=tell_waiting,
     )
     if options.json:
         print(json.dumps({"applied": report.applied, "leaves": report.leaves}))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,8 +70,13 @@ def prepare(smtpd: SmtpdConfig) -> str:
     """Start the database if it is ours, bring its schema up to date, and return its conninfo."""
     settings = smtpd.environment.database
     conninfo = database.resolve(settings.uri, smtpd.environment.var)
-    migrate.migrate(conninfo, settings.partitions.leaves, settings.partitions.count)
+    migrate.migrate(conninfo, settings.partitions.leaves, settings.partitions.count, tell=tell_waiting)
     return conninfo
+
+
+def tell_waiting(line: str) -> None:
+    """Say on standard error what a migration waits for."""
+    sys.stderr.write(f"pillarbox: {line}\n")
 
 
 def children(folder: Path, queued: QueuedConfig, logs: Path | None = None) -> list[Child]:

@@ -3,10 +3,10 @@
 Owns: applying sql/migrations/NNNN_{pre|post}_what.sql in order, once each, and making the configured leaves.
 Called by: `pillarbox migrate`, `pillarbox up`, tests; daemons only `check`.
 Guarantees: idempotent; one at a time (advisory lock); each migration is one transaction, so that a kill leaves it done
-    or not done. Nobody waits behind a lock we wait for longer than the lock timeout: one that is not to be had is
-    given up, and the migration tried again. A `pre` migration lets the code before it go on, so newer ones of that
-    phase are accepted; a newer `post` one, which comes after the last old daemon, is refused before anything is
-    touched.
+    or not done. Nobody waits long behind a lock that we wait for: one that is not to be had soon is given up with all
+    others, and the migration tried again. Mail does wait while a migration that has its locks works. A `pre` migration
+    lets the code before it go on, so newer ones of that phase are accepted; a newer `post` one, which comes after the
+    last old daemon, is refused before anything is touched.
 Raises: SchemaMismatch, DatabaseUnavailable, ConfigError for leaves that contradict those that exist; PillarboxError
     when locks were not to be had, naming who holds them.
 See: sql/README.md, "Migrations beside mail".
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from time import monotonic, sleep
+from time import sleep
 from typing import TYPE_CHECKING, Final, LiteralString
 
 import psycopg
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 NAME = re.compile(r"(?P<number>\d{4})_(?P<phase>pre|post)_(?P<what>[a-z0-9_]+)\.sql")
 PRE = "pre"
 PATIENCE: Final = 300.0  # seconds to go on asking for the locks of one step
-LOCK_TIMEOUT: Final = 200  # milliseconds; less than deadlock_timeout, so that in a deadlock we are who gives way
+LOCK_TIMEOUT: Final = 200  # milliseconds; less than deadlock_timeout, so that in a deadlock we mostly give way
+# Milliseconds where an autovacuum is in the way: PostgreSQL ends it for whoever has waited for deadlock_timeout.
+_PAST_AUTOVACUUM: Final = 1_200
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds
 
 type Tell = Callable[[str], None]
@@ -82,7 +84,7 @@ def migrate(
     """Apply what is missing, make the leaves `queue_def_<suffix>` for their partition ids, and the coming days.
 
     `only_pre` leaves out what old daemons could not go on with: the first half of a rolling upgrade. `patience`:
-    seconds to go on asking for the locks of one step. `tell` hears, once a step, who it waits for.
+    seconds to go on waiting for the locks of one step. `tell` hears, once a step, who it waits for.
     """
     with _connect(conninfo) as connection:
         connection.execute(query("migrate_lock"))
@@ -163,28 +165,35 @@ class _Insist:
     tell: Tell
 
     def __call__[T](self, what: str, step: Callable[[], T]) -> T:
-        deadline, pause = monotonic() + self.patience, _FIRST_PAUSE
-        told = False
+        waited, pause, timeout, told = 0.0, _FIRST_PAUSE, LOCK_TIMEOUT, False
         while True:
             try:
                 with self.connection.transaction():
-                    self.connection.execute(filled_query("lock_timeout", milliseconds=str(LOCK_TIMEOUT)))
+                    self.connection.execute(filled_query("lock_timeout", milliseconds=str(timeout)))
                     return step()
             except (database.LOCKED, psycopg.errors.DeadlockDetected):
-                if monotonic() > deadline:
+                waited += timeout / 1000
+                if waited > self.patience:
                     raise PillarboxError(
                         f"migrate: {what} did not get its locks within {self.patience:.0f} s; they are held by "
-                        f"{self._holders()}; what came before it is done: run it again"
+                        f"{self._holders()[0]}; what came before it is done: run it again"
                     ) from None
-                if pause == _LONGEST_PAUSE and not told:
-                    self.tell(f"{what} waits for locks held by {self._holders()}")
-                    told = True
-            sleep(pause * random.uniform(0.5, 1.5))
+                if pause == _LONGEST_PAUSE:
+                    holders, autovacuum = self._holders()
+                    timeout = _PAST_AUTOVACUUM if autovacuum else LOCK_TIMEOUT
+                    if not told:
+                        self.tell(f"{what} waits for locks held by {holders}")
+                        told = True
+            slept = pause * random.uniform(0.5, 1.5)
+            sleep(slept)
+            waited += slept
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _holders(self) -> str:
+    def _holders(self) -> tuple[str, bool]:
+        """Who holds locks in our schema, and whether an autovacuum is among them."""
         rows = self.connection.execute(query("migrate_holders")).fetchall()
-        return "; ".join(f"pid {pid} ({name}, {state}, {seconds} s)" for pid, name, state, seconds in rows) or "others"
+        who = "; ".join(f"pid {pid} ({name}, {state}, {seconds} s)" for pid, name, state, seconds, _ in rows)
+        return who or "others", any(autovacuum for *_, autovacuum in rows)
 
 
 def _apply(connection: psycopg.Connection, step: Migration) -> None:
@@ -215,4 +224,9 @@ def _connect(conninfo: str) -> Iterator[psycopg.Connection]:
     except psycopg.OperationalError as error:
         raise database.unavailable(error) from None
     with connection:
-        yield connection
+        try:
+            yield connection
+        except psycopg.OperationalError as error:
+            if not connection.closed:
+                raise
+            raise database.unavailable(error) from None

@@ -3,9 +3,9 @@
 Owns: the daemons as shipped on the run's own PostgreSQL, a next hop that answers as one across the Internet does, and
     mail that is queued at a steady pace.
 Called by: scripts.analytics.bench.
-Guarantees: mail is due on a clock, and what is queued late because the machine is busy is counted from when it was
-    queued, at the same pace. A delivery is timed from the commit's transaction to its row in `archive`, by PostgreSQL's
-    clock. A look counts only if all it queued was delivered.
+Guarantees: mail is due on a clock, and a delivery is timed from when it was due to its row in `archive`, by
+    PostgreSQL's clock: a slow stretch is not hidden by queueing less. A look counts only if all it queued was
+    delivered.
 Raises: PillarboxError when it was not.
 See: scripts/bench_flow_ours.py, the daemons; scripts/bench_flow_latency.py, the next hop.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -74,8 +75,9 @@ async def look(ours: Ours, seconds: float) -> Look:
         await asyncio.sleep(max(0.0, begun + number / PACE - monotonic()))
         await ours.queue(BATCH, 1024)
     await ours.idle()
-    rows = await database.fetch(ours.connection, "bench_delivered", since=since.now)
+    rows = sorted(await database.fetch(ours.connection, "bench_delivered", since=since.now))
     if len(rows) != rounds * BATCH:
         raise PillarboxError(f"the live queue delivered {len(rows)} of {rounds * BATCH}")
-    lasted = max(row.finished for row in rows) - min(row.ts for row in rows)
-    return Look(tuple(sorted((row.finished - row.ts).total_seconds() for row in rows)), lasted.total_seconds())
+    due = [since.now + timedelta(seconds=place // BATCH / PACE) for place in range(len(rows))]
+    took = sorted((row.finished - then).total_seconds() for row, then in zip(rows, due, strict=True))
+    return Look(tuple(took), (max(row.finished for row in rows) - since.now).total_seconds())

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
@@ -36,6 +37,7 @@ _LIGHTEST: Final = 3 << 30  # where rows do not pass through Java: at 50 million
 _LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Loggers of PySpark that write a page of JSON to the terminal about an error which is raised as well.
 _TALKATIVE: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_PATIENCE: Final = 30.0  # seconds for Java to end
 _LONGEST: Final = 300  # characters of what an error says
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 
@@ -122,7 +124,10 @@ def started(master: str = MASTER, memory: str | None = None, *, light: bool = Fa
                 gateway.shutdown()
                 with suppress(AttributeError, OSError):
                     gateway.proc.stdin.close()
-                    gateway.proc.wait(timeout=30)
+                    try:
+                        gateway.proc.wait(timeout=_PATIENCE)
+                    except subprocess.TimeoutExpired:  # it comes last, and the machine is busy
+                        gateway.proc.kill()
                 # Or the next session of this process would look for the Java that is gone.
                 context._gateway = context._jvm = None  # noqa: SLF001 - see above
             said.seek(0)
@@ -139,9 +144,13 @@ def _leave_a_core() -> None:
 
 def _come_last(java: int | None) -> None:
     """Let Java, and whatever it starts from now on, run when nobody else wants to; nice alone still takes its turns."""
-    for thread in Path(f"/proc/{java}/task").glob("*"):
-        with suppress(AttributeError, OSError):  # not Linux, or a thread that has just ended
-            os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
+    done: set[str] = set()
+    # A thread that is made meanwhile has the class of its maker, which may not have been changed yet.
+    while new := {thread.name for thread in Path(f"/proc/{java}/task").glob("*")} - done:
+        for thread in new:
+            with suppress(AttributeError, OSError):  # not Linux, or a thread that has just ended
+                os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
+        done |= new
 
 
 @contextmanager
