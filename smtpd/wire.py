@@ -107,13 +107,17 @@ class Wire(SMTP):
         if now < self._deadline:
             self._rings = self._deadline
             self._timer = self.loop.call_at(self._deadline, self._look)
-        elif self.transport is not None:
-            if not self._closing and not self._blocked:
-                self.say(replies.R421_IDLE)
-                self._flush()
+        elif self._closing or self._blocked:
             self._closing = True
-            # Not close(), which waits for a client that does not read to read everything first.
-            self.transport.abort()
+            if self.transport is not None:
+                # Not close(), which waits for a client that does not read to read everything first.
+                self.transport.abort()
+        else:
+            # A client that still drips would lose a reply that is followed by a reset.
+            self.say(replies.R421_IDLE)
+            self.hang_up(linger=True)
+            self._rings = self._deadline
+            self._timer = self.loop.call_at(self._deadline, self._look)
 
     def _patience(self) -> float:
         """Seconds the client may take now: fewer while the process is nearly full."""

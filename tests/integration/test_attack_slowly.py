@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from smtpd import replies
+from tests.fixtures.heard import until
 from tests.fixtures.serving import Dialogue, serving
 
 if TYPE_CHECKING:
@@ -100,6 +102,17 @@ async def test_content_above_the_rate_may_take_longer_than_the_limit(factory: Fa
         if begin.startswith(b"DATA"):
             await client.send(b".\r\n")
         assert (await client.reply())[0].startswith("250 2.0.0")
+
+
+async def test_who_is_cut_off_and_still_sends_can_read_why(factory: Factory, heard: Heard) -> None:
+    """A reset would come before the reply, or throw it away."""
+    async with serving(factory.uri, server=patient("100ms", rate=10_000)) as port, Dialogue(port) as client:
+        await client.envelope()
+        assert (await client.ask(b"DATA")).startswith("354")
+        await until(lambda: heard.all("session.replied")[-1]["reply"] == replies.R421_IDLE)
+        for _ in range(3):
+            await client.send(b"x")
+        assert (await client.ended()).startswith(b"421 4.4.2")
 
 
 async def test_a_client_that_answers_no_challenge_is_not_waited_for(factory: Factory) -> None:
