@@ -20,7 +20,7 @@ from scripts.analytics.runner import OnSpark
 def main(uri: str, lake: Path, days: int) -> None:
     """Until SIGTERM."""
     until = datetime.now(UTC).date()
-    with session.started(light=True) as spark:
+    with session.started(light=True, beside=uri) as spark:
         while True:
             print("export", flush=True)
             export.export(uri, lake, OnSpark(spark))

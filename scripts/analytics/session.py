@@ -4,7 +4,8 @@ Owns: the choice of Java, Spark's settings, and a session that lives as long as 
 Called by: the verbs of scripts.analytics that run on Spark.
 Guarantees: a local Spark listens on loopback only, shows no web page and says nothing; a cluster (`--master`) is left
     as it is configured. It runs at a lower priority than mail, on all cores but one: at nice 10, and Java and the
-    Python workers it starts only when nothing else wants to (SCHED_IDLE). Java that is missing or too old is one line.
+    Python workers it starts only when nothing else wants to (SCHED_IDLE); workers rest besides while mail flows
+    (scripts/analytics/give_way.py). Java that is missing or too old is one line.
 Raises: PillarboxError.
 See: scripts/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html; sched(7).
 """
@@ -16,15 +17,17 @@ import re
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from scripts import java_runtime
+from scripts.analytics.give_way import can_give_way, giving_way
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -74,6 +77,8 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, light: b
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
+            # Arrow keeps what it frees: given back, it would be fetched anew, and cleared, for the next rows.
+            "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
         }
         if light:
             chosen["spark.driver.extraJavaOptions"] = _LIGHT
@@ -83,8 +88,13 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, light: b
 
 
 @contextmanager
-def started(master: str = MASTER, memory: str | None = None, *, light: bool = False) -> Iterator[SparkSession]:
-    """A Spark session for the block; it and its Java process are gone afterwards. light: as in `settings`."""
+def started(
+    master: str = MASTER, memory: str | None = None, *, light: bool = False, beside: str | None = None
+) -> Iterator[SparkSession]:
+    """A Spark session for the block; it and its Java process are gone afterwards.
+
+    light: as in `settings`. beside: the queue that a local Spark gives way to, "" for one that cannot be asked.
+    """
     home = java_home()
     os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -114,10 +124,9 @@ def started(master: str = MASTER, memory: str | None = None, *, light: bool = Fa
             raise PillarboxError(f"Spark does not start with --master {master}: {_reason(error, said)}") from None
         context = type(spark.sparkContext)
         gateway = context._gateway  # noqa: SLF001 - the only way to its process
-        if master.startswith("local"):
-            _come_last(getattr(getattr(gateway, "proc", None), "pid", None))
         try:
-            yield spark
+            with _modestly(getattr(gateway, "proc", None) if master.startswith("local") else None, beside):
+                yield spark
         finally:
             spark.stop()
             if gateway is not None:
@@ -142,7 +151,15 @@ def _leave_a_core() -> None:
             os.sched_setaffinity(0, cores[1:])
 
 
-def _come_last(java: int | None) -> None:
+def _modestly(java: subprocess.Popen[bytes] | None, beside: str | None) -> AbstractContextManager[None]:
+    """Have a local Spark come last, and for the block give way as `started` was told."""
+    if java is None:
+        return nullcontext()
+    _come_last(java.pid)
+    return giving_way(java.pid, beside) if beside is not None and can_give_way() else nullcontext()
+
+
+def _come_last(java: int) -> None:
     """Let Java, and whatever it starts from now on, run when nobody else wants to; nice alone still takes its turns."""
     done: set[str] = set()
     # A thread that is made meanwhile has the class of its maker, which may not have been changed yet.

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 from scripts.analytics.session import MASTER
 from scripts.one_connection import configured
 from scripts.up import add_config
-from shared import database
+from shared import database, embedded
 from shared.config import load_smtpd
+from shared.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,25 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", metavar="SIZE", help="of Spark's driver, such as 2g (default: a quarter of what is free)"
     )
+
+
+def add_pace(parser: argparse.ArgumentParser) -> None:
+    """The option of a verb that works long enough for mail to feel it."""
+    parser.add_argument("--full-speed", action="store_true", help="do not rest six tenths of the time while mail flows")
+
+
+def beside(options: argparse.Namespace) -> str | None:
+    """The queue to give way to, as `session.started` takes it: the one of smtpd.yaml, for a replica records nothing."""
+    if options.full_speed:
+        return None
+    try:
+        environment = load_smtpd(options.config / "smtpd.yaml").environment
+    except ConfigError:
+        return ""
+    uri = environment.database.uri
+    if uri.strip() == "embedded:" and embedded.status(environment.var) is None:
+        return ""  # it is not started for the sake of this
+    return database.resolve(uri, environment.var)
 
 
 def conninfo(options: argparse.Namespace) -> str:
