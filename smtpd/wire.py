@@ -107,7 +107,7 @@ class Wire(SMTP):
         if now < self._deadline:
             self._rings = self._deadline
             self._timer = self.loop.call_at(self._deadline, self._look)
-        elif self._closing or self._blocked:
+        elif self._closing or self._blocked or self.transport is None or self.transport.is_closing():
             self._closing = True
             if self.transport is not None:
                 # Not close(), which waits for a client that does not read to read everything first.
@@ -116,6 +116,8 @@ class Wire(SMTP):
             # A client that still drips would lose a reply that is followed by a reset.
             self.say(replies.R421_IDLE)
             self.hang_up(linger=True)
+            if self._running is not None:
+                self._running.cancel()  # it waits for the client, with a time limit of its own maybe
             self._rings = self._deadline
             self._timer = self.loop.call_at(self._deadline, self._look)
 

@@ -53,11 +53,11 @@ def session(
 
     parallel: PostgreSQL may take several processes for one statement. Otherwise one, which leaves cores to mail.
     """
-    conninfo = database.complete(conninfo, NAME)
-    if read_only:
-        # A replica will do.
-        conninfo = psycopg.conninfo.make_conninfo(conninfo, target_session_attrs="any")
     try:
+        conninfo = database.complete(conninfo, NAME)
+        if read_only:
+            # A replica will do.
+            conninfo = psycopg.conninfo.make_conninfo(conninfo, target_session_attrs="any")
         with psycopg.connect(conninfo, autocommit=True, row_factory=namedtuple_row) as connection:
             settings = {"statement_timeout": str(int(timeout.total_seconds() * 1000)), "timezone": "UTC"}
             if not parallel:

@@ -1,49 +1,47 @@
 """give_way — Spark's Python workers rest for more than half of the time while mail flows beside them
 
-Owns: the thread that stops and continues them, and how it knows whether mail flows.
+Owns: whether mail flows, and telling it to the process that stops and continues the workers.
 Called by: scripts.analytics.session, for a local Spark on Linux.
 Guarantees: a worker runs for 4 ms and rests for 6 ms as long as attempts are being recorded, or nobody can tell; it is
-    never stopped otherwise, and never left stopped: this thread continues it whatever happens, and the kernel ends it
-    if this process is killed. Workers are held by descriptor: the number of one that ended may be somebody else's.
+    never stopped otherwise, and never left stopped, however this process ends.
 Why: coming last (SCHED_IDLE) is not enough. A core that never rests looks busy to Linux, even if what runs there would
     give it up at once: tasks of mail that wake up queue behind each other on the other core, and nobody fetches them.
-See: sched(7); pidfd_send_signal(2); SIS_UTIL in Linux's kernel/sched/fair.c; docs/explanation/analytics.md, "Measured".
+See: scripts/analytics/rest_workers.py; sched(7); SIS_UTIL in Linux's kernel/sched/fair.c.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
-from scripts.analytics import copying
+from scripts.analytics import copying, rest_workers
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_RUN: Final = 0.004  # seconds, well below the 32 ms over which Linux halves what it remembers of a core's load
-_REST: Final = 0.006  # seconds
-_LOOK: Final = 0.5  # seconds between looks at which workers there are
-_ASK: Final = 2.0  # seconds between questions to PostgreSQL, which counts at most once a second
+_ASK: Final = timedelta(seconds=2)  # between questions to PostgreSQL, which counts at most once a second
 
 
 @contextmanager
 def giving_way(java: int, conninfo: str) -> Iterator[None]:
     """Let the Python workers of process `java` give way to the queue at `conninfo`; "": to one that cannot be asked."""
     over = Event()
-    pausing = Thread(target=_pause, args=(java, _Queue(conninfo), over), name="give-way", daemon=True)
-    pausing.start()
-    try:
-        yield
-    finally:
-        over.set()
-        pausing.join(_ASK)  # a server that does not answer is not waited for: nobody is stopped then
+    words = (sys.executable, "-P", rest_workers.__file__, str(java))
+    with subprocess.Popen(words, stdin=subprocess.PIPE, bufsize=0) as resting:  # noqa: S603 - ours
+        try:
+            if resting.stdin is not None:
+                Thread(target=_tell, args=(resting.stdin, Queue(conninfo), over), name="give-way", daemon=True).start()
+            yield
+        finally:
+            over.set()
 
 
 def can_give_way() -> bool:
@@ -51,72 +49,37 @@ def can_give_way() -> bool:
     return hasattr(signal, "pidfd_send_signal") and Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists()
 
 
-class _Queue:
-    """Whether mail flows, asked rarely."""
+class Queue:
+    """What is known of the queue; unless it is known to be quiet, mail flows."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
         self._attempts: int | None = None
-        self._next = 0.0
-        self._flows = not conninfo
+        self.flows = True
 
-    def flows(self) -> bool:
-        """Whether attempts were recorded since the question before; also when it was not answered."""
-        if self._conninfo and monotonic() >= self._next:
-            before, self._attempts = self._attempts, self._count()
-            self._flows = self._attempts is None or (before is not None and self._attempts > before)
-            self._next = monotonic() + _ASK
-        return self._flows
+    def look(self) -> None:
+        """Ask what was recorded since the question before."""
+        before, self._attempts = self._attempts, self._count() if self._conninfo else None
+        self.flows = before is None or self._attempts != before
 
     def _count(self) -> int | None:
         try:
-            with copying.session(self._conninfo, timeout=timedelta(seconds=_ASK)) as session:
+            # Writable, so that of several hosts the primary is asked: a standby records nothing.
+            with copying.session(self._conninfo, read_only=False, timeout=_ASK) as session:
                 [row] = copying.rows(session, "analytics_flow")
         except PillarboxError:
             return None
         return int(row.attempts)
 
 
-def _pause(java: int, queue: _Queue, over: Event) -> None:
-    """Until `over`."""
-    while not over.is_set():
-        if not queue.flows():
-            over.wait(_LOOK)
-            continue
-        with _workers(java) as workers:
-            end = monotonic() + _LOOK
-            while monotonic() < end and not over.wait(_RUN):
-                try:
-                    _signal(workers, signal.SIGSTOP)
-                    sleep(_REST)
-                finally:
-                    _signal(workers, signal.SIGCONT)
-
-
-@contextmanager
-def _workers(java: int) -> Iterator[list[int]]:
-    """The Python workers there are, as descriptors of processes: what Java's child, PySpark's daemon, has forked."""
-    opened: list[int] = []
-    try:
-        for daemon in _children(java):
-            for pid in _children(daemon):
-                with suppress(OSError):
-                    opened.append(os.pidfd_open(pid))
-        yield opened
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # a thread that has just ended
-            found += map(int, children.read_text(encoding="ascii").split())
-    return found
-
-
-def _signal(workers: list[int], number: signal.Signals) -> None:
-    for descriptor in workers:
-        with suppress(OSError):  # it has ended
-            signal.pidfd_send_signal(descriptor, number)
+def _tell(workers: IO[bytes], queue: Queue, over: Event) -> None:
+    """Until `over`. Meanwhile what was said last holds, however long an answer takes."""
+    with suppress(OSError, ValueError):  # it is over, and the pipe is closed
+        told = None
+        while True:
+            if queue.flows is not told:
+                workers.write(b"1" if queue.flows else b"0")
+                told = queue.flows
+            queue.look()
+            if over.wait(_ASK.total_seconds()):
+                return

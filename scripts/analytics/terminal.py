@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from datetime import date
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,7 @@ from scripts.one_connection import configured
 from scripts.up import add_config
 from shared import database, embedded
 from shared.config import load_smtpd
-from shared.errors import ConfigError
+from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,16 +60,17 @@ def add_pace(parser: argparse.ArgumentParser) -> None:
 
 def beside(options: argparse.Namespace) -> str | None:
     """The queue to give way to, as `session.started` takes it: the one of smtpd.yaml, for a replica records nothing."""
-    if options.full_speed:
+    if options.full_speed or not options.master.startswith("local"):
         return None
-    try:
+    with suppress(PillarboxError):  # a report on the lake needs neither configuration nor database
         environment = load_smtpd(options.config / "smtpd.yaml").environment
-    except ConfigError:
-        return ""
-    uri = environment.database.uri
-    if uri.strip() == "embedded:" and embedded.status(environment.var) is None:
-        return ""  # it is not started for the sake of this
-    return database.resolve(uri, environment.var)
+        uri = environment.database.uri
+        if uri.strip() != "embedded:" or embedded.status(environment.var) is not None:  # it is not started for this
+            return database.resolve(uri, environment.var)
+    sys.stderr.write(
+        "pillarbox: no queue here to ask whether mail flows: resting as if it did (not with --full-speed)\n"
+    )
+    return ""
 
 
 def conninfo(options: argparse.Namespace) -> str:

@@ -5,18 +5,20 @@ Guarantees: that a worker rests is seen in the state the kernel has it in.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
+import psycopg
 import pytest
 
-from scripts.analytics import give_way
+from scripts.analytics import give_way, rest_workers
 from tests.fixtures.lake import late
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ pytestmark = [
 ]
 
 _PATIENCE: Final = 60.0
+_PR_SET_CHILD_SUBREAPER: Final = 36  # prctl(2)
 #: As Spark has it: Java, PySpark's daemon, which it starts, and the worker that is forked from that.
 _FAMILY: Final = """
 import os, time
@@ -92,7 +95,7 @@ def test_a_worker_rests_and_works_in_turns_and_works_afterwards() -> None:
             for _ in range(3):
                 until(lambda: state(worker) == "T", "the worker to rest")
                 until(lambda: state(worker) == "R", "the worker to go on")
-        assert state(worker) == "R"
+        until(lambda: state(worker) == "R", "the worker to go on for good")
 
 
 def test_the_eldest_and_the_daemon_are_never_stopped() -> None:
@@ -106,39 +109,64 @@ def test_the_eldest_and_the_daemon_are_never_stopped() -> None:
         assert "T" not in seen
 
 
-def test_mail_flows_while_attempts_are_recorded(history_database: str) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(give_way, "_ASK", 0.0)
-        queue = give_way._Queue(history_database)
-        assert not queue.flows()
-        late(history_database, 0)
-        until(queue.flows, "the attempt to be counted")
-        until(lambda: not queue.flows(), "nothing new")
+def test_mail_flows_until_none_was_recorded_between_two_questions(history_database: str) -> None:
+    queue = give_way.Queue(history_database)
+
+    def flows() -> bool:
+        queue.look()
+        return queue.flows
+
+    assert flows()  # one answer says nothing
+    assert not flows()
+    late(history_database, 0)
+    until(flows, "the attempt to be counted")
+    until(lambda: not flows(), "nothing new")
 
 
-def test_who_cannot_be_asked_is_given_way_to() -> None:
-    assert give_way._Queue("").flows()
-    assert give_way._Queue("postgresql://127.0.0.1:1/nobody?connect_timeout=1").flows()
+@pytest.mark.parametrize("conninfo", ["", "postgresql://127.0.0.1:1/nobody?connect_timeout=1", "no=conninfo"])
+def test_who_cannot_be_asked_is_given_way_to(conninfo: str) -> None:
+    queue = give_way.Queue(conninfo)
+    for _ in range(3):
+        queue.look()
+        assert queue.flows
+
+
+def test_of_several_hosts_the_primary_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standby records nothing, and would seem to be quiet for ever."""
+    asked: list[str] = []
+
+    def connect(conninfo: str, **_: object) -> None:
+        asked.append(conninfo)
+        raise psycopg.OperationalError("no")
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    give_way.Queue("postgresql://old,new/mail").look()
+    assert "target_session_attrs=read-write" in asked[0]
 
 
 def test_a_killed_driver_leaves_no_stopped_worker(tmp_path: Path) -> None:
-    """It is killed while it has the worker stopped; what it started has to end by itself."""
+    """Killed while its worker rests; in a container too, where what is orphaned may stay in the session it was in."""
     said = tmp_path / "said"
-    with subprocess.Popen((sys.executable, "-c", _SPARK, str(said))) as driver:
-        started: list[int] = []
+    with adopting(), subprocess.Popen((sys.executable, "-c", _SPARK, str(said))) as driver:
         try:
             until(said.exists, "the worker to begin")
             started = [int(word) for word in said.read_text().split()]
-            while not _caught(driver, started[-1]):
-                driver.send_signal(signal.SIGCONT)
+            resting = [pid for pid in rest_workers.children(driver.pid) if pid not in started]
+            until(lambda: state(started[-1]) == "T", "the worker to rest")
         finally:
             driver.kill()
-        until(lambda: not any(map(state, started)), "what it started to end")
+        until(lambda: not any(map(state, started + resting)), "what it started to end")
+        for each in started + resting:
+            with suppress(ChildProcessError):  # another one's
+                os.waitpid(each, 0)
 
 
-def _caught(driver: subprocess.Popen[bytes], worker: int) -> bool:
-    """Stop the driver when it has the worker stopped; whether the worker still was."""
-    until(lambda: state(worker) == "T", "the worker to rest")
-    driver.send_signal(signal.SIGSTOP)
-    until(lambda: state(driver.pid) == "T", "the driver to stop")
-    return state(worker) == "T"
+@contextmanager
+def adopting() -> Iterator[None]:
+    """What is orphaned below this process becomes its child, as it does with the first process of a container."""
+    prctl = ctypes.CDLL(None).prctl
+    assert prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fixtures.factory import Factory
+    from tests.fixtures.heard import Heard
 
 LOOPBACK = {"networks": ["127.0.0.0/8"]}
 OTHERS = {"networks": ["192.0.2.0/24"]}
@@ -107,6 +108,18 @@ async def test_a_proxy_that_says_nothing_is_not_waited_for(factory: Factory) -> 
         reader, writer = await proxied(port, b"PROXY TCP4 ")
         assert (await line(reader)).startswith(b"554 5.7.0")
         writer.close()
+
+
+async def test_a_proxy_cut_off_as_silent_is_told_nothing_else(factory: Factory, heard: Heard) -> None:
+    """The time for the header is over while the client still has time to read why it is cut off."""
+    settings = {**listener(proxy={**LOOPBACK, "timeout": "200ms"}), "timeout": {"idle": "100ms"}}
+    async with serving(factory.uri, server=settings) as port:
+        reader, writer = await proxied(port, b"PROXY TCP4 ")
+        assert (await line(reader)).startswith(b"421 4.4.2")
+        await heard.wait("session.closed")  # the client did not hang up
+        assert await line(reader) == b""
+        writer.close()
+    assert heard.all("session.error") == []
 
 
 @pytest.mark.parametrize("header", [b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n", v2("127.0.0.1")])

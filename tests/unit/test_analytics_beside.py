@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def asked(folder: Path, *words: str) -> str | None:
     parser = argparse.ArgumentParser()
+    terminal.add_spark(parser)
     terminal.add_pace(parser)
     terminal.add_common(parser, lambda _: 0)
     return terminal.beside(parser.parse_args(["--config", str(folder), *words]))
@@ -41,3 +42,11 @@ def test_without_a_configuration_nobody_can_be_asked(tmp_path: Path) -> None:
 
 def test_at_full_speed_it_is_none(tmp_path: Path) -> None:
     assert asked(configured(tmp_path, "postgresql://primary/mail"), "--full-speed") is None
+
+
+def test_a_configuration_at_fault_does_not_keep_a_report_on_the_lake_from_being_made(tmp_path: Path) -> None:
+    assert asked(configured(tmp_path, "postgresql://[primary")) == ""
+
+
+def test_a_cluster_does_not_rest(tmp_path: Path) -> None:
+    assert asked(configured(tmp_path, "postgresql://primary/mail"), "--master", "spark://host:7077") is None
