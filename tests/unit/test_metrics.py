@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parents[2] / "docs"
 LABELS = by_transport(["default", "relay"]) | by_destination({"big": ["big.example", ".big.example"]})
 RESULTS = {"result.delivered", "result.deferred", "result.failed", "result.held"}
-MOST = 2e-6  # seconds that counting one event may take
+MOST = 120  # calls of an empty function that counting one event may take: 2 µs where such a call takes 17 ns
 
 
 def counted(*told: tuple[str, dict[str, object]]) -> Samples:
@@ -117,8 +117,8 @@ def test_counting_an_event_is_cheap(event: str) -> None:
         for watcher in watchers:
             watcher(fields)
 
-    # The least of many: everything above it is somebody else's work on this machine.
-    assert min(repeat(once, number=1000, repeat=30)) / 1000 < MOST
+    # The least of many: what is above it is somebody else's work on this machine, which slows the yardstick as well.
+    assert min(repeat(once, number=1000, repeat=30)) < MOST * min(repeat(lambda: None, number=1000, repeat=30))
 
 
 def fields_emitted(event: str) -> set[str]:
