@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from scripts.analytics.rest_workers import children
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -24,11 +26,7 @@ def below(pid: int) -> list[int]:
     """A process and everything it has started and that still runs."""
     found = [pid]
     for each in found:
-        for children in Path(f"/proc/{each}/task").glob("*/children"):
-            try:
-                found += [int(word) for word in children.read_text().split()]
-            except OSError:  # gone meanwhile
-                continue
+        found += children(each)
     return found
 
 

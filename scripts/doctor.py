@@ -25,7 +25,7 @@ from scripts.doctor_checks import CHECKS, Finding, Limits, Verdict, worst
 from scripts.doctor_python import build
 from scripts.doctor_tls import certificates
 from scripts.up import add_config, load_both
-from shared import database, embedded
+from shared import database
 from shared.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from shared.queued_config import QueuedConfig
     from shared.smtpd_config import SmtpdConfig
 
-_EMBEDDED = "embedded:"
 _STYLE = {Verdict.OK: "green", Verdict.NOTE: "cyan", Verdict.WARN: "yellow", Verdict.ALARM: "bold red"}
 
 
@@ -71,7 +70,7 @@ async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | Non
         await connection.close()
     findings += certificates(smtpd.servers, datetime.now(UTC))
     findings.append(build(platform.python_version(), sysconfig.get_config_vars()))
-    if _is_embedded(environment.database.uri):
+    if database.is_embedded(environment.database.uri):
         usage = shutil.disk_usage(environment.var)
         from scripts.doctor_server import disk  # noqa: PLC0415 - as above
 
@@ -104,12 +103,9 @@ def _as_json(findings: Sequence[Finding]) -> dict[str, object]:
     }
 
 
-def _is_embedded(uri: str) -> bool:
-    return uri.strip() == _EMBEDDED
-
-
 def _conninfo(uri: str, var: Path) -> str:
     """As the daemons resolve it, but an embedded server that does not run is not started."""
-    if _is_embedded(uri) and embedded.status(var) is None:
+    found = database.resolve_running(uri, var)
+    if found is None:
         raise DatabaseUnavailable(f"no PostgreSQL runs under {var}: start it with `pillarbox up` or `database start`")
-    return database.resolve(uri, var)
+    return found

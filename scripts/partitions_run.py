@@ -63,11 +63,8 @@ async def connected(conninfo: str) -> AsyncIterator[database.Connection]:
     await asyncio.to_thread(migrate.check, conninfo)
     connection = await database.connect(conninfo, "pillarbox partitions")
     try:
-        yield connection
-    except database.OUTAGE as error:
-        if not connection.closed:
-            raise
-        raise database.unavailable(error) from None
+        with database.outage_in_one_line(connection):
+            yield connection
     finally:
         await connection.close()
 

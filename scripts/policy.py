@@ -16,7 +16,7 @@ import json
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -24,7 +24,7 @@ from rich.text import Text
 
 from scripts.policy_trial import Asked, Outcome, attempt
 from scripts.up import add_config
-from shared import address, database, embedded
+from shared import address, database
 from shared.config import load_smtpd
 from shared.errors import PillarboxError
 from shared.units import parse_size
@@ -36,8 +36,6 @@ from smtpd.users import User, UsersUnavailable
 if TYPE_CHECKING:
     from shared.message import Address
     from shared.smtpd_config import SmtpdConfig
-
-_EMBEDDED: Final = "embedded:"
 
 
 class _NoInput(PillarboxError):
@@ -103,7 +101,8 @@ async def _attempt(config: SmtpdConfig, options: argparse.Namespace) -> tuple[Ou
     if listener not in known:
         raise PillarboxError(f"--listener {listener}: there is no such server; allowed: {', '.join(known)}")
     notes = _notes(config, options)
-    conninfo = _conninfo(config)
+    environment = config.environment
+    conninfo = database.resolve_running(environment.database.uri, environment.var)
     queries = ListQueries(conninfo) if conninfo is not None else None
     try:
         asked = Asked(
@@ -160,14 +159,6 @@ async def _user(config: SmtpdConfig, conninfo: str | None, name: str, notes: lis
     if found is None:
         notes.append(f"there is no user {name} here: taken as one without settings")
     return found or User(name)
-
-
-def _conninfo(config: SmtpdConfig) -> str | None:
-    """The queue's database; None for an embedded server that does not run, since nothing is started here."""
-    environment = config.environment
-    if environment.database.uri.strip() == _EMBEDDED and embedded.status(environment.var) is None:
-        return None
-    return database.resolve(environment.database.uri, environment.var)
 
 
 def show(outcome: Outcome, notes: list[str], console: Console) -> None:

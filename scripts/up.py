@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     smtpd, queued = load_both(options.config)
     events.setup(smtpd.environment.log.level)
     var = smtpd.environment.var
-    started = smtpd.environment.database.uri == "embedded:" and embedded.status(var) is None
+    started = database.resolve_running(smtpd.environment.database.uri, var) is None
     try:
         prepare(smtpd)
         asyncio.run(_serve(options.config, queued))

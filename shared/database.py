@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import contextmanager
 from select import POLLIN, poll
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +30,7 @@ from shared.errors import ConfigError, DatabaseUnavailable, in_words
 from shared.queries import filled_query, query, where_query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 type Connection = psycopg.AsyncConnection[TupleRow]
@@ -61,7 +62,7 @@ _KEEPALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalive
 
 def resolve(uri: str, var: Path, key: str = "environment.database.uri") -> str:
     """A libpq connection string for the value of `key`; `embedded:` starts the server under `var`."""
-    if uri.strip() == "embedded:":
+    if is_embedded(uri):
         return embedded.ensure_running(var)
     try:
         conninfo_to_dict(uri)
@@ -70,6 +71,27 @@ def resolve(uri: str, var: Path, key: str = "environment.database.uri") -> str:
             f"{key}: {in_words(error)}; allowed: `embedded:` or a libpq URI to PostgreSQL 15 or newer"
         ) from None
     return uri
+
+
+def resolve_running(uri: str, var: Path) -> str | None:
+    """As `resolve`, but nothing is started: None for an embedded server that does not run."""
+    return None if is_embedded(uri) and embedded.status(var) is None else resolve(uri, var)
+
+
+def is_embedded(uri: str) -> bool:
+    """Whether the server is ours, under `var`."""
+    return uri.strip() == "embedded:"
+
+
+@contextmanager
+def outage_in_one_line(connection: psycopg.Connection[Any] | Connection) -> Iterator[None]:
+    """What ends the connection in this block is DatabaseUnavailable; other errors are left as they are."""
+    try:
+        yield
+    except OUTAGE as error:
+        if not connection.closed:
+            raise
+        raise unavailable(error) from None
 
 
 async def connect(conninfo: str, application_name: str) -> Connection:

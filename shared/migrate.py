@@ -223,10 +223,5 @@ def _connect(conninfo: str) -> Iterator[psycopg.Connection]:
         connection = psycopg.connect(database.complete(conninfo, "pillarbox migrate"), autocommit=True)
     except psycopg.OperationalError as error:
         raise database.unavailable(error) from None
-    with connection:
-        try:
-            yield connection
-        except psycopg.OperationalError as error:
-            if not connection.closed:
-                raise
-            raise database.unavailable(error) from None
+    with connection, database.outage_in_one_line(connection):
+        yield connection

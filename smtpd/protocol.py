@@ -158,10 +158,7 @@ class Connection(Wire):
             return
         if self._intake is not None or self.session.chunks is not None:
             return
-        self.say(replies.R421_STOPPING)
-        self.hang_up()
-        if self._running is not None:
-            self._running.cancel()
+        self.dismiss(replies.R421_STOPPING)
 
     # --- the loop
 

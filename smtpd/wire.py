@@ -76,6 +76,13 @@ class Wire(SMTP):
         else:
             self.transport.close()
 
+    def dismiss(self, reply: str, *, linger: bool = False) -> None:
+        """Hang up with this reply on a client that is waited for; what waits may have a time limit of its own."""
+        self.say(reply)
+        self.hang_up(linger=linger)
+        if self._running is not None:
+            self._running.cancel()
+
     def _flush(self) -> None:
         """Send what was said. From now on it is the client's turn, and its time runs."""
         if not self._out or self.transport is None:
@@ -104,22 +111,17 @@ class Wire(SMTP):
         now = self.loop.time()
         if self._busy and self._arrived is None and not self._closing and now >= self._deadline:
             self._deadline = now + self._patience()  # it waits for us
-        if now < self._deadline:
-            self._rings = self._deadline
-            self._timer = self.loop.call_at(self._deadline, self._look)
-        elif self._closing or self._blocked or self.transport is None or self.transport.is_closing():
-            self._closing = True
-            if self.transport is not None:
-                # Not close(), which waits for a client that does not read to read everything first.
-                self.transport.abort()
-        else:
+        if now >= self._deadline:
+            if self._closing or self._blocked or self.transport is None or self.transport.is_closing():
+                self._closing = True
+                if self.transport is not None:
+                    # Not close(), which waits for a client that does not read to read everything first.
+                    self.transport.abort()
+                return
             # A client that still drips would lose a reply that is followed by a reset.
-            self.say(replies.R421_IDLE)
-            self.hang_up(linger=True)
-            if self._running is not None:
-                self._running.cancel()  # it waits for the client, with a time limit of its own maybe
-            self._rings = self._deadline
-            self._timer = self.loop.call_at(self._deadline, self._look)
+            self.dismiss(replies.R421_IDLE, linger=True)
+        self._rings = self._deadline
+        self._timer = self.loop.call_at(self._deadline, self._look)
 
     def _patience(self) -> float:
         """Seconds the client may take now: fewer while the process is nearly full."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from scripts.analytics.session import MASTER
 from scripts.one_connection import configured
 from scripts.up import add_config
-from shared import database, embedded
+from shared import database
 from shared.config import load_smtpd
 from shared.errors import PillarboxError
 
@@ -64,9 +64,8 @@ def beside(options: argparse.Namespace) -> str | None:
         return None
     with suppress(PillarboxError):  # a report on the lake needs neither configuration nor database
         environment = load_smtpd(options.config / "smtpd.yaml").environment
-        uri = environment.database.uri
-        if uri.strip() != "embedded:" or embedded.status(environment.var) is not None:  # it is not started for this
-            return database.resolve(uri, environment.var)
+        if (conninfo := database.resolve_running(environment.database.uri, environment.var)) is not None:
+            return conninfo
     sys.stderr.write(
         "pillarbox: no queue here to ask whether mail flows: resting as if it did (not with --full-speed)\n"
     )
