@@ -1,8 +1,8 @@
-"""give_way — Spark's Python workers rest for more than half of the time while mail flows beside them
+"""give_way — Spark's Python workers rest for most of the time while mail flows beside them
 
 Owns: whether mail flows, and telling it to the process that stops and continues the workers.
 Called by: scripts.analytics.session, for a local Spark on Linux.
-Guarantees: a worker runs for 4 ms and rests for 6 ms as long as attempts are being recorded, or nobody can tell; it is
+Guarantees: a worker runs for 2 ms and rests for 8 ms as long as attempts are being recorded, or nobody can tell; it is
     never stopped otherwise, and never left stopped, however this process ends.
 Why: coming last (SCHED_IDLE) is not enough. A core that never rests looks busy to Linux, even if what runs there would
     give it up at once: tasks of mail that wake up queue behind each other on the other core, and nobody fetches them.
@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -25,9 +25,11 @@ from scripts.analytics import copying, rest_workers
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
-_ASK: Final = timedelta(seconds=2)  # between questions to PostgreSQL, which counts at most once a second
+_ASK: Final = 1.0  # seconds between questions to PostgreSQL, which counts at most once a second
+_LONGEST: Final = timedelta(seconds=2)  # for an answer
+_QUIET: Final = 3  # equal answers in a row, until no mail flows
 
 
 @contextmanager
@@ -53,33 +55,46 @@ class Queue:
     """What is known of the queue; unless it is known to be quiet, mail flows."""
 
     def __init__(self, conninfo: str) -> None:
-        self._conninfo = conninfo
+        self._counts = _counts(conninfo)
         self._attempts: int | None = None
-        self.flows = True
+        self._equal = 0
+
+    @property
+    def flows(self) -> bool:
+        """Whether attempts were recorded of late."""
+        return self._equal < _QUIET
 
     def look(self) -> None:
         """Ask what was recorded since the question before."""
-        before, self._attempts = self._attempts, self._count() if self._conninfo else None
-        self.flows = before is None or self._attempts != before
+        before, self._attempts = self._attempts, next(self._counts)
+        self._equal = self._equal + 1 if before is not None and self._attempts == before else 0
 
-    def _count(self) -> int | None:
-        try:
-            # Writable, so that of several hosts the primary is asked: a standby records nothing.
-            with copying.session(self._conninfo, read_only=False, timeout=_ASK) as session:
+    def close(self) -> None:
+        """Ask no more."""
+        self._counts.close()
+
+
+def _counts(conninfo: str) -> Generator[int | None]:
+    """The attempts recorded so far, asked for anew each time; None where nobody answers."""
+    while conninfo:
+        # Writable, so that of several hosts the primary is asked: a standby records nothing.
+        with suppress(PillarboxError), copying.session(conninfo, read_only=False, timeout=_LONGEST) as session:
+            while True:
                 [row] = copying.rows(session, "analytics_flow")
-        except PillarboxError:
-            return None
-        return int(row.attempts)
+                yield int(row.attempts)
+        yield None
+    while True:
+        yield None
 
 
 def _tell(workers: IO[bytes], queue: Queue, over: Event) -> None:
     """Until `over`. Meanwhile what was said last holds, however long an answer takes."""
-    with suppress(OSError, ValueError):  # it is over, and the pipe is closed
+    with suppress(OSError, ValueError), closing(queue):  # it is over, and the pipe is closed
         told = None
         while True:
             if queue.flows is not told:
                 workers.write(b"1" if queue.flows else b"0")
                 told = queue.flows
             queue.look()
-            if over.wait(_ASK.total_seconds()):
+            if over.wait(_ASK):
                 return

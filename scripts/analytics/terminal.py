@@ -55,7 +55,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 def add_pace(parser: argparse.ArgumentParser) -> None:
     """The option of a verb that works long enough for mail to feel it."""
-    parser.add_argument("--full-speed", action="store_true", help="do not rest six tenths of the time while mail flows")
+    parser.add_argument("--full-speed", action="store_true", help="do not rest while mail flows")
 
 
 def beside(options: argparse.Namespace) -> str | None:

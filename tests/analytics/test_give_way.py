@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 import pytest
 
-from scripts.analytics import give_way, rest_workers
+from scripts.analytics import copying, give_way, rest_workers
 from tests.fixtures.lake import late
 
 if TYPE_CHECKING:
@@ -109,18 +109,31 @@ def test_the_eldest_and_the_daemon_are_never_stopped() -> None:
         assert "T" not in seen
 
 
-def test_mail_flows_until_none_was_recorded_between_two_questions(history_database: str) -> None:
-    queue = give_way.Queue(history_database)
+def flows(queue: give_way.Queue) -> bool:
+    """Whether mail flows by what is answered now."""
+    queue.look()
+    return queue.flows
 
-    def flows() -> bool:
-        queue.look()
-        return queue.flows
 
-    assert flows()  # one answer says nothing
-    assert not flows()
-    late(history_database, 0)
-    until(flows, "the attempt to be counted")
-    until(lambda: not flows(), "nothing new")
+def test_mail_flows_until_three_answers_in_a_row_say_nothing_new(history_database: str) -> None:
+    with closing(give_way.Queue(history_database)) as queue:
+        assert [flows(queue) for _ in range(5)] == [True, True, True, False, False]
+        late(history_database, 0)
+        until(lambda: flows(queue), "the attempt to be counted")
+        until(lambda: not flows(queue), "nothing new")
+
+
+def test_a_lost_connection_is_made_anew(history_database: str) -> None:
+    with closing(give_way.Queue(history_database)) as queue:
+        until(lambda: not flows(queue), "nothing new")
+        with psycopg.connect(history_database, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND application_name = %s",
+                [copying.NAME],
+            )
+        assert flows(queue)  # nobody knows
+        until(lambda: not flows(queue), "nothing new")
 
 
 @pytest.mark.parametrize("conninfo", ["", "postgresql://127.0.0.1:1/nobody?connect_timeout=1", "no=conninfo"])
