@@ -21,13 +21,15 @@ class Answer[Record]:
     """What DNS said.
 
     state: found (there are records), nothing (the name has none of that type), unknown (there is no such name), failed
-    (no answer that counts, for the reason `text`). secure: a trusted name server has validated it by DNSSEC.
+    (no answer that counts, for the reason `text`). secure: a trusted name server has validated all of it by DNSSEC.
+    canonical: the name whose records they are, in lower case, where CNAMEs led away from what was asked about; else "".
     """
 
     state: Literal["found", "nothing", "unknown", "failed"]
     records: tuple[Record, ...] = ()
     text: str = ""
     secure: bool = False
+    canonical: str = ""
 
 
 class Tlsa(NamedTuple):

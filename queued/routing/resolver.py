@@ -77,7 +77,8 @@ class Resolver:
         both = await asyncio.gather(self._answer(name, dns.rdatatype.A), self._answer(name, dns.rdatatype.AAAA))
         records = tuple(record for answer in both for record in answer.records)
         if records:
-            return Answer("found", records, secure=all(answer.secure for answer in both if answer.records))
+            found = [answer for answer in both if answer.records]
+            return Answer("found", records, "", all(answer.secure for answer in found), found[0].canonical)
         # No record of one family proves nothing while the other is not known.
         gravest = next((a for a in both if a.state == "failed"), None) or next(
             (a for a in both if a.state == "unknown"), both[0]
@@ -87,6 +88,10 @@ class Resolver:
     async def tlsa(self, host: str, port: int) -> Answer[Tlsa]:
         """The TLSA records for TLS at that port (RFC 7672 section 2.2.3)."""
         return await self._answer(_name(f"_{port}._tcp.{host}"), dns.rdatatype.TLSA)
+
+    async def alias(self, name: str) -> Answer[str]:
+        """The name that a CNAME of this one names, and none further."""
+        return await self._answer(_name(name), dns.rdatatype.CNAME)
 
     async def txt(self, name: str) -> Answer[str]:
         """The TXT records, the strings of each joined; octets beyond ASCII as the replacement character."""
@@ -142,9 +147,10 @@ class Resolver:
             return Answer("failed", (), printable(in_words(error).encode(errors="backslashreplace"))[:200])
         lives = answer.chaining_result.minimum_ttl
         secure = self._settings.trusted and bool(answer.response.flags & dns.flags.AD)
+        canonical = "" if answer.canonical_name == name else _text(answer.canonical_name)
         if answer.rrset is None:
-            return self._keep(question, Answer("nothing", secure=secure), min(lives, _MOST_NO))
-        return self._keep(question, Answer("found", _records(kind, answer.rrset), secure=secure), lives)
+            return self._keep(question, Answer("nothing", (), "", secure, canonical), min(lives, _MOST_NO))
+        return self._keep(question, Answer("found", _records(kind, answer.rrset), "", secure, canonical), lives)
 
     def _keep(self, question: _Question, answer: _Records, lives: float) -> _Records:
         ends = monotonic() + min(max(lives, _LEAST), self._settings.ttl.total_seconds())
@@ -178,11 +184,16 @@ def _name(text: str) -> dns.name.Name:
     return name
 
 
+def _text(name: dns.name.Name) -> str:
+    return name.to_text(omit_final_dot=True).lower()
+
+
 def _records(kind: dns.rdatatype.RdataType, found: Iterable[Any]) -> tuple[object, ...]:
     """What the records say, without the wrapping."""
     if kind == dns.rdatatype.MX:
-        pairs = sorted((data.preference, data.exchange.to_text(omit_final_dot=True).lower()) for data in found)
-        return tuple(pairs[:_MOST_RECORDS])
+        return tuple(sorted((data.preference, _text(data.exchange)) for data in found)[:_MOST_RECORDS])
+    if kind == dns.rdatatype.CNAME:
+        return tuple(_text(data.target) for data in found)
     if kind == dns.rdatatype.TXT:
         return tuple(b"".join(data.strings).decode("ascii", "replace") for data in found)[:_MOST_RECORDS]
     if kind == dns.rdatatype.TLSA:

@@ -57,15 +57,13 @@ class TlsPlanner:
             return {hop: self._decided(hop.name or hop.host, requiretls) for hop in hops}
         settings = self._transport.tls
         domain = domain.lower().rstrip(".")
-        by_mx, trusted, policy = self._is_by_mx(domain), True, None
-        if by_mx and settings.mode != "disabled":
-            trusted = await self._trusts_mx(domain) if requiretls or settings.mode == "dane" else False
-            policy = await self._policy(domain)
+        known = Known(trusted=True, requiretls=requiretls)
+        if settings.mode != "disabled" and self._is_by_mx(domain):
+            known = await self._of_exchangers(domain, known)
         plan: dict[Hop, TlsWanted] = {}
         for hop in hops:
-            tlsa = await self._tlsa(hop) if settings.mode == "dane" and trusted else None
-            known = Known(domain if by_mx else "", trusted, tlsa, policy, requiretls)
-            plan[hop] = decide(settings, hop.name or hop.host, known)
+            tlsa, base = await self._tlsa(hop) if settings.mode == "dane" and known.trusted else (None, "")
+            plan[hop] = decide(settings, hop.name or hop.host, known._replace(tlsa=tlsa, base=base))
         return plan
 
     def _decided(self, host: str, requiretls: bool) -> TlsWanted:  # noqa: FBT001 - half of a key
@@ -82,25 +80,43 @@ class TlsPlanner:
         except Unroutable:
             return False
 
-    async def _trusts_mx(self, domain: str) -> bool:
-        """Whether DNSSEC vouches for the hosts' names, or that there is no MX (RFC 7672 sections 2.2.1 and 2.2.2)."""
-        return (await self._resolver.mx(domain)).secure
+    async def _of_exchangers(self, domain: str, known: Known) -> Known:
+        """The same, and what holds for all mail exchangers of the domain."""
+        policy = await self._policy(domain)
+        if not known.requiretls and self._transport.tls.mode != "dane":
+            return known._replace(domain=domain, trusted=False, policy=policy)
+        # Validated are the hosts' names, or that there is no MX (RFC 7672 sections 2.2.1 and 2.2.2).
+        answer = await self._resolver.mx(domain)
+        return known._replace(domain=domain, canonical=answer.canonical, trusted=answer.secure, policy=policy)
 
     async def _policy(self, domain: str) -> Policy | None:
         if not self._transport.tls.mtasts:
             return None
         return await self._sts.policy(domain, self._resolver, self._fetcher)
 
-    async def _tlsa(self, hop: Hop) -> Answer[Tlsa] | None:
-        """The host's TLSA records; None when they cannot be asked for, or their zone is not signed."""
+    async def _tlsa(self, hop: Hop) -> tuple[Answer[Tlsa] | None, str]:
+        """The host's TLSA records and the name below which they are; None where no answer about them counts."""
         if is_address(hop.name):
-            return None
+            return None, ""
         try:
-            answer = await self._resolver.tlsa(hop.name, hop.port)
-            if answer.state != "failed":
-                return answer
-            # RFC 7672 section 2.2.2: servers of unsigned zones exist that choke on TLSA; there it proves nothing.
-            addresses = await self._resolver.addresses(hop.name)
+            for base in await self._bases(hop.name):
+                answer = await self._resolver.tlsa(base, hop.port)
+                if answer.state == "failed" or (answer.state == "found" and answer.secure):
+                    return answer, base
         except ValueError:  # a name that cannot stand in DNS
-            return None
-        return answer if addresses.secure or addresses.state == "failed" else None
+            pass
+        return None, ""
+
+    async def _bases(self, name: str) -> tuple[str, ...]:
+        """The names below which a host of this name may have TLSA records, best first (RFC 7672 section 2.2.3).
+
+        In zones that are not signed nobody is asked for them: servers exist there that choke on it (section 2.2.2). A
+        host that DNS does not know stands in /etc/hosts, and may have records all the same.
+        """
+        addresses = await self._resolver.addresses(name)
+        if addresses.state != "found":
+            return (name,)
+        if addresses.secure:
+            return (addresses.canonical, name) if addresses.canonical else (name,)
+        # What it leads to is not signed; that it leads there may be.
+        return (name,) if addresses.canonical and (await self._resolver.alias(name)).secure else ()

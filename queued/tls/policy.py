@@ -5,8 +5,6 @@ Called by: queued.tls.plan, for every host of an attempt; queued.smtp.open keeps
 Guarantees: pure. Nothing that is asked for is ever lowered by another source: the mode is the least, DANE comes before
     MTA-STS (RFC 8461 section 2), REQUIRETLS on top. A host that may not get this mail is `refused`, with the reason.
 See: RFC 7672 sections 2.2, 3.1 and 3.2.2; RFC 8461 sections 4 and 5; RFC 8689 section 4.2.1; Postfix's TLS_README.
-Bugs: TLSA records are looked for below the host's own name only, not below the name that a CNAME leads to; nor is a
-    certificate right for having the name that a CNAME of the domain leads to.
 """
 
 from __future__ import annotations
@@ -63,13 +61,16 @@ CLEAR: Final = TlsWanted()
 class Known(NamedTuple):
     """What was learnt about a host.
 
-    domain: whose mail it takes. trusted: its name was written by the operator, or comes from a validated MX answer.
-    tlsa: what DNS said, None when it was not asked or does not count. policy: the domain's by MTA-STS, or None.
+    domain: whose mail it takes. canonical: what CNAMEs of that lead to, or "". trusted: the host's name was written by
+    the operator, or comes from a validated MX answer. tlsa: what DNS said, None when it was not asked or does not
+    count; base: about records below which name. policy: the domain's by MTA-STS, or None.
     """
 
     domain: str = ""
+    canonical: str = ""
     trusted: bool = False
     tlsa: Answer[Tlsa] | None = None
+    base: str = ""
     policy: Policy | None = None
     requiretls: bool = False
 
@@ -92,16 +93,16 @@ def _dane(wanted: TlsWanted, known: Known, host: str) -> TlsWanted | None:
         return None
     if known.tlsa.state == "failed":
         # RFC 7672 section 2.1.2: whoever can suppress the answer must not gain by it.
-        return wanted._replace(refused=f"DNS: TLSA of {host}: {known.tlsa.text}")
+        return wanted._replace(refused=f"DNS: TLSA of {known.base}: {known.tlsa.text}")
     if known.tlsa.state != "found" or not known.tlsa.secure:
         return None
     usable = tuple(record for record in known.tlsa.records if record.usable)
     if not usable:
         # RFC 7672 section 2.2: the host promises TLS, in words that we do not understand.
-        return wanted._replace(speak="must", why="DANE")
+        return wanted._replace(speak="must", server=known.base, why="DANE")
     # RFC 7672 section 3.2.2: the names that a certificate below a DANE-TA(2) may have.
-    names = tuple(dict.fromkeys((host, known.domain) if known.domain else (host,)))
-    return wanted._replace(speak="must", proof="dane", names=names, tlsa=usable, why="DANE")
+    names = tuple(dict.fromkeys(filter(None, (known.base, host, known.domain, known.canonical))))
+    return wanted._replace(speak="must", proof="dane", server=known.base, names=names, tlsa=usable, why="DANE")
 
 
 def _mta_sts(wanted: TlsWanted, known: Known, host: str) -> TlsWanted:
