@@ -24,6 +24,7 @@ from rich.text import Text
 from scripts.doctor_checks import CHECKS, Finding, Limits, Verdict, worst
 from scripts.doctor_python import build
 from scripts.doctor_tls import certificates
+from scripts.doctor_windows import windows
 from scripts.up import add_config, load_both
 from shared import database
 from shared.errors import DatabaseUnavailable
@@ -69,6 +70,7 @@ async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | Non
     finally:
         await connection.close()
     findings += certificates(smtpd.servers, datetime.now(UTC))
+    findings.append(windows(queued.transports, datetime.now(UTC)))
     findings.append(build(platform.python_version(), sysconfig.get_config_vars()))
     if database.is_embedded(environment.database.uri):
         usage = shutil.disk_usage(environment.var)

@@ -121,6 +121,10 @@ CHECKS: Final[dict[str, str]] = {
         "Each certificate of smtpd.yaml can be read and lasts. W: its end is nearer than tls.expirywarning. A: it has "
         "ended, has not begun, or cannot be read."
     ),
+    "retry.windows": (
+        "Mail lives to see its transport's delivery windows. W: they are closed at a stretch for as long as retry.age "
+        "or retry.nullage, and what comes then may be given up untried."
+    ),
     "python.build": "How the Python of doctor, and so of the daemons, was built. Note: without PGO, which is slower.",
     "disk.var": "Free space under environment.var, for the embedded server. W: 2 GiB or less. A: 512 MiB or less.",
 }

@@ -1,7 +1,7 @@
 """windows — when a transport may deliver next
 
 Owns: the meaning of delivery windows. Pure.
-Called by: queued.pacing.pace.
+Called by: queued.pacing.pace; scripts.doctor_windows.
 Guarantees: a window is open when the clock on the wall of its zone shows a time inside it, whatever changes of the
     clock there are: an hour that comes twice is open twice, one that is skipped is not missed for what lies after it.
     What is answered is open, and no earlier time is.
@@ -40,6 +40,21 @@ def is_open(window: Window, at: datetime) -> bool:
     """Whether the clock of the window's zone shows a time inside it."""
     since = _since_monday(at.astimezone(cron.zone(window.zone)))
     return any((since - begin) % _WEEK < length for begin, length in _times(window))
+
+
+def longest_closed(windows: Sequence[Window], now: datetime) -> timedelta:
+    """For how long none of these is open at a stretch, to the minute, by the clocks of the week of `now`."""
+    if not windows:
+        return timedelta(0)
+    week = _WEEK // _MINUTE
+    closed = bytearray(b"x" * week)
+    for window in windows:
+        offset = now.astimezone(cron.zone(window.zone)).utcoffset() or timedelta(0)
+        for begin, length in _times(window):
+            for minute in range((begin - offset) // _MINUTE, (begin - offset + length) // _MINUTE):
+                closed[minute % week] = ord(" ")
+    # Twice, for what goes on from Sunday to Monday.
+    return min(max(map(len, (closed * 2).split()), default=0), week) * _MINUTE
 
 
 def _next(window: Window, now: datetime) -> datetime:
