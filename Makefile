@@ -71,7 +71,7 @@ check: ready-test  ## the gate: format, lint, strict types, layout
 	@$(PY) -m ruff format --check $(SOURCES)
 	@$(PY) -m ruff check $(SOURCES)
 	@$(PY) -m mypy
-	@$(PY) -m pytest -q tests/layout
+	@$(PY) -m pytest -q tests/layout tests/unit/test_reference_pages.py
 
 format: ready-test  ## write the format the gate asks for
 	@$(PY) -m ruff format $(SOURCES)

@@ -1,6 +1,6 @@
 """options — what the command lines of several verbs have in common
 
-Owns: the options nearly every verb has, and numbers and spans of time as they are typed.
+Owns: the options nearly every verb has; numbers, spans of time and addresses as they are typed.
 Called by: the verbs of scripts/.
 Guarantees: what cannot be read is refused before anything is done, with what is allowed.
 """
@@ -11,6 +11,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from scripts.up import add_config
+from shared.address import AddressRefused, parse
+from shared.message import Address
+from shared.partition import ascii_domain
 from shared.units import parse_duration
 
 if TYPE_CHECKING:
@@ -39,3 +42,15 @@ def duration(text: str) -> timedelta:
         return parse_duration(int(text) if text.isascii() and text.isdigit() else text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def address(text: str) -> Address:
+    """An address, its domain in A-labels: PostgreSQL's functions find its partition by them."""
+    try:
+        made = parse(text)
+    except AddressRefused as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    domain = ascii_domain(made.domain)
+    if not domain.isascii():
+        raise argparse.ArgumentTypeError(f"{text!r}: the domain has no A-labels (xn--…)")
+    return Address(made.localpart, domain)

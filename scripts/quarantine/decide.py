@@ -10,18 +10,18 @@ Raises: PillarboxError for what a reviewer can mend.
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Final
 
-from scripts.options import finish
+from scripts.options import address, finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import Change, act, add_acting
 from scripts.queue.ask import run
-from shared.address import AddressRefused, parse
 from shared.config import load_smtpd
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
+    import argparse
+
     from shared import database
     from shared.message import Address
 
@@ -40,17 +40,6 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="to this address instead of its recipient; may be given again",
     )
     _verb(under, "delete", "delete held mail without telling anybody")
-
-
-def address(text: str) -> Address:
-    """An address on a command line, as PostgreSQL's functions take it."""
-    try:
-        made = parse(text)
-    except AddressRefused as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-    if not made.domain.isascii():
-        raise argparse.ArgumentTypeError(f"{text!r}: write the domain as A-labels (xn--…)")
-    return made
 
 
 def _verb(under: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help_: str) -> argparse.ArgumentParser:

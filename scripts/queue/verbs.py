@@ -11,11 +11,10 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from scripts.options import duration, finish
+from scripts.options import address, duration, finish
 from scripts.queue.act import Change, act, add_acting, add_consent
 from scripts.queue.ask import run
 from scripts.queue.undo import undo
-from shared.address import AddressRefused, parse
 from shared.errors import PillarboxError
 from shared.units import format_duration
 
@@ -36,7 +35,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
     verb = _verb(under, "release", "release held recipients: they are tried now", _release)
     verb.add_argument("--copy", action="store_true", help="release a copy and leave the held one where it is")
-    verb.add_argument("--to", type=_address, metavar="ADDRESS", help="with --copy: to this address instead")
+    verb.add_argument("--to", type=address, metavar="ADDRESS", help="with --copy: to this address instead")
 
     _verb(under, "retry", "try recipients now instead of when they are due", _retry)
 
@@ -145,10 +144,3 @@ def _word(text: str) -> str:
     if 0 < len(text) <= 255 and text.isprintable():  # noqa: PLR2004 - as long as an id in YAML may be
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is not an id; allowed: 1 to 255 printable characters")
-
-
-def _address(text: str) -> Address:
-    try:
-        return parse(text)
-    except AddressRefused as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
