@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from scripts.up import add_config
 from shared.address import AddressRefused, parse
-from shared.message import Address
-from shared.partition import ascii_domain
 from shared.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
+
+    from shared.message import Address
 
 
 def finish(verb: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *, json: bool = True) -> None:
@@ -45,12 +45,11 @@ def duration(text: str) -> timedelta:
 
 
 def address(text: str) -> Address:
-    """An address, its domain in A-labels: PostgreSQL's functions find its partition by them."""
+    """An address, as PostgreSQL's functions take it: they find the partition by the domain's A-labels."""
     try:
         made = parse(text)
     except AddressRefused as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-    domain = ascii_domain(made.domain)
-    if not domain.isascii():
-        raise argparse.ArgumentTypeError(f"{text!r}: the domain has no A-labels (xn--…)")
-    return Address(made.localpart, domain)
+    if not made.domain.isascii():
+        raise argparse.ArgumentTypeError(f"{text!r}: write the domain as A-labels (xn--…)")
+    return made

@@ -12,8 +12,10 @@ Bugs: smart hosts are not asked for an MTA-STS policy of their own (RFC 8461 sec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
+from queued.routing.answer import Answer
 from queued.routing.route import ByMx, Unroutable, choose
 from queued.tls.mta_sts_cache import MtaSts
 from queued.tls.mta_sts_fetch import Fetcher, Trust, by_resolver
@@ -23,9 +25,9 @@ from shared.config_fields import is_address
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from queued.routing.answer import Answer, Tlsa
+    from queued.routing.answer import Tlsa
     from queued.routing.resolver import Resolver
-    from queued.routing.route import Hop
+    from queued.routing.route import Address, Hop
     from queued.tls.context import Contexts
     from queued.tls.mta_sts import Policy
     from queued.tls.policy import TlsWanted
@@ -62,7 +64,9 @@ class TlsPlanner:
             known = await self._of_exchangers(domain, known)
         plan: dict[Hop, TlsWanted] = {}
         for hop in hops:
-            tlsa, base = await self._tlsa(hop) if settings.mode == "dane" and known.trusted else (None, "")
+            tlsa, base = known.tlsa, known.base
+            if settings.mode == "dane" and known.trusted:
+                tlsa, base = await self._tlsa(hop)
             plan[hop] = decide(settings, hop.name or hop.host, known._replace(tlsa=tlsa, base=base))
         return plan
 
@@ -82,12 +86,15 @@ class TlsPlanner:
 
     async def _of_exchangers(self, domain: str, known: Known) -> Known:
         """The same, and what holds for all mail exchangers of the domain."""
-        policy = await self._policy(domain)
-        if not known.requiretls and self._transport.tls.mode != "dane":
-            return known._replace(domain=domain, trusted=False, policy=policy)
-        # Validated are the hosts' names, or that there is no MX (RFC 7672 sections 2.2.1 and 2.2.2).
-        answer = await self._resolver.mx(domain)
-        return known._replace(domain=domain, canonical=answer.canonical, trusted=answer.secure, policy=policy)
+        dane = self._transport.tls.mode == "dane"
+        known = known._replace(domain=domain, trusted=False)
+        if known.requiretls or dane:
+            # Validated are the hosts' names, or that there is no MX (RFC 7672 sections 2.2.1 and 2.2.2).
+            answer = await self._resolver.mx(domain)
+            known = known._replace(canonical=answer.canonical, trusted=answer.secure)
+            if dane and answer.state == "failed":  # since the hosts were found
+                known = known._replace(tlsa=_failed("its MX", answer), base=domain)
+        return known._replace(policy=await self._policy(domain))
 
     async def _policy(self, domain: str) -> Policy | None:
         if not self._transport.tls.mtasts:
@@ -95,28 +102,44 @@ class TlsPlanner:
         return await self._sts.policy(domain, self._resolver, self._fetcher)
 
     async def _tlsa(self, hop: Hop) -> tuple[Answer[Tlsa] | None, str]:
-        """The host's TLSA records and the name below which they are; None where no answer about them counts."""
-        if is_address(hop.name):
+        """The host's TLSA records and the name below which they are; None where no answer about them counts.
+
+        What fails to be answered on the way to them is as if they failed: whoever can suppress an answer must not gain
+        by it (RFC 7672 section 2.1.2).
+        """
+        name = hop.name
+        if is_address(name):
             return None, ""
         try:
-            for base in await self._bases(hop.name):
+            addresses = await self._resolver.addresses(name)
+            if addresses.state == "failed":
+                return _failed("its address", addresses), name
+            alias = await self._resolver.alias(name) if addresses.canonical and not addresses.secure else None
+        except ValueError:  # a name that cannot stand in DNS
+            return None, ""
+        if alias is not None and alias.state == "failed":
+            return _failed("its CNAME", alias), name
+        for base in _bases(name, addresses, alias):
+            with suppress(ValueError):
                 answer = await self._resolver.tlsa(base, hop.port)
                 if answer.state == "failed" or (answer.state == "found" and answer.secure):
                     return answer, base
-        except ValueError:  # a name that cannot stand in DNS
-            pass
         return None, ""
 
-    async def _bases(self, name: str) -> tuple[str, ...]:
-        """The names below which a host of this name may have TLSA records, best first (RFC 7672 section 2.2.3).
 
-        In zones that are not signed nobody is asked for them: servers exist there that choke on it (section 2.2.2). A
-        host that DNS does not know stands in /etc/hosts, and may have records all the same.
-        """
-        addresses = await self._resolver.addresses(name)
-        if addresses.state != "found":
-            return (name,)
-        if addresses.secure:
-            return (addresses.canonical, name) if addresses.canonical else (name,)
-        # What it leads to is not signed; that it leads there may be.
-        return (name,) if addresses.canonical and (await self._resolver.alias(name)).secure else ()
+def _bases(name: str, addresses: Answer[Address], alias: Answer[str] | None) -> tuple[str, ...]:
+    """The names below which a host of this name may have TLSA records, best first (RFC 7672 section 2.2.3).
+
+    In zones that are not signed nobody is asked for them: servers exist there that choke on it (section 2.2.2). A host
+    that DNS does not know stands in /etc/hosts, and may have records all the same.
+    """
+    if addresses.state != "found":
+        return (name,)
+    if addresses.secure:
+        return (addresses.canonical, name) if addresses.canonical else (name,)
+    # What it leads to is not signed; that it leads there may be.
+    return (name,) if alias is not None and alias.secure else ()
+
+
+def _failed(what: str, answer: Answer[Any]) -> Answer[Tlsa]:
+    return Answer("failed", (), f"{what}: {answer.text}")

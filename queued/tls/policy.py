@@ -99,7 +99,7 @@ def _dane(wanted: TlsWanted, known: Known, host: str) -> TlsWanted | None:
     usable = tuple(record for record in known.tlsa.records if record.usable)
     if not usable:
         # RFC 7672 section 2.2: the host promises TLS, in words that we do not understand.
-        return wanted._replace(speak="must", server=known.base, why="DANE")
+        return wanted._replace(speak="must", why="DANE")
     # RFC 7672 section 3.2.2: the names that a certificate below a DANE-TA(2) may have.
     names = tuple(dict.fromkeys(filter(None, (known.base, host, known.domain, known.canonical))))
     return wanted._replace(speak="must", proof="dane", server=known.base, names=names, tlsa=usable, why="DANE")

@@ -58,7 +58,10 @@ def session(
         if read_only:
             # A replica will do.
             conninfo = psycopg.conninfo.make_conninfo(conninfo, target_session_attrs="any")
-        with psycopg.connect(conninfo, autocommit=True, row_factory=namedtuple_row) as connection:
+        # Nothing is prepared: there may be a pooler in between, and nothing here is asked often.
+        with psycopg.connect(
+            conninfo, autocommit=True, row_factory=namedtuple_row, prepare_threshold=None
+        ) as connection:
             settings = {"statement_timeout": str(int(timeout.total_seconds() * 1000)), "timezone": "UTC"}
             if not parallel:
                 settings["max_parallel_workers_per_gather"] = "0"

@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from queued.routing.resolver import Resolver
 from shared.routing_config import Dns
 from tests.fixtures.fake_dns import SERVFAIL, FakeDns
 from tests.fixtures.routed import Routed, routing
 from tests.fixtures.tls_peer import TlsPeer, server_context
+from tests.fixtures.tlsa import chained, read, tlsa
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from tests.fixtures.certificates import Authority
 
 MX: Final = "mx.example.test"
-_DIGESTS: Final = {1: hashlib.sha256, 2: hashlib.sha512}
-
-
-def tlsa(usage: int, selector: int, matching: int, certificate: str) -> str:
-    """The record of the first certificate in this PEM file."""
-    [found, *_] = x509.load_pem_x509_certificates(_read(certificate))
-    if selector == 0:
-        octets = found.public_bytes(Encoding.DER)
-    else:
-        octets = found.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if matching in _DIGESTS:
-        octets = _DIGESTS[matching](octets).digest()
-    return f"{usage} {selector} {matching} {octets.hex()}"
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123 - a path as the configuration has it
-        return file.read()
-
-
-def chained(authority: Authority, folder: Path, *names: str, **more: Any) -> tuple[dict[str, str], str]:
-    """A certificate of an intermediate authority, which stands in the chain, and that authority's own file."""
-    between = authority.ca.create_child_ca()
-    made = between.issue_cert(*names, **more)
-    file, key, issuer = folder / "chained.pem", folder / "chained.key", folder / "between.pem"
-    file.write_bytes(b"".join(pem.bytes() for pem in made.cert_chain_pems))
-    made.private_key_pem.write_to_path(str(key))
-    between.cert_pem.write_to_path(str(issuer))
-    return {"certificate": str(file), "privatekey": str(key)}, str(issuer)
 
 
 @asynccontextmanager
@@ -98,7 +67,7 @@ async def test_they_do_to_dane_ta(wrong: str, authority: Authority, tmp_path: Pa
     pair, issuer = chained(authority, tmp_path, "other.example" if wrong == "name" else MX, **more)
     if wrong == "issuer":  # the named authority stands in the chain, and has issued nothing in it
         alien = authority.issue(MX, stem="alien")
-        chain = _read(alien["certificate"]) + _read(issuer)
+        chain = read(alien["certificate"]) + read(issuer)
         (tmp_path / "alien.pem").write_bytes(chain)
         pair = alien
     async with (
@@ -194,74 +163,6 @@ async def test_a_server_of_an_unsigned_zone_is_not_asked_since_it_may_choke(auth
     ):
         assert (await routed.send_one()).result == "success"
         assert "TLSA" not in {kind for _, kind in routed.dns.asked}
-
-
-@asynccontextmanager
-async def aliased(port: int, below: Mapping[str, Sequence[str]], *unsigned: str) -> AsyncIterator[Routed]:
-    """example.test, an alias of real.test, whose exchanger is an alias of box.test, and TLSA records below names."""
-    zone = {
-        ("example.test", "CNAME"): ["real.test."],
-        ("real.test", "MX"): [f"10 {MX}."],
-        (MX, "CNAME"): ["box.test."],
-        ("box.test", "A"): ["127.0.0.1"],
-    } | {(f"_{port}._tcp.{name}", "TLSA"): records for name, records in below.items()}
-    names = {name for name, _ in zone} | {f"_{port}._tcp.{name}" for name in (MX, "box.test")}
-    async with routing(
-        zone, signed=[*names.difference(unsigned)], connection={"port": port}, tls={"mode": "dane"}
-    ) as routed:
-        yield routed
-
-
-@pytest.mark.parametrize(
-    ("below", "unsigned", "base"),
-    [
-        (("box.test", MX), (), "box.test"),
-        ((MX,), (), MX),
-        # The address is not signed, but that box.test is looked for instead is: only the alias has records that count.
-        (("box.test", MX), ("box.test",), MX),
-    ],
-)
-async def test_records_of_an_alias_are_looked_for_where_it_leads_first(
-    below: Sequence[str], unsigned: Sequence[str], base: str, authority: Authority
-) -> None:
-    pair, other = authority.issue(MX), authority.issue(MX)
-    async with TlsPeer(server_context(pair)) as host:
-        records = {name: [tlsa(3, 1, 1, (pair if name == base else other)["certificate"])] for name in below}
-        async with aliased(host.port, records, *unsigned) as routed:
-            result = await routed.send_one()
-            assert (result.result, result.spoken.tls) == ("success", "TLSv1.3 TLS_AES_256_GCM_SHA384 dane")
-            assert host.sni == [base]
-
-
-async def test_an_alias_nobody_validated_has_no_records(authority: Authority) -> None:
-    shown, named = authority.issue(MX), authority.issue(MX)
-    async with TlsPeer(server_context(shown)) as host:
-        records = {name: [tlsa(3, 1, 1, named["certificate"])] for name in (MX, "box.test")}
-        async with aliased(host.port, records, "box.test", MX) as routed:
-            assert (await routed.send_one()).result == "success"
-            assert (host.mails, host.sni) == (["TLSv1.3"], [MX])
-
-
-async def test_records_of_an_alias_that_are_suppressed_defer_mail(authority: Authority) -> None:
-    pair = authority.issue(MX)
-    async with TlsPeer(server_context(pair)) as host:
-        records = {"box.test": [SERVFAIL], MX: [tlsa(3, 1, 1, pair["certificate"])]}
-        async with aliased(host.port, records) as routed:
-            result = await routed.send_one()
-            assert (result.outcome.kind, host.connections) == ("deferred", 0)
-            assert "TLSA of box.test" in result.outcome.text
-
-
-@pytest.mark.parametrize("name", ["box.test", MX, "example.test", "real.test", "other.test"])
-async def test_dane_ta_takes_the_names_that_signed_aliases_lead_to(
-    name: str, authority: Authority, tmp_path: Path
-) -> None:
-    pair, issuer = chained(authority, tmp_path, name)
-    async with (
-        TlsPeer(server_context(pair)) as host,
-        aliased(host.port, {"box.test": [tlsa(2, 1, 1, issuer)]}) as routed,
-    ):
-        assert (await routed.send_one()).result == (None if name == "other.test" else "success")
 
 
 async def test_a_smart_host_may_have_records_too(authority: Authority) -> None:

@@ -108,13 +108,6 @@ def test_a_copy_is_released_to_another_address_and_the_held_one_stays(factory: F
     assert body.refcount == 2
 
 
-def test_a_copy_goes_to_a_domain_in_its_a_labels(factory: Factory, pillarbox: Pillarbox) -> None:
-    held = factory.row(status="HOLD")
-    pillarbox.json("release", f"id={held}", "--copy", "--to", "audit@München.example", "--yes")
-    [copy] = [row for row in factory.queue() if row.id != held]
-    assert copy.recipientdomain == "xn--mnchen-3ya.example"
-
-
 def test_what_a_worker_has_in_hand_is_skipped_where_the_change_would_be_lost(
     factory: Factory, pillarbox: Pillarbox
 ) -> None:
@@ -266,7 +259,7 @@ def test_what_cannot_be_is_refused_in_a_few_lines(pillarbox: Pillarbox, words: l
         ["top", "--every", "soon"],
         ["hold", "--all", "--reason", "\udcff"],
         ["release", "--all", "--copy", "--to", "nobody"],
-        ["release", "--all", "--copy", "--to", f"audit@{'ü' * 60}.example"],  # an A-label of more than 63 octets
+        ["release", "--all", "--copy", "--to", "audit@münchen.example"],
     ],
 )
 def test_an_option_that_cannot_be_is_refused(pillarbox: Pillarbox, words: list[str]) -> None:
