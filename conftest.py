@@ -1,7 +1,8 @@
 """conftest — lists the fixtures every ring of tests may ask for
 
-Owns: the list, which pytest takes only from the root of the tree, how patient Hypothesis is, and which tests run on the
-    event loop of the daemons: those of what listens and talks. Loops differ in how connections end.
+Owns: the list, which pytest takes only from the root of the tree, how patient Hypothesis is, that SIGINT ends what a
+    test starts, and which tests run on the event loop of the daemons: those of what listens and talks. Loops differ in
+    how connections end.
 See: tests/fixtures, one file per thing a test can need.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import pytest
+
+# A script that runs the tests in the background has them, and all they start, ignore it (POSIX, Shell Command Language,
+# 2.11).
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How fast a machine is says nothing about our code, and a first run also builds Hypothesis' tables of characters.
 # In CI the examples are the same at every run: a gate says whether a change broke something, not whether luck ran out.
