@@ -78,7 +78,8 @@ class Resolver:
         records = tuple(record for answer in both for record in answer.records)
         if records:
             found = [answer for answer in both if answer.records]
-            return Answer("found", records, "", all(answer.secure for answer in found), found[0].canonical)
+            secure = all(answer.secure for answer in found)
+            return Answer("found", records, secure=secure, canonical=found[0].canonical)
         # No record of one family proves nothing while the other is not known.
         gravest = next((a for a in both if a.state == "failed"), None) or next(
             (a for a in both if a.state == "unknown"), both[0]
@@ -149,8 +150,9 @@ class Resolver:
         secure = self._settings.trusted and bool(answer.response.flags & dns.flags.AD)
         canonical = "" if answer.canonical_name == name else _text(answer.canonical_name)
         if answer.rrset is None:
-            return self._keep(question, Answer("nothing", (), "", secure, canonical), min(lives, _MOST_NO))
-        return self._keep(question, Answer("found", _records(kind, answer.rrset), "", secure, canonical), lives)
+            return self._keep(question, Answer("nothing", secure=secure, canonical=canonical), min(lives, _MOST_NO))
+        records = _records(kind, answer.rrset)
+        return self._keep(question, Answer("found", records, secure=secure, canonical=canonical), lives)
 
     def _keep(self, question: _Question, answer: _Records, lives: float) -> _Records:
         ends = monotonic() + min(max(lives, _LEAST), self._settings.ttl.total_seconds())
