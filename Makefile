@@ -1,11 +1,12 @@
 # Pillarbox: everything a newcomer types. Needs make, git and a Python; the rest is fetched into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help demo up bench bench-analytics bench-core bench-smtpd bench-flow chaos chaos-apart chaos-mutants soak test test-fast test-operators test-postgres15 check format lock java peers clean ready-demo ready-test
+.PHONY: help demo up bench bench-analytics bench-core bench-smtpd bench-flow bench-poisoned attack chaos chaos-apart chaos-mutants soak test test-fast test-operators test-postgres15 check format lock java peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
 # What only speaks SMTP, or brings its own PostgreSQL, finds nothing new in version 15.
-ELSEWHERE := $(foreach name,arc_ attack bdat bench_flow bench_smtpd clients connections content_check dane embedded extensions \
+ELSEWHERE := $(foreach name,arc_ attack bdat bench_flow bench_poisoned bench_smtpd clients connections content_check dane embedded extensions \
+	lmtp system_names tokens \
 	failover line_fuzz load metrics_server mta_sts policy privileges proxy queued_part reload remainder requiretls resolver \
 	routing rspamd session sign_verified sites smtp_ submission supervise swaks tls what_a_host, \
 	--ignore-glob='tests/integration/test_$(strip $(name))*')
@@ -37,6 +38,9 @@ bench-flow: ready-test  ## measure the whole way of mail, beside Postfix where i
 	@$(PY) -m scripts.peers || true
 	@$(PY) -m scripts.bench_flow $(ARGS)
 
+bench-poisoned: ready-test  ## measure what healthy mail feels of 10,000 poisoned domains beside it
+	@$(PY) -m scripts.bench_poisoned $(ARGS)
+
 bench-core: ready-demo  ## measure the queue core, beside pgmq (PGMQ_SQL=FILE) and PgQueuer
 	@$(PY) -m scripts.bench_core $(ARGS)
 
@@ -45,7 +49,12 @@ test: ready-test  ## run every test, Spark and Postfix's programs included
 	@$(PY) -m scripts.peers || true
 	@$(PYTEST) $(ARGS)
 
+attack: ready-test  ## run every attack, on parts and on daemons that run, as a stranger would
+	@$(PY) -m scripts.peers || true
+	@$(PYTEST) -q $(wildcard tests/*/test_attack_*.py) $(ARGS)
+
 chaos: ready-test  ## the crash matrix: faults by instants under load, nothing lost (ARGS=--short within minutes)
+	@$(PY) -m scripts.peers || true
 	@$(PY) -m tests.chaos $(ARGS)
 
 chaos-apart: ready-test  ## failover (Patroni and etcd too), rolling upgrade and full disk under load

@@ -43,6 +43,7 @@ settings.register_profile("long", parent=settings.get_profile("pillarbox"), dera
 pytest_plugins = [
     "tests.fixtures.certificates",
     "tests.fixtures.corpus",
+    "tests.fixtures.dovecot",
     "tests.fixtures.examined",
     "tests.fixtures.factory",
     "tests.fixtures.heard",

@@ -1,5 +1,4 @@
 """queued — delivers what is queued
 
 Owns: the way claim → deliver → result, for the rows its WHERE selects.
-Called by: `python -m queued`, `pillarbox up`.
 """

@@ -2,7 +2,6 @@
 
 Owns: arguments, and the exit status: 0 after a stop, 69 or 78 (sysexits.h) for what an operator can mend, 70 when a
     part died. SIGHUP before there is something to reload is nothing.
-Called by: people, systemd, `pillarbox up`.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 Owns: the attempts under way: the turn each waits for, body and signature, the watch over its progress, and what its
     end says about its destination.
-Called by: queued.dispatch.
 Guarantees: every recipient of a delivery that was admitted ends in exactly one way: its result handed to the
     recorder, parked, given back, or left to whoever has claimed it since. Whoever waits in memory for its turn does
-    so for `claim.wait` at most. An attempt that gets nowhere for as long as its time limits together allow is cut off
-    (attempt.stuck); where the final dot was out its recipients are uncertain. Our own faults neither stop the worker
-    nor lose mail, and never bounce it.
+    so for `claim.wait` at most. An attempt that gets nowhere for as long as its time limits together allow, or that as
+    a whole takes longer than `timeout.attempt`, is cut off (attempt.stuck); where the final dot was out its recipients
+    are uncertain. Our own faults neither stop the worker nor lose mail, and never bounce it.
 See: queued/lanes.py; queued/pacing/pace.py; docs/explanation/pacing.md.
 """
 
@@ -24,9 +23,10 @@ from typing import TYPE_CHECKING, Final
 from queued.claim import Lease
 from queued.deciding.ageing import aged
 from queued.deciding.settle import deferred
-from queued.deciding.verdict import ours, stuck_after, verdict
-from queued.deliver import NotNow, without_transport
+from queued.deciding.verdict import Verdict, ours, stuck_after, verdict
+from queued.deliver import without_transport
 from queued.lane import Busy
+from queued.not_now import NotNow
 from queued.pacing.pace import Wait
 from queued.progress import Progress, Watch
 from queued.smtp.envelope import fields
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from queued.bodies import Bodies
     from queued.bounces.screen import Screen
-    from queued.claim import Claimed
+    from queued.claim import Claimed, Fence
     from queued.deliver import Body, Transport
     from queued.hand import Hand
     from queued.lane import Place
@@ -48,9 +48,11 @@ if TYPE_CHECKING:
     from queued.pacing.pace import Paces, Turn
     from queued.result import Recorder, Result
     from queued.signing.sign import Signer
+    from queued.unproven import Unproven
     from shared.transport_config import Transport as TransportSettings
 
 _AT_ONCE: Final = 1.0  # seconds that a turn is kept while a policy lets its delivery wait; beyond them it is parked
+_NOTHING: Final = Verdict()
 
 type Delivery = tuple[Claimed, ...]
 
@@ -63,6 +65,7 @@ class Admitted:
     place: Place
     turn: Turn | None = None
     line: tuple[str, ...] = ()  # in which it stands in memory, for a policy
+    unproven: int = 0  # recipients counted as for a destination that has not been reached of late
 
 
 class Attempts:
@@ -78,9 +81,13 @@ class Attempts:
         signer: Signer,
         paces: Paces,
         patience: float,
+        unproven: Unproven,
         screen: Screen | None = None,
     ) -> None:
-        """`transports` may change within while this is used. patience: seconds to wait in memory for a turn."""
+        """`transports` may change within while this is used. patience: seconds to wait in memory for a turn.
+
+        unproven: what is in hand for destinations that have not been reached of late.
+        """
         self._transports = transports
         self._lanes = lanes
         self._hand = hand
@@ -89,9 +96,10 @@ class Attempts:
         self._signer = signer
         self._paces = paces
         self._patience = patience
+        self._unproven = unproven
         self._screen = screen
         self.busy = 0  # recipients parked so far for a destination that takes all it may be sent
-        self._limits: dict[str, tuple[TransportSettings, float]] = {}
+        self._limits: dict[str, tuple[TransportSettings, float, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch = Watch()
         self._patient: deque[tuple[float, Place]] = deque()  # who waits in memory, and until when at most
@@ -110,13 +118,32 @@ class Attempts:
             self._park(delivery, place)
             return None
         admitted = Admitted(delivery, place)
+        if not place.lane.proven:
+            now = monotonic()
+            crowded = self._unproven.enter(len(delivery), now)
+            if crowded is not None:
+                self._watch.make_room(now)
+                self._leave(admitted)
+                self._park(delivery, crowded)
+                return None
+            admitted.unproven = len(delivery)
         if place.started:  # what a policy stops now needs no body
-            asked = self._ask(admitted)
-            if asked is not None and asked.seconds > _AT_ONCE:
-                self._leave(admitted, reached=None)
-                self._park(delivery, self._lanes.paced(asked))
+            shut = self._shut(admitted)
+            if shut is not None:
+                self._leave(admitted)
+                self._park(delivery, shut)
                 return None
         return admitted
+
+    def _shut(self, admitted: Admitted) -> NotNow | None:
+        """For how long to park what is known now to have to wait; None when it may go on."""
+        first = admitted.delivery[0]
+        transport = self._transports.get(first.transportid)
+        shut = transport.hosts.shut(first.recipient.domain) if transport is not None else None
+        if shut is not None:
+            return shut._replace(every=0.0)
+        asked = self._ask(admitted)
+        return self._lanes.paced(asked) if asked is not None and asked.seconds > _AT_ONCE else None
 
     def begin(self, admitted: Admitted, body: Body | None) -> None:
         """Go on with its body, once that is its turn. None: there is no body any more."""
@@ -127,7 +154,7 @@ class Attempts:
     async def dismiss(self, admitted: Sequence[Admitted]) -> None:
         """Give back what was admitted and will not begin."""
         for each in admitted:
-            self._leave(each, reached=None)
+            self._leave(each)
         await self._hand.give_back([c for each in admitted for c in each.delivery])
 
     async def drained(self) -> None:
@@ -139,14 +166,14 @@ class Attempts:
         delivery, lease = admitted.delivery, Lease(self._hand.expires(admitted.delivery))
         self._hand.hold(lease, delivery)
         ended: list[Result] | NotNow | None = None
-        reached, why = None, ""
+        said = Verdict()
         try:
             ended = await self._turn(admitted)
             if ended is None and not admitted.place.closed:
                 trying = self._try(admitted, body, lease)
                 ended = await (traced(delivery, trying) if tracing.on() else trying)
                 if isinstance(ended, list):
-                    reached, why = verdict(ended)
+                    said = verdict(ended)
         except TimeoutError:
             # Whoever claims the rows next writes the attempt that has no result.
             events.emit("claim.ended", id=delivery[0].message_id, recipients=len(delivery))
@@ -158,7 +185,7 @@ class Attempts:
         finally:
             self._bodies.let_go(delivery[0].size)
             self._hand.let_go(lease)
-            self._leave(admitted, reached=reached, why=why, unused=not isinstance(ended, list))
+            self._leave(admitted, said, unused=not isinstance(ended, list))
         if ended is None:
             await self._hand.give_back(delivery)
         elif isinstance(ended, NotNow):
@@ -221,13 +248,16 @@ class Attempts:
             if not self._lines[line]:
                 del self._lines[line]
 
-    def _leave(self, admitted: Admitted, *, reached: bool | None, why: str = "", unused: bool = True) -> None:
+    def _leave(self, admitted: Admitted, said: Verdict = _NOTHING, *, unused: bool = True) -> None:
         """Give lane and policies back what they gave."""
         self._step_out(admitted)
+        if admitted.unproven:
+            self._unproven.leave(admitted.unproven, monotonic())
+            admitted.unproven = 0
         if admitted.turn is not None:
             admitted.turn.done(unused=unused)
         if admitted.place.started:
-            self._lanes.leave(admitted.place, reached=reached, why=why)
+            self._lanes.leave(admitted.place, reached=said.reached, why=said.why, barred=said.barred)
         elif not admitted.place.settled.is_set():
             self._lanes.give_up(admitted.place)
 
@@ -239,20 +269,25 @@ class Attempts:
             return without_transport(delivery)
         if body is None:
             return await self._hold(delivery)
-        send = partial(self._send, transport, body, lease)
+        send = partial(self._send, transport, body, lease, bool(admitted.unproven))
         return await (self._screen.around(delivery, body.content, send) if self._screen else send(delivery))
 
     async def _send(
-        self, transport: Transport, body: Body, lease: Lease, delivery: Delivery
+        self,
+        transport: Transport,
+        body: Body,
+        lease: Lease,
+        unproven: bool,  # noqa: FBT001 - given by position, before the delivery
+        delivery: Delivery,
     ) -> list[Result] | NotNow | None:
         """Sign and send; None when it did not come to that."""
         signed = await self._signer.sign(body, delivery[0])
         if signed.fault is not None:
             return ours(delivery, signed.fault)
-        limit = self._limit(transport.settings)
+        limit, whole = self._limit(transport.settings)
         started = monotonic()
         sender = self._screen.sender(delivery[0]) if self._screen is not None else None
-        progress = Progress(lease, limit)
+        progress = Progress(lease, limit, whole, unproven=unproven)
         self._watch.begin(progress)
         try:
             ended = await transport.attempt(delivery, body, lease, signed.fields, sender=sender)
@@ -263,36 +298,38 @@ class Attempts:
         finally:
             self._watch.end(progress)
         phase = progress.phase or "dns"
-        events.emit("attempt.stuck", id=delivery[0].message_id, recipients=len(delivery), phase=phase, seconds=limit)
-        text = f"no progress for {limit:.0f} seconds while waiting for {phase}"
+        events.emit(
+            "attempt.stuck", id=delivery[0].message_id, recipients=len(delivery), phase=phase, seconds=progress.seconds
+        )
+        text = f"{progress.stuck} while waiting for {phase}"
         outcome = Outcome("deferred", "destination", None, "4.4.2", text, uncertain=progress.uncertain)
         duration = timedelta(seconds=monotonic() - started)
         return [deferred(c, outcome, None, duration, transport.settings.retry) for c in delivery]
 
-    def _limit(self, settings: TransportSettings) -> float:
-        """Seconds after which an attempt is stuck; kept, for it is asked for with every attempt."""
+    def _limit(self, settings: TransportSettings) -> tuple[float, float]:
+        """Seconds without a step, and in all, after which an attempt is stuck; kept, for every attempt asks."""
         known = self._limits.get(settings.id)
         if known is None or known[0] is not settings:
-            known = self._limits[settings.id] = settings, stuck_after(settings)
-        return known[1]
+            known = self._limits[settings.id] = settings, *stuck_after(settings)
+        return known[1:]
 
     async def _hold(self, delivery: Delivery) -> list[Result]:
         """Recipients without a body go on hold, since no further try could send them; results of those that did not."""
         for c in delivery:
             events.emit("body.missing", id=c.message_id, recipient_id=c.id)
-        held: set[int] = set()
+        held: set[Fence] = set()
         try:
             held = await self._bodies.hold_missing(delivery)
         except (*database.OUTAGE, *database.REFUSAL) as error:
             events.emit("claim.failed", error=error, seconds=0.0)
-        self._hand.leave([c for c in delivery if c.id in held])
-        return ours([c for c in delivery if c.id not in held], "the message has no body")
+        self._hand.leave([c for c in delivery if (c.id, c.token) in held])
+        return ours([c for c in delivery if (c.id, c.token) not in held], "the message has no body")
 
     def _park(self, delivery: Delivery, until: NotNow) -> None:
         """Let these come back later, without a try; what has grown too old for that has its result."""
         transport = self._transports.get(delivery[0].transportid)
         if transport is not None:
-            old, delivery, until = aged(delivery, until, transport.settings.retry, tells=self._recorder.notices)
+            old, delivery, until = aged(delivery, until, transport.settings.retry, tells=self._recorder.tells)
             if old:
                 self._hand.crowd.finish(old[0].claimed.message_id, len(old), monotonic())
                 self._recorder.add(old)

@@ -1,7 +1,6 @@
 """bodies — holds the content of claimed messages, within a budget
 
 Owns: fetching bodies for claimed recipients, the count of octets held, and putting on hold whom no body is left for.
-Called by: queued.dispatch.
 Guarantees: one body is held once for all its recipients in hand. Beyond the budget nothing is fetched until something
     is let go, so memory is bounded whatever the queue holds; one message larger than the whole budget is still let
     through alone.
@@ -12,14 +11,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from queued.claim import fence
 from queued.deliver import Body
+from queued.leaves import Leaves
 from shared import database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from queued.claim import Claimed
+    from queued.claim import Claimed, Fence
 
 
 class Bodies:
@@ -29,6 +30,7 @@ class Bodies:
         self._pool = pool
         self._budget = budget
         self._held = 0
+        self._leaves = Leaves()
         self._room = asyncio.Event()
 
     async def reserve(self, size: int) -> None:
@@ -49,12 +51,18 @@ class Bodies:
             rows = await database.fetch_octets(connection, "message_bodies", ids=ids)
         return {row.id: Body(bytes(row.content), row.smtputf8) for row in rows}
 
-    async def hold_missing(self, claimed: Sequence[Claimed]) -> set[int]:
-        """Hold recipients whose body is gone, for a person to decide; the ids that are held now, each with its attempt.
+    async def hold_missing(self, claimed: Sequence[Claimed]) -> set[Fence]:
+        """Hold recipients whose body is gone, for a person to decide; those held now, each with its attempt.
 
         The others are in other hands, or were held by somebody meanwhile.
         """
+        held: set[Fence] = set()
         async with self._pool.connection() as connection:
-            ids, tokens = [c.id for c in claimed], [c.token for c in claimed]
-            rows = await database.fetch(connection, "hold_missing_body", now=None, ids=ids, tokens=tokens)
-        return {row.id for row in rows}
+            for some in self._leaves.portions(claimed):
+                partids = self._leaves.named(some)
+                rows = await database.fetch(connection, "hold_missing_body", now=None, partids=partids, **fence(some))
+                held |= {(row.id, row.token) for row in rows}
+            if missed := [c for c in claimed if (c.id, c.token) not in held]:
+                rows = await database.fetch(connection, "hold_missing_body", now=None, partids=None, **fence(missed))
+                held |= {(row.id, row.token) for row in rows}
+        return held

@@ -2,7 +2,6 @@
 
 Owns: transports with their resolver and the MTA-STS policies they share, the signer, and the screening, as one whole
     that a reload replaces.
-Called by: queued.daemon at the start and at each reload; queued.dry_run, which delivers nothing with it.
 Guarantees: making it opens nothing but files, so that a configuration is proven by making it. A replacement is whole:
     between two steps of the event loop. A transport that did not change keeps its connections; one that did ends as its
     last attempt does, and whoever waits in it for a connection goes back to the queue untried.
@@ -22,6 +21,7 @@ from queued.pacing.pace import Paces
 from queued.routing.resolver import Resolver
 from queued.routing.warmup import Warmups
 from queued.signing.sign import Signer
+from queued.smtp.auth import alike, logins
 from queued.tls.mta_sts_cache import MtaSts
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ class Equipment:
         self.transports = {}
         for settings in config.transports:
             known = replaced.transports.get(settings.id) if replaced is not None and kept else None
-            if known is None or known.settings != settings:
+            # What is read from files may have changed though the settings have not.
+            if known is None or known.settings != settings or not alike(known.logins, logins(settings)):
                 known = Transport(
                     settings,
                     socket.getfqdn(),
@@ -65,6 +66,7 @@ class Equipment:
                     warmups=self.warmups,
                     reactions=self.reactions,
                     sts=self.sts,
+                    claim=config.claim,
                 )
             self.transports[settings.id] = known
         if replaced is None:

@@ -2,7 +2,6 @@
 
 Owns: the claim query and what is made of its rows, the floor under it, the heartbeat of leases, and giving back what
     was not tried.
-Called by: queued.dispatch; queued.dry_run, for rows that are only read.
 Guarantees: what is returned is leased: nobody else takes it before the lease ends, and when it ends the rows are due
     again by themselves. The try is counted before anything is sent. Two workers with overlapping conditions never both
     get a row.
@@ -13,14 +12,19 @@ See: sql/queries/claim.sql; sql/README.md, "Claims".
 from __future__ import annotations
 
 import asyncio
-import math
 import random
+import secrets
+from collections import Counter
 from datetime import timedelta
 from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from queued.floor import FullPass
+from queued.leaves import Leaves, among
 from shared import database, events
+from shared.array_text import numbers, texts
+from shared.domain import comparable
 from shared.message import Address
 
 if TYPE_CHECKING:
@@ -34,6 +38,14 @@ if TYPE_CHECKING:
 # Rows later than that wait for the next full pass, at most one poll interval away.
 _MARGIN = timedelta(seconds=10)
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+#: The floors of a claim, one for each class of mail that is taken in the order it falls due: none of them.
+NO_FLOORS: Final[Mapping[str, datetime | None]] = MappingProxyType(
+    dict.fromkeys(("floor_urgent", "floor_urgent_retried", "floor", "floor_retried", "floor_bulk"))
+)
+
+
+#: What tells two claims apart, of one recipient too: the row's id and the claim's token.
+type Fence = tuple[int, int]
 
 
 class Lease:
@@ -91,6 +103,7 @@ class Claimed(NamedTuple):
     priority: int = 0  # RFC 6710; above 0 urgent, below 0 bulk
     metadata: Mapping[str, Any] = _NOTHING  # what was said of it at submission, besides `_partid`
     noticed: bool = False  # its sender was told that it is late
+    leaf: int = 0  # PostgreSQL's number of the table it lies in; rows of one leaf are looked for together
 
     def now(self) -> datetime:
         """The time by PostgreSQL's clock: the queue's due times are compared with that, whatever this host's says."""
@@ -104,8 +117,8 @@ def from_row(row: Any, expires: float, since: float) -> Claimed:
         token=row.token,
         message_id=row.messages__id,
         actionid=row.actionid,
-        sender=None if row.senderdomain is None else Address(row.senderlocalpart, row.senderdomain),
-        recipient=Address(row.recipientlocalpart, row.recipientdomain),
+        sender=None if row.senderdomain is None else Address(row.senderlocalpart, comparable(row.senderdomain)),
+        recipient=Address(row.recipientlocalpart, comparable(row.recipientdomain)),
         received=row.ts,
         size=row.size,
         partid=row.partid,
@@ -118,24 +131,28 @@ def from_row(row: Any, expires: float, since: float) -> Claimed:
         priority=row.priority,
         metadata=row.said or _NOTHING,
         noticed=row.noticed,
+        leaf=row.leaf,
     )
 
 
 class Claimer:
     """Claims for one worker.
 
-    A floor is a hint, one for each class of ordinary mail: rows finished or taken leave dead entries at the lower end
-    of the index, which vacuum cannot remove while anybody holds an old snapshot. Starting each scan just below the last
-    claim skips them. A full pass without floors at least every poll interval finds whatever lies below: leases that ran
-    out, and late commits.
+    A floor is a hint, one for each class: rows finished or taken leave dead entries at the lower end of the index,
+    which vacuum cannot remove while anybody holds an old snapshot. Starting each scan just below the last claim, or
+    below the last full pass where the class had nothing, skips them. A full pass without floors finds whatever lies
+    below: leases that ran out, what was released from hold, and late commits. There is one every poll interval, or as
+    often as a twentieth of the time allows, where what it has to read has become so much.
     """
 
     def __init__(self, where: str, worker: str, settings: ClaimSettings) -> None:
         self._where = where
         self._worker = worker
         self._settings = settings
-        self._floors: dict[bool, datetime] = {}  # by whether the class is of what was tried or parked before
-        self._full_pass = -math.inf
+        self._floors: dict[str, datetime] = {}
+        self._full = FullPass(settings.poll.total_seconds())
+        self._passed: datetime | None = None  # when the last full pass began, by PostgreSQL's clock
+        self._leaves = Leaves()
         self._suspect: int | None = None  # the id of the one in hand
         self._suspects_left = True
 
@@ -145,20 +162,29 @@ class Claimer:
         What two claims in a row have lost is a suspect, and only one of them is in hand at a time: if it kills the
         worker again, the other suspects have not been in it, and maintenance holds this one (maintain_hold_poison).
         """
+        if not self._full.due():
+            return await self._take_both(connection, limit, besides)
         started = monotonic()
-        if started - self._full_pass >= self._settings.poll.total_seconds():
+        try:
             self._floors = {}
-            self._full_pass = started
             self._suspects_left = True
+            [clock] = await database.fetch(connection, "schedule_clock")
+            self._passed = clock.now
+            return await self._take_both(connection, limit, besides)
+        finally:
+            self._full.done(started)
+
+    async def _take_both(self, connection: database.Connection, limit: int, besides: Collection[int]) -> list[Claimed]:
+        """The next suspect, when none is in hand, and what else is due."""
         claimed: list[Claimed] = []
         if self._suspects_left and self._suspect is None:
-            claimed = await self._take(connection, started, 1, besides, suspects=True)
+            claimed = await self._take(connection, 1, besides, suspects=True)
             self._suspects_left = bool(claimed)
             self._suspect = claimed[0].id if claimed else None
         if len(claimed) == limit:
             return claimed
         try:
-            return claimed + await self._take(connection, started, limit - len(claimed), besides, suspects=False)
+            return claimed + await self._take(connection, limit - len(claimed), besides, suspects=False)
         except (*database.OUTAGE, *database.REFUSAL):
             if not claimed:
                 raise
@@ -166,7 +192,7 @@ class Claimer:
 
     def start_over(self) -> None:
         """The next claim is a full pass: what became due meanwhile may lie below the floor."""
-        self._full_pass = -math.inf
+        self._full.hurry()
 
     def done(self, claimed: Iterable[Claimed]) -> bool:
         """These are out of hand; true when the suspect was among them, so that the next one may be taken."""
@@ -176,26 +202,29 @@ class Claimer:
         return self._suspects_left
 
     async def _take(
-        self, connection: database.Connection, started: float, limit: int, besides: Collection[int], *, suspects: bool
+        self, connection: database.Connection, limit: int, besides: Collection[int], *, suspects: bool
     ) -> list[Claimed]:
+        started = monotonic()
+        # By chance, so that claims of one row share too.
+        ordinary = min(limit, int(self._settings.ordinary * limit + random.random()))
+        retried = int(self._settings.retried * limit + random.random())
         rows = await _ask(
             connection,
             where=_besides(self._where, besides),
             now=None,
-            floor=self._floors.get(False),
-            floor_retried=self._floors.get(True),
+            **{**NO_FLOORS, **self._floors},
             batch=limit,
+            token=secrets.randbits(63),
             worker=self._worker,
             lease=self._settings.lease,
             suspects=suspects,
-            retried=int(self._settings.retried * limit + random.random()),  # so that claims of one row share too
+            ordinary=ordinary,
+            retried=retried,
         )
+        if not suspects:
+            self._raise_floors(rows, limit, retried, ordinary)
         if not rows:
             return []
-        if not suspects:
-            for row in reversed(rows):
-                if row.priority == 0:
-                    self._floors[row.tried_before] = row.next_retry - _MARGIN
         expires = started + self._settings.lease.total_seconds()
         since = (
             monotonic()
@@ -206,20 +235,24 @@ class Claimer:
         events.emit("claim.taken", recipients=len(rows), token=rows[0].token)
         return [from_row(row, expires, since) for row in rows]
 
-    async def extend(self, connection: database.Connection, claimed: list[Claimed]) -> dict[int, bool]:
-        """Heartbeat: start these leases anew. The ids that are still ours, and whether their lease was put off.
+    def _raise_floors(self, rows: Sequence[Any], limit: int, retried: int, ordinary: int) -> None:
+        """Each class begins below the first of its rows the next time; one that had none, below the last full pass."""
+        taken: Counter[str] = Counter()
+        for row in reversed(rows):
+            name = _class(row.priority, tried=row.tried_before)
+            self._floors[name] = row.next_retry - _MARGIN
+            taken[name] += 1
+        if self._passed is not None:
+            for name in exhausted(taken, limit, retried, ordinary) - self._floors.keys():
+                self._floors[name] = self._passed - _MARGIN
 
-        It was not where somebody has the row locked; an id that is missing belongs to another claim now.
+    async def extend(self, connection: database.Connection, claimed: Sequence[Claimed]) -> dict[Fence, bool]:
+        """Heartbeat: start these leases anew. Those that are still ours, and whether their lease was put off.
+
+        It was not where somebody has the row locked; one that is missing belongs to another claim now.
         """
-        rows = await database.fetch(
-            connection,
-            "claim_extend_if_ours",
-            now=None,
-            lease=self._settings.lease,
-            ids=[c.id for c in claimed],
-            tokens=[c.token for c in claimed],
-        )
-        return {row.id: row.extended for row in rows}
+        rows = await self._fenced(connection, "claim_extend_if_ours", claimed, now=None, lease=self._settings.lease)
+        return {(row.id, row.token): row.extended for row in rows}
 
     async def until_due(self, connection: database.Connection) -> float:
         """Seconds until the earliest recipient that waits for its time is due; the poll interval when none waits."""
@@ -228,13 +261,57 @@ class Claimer:
 
     async def give_back(self, connection: database.Connection, claimed: Sequence[Claimed]) -> None:
         """Return recipients untried; the count of tries goes back too."""
-        await database.fetch(
-            connection,
-            "claim_release_if_ours",
-            ids=[c.id for c in claimed],
-            tokens=[c.token for c in claimed],
-        )
+        await self._fenced(connection, "claim_release_if_ours", claimed)
         events.emit("claim.released", recipients=len(claimed))
+
+    async def _fenced(
+        self, connection: database.Connection, query: str, claimed: Sequence[Claimed], **values: Any
+    ) -> list[database.Row]:
+        """Run a statement about these where they were claimed, and about those it misses in the whole queue."""
+        rows: list[database.Row] = []
+        for some in self._leaves.portions(claimed):
+            part = {"among": among(self._leaves.named(some))}
+            rows += await database.fetch_filled(connection, query, part, keep=True, **fence(some), **values)
+        found = {(row.id, row.token) for row in rows}
+        if missed := [c for c in claimed if (c.id, c.token) not in found]:
+            rows += await database.fetch_filled(connection, query, {"among": among(None)}, **fence(missed), **values)
+        return rows
+
+
+def fence(claimed: Sequence[Claimed]) -> dict[str, Any]:
+    """What a row must still say to be of these claims: its id, its message, and the token."""
+    return {
+        "ids": numbers(c.id for c in claimed),
+        "messages": texts(c.message_id.hex for c in claimed),
+        "tokens": numbers(c.token for c in claimed),
+    }
+
+
+def _class(priority: int, *, tried: bool) -> str:
+    """Which floor is this mail's."""
+    if priority < 0:
+        return "floor_bulk"
+    return ("floor_urgent" if priority > 0 else "floor") + ("_retried" if tried else "")
+
+
+def exhausted(taken: Mapping[str, int], limit: int, retried: int, ordinary: int = 0) -> set[str]:
+    """The classes that a claim of `limit` rows came to the end of, by what it took of each: claim.sql's own order."""
+    found = set()
+    room = limit
+    not_urgent = taken.get("floor", 0) + taken.get("floor_retried", 0)
+    for fresh, tried in (("floor_urgent", "floor_urgent_retried"), ("floor", "floor_retried")):
+        before = room
+        room -= taken.get(fresh, 0) + taken.get(tried, 0)
+        if fresh == "floor_urgent" and 0 < not_urgent <= ordinary and room <= not_urgent:
+            continue  # the share of ordinary mail may have been taken from urgent mail that was there
+        # What is kept for the second was taken of it.
+        if taken.get(fresh, 0) < before - min(retried, taken.get(tried, 0)):
+            found.add(fresh)
+        if room > 0:
+            found.add(tried)
+    if taken.get("floor_bulk", 0) < room:
+        found.add("floor_bulk")
+    return found
 
 
 async def _ask(connection: database.Connection, **values: Any) -> list[database.Row]:
@@ -244,7 +321,7 @@ async def _ask(connection: database.Connection, **values: Any) -> list[database.
     except database.NO_PARTITION:
         # A lost try is written into today's attempts, and the clock jumped past the days made in advance; maintenance
         # makes the others.
-        await database.fetch(connection, "history_create", now=None, ahead=1)
+        await database.fetch(connection, "history_create", ahead=1)
     except database.VANISHED:
         pass  # the leaves were cut anew meanwhile
     return await database.fetch(connection, "claim", **values)

@@ -1,7 +1,6 @@
 """crowd — how many recipients of one message are in hand, so that no message takes all there is room for
 
 Owns: the count for each message, and whether more of it may begin.
-Called by: queued.hand and queued.attempts.
 Guarantees: no await, no clock. At most `most` recipients of a message are begun at once, and none while its results
     cannot be recorded: whoever keeps the count of one message locked stops this message and no other.
 See: sql/README.md, "Counting bodies" (what is locked); queued/result.py.
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from queued.deliver import NotNow
+from queued.not_now import NotNow
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -2,7 +2,6 @@
 
 Owns: the start (database proven, schema and condition checked, then ready), the reload, and the stop: claim nothing
     more, give back what is not begun, let attempts finish, record every result, close.
-Called by: queued.__main__.
 Guarantees: nothing half-started. A configuration that cannot be used changes nothing: it is read and proven whole
     first. After a bounded stop whatever is still in flight is said in the log; its lease gives it back.
 Raises: PillarboxError for what an operator can mend.
@@ -14,7 +13,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
-from queued import maintain, observe, reload, schedule
+from queued import maintain, observe, reload, schedule, whole_leaves
 from queued.bodies import Bodies
 from queued.bounces.screen import Screen
 from queued.build import Delivering, Equipment
@@ -26,6 +25,7 @@ from queued.register import Identity, Register
 from queued.result import Recorder
 from shared import database, events, lifecycle, migrate, tracing, wakeup
 from shared.errors import ConfigError, told
+from shared.notifier import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from queued.observe import Observing
     from shared.queued_config import QueuedConfig
 
-# One connection each for claiming, fetching bodies, recording, maintaining, recurring mail, notices, suspends and
-# shared limits together, and the register.
-_CONNECTIONS = 8
+# One connection each for claiming, fetching bodies, recording, maintaining, vacuuming, recurring mail, notices,
+# suspends and shared limits together, and the register.
+_CONNECTIONS = 9
 _OBSERVING = 1  # connection more where metrics are on, so that who asks takes none of those
 _ENDING = 5.0  # seconds for attempts to end once no connection is left
 _RECORDING = 10.0  # seconds the last results may take when stopping
@@ -59,6 +59,7 @@ async def run(config: QueuedConfig, worker: Worker, again: Callable[[], QueuedCo
     pool = await database.open_pool(conninfo, f"pillarbox {worker.name}", _CONNECTIONS + observed)
     try:
         await _check_where(pool, worker.where, worker.source)
+        await whole_leaves.warn(pool, worker.name, worker.where, worker.source)
         await delivering.paces.begin(pool, worker.where)
         tracing.setup(config.tracing, "queued", worker.name)
         await _Daemon(config, worker, conninfo, pool, delivering).serve(again)
@@ -82,8 +83,16 @@ class _Daemon:
         who = Identity(worker.name, socket.gethostname(), os.getpid())
         self._identity = str(who)
         self._register = Register(pool, who, worker.where, config.claim)
-        self._recorder = Recorder(pool, self._identity, config.maintenance.ahead, notices=config.bounces.enabled)
         self._screen = Screen(pool, delivering.equipment.screening)
+        self._recorder = Recorder(
+            pool,
+            self._identity,
+            config.maintenance.ahead,
+            notices=config.bounces.enabled,
+            untold=self._screen.is_report,
+        )
+        self._hints = Notifier(conninfo, f"pillarbox {worker.name} dead letters")
+        self._recorder.on_dead = self._hints.announce
         self._notifier = notice.Notifier(config.bounces)
         self._dispatcher = Dispatcher(
             pool,
@@ -128,9 +137,11 @@ class _Daemon:
             "heartbeat": dispatcher.heartbeat(),
             "register": self._register.run(),
             "maintain": maintain.run(pool, self._identity, self._config.maintenance),
+            "vacuum": maintain.run_vacuum(pool, self._config.maintenance),
             "schedule": schedule.run(pool),
             "paces": self._delivering.paces.run(pool, self._identity, self._worker.where, poll),
             "notices": notice.run(pool, self._notifier),
+            "hints": self._hints.run(),
         }
         if self._config.wakeup.mode == "listen":
             parts = {"wakeup": self._wakeup()} | parts
@@ -191,6 +202,7 @@ class _Daemon:
         await lifecycle.step("connections", self._delivering.close(), patience, on=recipients)
         await lifecycle.step("attempts", dispatcher.drained(), _ENDING, on=recipients)
         await lifecycle.step("results", recorder.drained(), _RECORDING, on=lambda: f"{recorder.unrecorded} results")
+        await lifecycle.step("hints", self._hints.drained(), _LEAVING, on=lambda: "PostgreSQL")
         await lifecycle.step("shares", self._delivering.paces.leave(self._pool), _LEAVING, on=lambda: "PostgreSQL")
         left = dispatcher.inflight
         if left:

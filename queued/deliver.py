@@ -2,7 +2,6 @@
 
 Owns: the steps find hosts → talk → classify → decide about a retry, within the lease; and what becomes of mail whose
     transport is not configured.
-Called by: queued.dispatch, one call per message, transport and way.
 Guarantees: a Result for every recipient, whatever a peer does. An attempt ends when its lease does, so that no other
     worker begins while this one still talks; heartbeats put that off (queued.dispatch). No database connection is held
     meanwhile.
@@ -15,11 +14,14 @@ import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from queued import progress
+from queued.deciding.classify import wants_login
 from queued.deciding.remainder import cut_off, with_remainder
 from queued.deciding.settle import Settler, deferred
+from queued.hosts import Entrance, Hosts
+from queued.not_now import NotNow, ParkedError
 from queued.pacing.pace import Paces
 from queued.result import Spoken
 from queued.routing.find_hops import HopFinder, Ourselves
@@ -27,15 +29,19 @@ from queued.routing.mx_site import Parted, SeenSites, site_lane
 from queued.routing.resolver import Resolver, ResolverClosedError
 from queued.routing.route import Unroutable, lane
 from queued.routing.warmup import Warmups
+from queued.smtp.auth import logins
+from queued.smtp.client import SmtpConnection
 from queued.smtp.connections import ConnectionPool, PoolClosedError, ReuseLimits
 from queued.smtp.envelope import fields, transaction
 from queued.smtp.failover import talk
+from queued.smtp.lmtp import LmtpConnection
 from queued.smtp.sessions import HeldBack, Speaker, Voice
 from queued.smtp.transaction import Timeouts
 from queued.tls.context import Contexts
 from queued.tls.plan import TlsPlanner
 from shared import events
 from shared.outcome import Outcome
+from shared.queued_config import Claim as ClaimSettings
 from shared.routing_config import Dns
 from shared.transport_config import Retry
 
@@ -52,9 +58,10 @@ if TYPE_CHECKING:
     from queued.smtp.transaction import Transaction, TransactionResult
     from queued.tls.mta_sts_cache import MtaSts
     from queued.tls.plan import Plan
-    from shared.outcome import Scope
     from shared.transport_config import Timeout
     from shared.transport_config import Transport as TransportSettings
+
+__all__ = ["Body", "NotNow", "Transport", "without_transport"]
 
 _PARTED: Final = 1.0  # seconds until recipients that can no longer share an attempt are tried apart
 
@@ -66,16 +73,6 @@ class Body:
     content: bytes
     smtputf8: bool
     signing: asyncio.Future[Signed] | None = None
-
-
-class NotNow(NamedTuple):
-    """No try was made, for something must be waited for: the recipients are parked, and the try is not counted."""
-
-    seconds: float
-    reason: str
-    every: float = 0.0  # seconds between one that may go and the next, where several wait for the same
-    of: tuple[str, ...] = ()  # what it is that they wait for, as queued.pacing.pace has it
-    stopped: Scope | None = None  # whose doing it is that nobody's turn comes, however long one waits
 
 
 class Transport:
@@ -92,10 +89,12 @@ class Transport:
         warmups: Warmups | None = None,
         reactions: Reactions | None = None,
         sts: MtaSts | None = None,
+        claim: ClaimSettings | None = None,
     ) -> None:
         """`resolver`, `paces`, `warmups`, `sts`: the worker's own, else one of each with every setting at its default.
 
         `ourselves`: names and addresses under which mail comes back to us, besides `hostname`.
+        `claim`: how much a worker has in hand, of which each host has its share.
         `reactions`: what the rules of queued.yaml say about replies.
         """
         self.settings = settings
@@ -106,18 +105,25 @@ class Transport:
         self.finder = HopFinder(settings, resolver, Ourselves(own))
         self._sites = SeenSites()
         self.tls = TlsPlanner(settings, resolver, contexts, sts)
-        self._voice = Voice.of(settings, hostname, paces or Paces(), warmups or Warmups())
+        #: As whom we log in where. Secrets are read here: who has other ones needs another transport.
+        self.logins = logins(settings)
+        self._voice = Voice.of(settings, hostname, paces or Paces(), warmups or Warmups(), self.logins)
         self._settler = Settler(settings.id, settings.retry, reactions)
+        self.hosts = Hosts(settings, claim or ClaimSettings())
         pooling = settings.pooling
         self._pool = ConnectionPool(
             timeouts=_seconds(settings.timeout),
             concurrency=settings.concurrency,
             limits=ReuseLimits(pooling.transactions, pooling.idle.total_seconds(), pooling.age.total_seconds()),
             contexts=contexts,
+            speaks=LmtpConnection if settings.connection.protocol == "lmtp" else SmtpConnection,
         )
+        # RFC 3461 section 5.2: by LMTP mail has arrived where it ends, by SMTP it goes on.
+        self._last = settings.connection.protocol == "lmtp"
 
     async def close(self) -> None:
         """Close every connection, waiting for those in use."""
+        self.hosts.close()
         await self._pool.close()
 
     async def attempt(
@@ -138,23 +144,25 @@ class Transport:
         started = monotonic()
         site: str | None = None
         offered = transaction(claimed, body, prefix, sender)
+        rank = (claimed[0].priority < 0) - (claimed[0].priority > 0), claimed[0].id
+        entrance = Entrance(self.hosts, rank, len(claimed), claimed[0].size)
         try:
             async with lease.held():
                 found = await self._find(claimed)
                 site = found.site.name if found.site else None
                 now = claimed[0].now() if self.settings.sources else claimed[0].claimed_at
                 speaker = Speaker(self._voice, fields(claimed[0], site), now)
+                self._led(claimed[0].recipient.domain, found.hops)
                 hops = await speaker.prepare(found.hops)
                 plan = await self._plan(claimed, hops, requiretls=offered.tls_only)
-                talked = await self._talk(speaker, hops, plan, offered)
-            judged = await with_remainder(talked.result, offered, self._again(speaker, talked.hop, plan, lease))
+                talked = await self._talk(speaker, hops, plan, offered, entrance)
+            again = self._again(speaker, talked.hop, plan, lease, entrance)
+            judged = await with_remainder(talked.result, offered, again)
         except Unroutable as error:
             duration = timedelta(seconds=monotonic() - started)
             return [self._settler.settle(c, error.outcome, None, None, duration) for c in claimed]
-        except Parted:
-            return NotNow(_PARTED, "the recipients' domains can share an attempt no longer")
-        except HeldBack as held:
-            return NotNow(*held.wait)
+        except (Parted, HeldBack, ParkedError) as parked:
+            return _until(parked)
         except (PoolClosedError, ResolverClosedError):
             return None
         finally:
@@ -163,9 +171,14 @@ class Transport:
             return NotNow(*min(speaker.waits))
         duration = timedelta(seconds=monotonic() - started)
         remote, source = str(talked.hop), speaker.source
+        if (wanted := wants_login(each.outcome for each in judged)) is not None:
+            login = {"user": None, "mechanism": None}  # the host misses one; refused ones tell of themselves
+            events.emit("auth.refused", transport=self.settings.id, remote=remote, error=wanted.text, **login)
         return [
             self._settler.settle(
-                *(c, outcome, reply, remote, duration), spoken=Spoken(result.tls, source, result.dsn), site=site
+                *(c, outcome, reply, remote, duration),
+                spoken=Spoken(result.tls, source, result.dsn, self._last),
+                site=site,
             )
             for c, (outcome, reply, result) in zip(claimed, judged, strict=True)
         ]
@@ -175,6 +188,12 @@ class Transport:
         if self.settings.connection.sites and not self._voice.paces.by_destination:
             return site_lane(domain, self.settings, self._sites.of(domain, monotonic()))
         return lane(domain, self.settings)
+
+    def _led(self, domain: str, hops: Sequence[Hop]) -> None:
+        """Remember where DNS led; ParkedError, before anything else is asked about these hosts, when all are shut."""
+        self.hosts.led(domain, hops)
+        if (shut := self.hosts.shut(domain)) is not None:
+            raise ParkedError(shut)
 
     async def _find(self, claimed: Sequence[Claimed]) -> Found:
         """Where these recipients' mail may go; Parted when their domains turn out not to be one site."""
@@ -202,7 +221,9 @@ class Transport:
             return [claimed[0].recipient.domain]
         return list(dict.fromkeys(c.recipient.domain for c in claimed))
 
-    async def _talk(self, speaker: Speaker, hops: Sequence[Hop], plan: Plan, offered: Transaction) -> Talk:
+    async def _talk(
+        self, speaker: Speaker, hops: Sequence[Hop], plan: Plan, offered: Transaction, entrance: Entrance
+    ) -> Talk:
         """The conversation, and what is to be remembered of it."""
         limits, dead = self.settings.connection, self.finder.dead
         used = True  # when it ends early, nobody knows what the host has
@@ -212,11 +233,12 @@ class Transport:
                 hops,
                 offered,
                 wanted=lambda hop: speaker.session(hop, plan[hop]),
+                entrance=entrance,
                 addresses=limits.addresses,
                 sessions=limits.sessions,
             )
             used = talked.hop not in talked.unreachable
-        except (HeldBack, PoolClosedError):
+        except (HeldBack, ParkedError, PoolClosedError):
             used = False
             raise
         finally:
@@ -229,7 +251,7 @@ class Transport:
         return talked
 
     def _again(
-        self, speaker: Speaker, hop: Hop, plan: Plan, lease: Lease
+        self, speaker: Speaker, hop: Hop, plan: Plan, lease: Lease, entrance: Entrance
     ) -> Callable[[Transaction], Awaitable[TransactionResult | None]]:
         """How the same message is offered to the same host once more, for recipients who were too many before.
 
@@ -240,8 +262,8 @@ class Transport:
             progress.reached("connect")
             try:
                 async with lease.held():
-                    return (await self._talk(speaker, [hop], plan, offered)).result
-            except (HeldBack, PoolClosedError):
+                    return (await self._talk(speaker, [hop], plan, offered, entrance)).result
+            except (HeldBack, ParkedError, PoolClosedError):
                 return None
             except Exception as error:  # noqa: BLE001 - the end of the lease, or a fault of ours
                 if not isinstance(error, TimeoutError):
@@ -259,6 +281,15 @@ def without_transport(claimed: Sequence[Claimed]) -> list[Result]:
     text = f"no transport {claimed[0].transportid!r} in queued.yaml"
     outcome = Outcome("deferred", "us", None, "4.3.5", text)
     return [deferred(c, outcome, None, timedelta(0), Retry()) for c in claimed]
+
+
+def _until(parked: Parted | HeldBack | ParkedError) -> NotNow:
+    """What is waited for by recipients that nobody was asked about."""
+    if isinstance(parked, HeldBack):
+        return NotNow(*parked.wait)
+    if isinstance(parked, ParkedError):
+        return parked.until._replace(every=0.0)
+    return NotNow(_PARTED, "the recipients' domains can share an attempt no longer")
 
 
 def _seconds(timeout: Timeout) -> Timeouts:

@@ -1,7 +1,6 @@
 """dispatch — claims what there is room for and starts an attempt for each message
 
 Owns: the loop claim → group by message and way → find a place → fetch bodies → attempt.
-Called by: queued.daemon.
 Guarantees: never more recipients claimed than `claim.inflight`. No recipient in hand is claimed again when its lease
     may have ended: its result comes first, after however long an outage. Waits for a notification, a due time or the
     poll interval, whichever is first. What cannot be started soon is parked, so that it takes nobody's room. Stopping
@@ -21,6 +20,7 @@ from queued.hand import Hand
 from queued.lanes import Lanes
 from queued.pacing.pace import Paces
 from queued.signing.sign import Signer
+from queued.unproven import Unproven
 from shared import database, events
 from shared.failure_points import reach
 from shared.signing_config import Signing
@@ -84,6 +84,7 @@ class Dispatcher:
             signer or Signer(Signing()),
             self._paces,
             settings.wait.total_seconds(),
+            Unproven(settings.inflight),
             screen,
         )
         self._ceiling, self._ceiling_until = 0, 0.0

@@ -2,7 +2,6 @@
 
 Owns: the answers to each question of an attempt: transport, rule of the route, hosts, source addresses, TLS, pacing,
     signatures, seal, retries.
-Called by: queued.__main__ with `--dry-run`; queued.dry_run_tell writes what is found.
 Guarantees: it reads only: nothing is claimed, counted, connected to or written. DNS is really asked. What limits a
     worker by what it has in hand is not known here: pacing is that of a worker that has just begun.
 Raises: PillarboxError for what an operator can mend.
@@ -22,7 +21,8 @@ from queued.build import Equipment
 from queued.claim import from_row
 from queued.deciding.ageing import fate
 from queued.deciding.retry import decide, limit
-from queued.deliver import Body, NotNow
+from queued.deliver import Body
+from queued.not_now import NotNow
 from queued.pacing.pace import Wait
 from queued.routing.route import Unroutable, override
 from queued.routing.source import usable
@@ -71,6 +71,7 @@ async def run(config: QueuedConfig, worker: Worker, most: int, *, as_json: bool)
     equipment = Equipment(config)
     conninfo = database.resolve(config.environment.database.uri, config.environment.var)
     migrate.check(conninfo)
+    equipment.resolver.patience = None  # it tells what comes of it in the end
     pool = await database.open_pool(conninfo, f"pillarbox {worker.name} dry run", _CONNECTIONS)
     try:
         async with pool.connection() as connection:
@@ -155,6 +156,11 @@ def _signing(found: Found, head: bytes | None, signer: Signer) -> Found:
     if head is None:
         refused, why = "the message has no body: it would be put on hold", "no body"
         return found._replace(refused=refused, unsigned=why, unsealed=why)
-    chosen, unsigned = signer.would_sign(head, found.claimed.sender, found.claimed.claimed_at)
+    chosen, unsigned = signer.would_sign(
+        head,
+        found.claimed.sender,
+        found.claimed.claimed_at,
+        foreign_from=found.claimed.metadata.get("_foreignfrom") is True,
+    )
     seal, unsealed = signer.would_seal(head, found.claimed.claimed_at)
     return found._replace(signing=tuple(chosen), unsigned=unsigned, seal=seal, unsealed=unsealed)

@@ -1,7 +1,6 @@
 """dry-run-tell — what a dry run found, for people and for programs
 
 Owns: the block of lines and the JSON document of one recipient. Pure.
-Called by: queued.dry_run.
 Guarantees: a block is what people read, and may change; the keys of a document do not. What mail contains is escaped.
 """
 

@@ -1,7 +1,6 @@
 """feedback — how many connections a destination may have after another success or failure
 
 Owns: the arithmetic of Postfix's concurrency scheduler: window, hysteresis and failed cohorts.
-Called by: queued.lane, once for each attempt that says something about its destination.
 Guarantees: pure. The window is 0, which means dead, or between 1 and the limit. It grows only while it is used.
 See: Postfix SCHEDULER_README, "Concurrency scheduling", and qmgr_queue.c: the same order of steps, so that a window
     moves as an operator of Postfix expects. Positive feedback that ends its cycle starts the negative one anew, and
@@ -45,6 +44,10 @@ class Window(NamedTuple):
         return self.width == _DEAD
 
 
+#: The window of a destination that is to be left alone.
+DEAD: Final = Window(_DEAD)
+
+
 def begin(steering: Steering) -> Window:
     """The window of a destination nothing is known of."""
     return Window(min(steering.initial, steering.limit))
@@ -71,7 +74,7 @@ def fail(window: Window, steering: Steering) -> Window:
         return window
     cohorts = window.cohorts + 1 / window.width
     if steering.cohorts and cohorts + _GRACE >= steering.cohorts:
-        return Window(_DEAD)
+        return DEAD
     width, success = window.width, window.success
     # It takes effect at the start of its cycle, growth at the end: caution comes first.
     failure = window.failure - _step(steering.negative, width)

@@ -1,7 +1,6 @@
 """gather — how long a worker lets more come together before it pays for a COMMIT
 
 Owns: the one decision on waiting for company, for claims and for results alike.
-Called by: queued.dispatch before a claim, queued.result before a group is recorded.
 Guarantees: pure. On a worker with little under way nobody waits, so the first octet of a lone message is as soon as it
     can be. Never longer than 10 ms, which is what a crash of the worker may add to the window of duplicates.
 See: docs/explanation/benchmarks-flow.md, "Where the time goes"; commit_delay and commit_siblings of PostgreSQL, which

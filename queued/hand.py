@@ -2,7 +2,6 @@
 
 Owns: what is in hand with the end of each lease, the heartbeat that puts it off, and the two ways back to the queue:
     given back as if never claimed, and parked until a time.
-Called by: queued.dispatch and queued.attempts; queued.result by way of `leave`.
 Guarantees: what waits for a body, a turn, or its result to be recorded keeps its lease as much as what is being sent.
     Parking goes in groups and is tried again through an outage; a recipient stays in hand until it is parked, so nobody
     else has it meanwhile. Neither way back counts as a try.
@@ -16,22 +15,22 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from queued.claim import fence
 from queued.crowd import Crowd
+from queued.leaves import Leaves, among
 from shared import database, events
 from shared.array_text import numbers, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from queued.claim import Claimed, Claimer, Lease
-    from queued.deliver import NotNow
+    from queued.claim import Claimed, Claimer, Fence, Lease
+    from queued.not_now import NotNow
     from shared.queued_config import Claim as ClaimSettings
 
 _GROUP: Final = 500
 _GIVE_BACK: Final = 5  # tries against whoever moves one of the rows meanwhile
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-
-type Key = tuple[int, int]
 
 
 class _Parked(NamedTuple):
@@ -48,9 +47,10 @@ class Hand:
         self._pool = pool
         self._claimer = claimer
         self._settings = settings
-        self._expires: dict[Key, tuple[Claimed, float]] = {}
-        self._begun: set[Key] = set()
+        self._expires: dict[Fence, tuple[Claimed, float]] = {}
+        self._begun: set[Fence] = set()
         self._leases: dict[Lease, Sequence[Claimed]] = {}
+        self._leaves = Leaves()
         self._parking: deque[_Parked] = deque()
         self._being_parked = 0
         self._to_park = asyncio.Event()
@@ -131,8 +131,8 @@ class Hand:
                 continue
             for c in old:
                 # Not where somebody has it locked: its lease ends when it ended.
-                if key(c) in self._expires and ours.get(c.id, True):
-                    self._expires[key(c)] = c, started + lease if c.id in ours else started
+                if key(c) in self._expires and ours.get(key(c), True):
+                    self._expires[key(c)] = c, started + lease if key(c) in ours else started
             for held, delivery in self._leases.items():
                 held.put_off(self.expires(delivery))
 
@@ -168,14 +168,14 @@ class Hand:
         pause = _FIRST_PAUSE
         while True:
             await self._to_park.wait()
-            group = [self._parking.popleft() for _ in range(min(_GROUP, len(self._parking)))]
+            group = self._group()
             done, left = group, list[_Parked]()
             self._being_parked = len(group)
             try:
                 ours = await self._park(group)
                 pause = _FIRST_PAUSE
                 # What somebody has locked stays for the next time; what is not ours any more is out of hand.
-                left = [p for p in group if p.claimed.id not in ours and monotonic() - p.since < _LONGEST_PAUSE]
+                left = [p for p in group if key(p.claimed) not in ours and monotonic() - p.since < _LONGEST_PAUSE]
             except database.CONFLICT:
                 left = group
             except (*database.OUTAGE, *database.REFUSAL) as error:
@@ -196,22 +196,38 @@ class Hand:
                 self._to_park.clear()
                 self._all_parked.set()
 
-    async def _park(self, group: Sequence[_Parked]) -> Collection[int]:
-        now = monotonic()
+    def _group(self) -> list[_Parked]:
+        """Those to be parked next, of few leaves; they wait no more."""
+        group = [self._parking.popleft() for _ in range(min(_GROUP, len(self._parking)))]
+        chosen = self._leaves.first(group, lambda p: p.claimed)
+        if len(chosen) < len(group):
+            taken = {key(p.claimed) for p in chosen}
+            self._parking.extendleft(p for p in reversed(group) if key(p.claimed) not in taken)
+        return chosen
+
+    async def _park(self, group: Sequence[_Parked]) -> Collection[Fence]:
         async with self._pool.connection() as connection:
-            rows = await database.fetch(
-                connection,
-                "claim_park_if_ours",
-                now=None,
-                ids=numbers(p.claimed.id for p in group),
-                tokens=numbers(p.claimed.token for p in group),
-                seconds=numbers(max(0.0, p.seconds - (now - p.since)) for p in group),
-                reasons=texts(p.reason for p in group),
-            )
-        events.emit("claim.parked", recipients=len(rows), reason=group[0].reason, seconds=group[0].seconds)
-        return {row.id for row in rows}
+            ours = await self._park_among(connection, group, among(self._leaves.named(p.claimed for p in group)))
+            if missed := [p for p in group if key(p.claimed) not in ours]:
+                ours |= await self._park_among(connection, missed, among(None))
+        events.emit("claim.parked", recipients=len(ours), reason=group[0].reason, seconds=group[0].seconds)
+        return ours
+
+    async def _park_among(self, connection: database.Connection, group: Sequence[_Parked], where: str) -> set[Fence]:
+        now = monotonic()
+        rows = await database.fetch_filled(
+            connection,
+            "claim_park_if_ours",
+            {"among": where},
+            keep=where != among(None),
+            now=None,
+            **fence([p.claimed for p in group]),
+            seconds=numbers(max(0.0, p.seconds - (now - p.since)) for p in group),
+            reasons=texts(p.reason for p in group),
+        )
+        return {(row.id, row.token) for row in rows}
 
 
-def key(claimed: Claimed) -> Key:
+def key(claimed: Claimed) -> Fence:
     """What tells two claims apart, of one recipient too."""
     return claimed.id, claimed.token

@@ -2,7 +2,6 @@
 
 Owns: Place and Lane: the window of one destination, its waiting line in memory, its memory of being dead, and the
     estimate of when a parked delivery can be started.
-Called by: queued.lanes, which has one for each destination; queued.attempts by way of a Place.
 Guarantees: no await, no clock: the time comes with each call, in monotonic seconds. Never more turns at once than the
     window, one when it is asked whether a dead destination lives again. Turns go by priority, then by age; where
     there is no room for an older delivery the youngest that waits makes way, so that what was parked is not overtaken
@@ -18,7 +17,7 @@ from bisect import insort
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued import feedback
-from queued.deliver import NotNow
+from queued.not_now import NotNow
 
 if TYPE_CHECKING:
     from queued.feedback import Steering
@@ -29,6 +28,7 @@ _TURNS: Final = 50  # over how many turns their mean gap is taken: more than beg
 _MOVING: Final = 1.0  # seconds since the last turn for which a lane counts as moving
 _MOMENTS: Final = 0.25  # seconds: what has its turn within them takes nobody's room for long
 _SPREAD: Final = 60.0  # seconds over which what waited for a dead destination comes back, at most
+_APART: Final = 0.02  # seconds between two of them at the least: thousands come back in minutes, not at once
 
 type Rank = tuple[int, int]  # class of priority, urgent first; recipient's id
 
@@ -78,8 +78,10 @@ class Lane:
         "_dead_for",
         "_dead_until",
         "_gap",
+        "_last_end",
         "_last_parked",
         "_last_start",
+        "_patient",
         "_rest",
         "_steering",
         "_turns",
@@ -87,20 +89,26 @@ class Lane:
         "active",
         "label",
         "octets",
+        "proven",
         "recipients",
         "touched",
         "waiting",
         "window",
     )
 
-    def __init__(self, label: str, steering: Steering, rest: Rest, now: float) -> None:
-        """`label`: the destination in words, for `last_error`."""
+    def __init__(self, label: str, steering: Steering, rest: Rest, now: float, *, patient: bool = True) -> None:
+        """`label`: the destination in words, for `last_error`.
+
+        patient: whether deliveries wait in memory though no attempt has ended of late; else they are parked at once.
+        """
         self.label = label
         self.window = feedback.begin(steering)
         self.active = 0
         self.waiting: list[Place] = []
         self.recipients = self.octets = 0  # in hand, waiting or not
         self.touched = now
+        self.proven = False  # it was reached, and has not died since
+        self._patient = patient
         self._steering = steering
         self._rest = rest
         self._why = ""
@@ -109,6 +117,7 @@ class Lane:
         self._gap = 0.0  # mean seconds between two turns while others wait for theirs
         self._turns = 0  # that it is the mean of
         self._last_start = now
+        self._last_end = float("-inf")  # when it was reached last
         self._last_parked = now  # when the last one parked is expected to have its turn
 
     def steer(self, steering: Steering, rest: Rest) -> None:
@@ -120,8 +129,8 @@ class Lane:
     def offer(self, rank: Rank, recipients: int, octets: int, room: Room, now: float) -> Place | NotNow:
         """A place for a delivery, or for how long it is to be parked."""
         self.touched = now
-        if self.window.dead and (now < self._dead_until or self.active):
-            return self._left_alone(now)
+        if (shut := self.shut(now)) is not None:
+            return shut
         quick = int(_MOMENTS / self._gap) if self._gap and now - self._last_start < _MOVING else 0
         most = max(room.recipients, min(quick, room.most))
         while self._is_full(recipients, octets, most, room.octets):
@@ -138,6 +147,14 @@ class Lane:
         self._advance(now)
         return place
 
+    def shut(self, now: float) -> NotNow | None:
+        """For how long to park whatever comes: it is dead, or nothing moves and nobody waits for that; else None."""
+        if self.window.dead and (now < self._dead_until or self.active):
+            return self._left_alone(now)
+        if not self._patient and self.active >= max(self.window.width, 1) and now - self._last_end > _MOVING:
+            return self._park(now)
+        return None
+
     def give_up(self, place: Place, now: float) -> None:
         """It has waited long enough: sent away to come back later, unless its turn came meanwhile."""
         if not place.settled.is_set():
@@ -150,8 +167,13 @@ class Lane:
             place.closed = True
             self._drop(place)
 
-    def leave(self, place: Place, now: float, *, reached: bool | None = None, why: str = "") -> None:
-        """The turn is over. reached: whether the destination was, None when the attempt says nothing about it."""
+    def leave(
+        self, place: Place, now: float, *, reached: bool | None = None, why: str = "", barred: bool = False
+    ) -> None:
+        """The turn is over. reached: whether the destination was, None when the attempt says nothing about it.
+
+        barred: it will fail every other attempt alike, so no more failures are needed for it to be left alone.
+        """
         self.touched = now
         self.active -= 1
         self.recipients -= place.recipients
@@ -159,19 +181,21 @@ class Lane:
         if reached is True:
             self.window = feedback.succeed(self.window, self.active, self._steering)
             self._dead_for = self._rest.first
+            self._last_end, self.proven = now, True
         elif reached is False:
-            self.lower(now, why)
+            self.lower(now, why, barred=barred)
         self._advance(now)
 
-    def lower(self, now: float, why: str) -> None:
+    def lower(self, now: float, why: str, *, barred: bool = False) -> None:
         """An attempt failed by the destination's fault, or a rule says that it is to be treated so."""
         was_dead = self.window.dead
-        self.window = feedback.fail(self.window, self._steering)
+        self.window = feedback.DEAD if barred else feedback.fail(self.window, self._steering)
         if not self.window.dead or (was_dead and now < self._dead_until):
             return  # alive; or what began before it died tells nothing new
         if was_dead:
             self._dead_for = min(2 * self._dead_for, max(self._rest.longest, self._rest.first))
-        self._dead_until, self._why = now + self._dead_for, why
+        self._dead_until, self.proven = now + self._dead_for, False
+        self._why = f"{'is left alone' if barred else 'does not answer'}: {why}"
         for place in tuple(self.waiting):
             self._send_away(place, self._left_alone(now))
 
@@ -220,5 +244,8 @@ class Lane:
         return NotNow(max(_SOONEST, seconds), reason)
 
     def _left_alone(self, now: float) -> NotNow:
-        left = max(self._dead_until - now, _SOONEST) + random.uniform(0, min(self._dead_for, _SPREAD))
-        return NotNow(left, f"{self.label} does not answer: {self._why}", stopped="destination")
+        left = max(self._dead_until - now, _SOONEST)
+        self._last_parked = min(max(self._last_parked, now + left) + _APART, now + _LATEST)
+        behind = max(0.0, (self._last_parked - now) * random.uniform(0.7, 1.0) - left)
+        left += behind + random.uniform(0, min(self._dead_for, _SPREAD))
+        return NotNow(left, f"{self.label} {self._why}", stopped="destination")

@@ -2,7 +2,6 @@
 
 Owns: the lanes, one for each transport and way, their making and forgetting; who of those told to come later comes
     when.
-Called by: queued.attempts; rules by way of `lower`.
 Guarantees: no await. One destination holds at most `claim.share` of `claim.inflight` and of `claim.maxbytes`, unless
     that is fewer than a hundred recipients: the rest is parked, so that the others' mail is claimed. What is known of
     a dead destination is kept for as long as it matters; thousands of others cost nothing once their mail is gone.
@@ -15,9 +14,9 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued.deliver import NotNow
 from queued.feedback import Steering
 from queued.lane import Busy, Lane, Place, Rest, Room
+from queued.not_now import NotNow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from shared.queued_config import Claim as ClaimSettings
     from shared.transport_config import Transport as TransportSettings
 
-_LEAST: Final = 100  # recipients that one destination may always hold: so few starve nobody
+LEAST: Final = 100  # recipients that one destination may always hold: so few starve nobody
 _REMEMBERED: Final = 60.0  # seconds a lane is kept after its last delivery
 _SWEEP: Final = 1000  # lanes at which those to forget are first looked for
 _SOONEST, _LATEST = 1.0, 600.0  # seconds that a paced delivery is parked for, unless it was told a longer time
@@ -43,11 +42,7 @@ class Lanes:
     ) -> None:
         """`transports` may change within while this is used."""
         self._transports = transports
-        self._room = Room(
-            max(int(settings.inflight * settings.share), min(settings.inflight, _LEAST)),
-            int(settings.maxbytes * settings.share),
-            settings.inflight * 3 // 4,
-        )
+        self._room = room(settings)
         self._clock = clock
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._steered: dict[str, tuple[TransportSettings, Steering, Rest]] = {}
@@ -78,9 +73,9 @@ class Lanes:
         """It has waited in memory for long enough."""
         place.lane.give_up(place, self._clock())
 
-    def leave(self, place: Place, *, reached: bool | None, why: str = "") -> None:
-        """A turn is over; `reached` as queued.lane has it."""
-        place.lane.leave(place, self._clock(), reached=reached, why=why)
+    def leave(self, place: Place, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
+        """A turn is over; `reached` and `barred` as queued.lane has them."""
+        place.lane.leave(place, self._clock(), reached=reached, why=why, barred=barred)
 
     def lower(self, transport: str, destination: str) -> None:
         """Treat mail for a domain as if an attempt had failed by the destination's fault: what a rule asks for."""
@@ -124,9 +119,24 @@ class Lanes:
     def _steering(self, settings: TransportSettings) -> tuple[Steering, Rest]:
         known = self._steered.get(settings.id)
         if known is None or known[0] is not settings:
-            given = settings.feedback
-            steering = Steering(given.initial, settings.concurrency, given.positive, given.negative, given.cohorts)
-            first = given.dead or settings.retry.intervals[0]
-            known = settings, steering, Rest(first.total_seconds(), given.longest.total_seconds())
-            self._steered[settings.id] = known
+            known = self._steered[settings.id] = settings, *steered(settings)
         return known[1], known[2]
+
+
+def room(settings: ClaimSettings) -> Room:
+    """How much of what a worker has in hand one destination may hold, and one host as much."""
+    return Room(
+        max(int(settings.inflight * settings.share), min(settings.inflight, LEAST)),
+        int(settings.maxbytes * settings.share),
+        settings.inflight * 3 // 4,
+    )
+
+
+def steered(settings: TransportSettings) -> tuple[Steering, Rest]:
+    """What moves the windows of a transport, and how long what is dead is left alone."""
+    given = settings.feedback
+    first = given.dead or settings.retry.intervals[0]
+    return (
+        Steering(given.initial, settings.concurrency, given.positive, given.negative, given.cohorts),
+        Rest(first.total_seconds(), given.longest.total_seconds()),
+    )

@@ -1,143 +1,330 @@
 """maintain — what keeps the tables small and the coming days ready
 
 Owns: holding what kills its workers, finishing what operators deleted or bounced, collecting bodies without recipients,
-    waking workers whose notification was lost, making and dropping days of history, vacuuming hot leaves.
-Called by: queued.daemon runs it in every worker; an advisory lock lets one of them work at a time.
-Guarantees: bounded batches, so that no transaction is long. A step that fails is logged, the round's other steps go on,
-    and the next round tries it again; only the loss of the connection ends a round early.
-See: sql/migrations, maintain: the same functions pg_cron can call (sql/pg_cron.sql).
+    waking workers whose notification was lost, noting mail that nobody serves, making and dropping days of history,
+    vacuuming hot leaves.
+Guarantees: of all workers the one that has the lease is at it; one that died keeps the others waiting for no longer
+    than that. Two at once, which a worker of the version before can cause, do no harm: each passes over what is locked.
+    A round takes five seconds at most, whatever waits: each step has its share, works in batches that shrink where
+    they are slow, and leaves the rest to the next round, which then follows at once. Nothing therefore waits for the
+    sweep to come to its end. A step that fails is logged, the round's other steps go on, and the next round tries it
+    again; only the loss of the connection ends a round early.
+See: sql/migrations, maintain and upkeep_bounded: the same functions pg_cron can call (sql/pg_cron.sql).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import Counter
+from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from queued.floor import FullPass
 from shared import database, events
 from shared.failure_points import reach
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
     from shared.queued_config import Maintenance
 
-_BATCH = 1000
+_ROUND: Final = 4.5  # seconds for a round; what the last call needs to commit, or to be cancelled, comes on top
+_STEP: Final = (
+    0.5  # seconds after which a step leaves the rest; a call may take as long again. The sweep has what is left
+)
+_FIRST: Final = 64  # of a batch, until it is known how long one takes
+_BATCH: Final = 1000
+_LAST: Final = "sweep"
+#: What leaves no rest, and is done once an interval.
+_ONCE: Final = frozenset({"renotify", "unserved", "drop_days"})
+_DAYS: Final = 8  # made by one call, until it is known how long one takes
+_QUICK, _SLOW = 0.05, 0.2  # seconds for a call, below which the next batch is larger, above which it is smaller
+_OVERDUE: Final = 100  # recipients of each leaf and class that are looked at for those to wake
+_RECENT: Final = 10  # intervals for which a look that took too long is a smaller one
+_UNSERVED: Final = 10  # recipients noted of each leaf and partition; the table of metrics tells it
+#: How long mail must stand unwithdrawn before it counts as unserved: some beats of the slowest worker.
+UNSERVED_GRACE: Final = "1 minute"
 # Dead rows in a leaf at which waiting for autovacuum costs claims more than vacuuming costs the disk.
 _DEAD = 10_000
+# Taken again before each step, so it is for one step; a worker that dies delays maintenance by as much.
+_LEASE = timedelta(minutes=2)
 
 
 async def run(pool: database.Pool, worker: str, settings: Maintenance) -> None:
-    """A round now and one every interval, until cancelled."""
+    """A round now and one every interval, and at once again where one left something, until cancelled."""
+    maintainer = Maintainer(worker, settings)
+    every = settings.interval.total_seconds()
+    whole = -math.inf
+    while True:
+        began = monotonic()
+        due = began - whole >= every
+        try:
+            async with pool.connection() as connection:
+                if await maintainer.round_if_elected(connection, whole=due) and due:
+                    whole = began
+        except (*database.OUTAGE, *database.REFUSAL) as error:
+            maintainer.more = False
+            events.emit("maintain.failed", error=error)
+        if not maintainer.more:
+            await asyncio.sleep(every)
+
+
+async def run_vacuum(pool: database.Pool, settings: Maintenance) -> None:
+    """Vacuum what needs it, every interval, until cancelled. Apart from the rounds, since a large leaf takes long."""
     while True:
         try:
             async with pool.connection() as connection:
-                await round_if_elected(connection, worker, settings)
+                await vacuum(connection)
         except (*database.OUTAGE, *database.REFUSAL) as error:
-            events.emit("maintain.failed", error=error)
+            events.emit("maintain.failed", step="vacuum", error=database.reason(error))
         await asyncio.sleep(settings.interval.total_seconds())
 
 
-async def round_if_elected(connection: database.Connection, worker: str, settings: Maintenance) -> bool:
-    """One round, unless another worker is at it; false when it was."""
-    if database.is_pooled(connection):
-        # A pooler could give the lock to one session and its release to another. Every step passes over what somebody
-        # else is at, so nobody needs to be turned away.
-        await _round(connection, worker, settings)
-        return True
-    [elected] = await database.fetch(connection, "maintain_elect")
-    if not elected[0]:
-        return False
-    try:
-        await _round(connection, worker, settings)
-    finally:
-        await database.fetch(connection, "maintain_resign")
-    return True
-
-
-async def _round(connection: database.Connection, worker: str, settings: Maintenance) -> None:
-    """Every step, whatever becomes of those before it."""
-    for name, step in _STEPS.items():
-        try:
-            await step(connection, worker, settings)
-        except (*database.OUTAGE, *database.REFUSAL) as error:
-            if connection.closed:
-                raise
-            events.emit("maintain.failed", step=name, error=database.reason(error))
-
-
-async def _make_days(connection: database.Connection, _: str, settings: Maintenance) -> None:
-    if made := await _count(connection, "history_create", ahead=settings.ahead):
-        events.emit("maintain.days", partitions=made)
-
-
-async def _hold_poison(connection: database.Connection, _: str, settings: Maintenance) -> None:
-    if held := await _all(connection, "maintain_hold_poison", poison=settings.poison):
-        events.emit("maintain.poison", recipients=held)
-
-
-async def _finish(connection: database.Connection, worker: str, _: Maintenance) -> None:
-    while rows := await database.fetch(connection, "maintain_finish", now=None, worker=worker, batch=_BATCH):
-        events.emit("maintain.finished", **{row.result: row.recipients for row in rows})
-
-
-async def _sweep(connection: database.Connection, _: str, settings: Maintenance) -> None:
-    reach("maintain.sweep")
-    if swept := await _all(connection, "maintain_sweep", grace=settings.grace, keep=settings.keep.deadletters):
-        events.emit("maintain.swept", messages=swept)
-
-
-async def _renotify(connection: database.Connection, _: str, settings: Maintenance) -> None:
-    if woken := await _count(connection, "maintain_renotify", overdue=settings.overdue, batch=_BATCH):
-        events.emit("maintain.renotified", partitions=woken)
-
-
-async def _forget_keys(connection: database.Connection, _: str, settings: Maintenance) -> None:
-    await _all(connection, "maintain_forget_keys", keep=settings.keep.idempotency)
-
-
-async def _forget_notices(connection: database.Connection, _: str, settings: Maintenance) -> None:
-    await _all(connection, "maintain_forget_notices", keep=settings.keep.history)
-
-
-async def _drop_days(connection: database.Connection, _: str, settings: Maintenance) -> None:
-    if dropped := await _count(connection, "maintain_history_drop", keep=settings.keep.history):
-        events.emit("maintain.dropped", partitions=dropped)
-
-
-async def _count(connection: database.Connection, name: str, **values: Any) -> int:
-    """What one call of a maintenance function did."""
-    [row] = await database.fetch(connection, name, now=None, **values)
-    return int(row[0])
-
-
-async def _all(connection: database.Connection, name: str, **values: Any) -> int:
-    """Batch after batch until there is no more to do."""
-    total = 0
-    while done := await _count(connection, name, batch=_BATCH, **values):
-        total += done
-    return total
-
-
-async def _vacuum(connection: database.Connection, _: str, __: Maintenance) -> None:
+async def vacuum(connection: database.Connection) -> None:
     """Leaves in which dead rows have piled up; what this role may not vacuum is left to autovacuum without a try.
 
-    PostgreSQL refuses with no more than a warning, so that the try itself would tell nothing.
+    PostgreSQL refuses with no more than a warning, so that the try itself would tell nothing. A leaf that another
+    worker vacuums is passed over.
     """
-    for row in await database.fetch(connection, "maintain_vacuum_wanted", dead=_DEAD):
-        if row.allowed:
+    try:
+        for row in await database.fetch(connection, "maintain_vacuum_wanted", dead=_DEAD):
+            if row.allowed:
+                started = monotonic()
+                await database.run_on(connection, "maintain_vacuum", row.leaf)
+                events.emit("maintain.vacuumed", leaf=row.leaf, seconds=monotonic() - started)
+    except (*database.OUTAGE, *database.REFUSAL) as error:
+        events.emit("maintain.failed", step="vacuum", error=database.reason(error))
+
+
+class Maintainer:
+    """One worker's rounds, and what it keeps from one to the next: how large its batches are, how far it has swept."""
+
+    def __init__(self, worker: str, settings: Maintenance) -> None:
+        self._worker = worker
+        self._settings = settings
+        self._batches: dict[str, int] = {"history_create": _DAYS}
+        self._made_to = 0  # days ahead that there are
+        self._recent: dict[str, float] = {}  # until when a step looks at what is recent only
+        self._full = FullPass(settings.interval.total_seconds())
+        self._swept_to: datetime | None = None
+        self._deadline = self._limit = math.inf
+        #: The last round left something to the next.
+        self.more = False
+
+    async def round_if_elected(self, connection: database.Connection, *, whole: bool = True) -> bool:
+        """One round, unless another worker is at it; false when it was. Without `whole` only what can leave a rest."""
+        self.more = False
+        if not await self._elected(connection):
+            return False
+        try:
+            await self._round(connection, whole=whole)
+        finally:
+            await database.fetch(connection, "maintain_resign", worker=self._worker)
+        return True
+
+    async def _elected(self, connection: database.Connection) -> bool:
+        [row] = await database.fetch(connection, "maintain_elect", worker=self._worker, lease=_LEASE)
+        return bool(row[0])
+
+    async def _round(self, connection: database.Connection, *, whole: bool) -> None:
+        """Every step, whatever becomes of those before it, as long as another worker has not been elected."""
+        self._deadline = monotonic() + _ROUND
+        for name, step in self._steps(whole=whole).items():
             started = monotonic()
-            await database.run_on(connection, "maintain_vacuum", row.leaf)
-            events.emit("maintain.vacuumed", leaf=row.leaf, seconds=monotonic() - started)
+            if started >= self._deadline:
+                self.more = True
+                return
+            self._limit = self._deadline if name == _LAST else min(started + _STEP, self._deadline)
+            try:
+                if not await self._elected(connection):
+                    return
+                await step(connection)
+            except (*database.OUTAGE, *database.REFUSAL) as error:
+                if connection.closed:
+                    raise
+                events.emit("maintain.failed", step=name, error=database.reason(error))
 
+    def _steps(self, *, whole: bool) -> dict[str, Callable[[database.Connection], Awaitable[None]]]:
+        """In this order: what would kill its worker is held before the next claim takes it, and the sweep comes last,
+        because it may take whatever time is left.
+        """
+        steps = {
+            "hold_poison": self._hold_poison,
+            "make_days": self._make_days,
+            "finish": self._finish,
+            "renotify": self._renotify,
+            "unserved": self._unserved,
+            "forget_keys": self._forget_keys,
+            "forget_notices": self._forget_notices,
+            "drop_days": self._drop_days,
+            _LAST: self._sweep,
+        }
+        return {name: step for name, step in steps.items() if whole or name not in _ONCE}
 
-# In this order. Dropping days comes last, because a reader of history makes it give up.
-_STEPS: Final = {
-    "make_days": _make_days,
-    "hold_poison": _hold_poison,
-    "finish": _finish,
-    "sweep": _sweep,
-    "renotify": _renotify,
-    "forget_keys": _forget_keys,
-    "forget_notices": _forget_notices,
-    "vacuum": _vacuum,
-    "drop_days": _drop_days,
-}
+    async def _make_days(self, connection: database.Connection) -> None:
+        """A few days by each call: one that is ended leaves none, and a year takes longer than a step may."""
+        ahead, made = self._settings.ahead, 0
+        self._made_to = max(min(self._made_to, ahead) - 1, 0)  # midnight may have come since
+
+        async def some(batch: int) -> bool:
+            nonlocal made
+            to = min(self._made_to + batch, ahead)
+            made += await self._count(connection, "history_create", ahead=to)
+            self._made_to = to
+            return to < ahead
+
+        try:
+            await self._batch_by_batch("history_create", some)
+        finally:
+            if made:
+                events.emit("maintain.days", partitions=made)
+
+    async def _hold_poison(self, connection: database.Connection) -> None:
+        if held := await self._all(connection, "maintain_hold_poison", poison=self._settings.poison):
+            events.emit("maintain.poison", recipients=held)
+
+    async def _finish(self, connection: database.Connection) -> None:
+        finished: Counter[str] = Counter()
+
+        async def some(batch: int) -> bool:
+            rows = await self._call(connection, "maintain_finish", worker=self._worker, batch=batch)
+            finished.update({row.result: row.recipients for row in rows})
+            return bool(rows)
+
+        try:
+            await self._batch_by_batch("maintain_finish", some)
+        finally:
+            if finished:
+                events.emit("maintain.finished", **finished)
+
+    async def _renotify(self, connection: database.Connection) -> None:
+        if woken := await self._look(connection, "maintain_renotify", batch=_OVERDUE):
+            events.emit("maintain.renotified", partitions=woken)
+
+    async def _unserved(self, connection: database.Connection) -> None:
+        await self._look(connection, "maintain_unserved", most=_UNSERVED)
+        rows = await database.fetch(connection, "metrics_unserved", grace=UNSERVED_GRACE, series=_BATCH)
+        if rows:
+            events.emit(
+                "maintain.unserved",
+                partitions=", ".join(sorted({row.partid for row in rows})[:20]),
+                recipients=sum(row.recipients for row in rows),
+                seconds=float(max(row.overdue for row in rows)),
+            )
+
+    async def _look(self, connection: database.Connection, name: str, **values: Any) -> int:
+        """For what is overdue: all of it, or, after a look that took too long, what has been for five minutes at most.
+
+        It does where somebody's old snapshot keeps the indexes full of what is gone.
+        """
+        recent = monotonic() < self._recent.get(name, -math.inf)
+        try:
+            return await self._count(connection, name, overdue=self._settings.overdue, recent=recent, **values)
+        except database.CANCELLED:
+            self._recent[name] = monotonic() + _RECENT * self._settings.interval.total_seconds()
+            raise
+
+    async def _forget_keys(self, connection: database.Connection) -> None:
+        await self._all(connection, "maintain_forget_keys", keep=self._settings.keep.idempotency)
+
+    async def _forget_notices(self, connection: database.Connection) -> None:
+        await self._all(connection, "maintain_forget_notices", keep=self._settings.keep.history)
+
+    async def _drop_days(self, connection: database.Connection) -> None:
+        if dropped := await self._count(connection, "maintain_history_drop", keep=self._settings.keep.history):
+            events.emit("maintain.dropped", partitions=dropped)
+
+    async def _sweep(self, connection: database.Connection) -> None:
+        """From where the last one came to, and now and then from the oldest note on, for what it had to pass over.
+
+        A pass from the oldest on that does not come to an end, because somebody's old snapshot keeps the index full of
+        what is gone, leaves what is older than an hour to the next.
+        """
+        reach("maintain.sweep")
+        swept = 0
+        full = self._full.due()
+        since = None if full else self._swept_to
+        settings = self._settings
+
+        async def some(batch: int) -> bool:
+            nonlocal swept, full, since
+            started = monotonic()
+            try:
+                [row] = await self._call(
+                    connection,
+                    "maintain_sweep",
+                    grace=settings.grace,
+                    keep=settings.keep.deadletters,
+                    batch=batch,
+                    since=since,
+                    full=full,
+                )
+            except database.CANCELLED:
+                self._swept_to = since
+                raise
+            finally:
+                if full:
+                    self._full.done(started)
+                    full = False
+            swept += row.swept
+            came_on = bool(row.looked > 0 and (row.swept > 0 or row.reached != since))
+            self._swept_to = since = row.reached
+            return came_on
+
+        try:
+            await self._batch_by_batch("maintain_sweep", some)
+        finally:
+            if swept:
+                events.emit("maintain.swept", messages=swept)
+
+    async def _call(self, connection: database.Connection, name: str, **values: Any) -> list[database.Row]:
+        """One call of a maintenance function, ended by PostgreSQL when it takes what others of the round need."""
+        until = min(self._limit + _STEP, self._deadline)
+        async with connection.transaction():
+            patience = max(int((until - monotonic()) * 1000), 1)
+            await database.fetch(connection, "maintain_patience", milliseconds=patience)
+            return await database.fetch(connection, name, **values)
+
+    async def _count(self, connection: database.Connection, name: str, **values: Any) -> int:
+        """What one call did."""
+        [row] = await self._call(connection, name, **values)
+        return int(row[0])
+
+    async def _all(self, connection: database.Connection, name: str, **values: Any) -> int:
+        """Batch after batch until there is no more to do, or no time."""
+        total = 0
+
+        async def some(batch: int) -> bool:
+            nonlocal total
+            done = await self._count(connection, name, batch=batch, **values)
+            total += done
+            return done > 0
+
+        await self._batch_by_batch(name, some)
+        return total
+
+    async def _batch_by_batch(self, name: str, some: Callable[[int], Awaitable[bool]]) -> None:
+        """Call until one did nothing, or the step's time is over; batches are as large as calls are quick."""
+        batch = self._batches.get(name, _FIRST)
+        until = min(self._limit + _STEP, self._deadline)
+        going = True
+        while going:
+            started = monotonic()
+            try:
+                going = await some(batch)
+            except database.CANCELLED:
+                self.more = self.more or batch > 1
+                self._batches[name] = max(batch // 4, 1)
+                raise
+            ended = monotonic()
+            if ended - started < _QUICK:
+                batch = min(2 * batch, _BATCH)
+            elif ended - started > _SLOW:
+                batch = max(batch // 2, 1)
+            self._batches[name] = batch
+            if going and (ended >= self._limit or ended + 2 * (ended - started) > until):
+                self.more = True
+                return

@@ -2,11 +2,11 @@
 
 Owns: the pages /metrics, /healthy and /ready of a worker; what they say that is not counted from events: what is in
     hand, the pool, and the queue as PostgreSQL has it.
-Called by: queued.daemon, which is told where it listens.
 Guarantees: without `metrics.listen` nothing is opened, watched or asked. PostgreSQL is asked about the queue when
     somebody scrapes, at most once in `metrics.refresh` and for two seconds; a scrape never fails because it is away.
     Each worker asks for what its own condition selects: that prunes to its own leaves, needs no election, and works
-    behind a pooler; where conditions overlap, take the maximum of the workers and not their sum.
+    behind a pooler; where conditions overlap, take the maximum of the workers and not their sum. What no condition
+    selects is in the table `unserved`, which maintenance writes, and every worker tells of it.
 Raises: ListenFailed when the address cannot be bound.
 See: docs/how-to/watch-with-prometheus.md; sql/queries/metrics_queue.sql.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from queued.maintain import UNSERVED_GRACE
 from shared import database, events
 from shared.health import Answering, Health, page
 from shared.latest import Latest
@@ -105,6 +106,10 @@ async def _ask(connection: database.Connection, where: str) -> list[Reading]:
         if row.overdue is not None:
             overdue[partition] = float(row.overdue)
     found += [Reading("pillarbox_queue_overdue_seconds", value, (each,)) for each, value in overdue.items()]
+    for row in await database.fetch(connection, "metrics_unserved", grace=UNSERVED_GRACE, series=_SERIES):
+        labels = (row.leaf, row.partid)
+        found.append(Reading("pillarbox_unserved_overdue_seconds", float(row.overdue), labels))
+        found.append(Reading("pillarbox_unserved_recipients", row.recipients, labels))
     leaves = await database.fetch(connection, "metrics_leaves")
     return found + [Reading("pillarbox_queue_leaf_rows", row.recipients, (row.leaf,)) for row in leaves]
 

@@ -1,11 +1,11 @@
 """progress — how far attempts have come in their conversations, and the end of those that get nowhere
 
 Owns: Progress, the one that the code under way belongs to, and the watch over all of them.
-Called by: queued.attempts, which begins one for each attempt; queued.smtp.wire, which says what it waits for.
 Guarantees: a connection opened for an attempt by a task of its own counts for that attempt. One that has not moved for
-    its limit is cut off by way of its lease, at that moment; one timer serves all, and a step costs no more than a look
-    at the clock.
-See: RFC 1047 (why it matters whether the final dot was out).
+    its limit is cut off by way of its lease, at that moment, and so is one that as a whole takes longer than it may,
+    however often it moves; one timer serves all, and a step costs no more than a look at the clock. Where others wait
+    for room, the one that has stood still for longest, and for _LONG_STANDING at least, is cut off before its content.
+See: RFC 1047 (why it matters whether the final dot was out); docs/explanation/admission.md.
 """
 
 from __future__ import annotations
@@ -13,30 +13,50 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from queued.claim import Lease
     from queued.smtp.transaction import Phase
 
+_LONG_STANDING: Final = 30.0  # seconds; smtp_connect_timeout, longer than honest hosts let clients wait for a greeting
+_CONTENT: Final = frozenset({"body", "dot"})  # the phases in which the peer has content of ours
+
 
 class Progress:
-    """The step an attempt has reached; None before anybody was spoken to."""
+    """The step an attempt has reached; None before anybody was spoken to. stuck: why it was cut off, else ""."""
 
-    __slots__ = ("lease", "limit", "moved", "phase", "stuck")
+    __slots__ = ("ends", "lease", "limit", "moved", "phase", "seconds", "stuck", "unproven", "whole")
 
-    def __init__(self, lease: Lease, limit: float) -> None:
-        """limit: seconds without a step after which it is stuck, and its lease is cut."""
+    def __init__(self, lease: Lease, limit: float, whole: float, *, unproven: bool = False) -> None:
+        """limit: seconds without a step after which it is stuck. whole: seconds for all steps. Then its lease is cut.
+
+        unproven: whether its destination has not been reached of late.
+        """
         self.lease = lease
         self.limit = limit
+        self.whole = whole
+        self.unproven = unproven
         self.phase: Phase | None = None
         self.moved = monotonic()
-        self.stuck = False
+        self.ends = self.moved + whole
+        self.stuck = ""
+        self.seconds = 0.0  # of the limit that it came to
 
     @property
     def uncertain(self) -> bool:
         """Whether the final dot is out: the peer may have taken the message."""
         return self.phase == "dot"
+
+    @property
+    def due(self) -> float:
+        """When it is to be cut off, in monotonic seconds."""
+        return min(self.moved + self.limit, self.ends)
+
+    def cut(self, why: str, seconds: float) -> None:
+        """End it now."""
+        self.stuck, self.seconds = why, seconds
+        self.lease.cut()
 
 
 _CURRENT: ContextVar[Progress | None] = ContextVar("progress", default=None)
@@ -56,6 +76,12 @@ def latest() -> Phase | None:
     return None if progress is None else progress.phase
 
 
+def stuck() -> bool:
+    """Whether the attempt this code runs for was cut off because it got nowhere."""
+    progress = _CURRENT.get()
+    return progress is not None and bool(progress.stuck)
+
+
 class Watch:
     """The attempts of a worker that are under way."""
 
@@ -63,17 +89,33 @@ class Watch:
         self._watched: set[Progress] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._look_at = 0.0  # monotonic seconds
+        self._room_at = 0.0  # when somebody may have stood for long enough
 
     def begin(self, progress: Progress) -> None:
         """The task that runs now is this attempt, and what it begins belongs to it."""
         _CURRENT.set(progress)
         self._watched.add(progress)
-        if self._timer is None or progress.moved + progress.limit < self._look_at:
-            self._wait(progress.limit)
+        if self._timer is None or progress.due < self._look_at:
+            self._wait(progress.due - monotonic())
 
     def end(self, progress: Progress) -> None:
         """It is over."""
         self._watched.discard(progress)
+
+    def make_room(self, now: float) -> None:
+        """Cut off, of those whose destination is not proven, the one that stands still for longest, if that is long."""
+        if now < self._room_at:
+            return
+        standing = [each for each in self._watched if each.unproven and each.phase not in _CONTENT]
+        if not standing:
+            return
+        longest = min(standing, key=lambda each: each.moved)
+        if now - longest.moved < _LONG_STANDING:
+            self._room_at = longest.moved + _LONG_STANDING
+            return
+        self._watched.discard(longest)
+        seconds = now - longest.moved
+        longest.cut(f"no progress for {seconds:.0f} seconds, and others wait for their turn,", seconds)
 
     def _wait(self, seconds: float) -> None:
         if self._timer is not None:
@@ -84,11 +126,11 @@ class Watch:
     def _look(self) -> None:
         self._timer = None
         now = monotonic()
-        left = {progress: progress.moved + progress.limit - now for progress in self._watched}
-        for progress, seconds in left.items():
-            if seconds <= 0:
-                progress.stuck = True
-                self._watched.discard(progress)
-                progress.lease.cut()
+        for progress in [each for each in self._watched if each.due <= now]:
+            self._watched.discard(progress)
+            if progress.ends <= now:
+                progress.cut(f"not done after {progress.whole:.0f} seconds", progress.whole)
+            else:
+                progress.cut(f"no progress for {progress.limit:.0f} seconds", progress.limit)
         if self._watched:
-            self._wait(min(seconds for seconds in left.values() if seconds > 0))
+            self._wait(min(each.due for each in self._watched) - now)

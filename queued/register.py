@@ -1,7 +1,7 @@
 """register — this worker's row in the register of workers
 
-Owns: writing the row at the start, renewing it, and removing it when the worker stops claiming.
-Called by: queued.daemon.
+Owns: writing the row at the start, renewing it, and removing it when the worker stops claiming; with each renewal,
+    withdrawing from what maintenance takes for unserved what this worker's condition selects.
 Guarantees: a worker that cannot reach the register goes on delivering: the register is for people and for
     `pillarbox doctor`, nothing is claimed by it. A row that has not been renewed for five beats counts as gone.
 See: sql/migrations, workers; docs/reference/doctor.md.
@@ -92,3 +92,4 @@ class Register:
                 poll=self._settings.poll,
             )
             self._started = row.started
+            await database.fetch(connection, "register_serves", where=self._where)

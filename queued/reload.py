@@ -1,7 +1,6 @@
 """reload — what of a changed queued.yaml can be used while the worker runs
 
 Owns: which keys wait for a restart. Pure.
-Called by: queued.daemon at SIGHUP.
 Guarantees: what is returned can be used at once by a worker that began with `running`; what was changed in vain is
     named. Every section is in one of the two lists.
 See: docs/how-to/reload.md; smtpd/reload.py

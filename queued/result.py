@@ -1,14 +1,16 @@
 """result — records what became of each attempt, in groups, fenced by the claim token
 
 Owns: the way from an Outcome to rows: attempt always, archive when finished, next_retry when deferred.
-Called by: queued.deliver hands results in; queued.daemon runs it and waits for it when stopping.
 Guarantees: a result is kept in memory and tried again until PostgreSQL has it, however long an outage lasts; only the
     end of the process can lose it, and then the lease runs out and the mail is sent again (counted as claim.expired).
     It asks the pool itself, so that it finds PostgreSQL again whether or not anybody claims. What an earlier try
     recorded, though its answer was lost, is not recorded again.
-    A result whose claim another worker has taken over changes no row but leaves its attempt (claim.lost). A result
-    PostgreSQL refuses is refused alone. While one group is recorded the next one gathers, and a few milliseconds longer
-    while much is under way.
+    A result whose claim another worker has taken over changes no row but leaves its attempt (claim.lost). While one
+    group is recorded the next one gathers, and a few milliseconds longer while much is under way.
+    A result PostgreSQL refuses is refused alone, and tried again without its texts; a success then without an attempt.
+    What it refuses even so is kept with its claim and tried again every minute (result.refused), so that nothing is
+    sent again because of it.
+    Another timeline of the server is said (claim.timeline_changed); the fence is what keeps results from other mail.
 See: sql/queries/result_record_if_claimed.sql; sql/README.md, "Crash table".
 """
 
@@ -17,25 +19,34 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice, takewhile
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from queued import gather
+from queued.claim import fence
+from queued.leaves import Leaves, among
 from queued.result_columns import claims, holds, notices, results
 from shared import database, events, tracing
 from shared.failure_points import reach
+from shared.results import DEAD
+from shared.timeline import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from uuid import UUID
 
-    from queued.claim import Claimed
+    from queued.claim import Claimed, Fence
+    from queued.leaves import Partid
     from shared.outcome import Outcome
 
 _GROUP = 500
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_AGAIN = 60.0  # seconds after which a result that PostgreSQL refused in every form is tried again
+_LEFT_OUT = "(left out: PostgreSQL refused the reply's text)"
 
 
 class Spoken(NamedTuple):
@@ -44,6 +55,7 @@ class Spoken(NamedTuple):
     tls: str | None = None  # what was negotiated: "TLSv1.3 TLS_AES_256_GCM_SHA384 verified", "none"
     source: str | None = None  # the address we spoke from
     dsn: bool = False  # the host took on to tell the sender what becomes of the mail (RFC 3461 section 5.2.1)
+    last: bool = False  # the mail ends there: the host is spoken to by LMTP
 
 
 class Held(NamedTuple):
@@ -75,9 +87,21 @@ class Result(NamedTuple):
 class Recorder:
     """Records results in groups over the pool."""
 
-    def __init__(self, pool: database.Pool, worker: str, ahead: int, *, notices: bool = True) -> None:
-        """`notices`: whether what senders are to be told is written down for queued.notices.notice."""
+    def __init__(
+        self,
+        pool: database.Pool,
+        worker: str,
+        ahead: int,
+        *,
+        notices: bool = True,
+        untold: Callable[[Claimed], bool] = lambda _: False,
+    ) -> None:
+        """`notices`: whether what senders are to be told is written down for queued.notices.notice.
+
+        untold: of which recipients nobody is told, whatever was asked.
+        """
         self.notices = notices
+        self._untold = untold
         self._pool = pool
         self._worker = worker
         self._ahead = ahead
@@ -86,9 +110,14 @@ class Recorder:
         self._recorded = asyncio.Event()
         self._recorded.set()
         self._hurried = asyncio.Event()
-        self._doubtful: set[tuple[int, int]] = set()  # id and token of what a try may have recorded unheard
+        self._doubtful: set[Fence] = set()  # id and token of what a try may have recorded unheard
+        self._leaves = Leaves()
+        self._timeline = Timeline()
+        self._minimal: set[Fence] = set()  # successes that PostgreSQL refused even without their texts
+        self._aside: list[Result] = []  # refused in every form, until they are tried again
         self._locked: set[UUID] = set()  # messages of which somebody kept something locked at the last try
         self.on_recorded: Callable[[Sequence[Claimed]], None] = _nobody_asks
+        self.on_dead: Callable[[Sequence[int]], None] = _nobody_asks  # ids in the archive, after COMMIT
         self.in_hand: Callable[[], int] = lambda: 0  # recipients claimed whose results are not recorded
 
     def add(self, results: Sequence[Result]) -> None:
@@ -98,6 +127,10 @@ class Recorder:
         self._waiting.extend(results)
         self._recorded.clear()
         self._arrived.set()
+
+    def tells(self, claimed: Claimed) -> bool:
+        """Whether the sender may be told what becomes of this recipient."""
+        return self.notices and not self._untold(claimed)
 
     def hurry(self) -> None:
         """PostgreSQL answers: a try that waits for its time is made now."""
@@ -110,7 +143,7 @@ class Recorder:
     @property
     def unrecorded(self) -> int:
         """How many results PostgreSQL does not have yet."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._aside)
 
     async def run(self) -> None:
         """Record groups until cancelled."""
@@ -135,11 +168,11 @@ class Recorder:
                     self._put_back(group[0].claimed.message_id)
                 limit = 1 if len(group) > 1 else _GROUP
                 continue
-            except database.BAD_VALUE as error:
-                if len(group) > 1:  # one of them; alone each shows whether it is the one
-                    limit = 1
-                    continue
-                events.emit("result.refused", recipient_id=group[0].claimed.id, error=error)
+            except (*database.BAD_VALUE, UnicodeError) as error:
+                if len(group) == 1:
+                    self._refused(group[0], error)
+                limit = 1  # it is one of them; alone each shows whether it is the one
+                continue
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 # What PostgreSQL refuses whatever the values are, it may take later: read-only servers, missing rights.
                 self._doubtful.update(map(_key, group))
@@ -153,11 +186,40 @@ class Recorder:
             self._done(group)
 
     def _next(self, limit: int) -> list[Result]:
-        """The first that wait; alone, where its message was locked when it was last tried."""
+        """The first that wait, of few leaves; alone, where its message was locked when it was last tried."""
         if self._waiting[0].claimed.message_id in self._locked:
             return [self._waiting[0]]
         free = takewhile(lambda result: result.claimed.message_id not in self._locked, self._waiting)
-        return list(islice(free if self._locked else self._waiting, limit))
+        group = list(islice(free if self._locked else self._waiting, limit))
+        chosen = self._leaves.first(group, lambda result: result.claimed)
+        if len(chosen) < len(group):
+            taken = set(map(id, chosen))
+            others = [result for result in group if id(result) not in taken]
+            self._waiting = deque([*chosen, *others, *islice(self._waiting, len(group), None)])
+        return chosen
+
+    def _refused(self, result: Result, error: Exception) -> None:
+        """PostgreSQL refused the first that waits: try it again with less, or put it aside for a while."""
+        plain, mine = _without_texts(result), _key(result)
+        if plain != result:
+            self._waiting[0] = plain
+            then = "recorded without its texts"
+        elif result.result == "success" and mine not in self._minimal:
+            self._minimal.add(mine)
+            then = "recorded without an attempt"
+        else:
+            self._minimal.discard(mine)
+            self._aside.append(self._waiting.popleft())
+            if not self._waiting:
+                self._arrived.clear()
+            asyncio.get_running_loop().call_later(_AGAIN, self._again, result)
+            then = f"kept with its claim, and tried again in {_AGAIN:.0f} s"
+        events.emit("result.refused", recipient_id=result.claimed.id, error=error, then=then)
+
+    def _again(self, result: Result) -> None:
+        """What was put aside waits once more."""
+        self._aside.remove(result)
+        self.add([result])
 
     def _put_back(self, message: UUID) -> None:
         """Results of this message wait behind all others."""
@@ -174,9 +236,11 @@ class Recorder:
         if self._locked:
             self._locked.difference_update(result.claimed.message_id for result in group)
         self.on_recorded([result.claimed for result in group])
+        self._minimal.difference_update(map(_key, group))
         if not self._waiting:
             self._arrived.clear()
-            self._recorded.set()
+            if not self._aside:
+                self._recorded.set()
 
     async def _rest(self, seconds: float) -> None:
         """For so long, or until somebody hurries."""
@@ -187,8 +251,10 @@ class Recorder:
 
     async def _record(self, group: list[Result]) -> None:
         started = monotonic()
-        kept: set[tuple[int, int]] = set()  # on hold meanwhile, so that they do not expire
+        kept: set[Fence] = set()  # on hold meanwhile, so that they do not expire
         async with self._pool.connection() as connection:
+            if changed := await self._timeline.change(connection, doubtful=bool(self._doubtful)):
+                events.emit("claim.timeline_changed", before=changed[0], timeline=changed[1], results=self.unrecorded)
             told = await self._recorded_before(connection, group)
             if new := [r for r in group if _key(r) not in told]:
                 rows = await self._settle(connection, new)
@@ -198,27 +264,55 @@ class Recorder:
                     self._doubtful.update(map(_key, new))  # recorded already, should the next statement fail
                     await self._write(connection, "result_record_lost", results(lost) | claims(lost))
         events.emit("result.group", results=len(group), seconds=monotonic() - started)
+        self.on_dead([r.claimed.id for r in group if r.result in DEAD and told[_key(r)] and _key(r) not in kept])
         for result in group:
             key = _key(result)
             _tell(result._replace(result=None) if key in kept else result, ours=told[key])
 
     async def _settle(self, connection: database.Connection, new: list[Result]) -> list[Any]:
         """Record what may be ours; the rows that were. Holds apart, for they move rows from partition to partition."""
+        if len(new) == 1 and _key(new[0]) in self._minimal:
+            return await self._where_it_is(new, partial(self._finish_bare, connection))
         held = [r for r in new if r.held]
         plain = [r for r in new if not r.held] if held else new
         rows: list[Any] = []
         if plain:
-            values = results(plain) | notices(plain, wanted=self.notices)
-            rows = await self._write(connection, "result_record_if_claimed", values)
+            rows = await self._where_it_is(plain, partial(self._finish, connection))
         if held:
             self._doubtful.update(map(_key, new))  # recorded already, should the next statement fail
-            values = results(held) | claims(held) | holds(held)
-            rows = [*rows, *await self._write(connection, "result_hold_if_claimed", values)]
+            rows = [*rows, *await self._where_it_is(held, partial(self._hold, connection))]
         return rows
 
-    async def _recorded_before(
-        self, connection: database.Connection, group: list[Result]
-    ) -> dict[tuple[int, int], bool]:
+    async def _where_it_is(
+        self, group: list[Result], record: Callable[[list[Result], list[Partid] | None], Awaitable[list[Any]]]
+    ) -> list[Any]:
+        """Record in the partitions of the claims, then what is not there in the whole queue: it may be on hold."""
+        rows = await record(group, self._leaves.named(r.claimed for r in group))
+        found = {(row.id, row.token) for row in rows}
+        if missed := [r for r in group if _key(r) not in found]:
+            self._doubtful.update(map(_key, group))  # recorded already, should the next statement fail
+            rows = [*rows, *await record(missed, None)]
+        return rows
+
+    async def _finish(
+        self, connection: database.Connection, group: list[Result], partids: list[Partid] | None
+    ) -> list[Any]:
+        values = results(group) | notices(group, self.tells)
+        return await self._write(connection, "result_record_if_claimed", values, {"among": among(partids)})
+
+    async def _finish_bare(
+        self, connection: database.Connection, group: list[Result], partids: list[Partid] | None
+    ) -> list[Any]:
+        values = fence([r.claimed for r in group]) | {"result": group[0].result}
+        return await self._write(connection, "result_record_bare", values, {"among": among(partids)})
+
+    async def _hold(
+        self, connection: database.Connection, group: list[Result], partids: list[Partid] | None
+    ) -> list[Any]:
+        values = results(group) | claims(group) | holds(group) | {"partids": partids}
+        return await self._write(connection, "result_hold_if_claimed", values)
+
+    async def _recorded_before(self, connection: database.Connection, group: list[Result]) -> dict[Fence, bool]:
         """What a try without an answer has recorded, by id and token, and whether the claim was ours then."""
         claimed = [r.claimed for r in group if _key(r) in self._doubtful]
         if not claimed:
@@ -236,23 +330,37 @@ class Recorder:
         )
         return {(row.id, row.token): row.ours for row in rows}
 
-    async def _write(self, connection: database.Connection, query: str, values: dict[str, Any]) -> list[Any]:
+    async def _write(
+        self, connection: database.Connection, query: str, values: dict[str, Any], parts: dict[str, str] | None = None
+    ) -> list[Any]:
+        values = {"now": None, "worker": self._worker, **values}
+        keep = (parts or {}).get("among") != among(None)
         try:
-            return await database.fetch(connection, query, now=None, worker=self._worker, **values)
+            return await database.fetch_filled(connection, query, parts or {}, keep=keep, **values)
         except database.NO_PARTITION:
             # The clock jumped past the days made in advance.
-            await database.fetch(connection, "history_create", now=None, ahead=self._ahead)
+            await database.fetch(connection, "history_create", ahead=self._ahead)
         except database.VANISHED:
             pass  # the leaves were cut anew meanwhile
-        return await database.fetch(connection, query, now=None, worker=self._worker, **values)
+        return await database.fetch_filled(connection, query, parts or {}, keep=keep, **values)
 
 
-def _key(result: Result) -> tuple[int, int]:
+def _key(result: Result) -> Fence:
     return result.claimed.id, result.claimed.token
 
 
-def _nobody_asks(_: Sequence[Claimed]) -> None:
-    """Where nobody counts what is in hand."""
+def _without_texts(result: Result) -> Result:
+    """The same result without what peers wrote."""
+    return result._replace(
+        outcome=replace(result.outcome, text=_LEFT_OUT, enhanced=None),
+        remote=None,
+        spoken=Spoken(dsn=result.spoken.dsn),
+        held=result.held and Held(_LEFT_OUT, result.held.quarantine),
+    )
+
+
+def _nobody_asks(_: Sequence[object]) -> None:
+    """Where nobody counts what is in hand, or hears of dead letters."""
 
 
 def _tell(result: Result, *, ours: bool) -> None:

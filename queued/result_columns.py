@@ -1,7 +1,6 @@
 """result_columns — a group of results by column, as the queries of queued.result take it
 
 Owns: which field of a result goes into which parameter of sql/queries/result_*.sql.
-Called by: queued.result.
 Guarantees: pure; every column has one element for each result, in their order.
 See: shared/array_text.py, for why arrays are written as text.
 """
@@ -14,6 +13,9 @@ from queued.notices.owed import notice
 from shared.array_text import numbers, texts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queued.claim import Claimed
     from queued.result import Result
 
 
@@ -22,6 +24,7 @@ def results(group: list[Result]) -> dict[str, Any]:
     outcomes = [r.outcome for r in group]
     return {
         "id": numbers(r.claimed.id for r in group),
+        "messages__id": texts(r.claimed.message_id.hex for r in group),
         "token": numbers(r.claimed.token for r in group),
         "remote": texts(r.remote for r in group),
         "outcome": texts(o.kind for o in outcomes),
@@ -50,7 +53,6 @@ def claims(group: list[Result]) -> dict[str, Any]:
     """What the queue row would have said, from the time of the claim."""
     claimed = [r.claimed for r in group]
     return {
-        "messages__id": texts(c.message_id.hex for c in claimed),
         "retry_count": numbers(c.retry_count for c in claimed),
         "partid": texts(c.partid for c in claimed),
         "transportid": texts(c.transportid for c in claimed),
@@ -61,13 +63,14 @@ def claims(group: list[Result]) -> dict[str, Any]:
     }
 
 
-def notices(group: list[Result], *, wanted: bool) -> dict[str, Any]:
-    """What senders are to be told, those results alone that are to be told of; nothing where `wanted` is false."""
-    owed = [(r, kind) for r in group if (kind := notice(r)) is not None] if wanted else []
+def notices(group: list[Result], tells: Callable[[Claimed], bool]) -> dict[str, Any]:
+    """What senders are to be told, those results alone that are to be told of; `tells`: whether they may be."""
+    owed = [(r, kind) for r in group if (kind := notice(r)) is not None and tells(r.claimed)]
+    late = {id(r) for r, kind in owed if kind == "delayed"}
     return {
         "told_id": numbers(r.claimed.id for r, _ in owed),
         "told_token": numbers(r.claimed.token for r, _ in owed),
         "notice": texts(kind for _, kind in owed),
         "until": texts(r.late.isoformat() if r.late else None for r, _ in owed),
-        "late": numbers(r.claimed.id for r, kind in owed if kind == "delayed"),
+        "late": texts("t" if id(r) in late else "f" for r in group),
     }

@@ -1,7 +1,6 @@
 """schedule — queues recurring mail when it is due
 
 Owns: finding due schedules, asking when each comes next, and disabling those that cannot be sent.
-Called by: queued.daemon runs it in every worker; the row lock of a schedule lets one of them send it.
 Guarantees: each occurrence is queued once, in one transaction with next_at moved on, under the idempotency key
     schedule:ID:OCCURRENCE. Occurrences missed while nobody ran are made up by one message, not by a flood. A schedule
     that PostgreSQL or cron refuses is disabled with the reason and stops no other.

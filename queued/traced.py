@@ -1,7 +1,6 @@
 """traced — an attempt as one span of its message's trace
 
 Owns: what the span of an attempt is called and says.
-Called by: queued.attempts.
 Guarantees: asked only where tracing is on. A transaction of several recipients is one span, in the trace of
     their message.
 See: shared/tracing.py; docs/how-to/trace-a-message.md

@@ -1,7 +1,6 @@
 """bench — `pillarbox bench`: messages per second through the whole system, by Postfix's own load tools
 
 Owns: one measured run: smtp-source → smtpd → PostgreSQL → workers → smtp-sink, fsync and synchronous_commit on.
-Called by: `make bench`.
 Guarantees: a figure is printed only if every message was accepted and archived as delivered, once; the last line is
     `accept_msgs_s=… flow_msgs_s=… messages=… size=… sessions=… workers=…`.
 Raises: PillarboxError when a tool is missing or the ledger of the run does not agree.

@@ -1,10 +1,10 @@
 """bench_book — the cells of a run: medians, ratios, tables and the last line
 
-Owns: what the rounds amount to, whatever was measured. Pure but for printing.
-Called by: the reports of the benchmarks, scripts.bench_*_report, each with figures of its own.
-Guarantees: a ratio compares figures of the same round, and its median is taken over the rounds; what was not measured
-    says so and is never a number. The last line has one shape: `name=figure` in the order of `figures`, with two
-    digits behind the point but for what is counted a second.
+Owns: what the rounds amount to, whatever was measured, on the screen and as Markdown. Pure but for printing.
+Guarantees: a ratio compares figures of the same round; every figure is shown with its least, its median and its most
+    over the rounds, and those of other runs, perhaps on other machines, may be added to them. The worst cell is named
+    beside the figures. What was not measured says so and is never a number. The last line has one shape, `name=median`
+    in the order of `by_round`, with two digits behind the point but for what is counted a second.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from rich.table import Table
+
+from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +47,7 @@ class Book(ABC):
     settings: dict[str, str]
     cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    others: list[dict[str, str]] = field(default_factory=list)  # settings of the runs whose rounds were added
 
     def add(self, table: str, what: str, **values: float | None) -> None:
         """One round's figures; a None is left out."""
@@ -58,30 +61,90 @@ class Book(ABC):
         cell = self.cells.get((table, what))
         return cell.median(column) if cell and column in cell.values else None
 
+    def rounds(self, table: str, what: str, column: str) -> Sequence[float]:
+        """Of one cell, every round; none where it was not measured."""
+        cell = self.cells.get((table, what))
+        return cell.values.get(column, ()) if cell else ()
+
+    def absorb(self, document: Mapping[str, Any], name: str) -> None:
+        """Add the rounds of another run; PillarboxError names the one that measured other things."""
+        theirs = {(each["table"], each["what"]): each["rounds"] for each in document["cells"]}
+        if self.cells and {key: set(cell.values) for key, cell in self.cells.items()} != {
+            key: set(rounds) for key, rounds in theirs.items()
+        }:
+            raise PillarboxError(f"{name}: other cells were measured there; allowed: runs of the same form and peers")
+        for (table, what), rounds in theirs.items():
+            values = self.cells.setdefault((table, what), Cell(table, what)).values
+            for column, more in rounds.items():
+                values.setdefault(column, []).extend(more)
+        self.others.append(document["settings"])
+        self.notes += [note for note in document["notes"] if note not in self.notes]
+
     @abstractmethod
+    def by_round(self) -> dict[str, Sequence[float]]:
+        """The figures of the last line, in its order, each with its value in every round; none where unmeasured."""
+
+    def worst(self) -> list[str]:
+        """What stands beside the figures: the cells in which a peer is ahead."""
+        return []
+
     def figures(self) -> dict[str, float | None]:
-        """The figures of the last line, in its order; None for what was not measured."""
+        """The median of each figure; None for what was not measured."""
+        return {name: median(values) if values else None for name, values in self.by_round().items()}
 
     def document(self) -> dict[str, object]:
         """Everything, for programs: raw values by round."""
         cells = [{"table": c.table, "what": c.what, "rounds": c.values} for c in self.cells.values()]
         return {"settings": self.settings, "figures": self.figures(), "cells": cells, "notes": self.notes}
 
-    def show(self, console: Console) -> None:
-        """The tables."""
-        console.print("  ".join(f"{name}={value}" for name, value in self.settings.items()))
+    def tables(self) -> list[Shown]:
+        """Every table as text, the figures first."""
+        spread = [(name, *map(_number, _three(values))) for name, values in self.by_round().items() if values]
+        made = [Shown("figures", ("least", "median", "most"), spread)]
         for name in dict.fromkeys(table for table, _ in self.cells):
             rows = [cell for cell in self.cells.values() if cell.table == name]
             columns = list(dict.fromkeys(column for cell in rows for column in cell.values))
-            shown = Table(title=name, title_justify="left")
+            lines = [(cell.what, *(_spread(cell.values.get(column, ())) for column in columns)) for cell in rows]
+            made.append(Shown(name, tuple(columns), lines))
+        return made
+
+    def runs(self) -> list[str]:
+        """Under which settings each run was made, a line for each."""
+        return [
+            "  ".join(f"{name}={value}" for name, value in run.items()) for run in (self.settings, *self.others) if run
+        ]
+
+    def show(self, console: Console) -> None:
+        """The tables, and what they must not hide."""
+        for line in self.runs():
+            console.print(line)
+        for table in self.tables():
+            shown = Table(title=table.name, title_justify="left")
             shown.add_column("")
-            for column in columns:
+            for column in table.columns:
                 shown.add_column(column, justify="right")
-            for cell in rows:
-                shown.add_row(cell.what, *(_number(cell.median(c)) if c in cell.values else "" for c in columns))
+            for row in table.rows:
+                shown.add_row(*row)
             console.print(shown)
-        for note in self.notes:
+        for note in (*self.worst(), *self.notes):
             console.print(note, highlight=False, soft_wrap=True)
+
+    def markdown(self) -> str:
+        """The same for a page of the documentation."""
+        lines = ["```", *self.runs(), last_line(self.figures()), "```", ""]
+        for table in self.tables():
+            heads = "".join(f" {column} |" for column in table.columns)
+            lines += [
+                f"{table.name[0].upper()}{table.name[1:]}:",
+                "",
+                f"| |{heads}",
+                "|---|" + "---:|" * len(table.columns),
+            ]
+            lines += ["| " + " | ".join(row) + " |" for row in table.rows]
+            lines.append("")
+            if table.name == "figures":
+                lines += [*(f"- {line}" for line in (*self.worst(), *self.notes)), ""]
+        return "\n".join(lines).strip()
 
 
 @dataclass(slots=True)
@@ -90,18 +153,42 @@ class BesidePostfix(Book):
 
     ours: ClassVar[str]
 
-    def ratio(self, table: str, what: str) -> float | None:
-        """The median over the rounds of ours to Postfix's; None where one of them was not measured."""
-        cell = self.cells.get((table, what))
-        if cell is None or not {self.ours, POSTFIX} <= cell.values.keys():
-            return None
-        return median(ratios(cell.values[self.ours], cell.values[POSTFIX]))
+    def compared(self, table: str, what: str, **values: float) -> None:
+        """One round's figures a second, ours and perhaps Postfix's, with their ratio."""
+        ratio = values[self.ours] / values[POSTFIX] if POSTFIX in values else None
+        self.add(table, what, **values, ratio=ratio)
 
-    def compare(self) -> None:
-        """Put each ratio beside its cell, once all rounds are done."""
-        for cell in self.cells.values():
-            if cell.values.keys() == {self.ours, POSTFIX}:
-                cell.values["ratio"] = ratios(cell.values[self.ours], cell.values[POSTFIX])
+    def ratio(self, table: str, what: str) -> Sequence[float]:
+        """Ours to Postfix's in every round; none where one of them was not measured."""
+        cell = self.cells.get((table, what))
+        return cell.values.get("ratio", ()) if cell else ()
+
+    def column(self, table: str, what: str, column: str) -> Sequence[float]:
+        """Of one cell, in every round; none where it was not measured."""
+        cell = self.cells.get((table, what))
+        return cell.values.get(column, ()) if cell else ()
+
+    def worst(self) -> list[str]:
+        """The cells in which Postfix is ahead, by the median, and the lowest of all ratios."""
+        compared = [cell for cell in self.cells.values() if "ratio" in cell.values]
+        if not compared:
+            return []
+        behind = [cell for cell in compared if cell.median("ratio") < 1]
+        worst = min(compared, key=lambda cell: cell.median("ratio"))
+        said = [f"{POSTFIX} is ahead at: {_place(cell)}" for cell in behind] or [f"{POSTFIX} is ahead nowhere"]
+        return [*said, f"lowest ratio: {_place(worst)}"]
+
+
+class Shown(NamedTuple):
+    """A table as text: each row begins with its name."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def _place(cell: Cell) -> str:
+    return f"{cell.table}, {cell.what}: {_spread(cell.values['ratio'])}"
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
@@ -128,6 +215,18 @@ def _figure(name: str, value: float | None) -> str:
     if value is None:
         return _UNMEASURED
     return f"{value:.0f}" if name.endswith("_s") else f"{value:.2f}"
+
+
+def _three(values: Sequence[float]) -> tuple[float, float, float]:
+    return min(values), median(values), max(values)
+
+
+def _spread(values: Sequence[float]) -> str:
+    """The median, with the least and the most where there are several; nothing for nothing."""
+    if not values:
+        return ""
+    least, middle, most = map(_number, _three(values))
+    return middle if len(values) == 1 else f"{middle} ({least} to {most})"
 
 
 def _number(value: float) -> str:

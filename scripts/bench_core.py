@@ -2,7 +2,6 @@
 
 Owns: the order of the measurements and their rounds. One embedded server, fsync and synchronous_commit on; ours and
     the peers take turns in every round, so that a slow moment of the machine meets both.
-Called by: `make bench-core`.
 Guarantees: every figure's ledger was checked; the last line printed is that of its report's figures.
     What cannot be measured here is `unmeasured`, with a line that says how to measure it.
 See: docs/explanation/benchmarks.md, for the contract beside each number.
@@ -18,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from scripts import bench_core_pgqueuer, bench_core_settle, bench_run
+from scripts import bench_core_leaves, bench_core_pgqueuer, bench_core_settle, bench_run
 from scripts.bench_core_pgqueuer import CannotMeasureError
-from scripts.bench_core_report import Results
+from scripts.bench_core_report import PGQUEUER, SETTLE, WITH_BODIES, Results, peer_row, row
 from scripts.bench_core_schedule import schedule
 from scripts.bench_core_server import running
 from scripts.bench_core_wakeup import wake
@@ -39,14 +38,17 @@ _progress = partial(bench_run.progress, "bench-core")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of everything: rows by batch or group, samples of the wake-up, rows of the deferred backlog."""
+    """How much of everything: rows by batch or group, samples of the wake-up, rows of the deferred backlog; numbers of
+    leaves, which are measured in the first round alone, for 500 leaves take long to make.
+    """
 
     schedule: dict[tuple[str, int], dict[int, int]]  # (table, octets) → group → messages
     settle: dict[int, int]  # batch → rows
-    pgmq: dict[int, int]
-    pgqueuer: dict[tuple[int, int], int]  # (batch, consumers) → jobs
+    alike: dict[int, int]  # batch → rows, ours with the body read and pgmq, in turns
+    pgqueuer: dict[tuple[int, int, int], int]  # (processes, batch, consumers of each) → jobs
     samples: int
     backlog: int
+    leaves: dict[int, int]  # leaves → batches of 50
 
 
 _FULL = Plan(
@@ -55,18 +57,27 @@ _FULL = Plan(
         ("schedule, 50 KB", 51_200): {1: 200, 100: 1000, 500: 1500},
     },
     settle={1: 1500, 50: 15_000, 500: 30_000},
-    pgmq={100: 30_000, 500: 30_000},
-    pgqueuer={(10, 5): 20_000, (200, 2): 30_000},
+    alike={1: 1500, 100: 20_000, 500: 30_000},
+    pgqueuer={
+        (1, 10, 5): 20_000,
+        (1, 200, 2): 30_000,
+        (1, 500, 1): 30_000,
+        (2, 100, 2): 30_000,
+        (2, 200, 1): 30_000,
+        (2, 200, 2): 30_000,
+    },
     samples=300,
     backlog=1_000_000,
+    leaves={3: 40, 100: 40, 500: 40},
 )
 _QUICK = Plan(
     schedule={("schedule, 1 KB", 1024): {1: 20, 100: 200}, ("schedule, 50 KB", 51_200): {100: 100}},
     settle={50: 200, 500: 1000},
-    pgmq={100: 1000},
+    alike={100: 1000},
     pgqueuer={},
     samples=20,
     backlog=2000,
+    leaves={3: 2},
 )
 
 
@@ -74,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure; the exit status."""
     parser = bench_run.parser("bench_core", "Measure the queue core.", quick="tiny sizes, no PgQueuer")
     options = parser.parse_args(arguments)
-    return bench_run.run("bench-core", options, lambda: _measured(options))
+    return bench_run.run("bench-core", options, lambda: _measured(options), Results({}), "benchmarks.md")
 
 
 def _measured(options: argparse.Namespace) -> Results:
@@ -95,9 +106,11 @@ async def _measure(server: Server, plan: Plan, rounds: int, pgmq: bytes | None) 
         _progress(f"round {number} of {rounds}: claim and settle, and the peers")
         await _settle(server, plan, book, pgmq)
         if peer is not None:
-            for (batch, consumers), jobs in plan.pgqueuer.items():
-                rate = await bench_core_pgqueuer.drain(server, peer, jobs, batch, consumers)
-                book.add("PgQueuer", f"batch {batch}, {consumers} consumers", **{"rows/s": rate})
+            for (processes, batch, consumers), jobs in plan.pgqueuer.items():
+                rate = await bench_core_pgqueuer.drain(server, peer, jobs, batch, consumers, processes)
+                book.add(PGQUEUER, peer_row(processes, batch, consumers), **{"rows/s": rate})
+        if number == 1:
+            await _leaves(server, plan, book)
         _progress(f"round {number} of {rounds}: wake-up")
         await _wake(server, plan, book)
     return book
@@ -115,21 +128,23 @@ async def _settle(server: Server, plan: Plan, book: Results, pgmq: bytes | None)
         for batch, rows in plan.settle.items():
             found = await bench_core_settle.ours(server, rows, batch, workers)
             figures = {"rows/s": found.rows_s, "WAL octets": found.wal, "HOT": found.hot}
-            book.add("claim + settle", f"batch {batch}, {workers} workers", **figures)
-    batch, rows = max(plan.settle.items())
+            book.add(SETTLE, row(batch, workers), **figures)
     for workers in _WORKERS:
-        found = await bench_core_settle.ours(server, rows, batch, workers, "bodies")
-        book.add(
-            "claim + read body + settle",
-            f"batch {batch}, {workers} workers",
-            **{"rows/s": found.rows_s, "WAL octets": found.wal},
-        )
-    if pgmq is not None:
-        for batch, rows in plan.pgmq.items():
-            found = await bench_core_settle.pgmq(server, pgmq, rows, batch, max(_WORKERS))
-            book.add(
-                "pgmq", f"batch {batch}, {max(_WORKERS)} workers", **{"rows/s": found.rows_s, "WAL octets": found.wal}
-            )
+        for batch, rows in plan.alike.items():
+            found = await bench_core_settle.ours(server, rows, batch, workers, "bodies")
+            book.add(WITH_BODIES, row(batch, workers), **{"rows/s": found.rows_s, "WAL octets": found.wal})
+            if pgmq is not None:
+                theirs = await bench_core_settle.pgmq(server, pgmq, rows, batch, workers)
+                book.beside_pgmq(batch, workers, found.rows_s, theirs.rows_s)
+                book.add("WAL octets a row of pgmq", row(batch, workers), **{"WAL octets": theirs.wal})
+
+
+async def _leaves(server: Server, plan: Plan, book: Results) -> None:
+    for number, batches in plan.leaves.items():
+        _progress(f"{number} leaves, {bench_core_leaves.WORKERS} workers")
+        found = await bench_core_leaves.leaves(server, number, batches)
+        figures = {"50 results ms": found.settle, "rows/s": found.rows_s, "locks": float(found.locks)}
+        book.add("leaves", f"{number} leaves", **figures)
 
 
 async def _wake(server: Server, plan: Plan, book: Results) -> None:

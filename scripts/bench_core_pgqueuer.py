@@ -1,27 +1,31 @@
 """bench_core_pgqueuer — PgQueuer's own benchmark on the same server
 
-Owns: a scratch environment with PgQueuer from the package index, its benchmark from its source archive, and its drain.
-Called by: scripts.bench_core.
+Owns: a scratch environment with PgQueuer from the package index, its benchmark from its source archive, and its drain
+    by as many processes as are asked for.
 Guarantees: nothing of it is installed with Pillarbox or kept by it. Without an index it stays unmeasured, in one line.
-See: PgQueuer, tools/benchmark.py: a preloaded queue of jobs with an empty payload, drained by consumers of one process;
-    each job leaves a row in its log.
+    Every job is counted by who did it.
+See: PgQueuer, tools/benchmark.py, strategy drain: a preloaded queue of jobs with an empty payload, drained by consumers
+    of one process; each job leaves a row in its log. scripts/bench_core_pgqueuer_worker.py runs it in several.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
+
+from scripts.bench_core_server import settle_down
+from scripts.bench_core_settle import drained
 
 if TYPE_CHECKING:
     from scripts.bench_core_server import Server
 
+_WORKER: Final = Path(__file__).with_name("bench_core_pgqueuer_worker.py")
 _NEEDS = ("pgqueuer[asyncpg]", "tqdm", "tabulate", "typer", "uvloop")
 
 
@@ -57,19 +61,16 @@ async def prepare(folder: Path) -> PgQueuer:
     return PgQueuer(python, found, version)
 
 
-async def drain(server: Server, peer: PgQueuer, jobs: int, batch: int, consumers: int) -> float:
-    """Jobs per second of its strategy `drain`."""
+async def drain(server: Server, peer: PgQueuer, jobs: int, batch: int, consumers: int, processes: int) -> float:
+    """Jobs per second of its strategy `drain`, by so many processes with so many consumers each."""
+    command = (str(peer.python), "-P", str(_WORKER), str(peer.benchmark), str(jobs), str(batch), str(consumers))
     async with server.cell(empty=True) as uri:
         environment = {**os.environ, **_libpq(uri)}
         await _run(str(peer.python.with_name("pgq")), "install", environment=environment)
-        written = peer.benchmark.with_name("result.json")
-        counts = ("--jobs", str(jobs), "--dequeue", str(consumers), "--dequeue-batch-size", str(batch))
-        arguments = (str(peer.benchmark), "--strategy", "drain", *counts, "--output-json", str(written))
-        await _run(str(peer.python), *arguments, environment=environment)
-        told = json.loads(written.read_text())
-    if told["steps"] != jobs:
-        raise CannotMeasureError(f"PgQueuer did {told['steps']} of {jobs} jobs")
-    return float(told["rate"])
+        await _run(*command, "fill", environment=environment)
+        async with server.session(uri) as connection:
+            await settle_down(connection)
+        return jobs / await drained([(*command, "drain")] * processes, jobs, "PgQueuer", environment)
 
 
 def _libpq(uri: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """bench_core_schedule — rows per second into the queue through shared.spool, by group size and body size
 
 Owns: one measurement of shared.spool.Spool with nothing in front of it: no SMTP, no policy.
-Called by: scripts.bench_core.
 Guarantees: every submission was awaited, so each is committed as synchronous_commit = on says; the rows are counted.
 """
 
@@ -41,7 +40,7 @@ async def schedule(server: Server, messages: int, size: int, group: int) -> Sche
     async with server.cell() as uri, server.session(uri) as connection:
         await settle_down(connection)
         spool = Spool(uri, settings, NAME)
-        running = asyncio.create_task(spool.run())
+        running = [asyncio.create_task(part) for part in (spool.run(), spool.notify())]
         try:
             await spool.submit(submission(0, content(size)))  # opens its connection
             before, began = await wal_octets(connection), monotonic()
@@ -49,8 +48,9 @@ async def schedule(server: Server, messages: int, size: int, group: int) -> Sche
                 await asyncio.gather(*(spool.submit(s) for s in submissions[begin : begin + group]))
             seconds, wal = monotonic() - began, await wal_octets(connection) - before
         finally:
-            running.cancel()
-            await asyncio.wait([running])
+            for each in running:
+                each.cancel()
+            await asyncio.wait(running)
         [ledger] = await database.fetch(connection, "bench_ledger")
     if ledger.waiting != messages + 1 or ledger.messages != messages + 1:
         raise PillarboxError(f"{messages + 1} messages were submitted, but the queue has {ledger.waiting} rows")

@@ -1,7 +1,6 @@
 """bench_core_server — the server of a run, and a fresh database for each cell
 
 Owns: the embedded server under the run's directory, the migrated template, and filling a database with mail that waits.
-Called by: scripts.bench_core and the measurements.
 Guarantees: every cell starts alike: its own copy of the template, vacuumed, analyzed, right after a checkpoint. The
     server is stopped at the end.
 """

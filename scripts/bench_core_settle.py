@@ -1,7 +1,6 @@
 """bench_core_settle — rows per second through claim and settle, ours and pgmq's, with the same kind of processes
 
 Owns: filling a queue, draining it with N processes, and proving afterwards that everything was done once.
-Called by: scripts.bench_core.
 Guarantees: the clock runs from the word to all processes until the last one ends its last commit. A cell whose ledger
     does not agree is an error, never a figure.
 See: scripts/bench_core_worker.py.
@@ -21,7 +20,7 @@ from shared import database
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from scripts.bench_core_server import Server
 
@@ -45,7 +44,7 @@ async def ours(server: Server, rows: int, batch: int, workers: int, kind: str = 
             await fill(connection, rows, SIZE)
             await settle_down(connection)
             before = await wal_octets(connection)
-            seconds = await _drain(kind, uri, batch, _conditions(workers), rows)
+            seconds = await drained([worker(kind, uri, batch, where) for where in _conditions(workers)], rows, kind)
             wal = await wal_octets(connection) - before
             [ledger] = await database.fetch(connection, "bench_ledger")
             agree(
@@ -69,7 +68,7 @@ async def pgmq(server: Server, sql: bytes, rows: int, batch: int, workers: int) 
                 await database.fetch(connection, "bench_pgmq_send", batch=portion, body=body)
             await settle_down(connection)
             before = await wal_octets(connection)
-            seconds = await _drain("pgmq", uri, batch, ["true"] * workers, rows)
+            seconds = await drained([worker("pgmq", uri, batch, "true")] * workers, rows, "pgmq")
             wal = await wal_octets(connection) - before
             [ledger] = await database.fetch(connection, "bench_pgmq_ledger")
             agree(f"pgmq, batch {batch}, {workers} workers", ledger, {"waiting": 0, "archived": rows})
@@ -84,24 +83,29 @@ def _conditions(workers: int) -> list[str]:
     return [f"metadata->>'_partid' IN ({leaves[i % len(leaves)]})" for i in range(workers)]
 
 
-async def _drain(kind: str, uri: str, batch: int, conditions: Sequence[str], rows: int) -> float:
-    """Seconds until every worker has found nothing more."""
+def worker(kind: str, uri: str, batch: int, where: str) -> tuple[str, ...]:
+    """The command of one worker of ours, or of pgmq's."""
+    return (sys.executable, "-m", "scripts.bench_core_worker", kind, uri, str(batch), where)
+
+
+async def drained(
+    commands: Sequence[Sequence[str]], rows: int, kind: str, environment: Mapping[str, str] | None = None
+) -> float:
+    """Seconds from the word to all of these workers until every one has found nothing more."""
     started = [
         await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "scripts.bench_core_worker", kind, uri, str(batch), where),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
         )
-        for where in conditions
+        for command in commands
     ]
     try:
         for worker in started:
-            await _line(worker)
+            await _line(worker, b"ready")
         began = monotonic()
         for worker in started:
             if worker.stdin is not None:
                 worker.stdin.write(b"go\n")
-        told = [json.loads(await _line(worker)) for worker in started]
+        told = [json.loads(await _line(worker, b"{")) for worker in started]
     except BaseException:
         for worker in started:
             if worker.returncode is None:
@@ -115,8 +119,9 @@ async def _drain(kind: str, uri: str, batch: int, conditions: Sequence[str], row
     return max(float(each["ended"]) for each in told) - began
 
 
-async def _line(worker: asyncio.subprocess.Process) -> bytes:
-    line = await worker.stdout.readline() if worker.stdout is not None else b""
-    if not line:
-        raise PillarboxError("a benchmark's worker died; its message is above")
-    return line
+async def _line(worker: asyncio.subprocess.Process, begins: bytes) -> bytes:
+    """The next line that begins so: a peer's program may say other things in between."""
+    while line := await worker.stdout.readline() if worker.stdout is not None else b"":
+        if line.startswith(begins):
+            return line
+    raise PillarboxError("a benchmark's worker died; its message is above")

@@ -2,7 +2,6 @@
 
 Owns: one message at a time through the real spool, LISTEN, claim and record: how long after COMMIT the event of
     shared.wakeup is set, and how long the claim of that one row takes.
-Called by: scripts.bench_core, for a quiet queue, under a held snapshot, and with a long queue of deferred mail.
 Guarantees: nothing is polled: a notification that does not come within ten seconds is an error. The wake-up and the
     commit are seen by one event loop, whose own delay is part of the figure.
 """
@@ -69,7 +68,7 @@ async def _sample(uri: str, samples: int) -> tuple[list[float], list[float]]:
     claimer = Claimer(_WHERE, "bench", Claim())
     woken, took = [], []
     try:
-        async with _running(spool.run(), recorder.run(), wakeup.listen(uri, NAME, _WHERE, due)):
+        async with _running(spool.run(), spool.notify(), recorder.run(), wakeup.listen(uri, NAME, _WHERE, due)):
             await _set(due)  # LISTEN has taken hold
             for number in range(samples):
                 due.clear()

@@ -1,11 +1,9 @@
 """bench_core_worker — `python -m scripts.bench_core_worker KIND URI BATCH WHERE`: drains a queue as fast as it can
 
 Owns: one consumer process: says ready, waits for a line, drains, and says how much it did as one line of JSON.
-Called by: scripts.bench_core_settle and scripts.bench_core_pgmq start one for each worker, so that both sides are
-    measured with the same number of processes and connections.
 Guarantees: `pillarbox` is the real queued.claim.Claimer and queued.result.Recorder, without the SMTP between them;
     `bodies` reads each body besides, as a delivery does; `pgmq` is pgmq.read, which hands over the message, and
-    pgmq.archive. While one batch is recorded the next is claimed, as queued does over its pool.
+    pgmq.archive. Each has two connections, and while one batch is recorded or archived the next is taken.
 """
 
 from __future__ import annotations
@@ -56,16 +54,20 @@ async def drain_pillarbox(uri: str, batch: int, where: str, *, bodies: bool) -> 
 
 
 async def drain_pgmq(uri: str, batch: int) -> int:
-    """Read and archive until nothing is visible."""
-    connection = await database.connect(uri, "pgmq bench worker")
+    """Read and archive until nothing is visible; the next batch is read while the last one is archived, as ours are."""
+    reading, archiving = [await database.connect(uri, "pgmq bench worker") for _ in range(2)]
     drained = 0
+    last: asyncio.Task[list[database.Row]] | None = None
     try:
         await _started()
-        while rows := await database.fetch(connection, "bench_pgmq_read", batch=batch):
-            archived = await database.fetch(connection, "bench_pgmq_archive", ids=[row.msg_id for row in rows])
-            drained += len(archived)
+        while rows := await database.fetch(reading, "bench_pgmq_read", batch=batch):
+            drained += len(await last) if last else 0
+            ids = [row.msg_id for row in rows]
+            last = asyncio.create_task(database.fetch(archiving, "bench_pgmq_archive", ids=ids))
+        drained += len(await last) if last else 0
     finally:
-        await connection.close()
+        await reading.close()
+        await archiving.close()
     return drained
 
 

@@ -1,7 +1,6 @@
 """bench_flow_latency — how long an idle system takes from the commit of a message to its first octet at the next hop
 
 Owns: a next hop that notes when MAIL comes, and a client that sends one message after the other, each into silence.
-Called by: scripts.bench_flow; scripts.analytics.bench_live, for a next hop that takes its time.
 Guarantees: both are in one process and read one clock. The measured way is from the 250 of smtpd, which follows COMMIT,
     to MAIL at the next hop; what it takes to open a connection is part of it, for the worker keeps none from the
     message before.

@@ -1,9 +1,9 @@
 """bench_flow_ours — our whole system under measurement: smtpd, the workers, and a PostgreSQL of the run's own
 
 Owns: the configuration, the daemons and the database of a run, and its ledger.
-Called by: scripts.bench_flow.
 Guarantees: all settings are as shipped but addresses, ports and the next hop: two workers, fsync and synchronous_commit
-    on, logs written to files at their usual level. A figure counts only when every recipient is archived as delivered.
+    on, logs written to files at their usual level. A figure counts only when every recipient is archived as delivered,
+    and every body is deleted by rounds of maintenance as workers make them, but for their grace: nobody waits for it.
 Raises: PillarboxError when the ledger does not agree, or the queue does not become empty in time.
 See: scripts/bench_core_server.py for the mail of a queue that is full.
 """
@@ -14,15 +14,18 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from queued import maintain
 from scripts import up
 from scripts.bench_core_server import LEAVES, NAME, fill
 from scripts.bench_smtpd_cpu import spent
 from scripts.supervise import Child, Supervisor
 from shared import database, embedded
 from shared.errors import PillarboxError
+from shared.queued_config import Maintenance
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -73,19 +76,30 @@ class Ours:
                 raise PillarboxError("pillarbox: the queue does not become empty")
             await asyncio.sleep(_LOOK)
 
+    async def sweep(self) -> None:
+        """Delete the bodies that no recipient needs any more, which are all of them, as a worker would."""
+        maintainer = maintain.Maintainer(NAME, Maintenance(grace=timedelta(0)))
+        deadline = monotonic() + _PATIENCE
+        while not (await database.fetch(self.connection, "bench_swept"))[0].swept:
+            if monotonic() > deadline:
+                raise PillarboxError("pillarbox: bodies are not deleted")
+            if not await maintainer.round_if_elected(self.connection):
+                await asyncio.sleep(_LOOK)  # a worker is at it
+
     async def queue(self, messages: int, size: int) -> None:
         """Queue so many, each for one recipient, all at once, and wake the workers."""
         async with self.connection.transaction():
             await fill(self.connection, messages, size)
-            partids = [partid for those in LEAVES.values() for partid in those]
-            await database.fetch(self.connection, "wakeup_notify", partids=partids)
+        partids = [partid for those in LEAVES.values() for partid in those]
+        await database.fetch(self.connection, "wakeup_notify", partids=partids)
 
     async def drain(self, messages: int, size: int) -> float:
-        """Deliveries per second of a queue that is full at once, each message for one recipient."""
+        """Deliveries per second of a queue that is full at once, each message for one recipient, its body deleted."""
         before = await self.archived()
         await self.queue(messages, size)
         began = monotonic()
         await self.idle()
+        await self.sweep()
         rate = messages / (monotonic() - began)
         await self.agrees(before, messages)
         return rate
@@ -97,27 +111,31 @@ class Ours:
             raise PillarboxError(f"pillarbox: the ledger does not agree: {found} delivered, expected {recipients}")
 
     async def forget(self) -> None:
-        """Delete the bodies, and move the next checkpoint out of the next cell."""
-        for name in ("bench_empty_messages", "bench_vacuum", "bench_checkpoint"):
+        """Move the work that is left of a cell, and the next checkpoint, out of the next one."""
+        for name in ("bench_vacuum", "bench_checkpoint"):
             await database.fetch(self.connection, name)
 
 
 @asynccontextmanager
-async def running(var: Path, sink: int, transport: Mapping[str, Any]) -> AsyncIterator[Ours]:
-    """Everything, as long as the block, with all mail going to port `sink`; `transport` has further keys of it."""
+async def running(var: Path, sink: int, transport: Mapping[str, Any], **sections: Any) -> AsyncIterator[Ours]:
+    """Everything, as long as the block, with all mail going to port `sink`.
+
+    `transport` has further keys of it, `sections` further ones of queued.yaml.
+    """
     environment = {"database": {"uri": "embedded:"}, "var": str(var)}
     server = {"id": "bench", "hostname": "bench.pillarbox.example", "listeners": [{"port": 0}]}
     hop = {"server": "127.0.0.1", "port": sink}
     default = {"id": "default", "hostname": "bench.pillarbox.example", "connection": hop, **transport}
     # JSON is YAML.
     (var / "smtpd.yaml").write_text(json.dumps({"environment": environment, "servers": [server]}, indent=2))
-    (var / "queued.yaml").write_text(json.dumps({"environment": environment, "transports": [default]}, indent=2))
-    smtpd, queued = up.load_both(var)
+    queued = {"environment": environment, "transports": [default], **sections}
+    (var / "queued.yaml").write_text(json.dumps(queued, indent=2))
+    smtpd, config = up.load_both(var)
     conninfo = up.prepare(smtpd)
     connection = await database.connect(conninfo, NAME)
     try:
         async with Supervisor() as supervisor:
-            children = up.children(var, queued, logs=var)
+            children = up.children(var, config, logs=var)
             for child in children:
                 await supervisor.start(child)
             status = embedded.status(var)

@@ -1,7 +1,6 @@
 """bench_policy — what a policy costs for each recipient
 
 Owns: one measurement: a policy of 50 rules that all have to be asked, at rcptto.
-Called by: people, as `python -m scripts.bench_policy`.
 Guarantees: needs no database and writes nothing; the last line is `policy_50_rules_us=…`, the median of the rounds.
 """
 

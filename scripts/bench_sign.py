@@ -1,7 +1,6 @@
 """bench_sign — how long a signature takes, per message
 
 Owns: the measurement that docs/how-to/sign-with-dkim.md quotes.
-Called by: people, as `python -m scripts.bench_sign`.
 Guarantees: the messages are signed as queued signs them, one after another in one thread; the figure is the best of
     several rounds, since whatever else the machine does can only make it worse. Keys are made for it and forgotten.
 """

@@ -1,7 +1,6 @@
 """bench_sink — the smtp-sink that measured mail is delivered to
 
 Owns: its process, and finding a free port for programs that cannot find one themselves.
-Called by: `pillarbox bench`, scripts.bench_flow; scripts.bench_smtpd_postfix for the port.
 Raises: PillarboxError when smtp-sink is missing.
 See: smtp-sink(1).
 """

@@ -2,7 +2,6 @@
 
 Owns: the order of the measurements and their rounds. Both servers run on this machine, their queues on the same disk,
     both flush a message before they say 250; they take turns in every cell, so that a slow moment meets both.
-Called by: `make bench-smtpd`.
 Guarantees: a figure is shown only if every message of its burst was answered 250 and is in the queue; the last line
     printed is that of its report's figures. What cannot be measured is `unmeasured`, with the reason.
 See: docs/explanation/benchmarks.md; smtp-source(1).
@@ -64,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = bench_run.parser("bench_smtpd", "Measure acceptance.")
     parser.add_argument("--processes", type=int, metavar="N", help="of smtpd, instead of its default")
     options = parser.parse_args(arguments)
-    return bench_run.run("bench-smtpd", options, lambda: _measured(options))
+    return bench_run.run("bench-smtpd", options, lambda: _measured(options), Results({}), "benchmarks-acceptance.md")
 
 
 def _measured(options: argparse.Namespace) -> Results:
@@ -88,7 +87,6 @@ async def _measure(options: argparse.Namespace, plan: Plan) -> Results:
                         await _accept(results, ours, peer, Burst(messages, size, sessions, reuse))
                     await _replies(results, ours, peer, Burst(messages // 2, size, sessions))
     await _memory(options, plan, results, changes)
-    results.compare()
     return results
 
 
@@ -104,7 +102,7 @@ async def _accept(results: Results, ours: Smtpd, peer: Postfix | None, burst: Bu
         costs |= each(before, peer.spent(), burst.messages)
         _all_held(peer, burst)
     what = row(burst.sessions, reuse=burst.reuse)
-    results.add(accept_table(burst.size), what, **figures)
+    results.compared(accept_table(burst.size), what, **figures)
     results.add(cpu_table(burst.size), what, **costs)
 
 

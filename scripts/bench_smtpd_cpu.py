@@ -1,7 +1,6 @@
 """bench_smtpd_cpu — the processor time a message costs, which other work on the machine hardly changes
 
 Owns: reading what groups of processes have used.
-Called by: scripts.bench_smtpd and scripts.bench_flow around each burst.
 Guarantees: children that have ended are counted where their parent has waited for them.
 See: proc_pid_stat(5); times(2) for its unit.
 """

@@ -1,7 +1,6 @@
 """bench_smtpd_load — the clients of a run: Postfix's smtp-source for rates, one of our own for each reply's time
 
 Owns: one measured burst of messages against one port.
-Called by: scripts.bench_smtpd and scripts.bench_smtpd_memory.
 Guarantees: a burst counts only when every one of its messages was answered 250.
 Raises: PillarboxError otherwise.
 See: smtp-source(1), which tells nothing about a single reply; hence the second client. It sends no command before the

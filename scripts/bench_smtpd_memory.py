@@ -2,7 +2,6 @@
 
 Owns: the two figures: proportional set size of all its processes with many idle sessions, and the highest resident set
     while large messages arrive at once, each also as what it is above the start.
-Called by: scripts.bench_smtpd.
 Guarantees: a message beyond the budget for content may be answered 452 (RFC 5321 section 4.2.2) and is then counted
     apart; any other refusal is an error.
 See: proc_pid_smaps(5), proc_pid_status(5) VmHWM.

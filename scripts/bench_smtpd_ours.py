@@ -1,7 +1,6 @@
 """bench_smtpd_ours — our smtpd under measurement, with an embedded PostgreSQL of the run's own
 
 Owns: the configuration, the server and the processes of a run, and its ledger.
-Called by: scripts.bench_smtpd.
 Guarantees: all settings are as shipped: fsync and synchronous_commit are on, the log is written to a file at its usual
     level. What a cell's clients were promised is counted in the tables.
 Raises: PillarboxError when the ledger does not agree.

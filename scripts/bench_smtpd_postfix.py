@@ -1,7 +1,6 @@
 """bench_smtpd_postfix — Debian's Postfix beside ours: its own configuration, queue and port
 
 Owns: a private instance under the run's directory, started in the foreground and stopped at the end.
-Called by: scripts.bench_smtpd and scripts.bench_flow.
 Guarantees: the Postfix of the system, if one runs, is not touched. Every message is accepted as usual: one queue file,
     flushed before 250. With HOLD it is put on hold, so that nothing but the acceptance is measured, and less than it
     does for mail that it delivers; with `relay` it is delivered to one next hop. A peer at its best, both times.
@@ -18,7 +17,7 @@ import pwd
 import shutil
 import subprocess
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -82,6 +81,26 @@ postlog unix-dgram n - n - 1 postlogd
 """
 
 
+@dataclass(slots=True)
+class Log:
+    """What Postfix's log says so far; each look reads what is new and nothing again."""
+
+    path: Path
+    sent: int = 0
+    removed: int = 0
+    _offset: int = field(default=0, init=False)
+
+    def look(self) -> None:
+        """Count what came since the last look, whole lines only."""
+        with self.path.open("rb") as log:
+            log.seek(self._offset)
+            new = log.read()
+        lines = new[: new.rfind(b"\n") + 1]
+        self._offset += len(lines)
+        self.sent += lines.count(b" status=sent ")
+        self.removed += lines.count(b": removed\n")
+
+
 @dataclass(frozen=True, slots=True)
 class Postfix:
     """A running instance."""
@@ -89,6 +108,7 @@ class Postfix:
     folder: Path
     port: int
     version: str
+    log: Log
 
     def spent(self) -> dict[str, float]:
         """Seconds of processor time used so far, by whom."""
@@ -100,8 +120,8 @@ class Postfix:
 
     def sent(self) -> tuple[int, int]:
         """How many recipients it has delivered, and how many messages it has done with, by its log."""
-        log = (self.folder / "log").read_bytes()
-        return log.count(b" status=sent "), log.count(b": removed\n")
+        self.log.look()
+        return self.log.sent, self.log.removed
 
     def forget(self) -> None:
         """Delete what it has accepted."""
@@ -144,7 +164,7 @@ async def _postfix(folder: Path, settings: str) -> AsyncIterator[Postfix]:
     )
     try:
         await _listening(folder, port, program)
-        yield Postfix(folder, port, version)
+        yield Postfix(folder, port, version, Log(folder / "log"))
     finally:
         # What we started is a script, and master(8) would outlive it.
         stopping = await asyncio.create_subprocess_exec(

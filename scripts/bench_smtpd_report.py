@@ -1,16 +1,18 @@
 """bench_smtpd_report — what a run of acceptance amounts to
 
 Owns: the names of its tables, rows and columns, and the figures of the last line. Pure.
-Called by: scripts.bench_smtpd.
 Guarantees: as in scripts.bench_book.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from scripts.bench_book import BesidePostfix, named
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 OURS: Final = "smtpd"
 _SESSIONS: Final = 20
@@ -43,10 +45,10 @@ class Results(BesidePostfix):
 
     ours: ClassVar[str] = OURS
 
-    def figures(self) -> dict[str, float | None]:
+    def by_round(self) -> dict[str, Sequence[float]]:
         """Each ratio is of messages/s at 20 sessions, connections reused."""
         what = row(_SESSIONS, reuse=True)
         return {
             **{f"accept_vs_postfix_{name}": self.ratio(accept_table(size), what) for name, size in _SIZES.items()},
-            "reply_p99_ms": self.median(reply_table(_SIZES["4k"]), what, f"{OURS} p99"),
+            "reply_p99_ms": self.column(reply_table(_SIZES["4k"]), what, f"{OURS} p99"),
         }

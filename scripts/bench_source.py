@@ -1,7 +1,6 @@
 """bench_source — the smtp-source that submits the mail of a measured burst
 
 Owns: its process, its addresses, and what its exit status means.
-Called by: `pillarbox bench`, scripts.bench_flow, scripts.bench_smtpd_load.
 Guarantees: it returns only when every message was answered 250. No process is left behind.
 Raises: PillarboxError otherwise, and when smtp-source is missing; TimeoutError when the burst takes too long.
 See: smtp-source(1).

@@ -4,7 +4,6 @@
 # usage: sh scripts/bootstrap.sh demo|test      (PYTHON=/path/to/python3.12 chooses the interpreter)
 #
 # Owns: .venv, and .tools/uv when a Python has to be fetched.
-# Called by: the Makefile, before every target that runs Python.
 # Guarantees: demo installs what the daemons need and nothing of Spark or the tests; the mark that says "ready"
 #   is written last, so an interrupted installation is never taken for a whole one; a moved checkout, a vanished
 #   interpreter or changed pins rebuild or refresh what they must; pip's own environment (PIP_CERT, PIP_INDEX_URL,

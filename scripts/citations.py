@@ -1,7 +1,6 @@
 """citations — `python -m scripts.citations`: which RFC is kept where, and whether what we cite of it exists
 
 Owns: finding "RFC n section m" in the sources, comparing it with docs/reference/rfcs.csv, and the page rfcs.md.
-Called by: people; tests/layout/test_citations.py; scripts.reference, which writes the page.
 Guarantees: an RFC or a section that is not in the table is a fault with its file and line. The table lists each section
     only after somebody has looked it up in the RFC's text, so that a slip of the pen does not pass as a source.
 Raises: nothing; the exit status is 1 when there are faults.

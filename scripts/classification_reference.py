@@ -1,7 +1,6 @@
 """classification_reference — the page docs/reference/classification.md: what replies and faults mean for a recipient
 
 Owns: the page's words; its tables are read from the code that decides.
-Called by: scripts.reference.
 Guarantees: what the tables say, queued.deciding.classify has said: each line of them is an outcome it gave.
 See: queued/deciding/classify.py.
 """
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from queued.deciding.classify import EXCEPTIONS, FAULT_STATUS, STATUSES, classify_fault, classify_reply
+from queued.deciding.classify import EXCEPTIONS, FAULT_STATUS, OF_OUR_LOGIN, STATUSES, classify_fault, classify_reply
 from queued.smtp.transaction import Fault, FaultKind, Phase
 from shared.smtp_reply import Reply
 
@@ -26,8 +25,8 @@ Each recipient of an attempt gets an outcome: *delivered*, *deferred* (tried aga
 schedule](../explanation/retries.md)) or *failed* (given up; the sender is told). What nobody knows is deferred. An
 outcome has a scope, which says whom else it concerns: this *recipient*, every recipient of the *message* at that
 host, or the *destination* with all its mail; trouble of our own has the scope *us*, and never bounces mail. Only
-scope *destination* lowers the concurrency of a destination. What the operator knows better is said by
-[rules](../how-to/react-to-replies.md).
+scope *destination*, and trouble with our login, lowers the concurrency of a destination. What the operator knows
+better is said by [rules](../how-to/react-to-replies.md).
 
 ## Replies
 
@@ -42,6 +41,11 @@ deferred. One of the same class says whom a refusal concerns, where it is one of
 is always the destination. They do not decide what becomes of the recipient: `5.2.2`, a full mailbox, has failed,
 with 552 as with 550, since a host that means it to pass says 4. Who wants to try such mail for longer has a
 [rule](../how-to/react-to-replies.md) for that."""
+
+_LOGINS = """\
+These say something of our login, and nothing of the mail: whatever the code, mail is deferred, with scope *us*, and no
+rule bounces it. Where we are told so while we log in, or in answer to MAIL, the destination is [left alone for a
+while](../how-to/log-in-to-a-relay.md)."""
 
 _FAULTS = """\
 ## Faults
@@ -68,6 +72,8 @@ def page() -> str:
         _NEXT,
         _STATUSES,
         _table(("enhanced code", "scope", "meaning"), ((f"X.{s}", scope, why) for s, (scope, why) in STATUSES.items())),
+        _LOGINS,
+        _table(("enhanced code", "meaning"), ((f"X.{s}", why) for s, why in OF_OUR_LOGIN.items())),
         _FAULTS,
         _table(("fault", "before MAIL", "later", "our enhanced code"), _by_fault()),
     ]

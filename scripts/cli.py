@@ -1,7 +1,6 @@
 """cli — the command `pillarbox`
 
 Owns: the list of verbs, and turning an error an operator can mend into one line and an exit status.
-Called by: the console script `pillarbox`.
 Guarantees: no stack trace for bad input; Ctrl-C is status 130 without one.
 """
 
@@ -34,6 +33,7 @@ VERBS: Final = (
     "schedule",
     "suspend",
     "partitions",
+    "volumes",
     "policy",
     "config",
     "dkim",

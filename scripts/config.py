@@ -1,7 +1,6 @@
 """config — `pillarbox config`: what the configuration of queued is in the end
 
 Owns: show.
-Called by: scripts.cli.
 Guarantees: what it prints is what a worker would use: defaults filled in, groups taken over, `!Env` substituted.
     Passwords are masked. Sizes are octets, durations as in the file. Changes nothing.
 Raises: ConfigError for a file that cannot be used, as the daemons do.

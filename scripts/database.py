@@ -1,7 +1,6 @@
 """database — start, stop and ask for the embedded PostgreSQL
 
 Owns: `pillarbox database start|stop|status`, the operator's hand on the server behind `database.uri: "embedded:"`.
-Called by: scripts/cli.py, which adds the parser and calls `func`.
 Guarantees: start and stop are idempotent and say what they found. `status` exits 0 when clients are welcome
 and 3 when not, as LSB init scripts and pg_ctl do.
 Raises: DatabaseUnavailable.

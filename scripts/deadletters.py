@@ -1,7 +1,6 @@
 """deadletters — `pillarbox deadletters`: list, show, requeue and watch what finished without success
 
 Owns: the options, the tables for people and the JSON for programs; scripts/watch_deadletters.py does the watching.
-Called by: scripts.cli.
 Guarantees: requeue does nothing but show without --yes, sends each dead letter once more and not twice, and works in
     batches, each committed: cut off in the middle, the same command does the rest.
 Raises: PillarboxError for what an operator can mend.
@@ -22,7 +21,7 @@ from rich.table import Table
 from scripts import one_connection, watch_deadletters
 from scripts.options import count, duration, finish
 from scripts.shown import text
-from shared import database
+from shared import database, timeline
 from shared.errors import PillarboxError
 from shared.results import DEAD, RESULTS
 
@@ -121,15 +120,21 @@ def requeue(options: argparse.Namespace) -> int:
             "deadletters requeue: give numbers or at least one of --result, --domain, --since, --limit"
         )
 
-    async def preview(connection: database.Connection) -> tuple[list[int], list[Any]]:
+    async def preview(connection: database.Connection) -> tuple[list[int], list[Any], str | None]:
+        since = await timeline.current(connection)
         rows = await database.fetch(
             connection, "deadletters_wanted", ids=options.ids or None, limit=options.limit, **wanted
         )
         ids = [row.id for row in rows]
         first: dict[str, Any] = {"since": None, "results": None, "domain": None, "limit": _SHOWN}
-        return ids, await database.fetch(connection, "deadletters_list", ids=ids[:_SHOWN], **first)
+        return ids, await database.fetch(connection, "deadletters_list", ids=ids[:_SHOWN], **first), since
 
     async def act(connection: database.Connection) -> dict[str, int]:
+        if (now := await timeline.current(connection)) != since:
+            raise PillarboxError(
+                f"deadletters requeue: another server has taken over (timeline {now}, it was {since}), and numbers may "
+                "have been given again; nothing was done: look again"
+            )
         done = {"requeued": 0, "gone": 0}
         for start in range(0, len(ids), _BATCH):
             [row] = await database.fetch(connection, "deadletters_requeue", ids=ids[start : start + _BATCH])
@@ -137,7 +142,7 @@ def requeue(options: argparse.Namespace) -> int:
             done["gone"] += row.gone
         return done
 
-    ids, letters = _ask(options, preview)
+    ids, letters, since = _ask(options, preview)
     if not options.yes:
         if options.json:
             print(json.dumps({"wanted": len(ids), "ids": ids}))

@@ -1,7 +1,6 @@
 """demo_face — what a person watching `pillarbox demo` sees
 
 Owns: the live table of partitions and the progress of mail; plain lines where there is no terminal.
-Called by: scripts.demo.
 Guarantees: at most two looks at the database a second.
 """
 

@@ -1,7 +1,6 @@
 """dkim — `pillarbox dkim`: keys for signatures, and whether DNS has them
 
 Owns: generate and check.
-Called by: scripts.cli.
 Guarantees: a private key is written to a new file that its owner alone can read, and printed nowhere; a file that is
     there already stays as it is. `check` changes nothing; its status is 1 when DNS lacks a key or has another one.
 Raises: PillarboxError for what an operator can mend.

@@ -1,7 +1,6 @@
 """doctor — `pillarbox doctor`: what is wrong with the queue, its workers and its server, and what to do
 
 Owns: the command line, the table, `--json` and the exit status.
-Called by: scripts.cli; monitoring, by the exit status and the ids of the checks.
 Guarantees: nothing is changed and nothing is started. Exit status 1 if, and only if, there is an alarm.
 Raises: PillarboxError when the configuration cannot be read or PostgreSQL does not answer.
 See: docs/reference/doctor.md for the checks; scripts/doctor_checks.py for their limits.
@@ -22,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scripts.doctor_checks import CHECKS, Finding, Limits, Verdict, worst
+from scripts.doctor_logins import secrets
 from scripts.doctor_python import build
 from scripts.doctor_tls import certificates
 from scripts.doctor_windows import windows
@@ -70,6 +70,7 @@ async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | Non
     finally:
         await connection.close()
     findings += certificates(smtpd.servers, datetime.now(UTC))
+    findings += secrets(queued.transports)
     findings.append(windows(queued.transports, datetime.now(UTC)))
     findings.append(build(platform.python_version(), sysconfig.get_config_vars()))
     if database.is_embedded(environment.database.uri):

@@ -1,7 +1,6 @@
 """doctor_checks — the checks of `pillarbox doctor`, their verdicts and their limits
 
 Owns: the table of checks by id, what a finding is, and every number at which one turns into a warning or an alarm.
-Called by: scripts.doctor and the modules beside it; scripts.reference writes docs/reference/doctor.md from the table.
 Guarantees: ids are stable: monitoring refers to them. Limits carry their reason.
 """
 
@@ -47,6 +46,8 @@ class Limits:
 
     # A snapshot this old keeps the dead rows of as much mail; backups of a large queue may take minutes.
     horizon: tuple[timedelta, timedelta] = (timedelta(minutes=5), timedelta(hours=1))
+    # Of the room for locks, by an estimate that is on the safe side; beyond it comes "out of shared memory".
+    locks: tuple[float, float] = (0.8, 1.6)
     # At 1 COMMIT fails, and so does accepting mail.
     notifications: tuple[float, float] = (0.1, 0.5)
     # Of max_connections in use.
@@ -63,6 +64,8 @@ class Limits:
     overdue: tuple[timedelta, timedelta] = (timedelta(minutes=10), timedelta(hours=1))
     # A lease that has run out is taken over by the next full pass, one poll later.
     lost: timedelta = timedelta(minutes=2)
+    # Recipients that wait for one host, or for DNS: a large destination that is down for an hour has hundreds.
+    shut: tuple[float, float] = (100, 1000)
     # Dead letters in a day.
     deadletters: int = 100
     # Days of history that must be there; the maintainer makes more each round.
@@ -98,6 +101,10 @@ CHECKS: Final[dict[str, str]] = {
         "Waiting mail and policy rules name transports of queued.yaml. A: mail names another, and waits until it "
         "expires. W: a rule does."
     ),
+    "mail.hosts": (
+        "Mail that waits for a host which does not answer, or takes no more, or for DNS. Note: there is some. W: 100 "
+        "recipients wait for one of them. A: 1000, as where many domains lead to one dead host."
+    ),
     "mail.dead": "Dead letters of the last day. Note: there are some. W: 100.",
     "leaf.triggers": "Every table of the tree has the triggers that count bodies and refuse moves. A: one is missing.",
     "leaf.unique": "Every leaf has UNIQUE (id). A: one has not.",
@@ -113,13 +120,28 @@ CHECKS: Final[dict[str, str]] = {
     "server.version": "The server's version. Note: newer than any this code was tested with.",
     "server.durability": "What makes 250 true is on. A: fsync or full_page_writes is off. W: synchronous_commit is.",
     "server.connections": "Room for more connections. W: 80 % in use. A: 95 %.",
+    "server.locks": (
+        "Room for the locks of all workers at once, by the leaves that their claims open, against "
+        "max_locks_per_transaction. W: 80 % of it. A: 160 %."
+    ),
     "server.clock": "This host's clock against the server's. W: 1 s apart. A: 5 s.",
     "server.horizon": "Who keeps vacuum from cleaning, and for how long. W: 5 minutes. A: an hour.",
     "server.slots": "Replication slots. W: nobody reads one, or it holds 1 GiB of WAL. A: 16 GiB, or it is lost.",
     "server.notifications": "The queue of notifications. W: a tenth full. A: half full.",
+    "server.volumes": (
+        "Room on PostgreSQL's volumes, as `pillarbox volumes` reports it. A: less than spool.minfree, so smtpd accepts "
+        "nothing; or the reports have ended. Note: nobody reports, and smtpd sees no volume of its own."
+    ),
     "tls.certificates": (
         "Each certificate of smtpd.yaml can be read and lasts. W: its end is nearer than tls.expirywarning. A: it has "
         "ended, has not begun, or cannot be read."
+    ),
+    "login.secrets": (
+        "Passwords and tokens that connection.auth names can be read. W: one cannot, or it is open to everybody."
+    ),
+    "login.refused": (
+        "Mail does not wait because a next hop refuses our login or asks for one. A: it does. Doctor itself does not "
+        "log in."
     ),
     "retry.windows": (
         "Mail lives to see its transport's delivery windows. W: they are closed at a stretch for as long as retry.age "

@@ -2,7 +2,6 @@
 
 Owns: the order of proof: its form, its columns, that it is immutable, what it says of each partition id, and which
     leaves its claims open.
-Called by: scripts.doctor_look.
 Guarantees: a condition is run only after its form and its functions were found harmless, since the register's text is
     another process's. Read-only, but for a temporary table that is never committed.
 Raises: database.REFUSAL only where the connection or the session is at fault, not the condition.
@@ -14,13 +13,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from queued.whole_leaves import opened
 from scripts.doctor_workers import Proof
 from shared import coverage, database
 from shared.coverage import Partid, Serves
 from shared.where_condition import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from shared.where_condition import Condition
 
@@ -61,7 +61,9 @@ async def prove(
         if connection.closed:
             raise
         return Proof(where, fault=f"fails: {_reason(error)}")
-    return Proof(where, answers=answers, unpruned=sorted(opened(row[0]) - homes(answers, leaves)))
+    leaves_opened = opened(row[0])
+    unpruned = sorted(leaves_opened - homes(answers, leaves))
+    return Proof(where, answers=answers, unpruned=unpruned, opened=len(leaves_opened))
 
 
 async def _immutable(connection: database.Connection, condition: Condition) -> str | None:
@@ -81,23 +83,12 @@ async def _immutable(connection: database.Connection, condition: Condition) -> s
     return None
 
 
-def opened(plan: Any) -> set[str]:
-    """The tables that a plan of EXPLAIN (FORMAT JSON) reads."""
-    return {node["Relation Name"] for node in _nodes(plan[0]["Plan"]) if "Relation Name" in node}
-
-
 def homes(answers: Mapping[Partid, Serves], leaves: Sequence[database.Row]) -> set[str]:
     """The leaves that can hold mail of which a condition serves at least a part."""
     bounds = {text.replace("''", "'"): row.name for row in leaves if row.leaf for text in _TEXT.findall(row.bound)}
     of_null = next((row.name for row in leaves if re.search(r"\bNULL\b", _TEXT.sub("", row.bound))), _DEFAULT)
     wanted = [partid for partid, serves in answers.items() if serves is not Serves.NONE]
     return {of_null if partid is None else bounds.get(partid, _DEFAULT) for partid in wanted}
-
-
-def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield node
-    for child in node.get("Plans", ()):
-        yield from _nodes(child)
 
 
 def _reason(error: Any) -> str:

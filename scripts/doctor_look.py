@@ -1,7 +1,6 @@
 """doctor_look — looks at the database and lets the verdicts be given
 
 Owns: the order of the checks, the queries each needs, and what happens when one cannot be made.
-Called by: scripts.doctor.
 Guarantees: read-only, but for a temporary table that goes with its transaction. A check that is refused or takes too
     long is a warning under its own id, and the others go on. Nothing is read without a bound, save tables' statistics.
 Raises: DatabaseUnavailable when PostgreSQL goes away meanwhile.
@@ -14,7 +13,7 @@ from time import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from scripts import doctor_queue, doctor_server, doctor_workers
+from scripts import doctor_logins, doctor_queue, doctor_server, doctor_workers
 from scripts.doctor_checks import Finding, Limits, Verdict
 from scripts.doctor_conditions import prove
 from scripts.doctor_workers import Registered
@@ -42,6 +41,7 @@ class Look:
         self._queued = queued
         self._limits = limits or Limits()
         self._leaves: list[database.Row] = []
+        self._server_row: database.Row | None = None
         self._stray: list[coverage.Partid] = []  # ids in the default leaf
 
     async def examine(self) -> list[Finding]:
@@ -59,12 +59,15 @@ class Look:
             ("schema.partitions", self._partitions),
             ("leaf.triggers", self._tree),
             ("leaf.vacuum", self._vacuum),
+            ("server.volumes", self._volumes),
             ("history.days", self._history),
             ("refcount.drift", self._refcounts),
             ("refcount.body", self._orphans),
             ("mail.overdue", self._due),
             ("mail.transport", self._transports),
+            ("mail.hosts", self._hosts),
             ("mail.dead", self._dead),
+            ("login.refused", self._logins),
             ("partition.default", self._default),
             ("partition.served", self._workers),
         ):
@@ -85,6 +88,7 @@ class Look:
 
     async def _server(self) -> list[Finding]:
         [row] = await self._rows("doctor_server")
+        self._server_row = row
         listeners = await self._rows("doctor_listeners")
         return [
             doctor_server.version(row),
@@ -107,6 +111,11 @@ class Look:
 
     async def _slots(self) -> list[Finding]:
         return doctor_server.slots(await self._rows("doctor_slots"), self._limits)
+
+    async def _volumes(self) -> list[Finding]:
+        spool, place = self._smtpd.spool, self._smtpd.environment
+        seen = bool(spool.volumes) or database.is_embedded(place.database.uri)
+        return [doctor_server.volumes(await self._rows("volume_figures"), spool.minfree, seen=seen)]
 
     async def _schema(self) -> list[Finding]:
         present = await self._rows("migrate_present")
@@ -155,6 +164,12 @@ class Look:
         rules = (rule.action.transport for rule in self._smtpd.policy.rules)
         return [doctor_queue.transports(rows, sorted({name for name in rules if name} - set(known)))]
 
+    async def _logins(self) -> list[Finding]:
+        return doctor_logins.refused(await self._rows("doctor_logins", batch=self._limits.backlog))
+
+    async def _hosts(self) -> list[Finding]:
+        return [doctor_queue.hosts(await self._rows("doctor_shut", batch=self._limits.backlog), self._limits)]
+
     async def _dead(self) -> list[Finding]:
         return [doctor_queue.dead(await self._rows("doctor_dead", batch=self._limits.backlog), self._limits)]
 
@@ -179,6 +194,11 @@ class Look:
         proofs = {where: await prove(self._connection, where, asked, self._leaves) for where in sorted(wheres)}
         servers = doctor_workers.who(configured, registered, proofs)
         found += doctor_workers.conditions(servers)
+        if self._server_row is not None:
+            running = [each.where for each in registered if each.live] or list(configured.values())
+            opened = [proofs[where].opened for where in running]
+            leaves = sum(row.leaf for row in self._leaves)
+            found.append(doctor_server.locks(self._server_row, opened, leaves, self._limits))
         found += doctor_workers.served(servers, partids, unknown)
         waiting = await self._rows("doctor_waiting", partids=asked)
         return [*found, doctor_workers.waiting(servers, [row.partid for row in waiting])]

@@ -1,7 +1,6 @@
 """doctor_python — a verdict on the Python that runs Pillarbox
 
 Owns: whether it was compiled with profile-guided optimisation, which everything that smtpd and queued do gains from.
-Called by: scripts.doctor, with what sysconfig says of the Python it runs on; the daemons run on the same one.
 Guarantees: pure. Where the build does not tell, nothing is held against it.
 See: https://docs.python.org/3/using/configure.html#performance-options; debian/rules of Debian's python3.13.
 Bugs: whoever calls `make profile-opt` himself, and installs a Makefile that knows nothing of it, gets the note in vain.

@@ -1,7 +1,6 @@
 """doctor_queue — verdicts on the tables: leaves, counts, history, and the mail in them
 
 Owns: pure functions from what was read of the tables to findings, and what every leaf must have.
-Called by: scripts.doctor_look.
 Guarantees: no I/O.
 See: sql/migrations, leaves: queue_guard gives a leaf what is asked for here.
 """
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scripts.doctor_checks import Finding, Limits, Verdict, graded_time, listed, span
+from scripts.doctor_checks import Finding, Limits, Verdict, graded, graded_time, listed, span
 from scripts.doctor_server import mebibytes
 from scripts.doctor_workers import names
 
@@ -32,6 +31,8 @@ TRIGGERS: Final = (
 )
 INDEXES: Final = (
     "queue_due_urgent",
+    "queue_due_urgent_fresh",
+    "queue_due_urgent_retried",
     "queue_due",
     "queue_due_retried",
     "queue_due_bulk",
@@ -179,6 +180,18 @@ def default_leaf(rows: Sequence[Row], known: Container[str | None]) -> Finding:
     if rows:
         return Finding("partition.default", Verdict.NOTE, f"{_DEFAULT_LEAF} holds {text}")
     return Finding("partition.default", Verdict.OK, f"{_DEFAULT_LEAF} is empty")
+
+
+def hosts(rows: Sequence[Row], limits: Limits) -> Finding:
+    """Mail that waits for hosts and name servers; the most first."""
+    if not rows:
+        return Finding("mail.hosts", Verdict.OK, "none waits for a host that does not answer")
+    text = listed(f"{row.recipients} recipients of {row.domains} domains wait for {row.gate}" for row in rows)
+    verdict = max(Verdict.NOTE, graded(rows[0].recipients, limits.shut))
+    remedy = (
+        "read last_error of some; pillarbox suspend or delete what nobody will take" if verdict > Verdict.NOTE else ""
+    )
+    return Finding("mail.hosts", verdict, text, remedy)
 
 
 def dead(rows: Sequence[Row], limits: Limits) -> Finding:

@@ -1,7 +1,6 @@
 """doctor_server — verdicts on the PostgreSQL server, its clock and its disk
 
 Owns: pure functions from what the server says of itself to findings.
-Called by: scripts.doctor_look.
 Guarantees: no I/O.
 See: PostgreSQL manual, "Reliability", "Routine Vacuuming", "Replication Slots", NOTIFY.
 """
@@ -42,6 +41,25 @@ def durability(row: Row) -> Finding:
     return Finding("server.durability", Verdict.WARN, text, "ALTER SYSTEM SET synchronous_commit = on")
 
 
+def volumes(rows: Sequence[Row], least: int, *, seen: bool) -> Finding:
+    """Room for more mail, as reported; `seen`: smtpd looks at volumes of its own host."""
+    check = "server.volumes"
+    if old := [row for row in rows if not row.fresh]:
+        text = f"{old[0].host}:{old[0].path} was last reported {span(old[0].age)} ago: smtpd does not know when to stop"
+        remedy = "start `pillarbox volumes report` there again, or `pillarbox volumes forget --host` where it is gone"
+        return Finding(check, Verdict.ALARM, text, remedy)
+    if not rows and not seen:
+        text = "nobody reports how much room there is, so smtpd accepts mail until PostgreSQL's disk is full"
+        return Finding(check, Verdict.NOTE, text, "run `pillarbox volumes report PATH` on the server's host")
+    if rows and (low := rows[0]).free < least:
+        text = (
+            f"{format_size(low.free)} left on {low.host}:{low.path}: smtpd accepts nothing below {format_size(least)}"
+        )
+        return Finding(check, Verdict.ALARM, text, "make room there; mail is delivered meanwhile")
+    found = f"{format_size(rows[0].free)} left on {rows[0].host}:{rows[0].path}" if rows else "smtpd looks by itself"
+    return Finding(check, Verdict.OK, found)
+
+
 def connections(row: Row, limits: Limits) -> Finding:
     """Room left."""
     used = row.connections / max(row.most, 1)
@@ -50,6 +68,26 @@ def connections(row: Row, limits: Limits) -> Finding:
 
 
 _MORE = "raise max_connections, or run fewer processes"
+
+
+def locks(row: Row, opened: Sequence[int], leaves: int, limits: Limits) -> Finding:
+    """`opened` says for each worker how many leaves its claims open, of all the leaves there are.
+
+    A claim locks each leaf it opens with all its indexes, some in two ways. Beside it the worker has results, a
+    heartbeat and parking, which name few leaves (queued/leaves.py), and one worker maintains all.
+    """
+    wanted = sum(_LOCKS * each + _BESIDE for each in opened) + 2 * _LOCKS * leaves
+    room = row.locks_each * row.lockers
+    verdict = graded(wanted / room, limits.locks)
+    text = f"{len(opened)} workers over {leaves} leaves may want {wanted} locks at once, there is room for {room}"
+    enough = -(-2 * wanted // row.lockers)
+    remedy = f"ALTER SYSTEM SET max_locks_per_transaction = {enough} and restart; or give each worker leaves of its own"
+    return Finding("server.locks", verdict, text, remedy if verdict else "")
+
+
+# Counted in pg_locks: 72 of a claim over 3 leaves that is planned, 9,053 of one over 500.
+_LOCKS: Final = 20
+_BESIDE: Final = 400
 
 
 def notifications(row: Row, listeners: Sequence[Row], limits: Limits) -> Finding:

@@ -1,7 +1,6 @@
 """doctor_tls — verdicts on the certificates smtpd serves
 
 Owns: one look at each certificate of smtpd.yaml: whether it can be read, and how long it lasts.
-Called by: scripts.doctor.
 Guarantees: reads certificates, never a private key: doctor may run as somebody who must not.
 See: smtpd/tls.py, which warns of the same at start and reload.
 """

@@ -1,7 +1,6 @@
 """doctor_windows — a verdict on delivery windows that mail does not live to see
 
 Owns: the longest time for which a transport is closed, against how old its mail may grow.
-Called by: scripts.doctor.
 Guarantees: pure. Zones have the offset that they have now.
 See: queued/pacing/windows.py; docs/explanation/retries.md, "Mail that waits".
 """

@@ -1,7 +1,6 @@
 """doctor_workers — verdicts on the workers and on who serves what
 
 Owns: pure functions from what was seen of workers, their conditions and the partitions to findings.
-Called by: scripts.doctor_look.
 Guarantees: no I/O. A partition that nobody serves is an alarm; that several serve one is allowed.
 """
 
@@ -37,6 +36,7 @@ class Proof:
     fault: str | None = None
     answers: Mapping[Partid, Serves] = field(default_factory=dict)
     unpruned: Sequence[str] = ()  # leaves opened that can hold nothing of its
+    opened: int = 0  # leaves that its claims open
     unproven: str | None = None  # why it could not be looked at, without its being wrong
 
 

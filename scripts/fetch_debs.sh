@@ -4,7 +4,6 @@
 # usage: sh scripts/fetch_debs.sh FOLDER PACKAGE...
 #
 # Owns: FOLDER, which appears whole or not at all, and FOLDER.partial while it works.
-# Called by: scripts/bootstrap.sh (pip where python3-venv is missing), scripts/peers.py (Postfix's test programs).
 # Guarantees: needs no root; runs no maintainer script, starts no service, installs nothing; keeps its own package
 #   lists, so it works on images that ship without any; signatures are checked with the system's keyring as usual.
 # Fails: one line on standard error, exit status 1.

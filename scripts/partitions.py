@@ -1,7 +1,6 @@
 """partitions — `pillarbox partitions`: look at the queue's leaves, and cut them anew while mail flows
 
 Owns: the verbs show, plan, apply, split, merge, move, balance; preview and consent.
-Called by: scripts.cli.
 Guarantees: nothing is changed without a preview and a yes: `--yes`, or the answer at a terminal. A verb that was killed
     finishes when it is given again. What smtpd.yaml must say afterwards is printed.
 Raises: PillarboxError for what an operator can mend.

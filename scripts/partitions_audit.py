@@ -1,7 +1,6 @@
 """partitions_audit — what tables of the queue lack, and the steps that give it to them
 
 Owns: Fault, and the steps that mend it. Pure but for `read_faults`.
-Called by: scripts.partitions, for `show` and `apply --repair`.
 Guarantees: repairs are taken while mail flows: indexes are built concurrently, everything else is a moment's lock.
 See: sql/queries/partitions_audit.sql, which takes what a table must have from pillarbox.queue_guard itself.
 """

@@ -2,7 +2,6 @@
 
 Owns: the greedy division of ids among leaves, heaviest id first into the lightest leaf (pure); reading weights from a
     report of the analytics.
-Called by: scripts.partitions; scripts.analytics.report, to recommend leaves.
 Guarantees: every id given is in exactly one leaf; the heaviest leaf weighs at most 4/3 of the best division there is.
     The same weights give the same layout. A layout that is nearly as even already is kept, for moving costs more than
     a few per cent of imbalance.

@@ -1,7 +1,6 @@
 """partitions_layout — which partition ids lie in which leaf, and the layouts that split, merge and move ask for
 
 Owns: Layout, the reading of a leaf's bound as PostgreSQL prints it, and what a name or an id may be. Pure.
-Called by: scripts.partitions and the modules beside it.
 Guarantees: a layout that is returned names no id twice, no empty leaf, and never the default leaf `def`, which holds
     every other id and rows without one. Each verb asked for again on its own result changes nothing.
 Raises: PillarboxError in one line that names what was given and what is allowed.

@@ -1,7 +1,6 @@
 """partitions_plan — the ordered steps from the leaves there are to the leaves that are wanted
 
 Owns: Step and Round; the SQL of every step, from sql/queries/partitions_*.sql. Pure.
-Called by: scripts.partitions, which prints the steps or has scripts.partitions_run take them.
 Guarantees: leaves that change together, because an id or a name passes between them, make one round; the queue has a
     whole and valid layout before and after each round, in whatever order, and the wanted one after the last. Leaves
     that stay as they are appear in no round; a leaf that only gets another name keeps its rows where they are.
@@ -195,23 +194,25 @@ def _switch(change: Round, order: Sequence[str]) -> Step:
         texts.append(fill("partitions_finish", batch=str(BATCH)))
     texts += [fill("partitions_detach", leaf=PREFIX + name) for name in change.sources]
     # By way of other names, for two leaves may exchange theirs.
-    texts += [
-        fill("partitions_rename", leaf=PREFIX + old, name=f"repartition_{number}")
-        for number, (old, _) in enumerate(change.renames)
-    ]
+    for number, (old, _) in enumerate(change.renames):
+        texts += _renaming(PREFIX + old, f"repartition_{number}")
     # The default leaf comes last: its bound then is what its CHECK says, all ids of all leaves.
     for name in sorted(change.targets, key=lambda name: (name == DEFAULT, name)):
         texts.append(fill("partitions_attach", leaf=PREFIX + name, bound=_bound(change, name, order)))
-    texts += [
-        fill("partitions_rename", leaf=f"repartition_{number}", name=PREFIX + new)
-        for number, (_, new) in enumerate(change.renames)
-    ]
+        texts.append(fill("partitions_name_indexes", leaf=PREFIX + name))
+    for number, (_, new) in enumerate(change.renames):
+        texts += _renaming(f"repartition_{number}", PREFIX + new)
     if shield:
         texts.append(fill("partitions_shield_drop"))
     if change.targets:
         texts.append(fill("partitions_clear"))
     why = "put the new leaves in place of the old ones" if change.targets else "give leaves their new names"
     return Step(why, tuple(texts), first=_catch_up() if change.targets else "", tables=("queue_def", *leaves))
+
+
+def _renaming(leaf: str, name: str) -> tuple[str, str]:
+    """A leaf's indexes go by its name too: under the old one they would be in the way of the next leaf of that name."""
+    return fill("partitions_rename", leaf=leaf, name=name), fill("partitions_name_indexes", leaf=name)
 
 
 def clearing(leftovers: Leftovers) -> list[Step]:

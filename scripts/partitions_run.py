@@ -1,7 +1,6 @@
 """partitions_run — takes the steps of a repartitioning, in short transactions, while mail flows
 
 Owns: reading the state of the leaves; the transactions, their waits for locks, and cleaning up after a failure.
-Called by: scripts.partitions.
 Guarantees: nobody waits behind us for longer than the lock timeout and the switch itself: a lock that is not to be had
     at once is given up and asked for again after a pause with jitter, and none is held while PostgreSQL waits for us.
     One repartitioning at a time. What fails, or is interrupted, takes its workplace away; what is killed leaves it to
@@ -124,22 +123,38 @@ async def apply(
 
 @asynccontextmanager
 async def alone(connection: database.Connection) -> AsyncIterator[None]:
-    """Only one repartitioning at a time, whoever starts it."""
+    """Only one repartitioning at a time, whoever starts it.
+
+    A second connection holds the lock. If it is lost the first one is ended too: others may begin from then on.
+    """
+    guard = await database.twin(connection, "pillarbox partitions lock")
     try:
-        async with connection.transaction():
-            await connection.execute(lock_timeout(_OTHER_TIMEOUT).encode())
-            await database.fetch(connection, "partitions_lock")
-    except database.REFUSAL as error:
-        if _sqlstate(error) not in _BUSY:
-            raise
-        raise PillarboxError(
-            "partitions: another repartitioning is under way; run it again when it has ended"
-        ) from None
-    try:
-        yield
+        async with guard.transaction():
+            try:
+                await database.fetch(guard, "partitions_lock_patience", milliseconds=str(_OTHER_TIMEOUT))
+                await database.fetch(guard, "partitions_lock")
+            except database.REFUSAL as error:
+                if _sqlstate(error) not in _BUSY:
+                    raise
+                raise PillarboxError(
+                    "partitions: another repartitioning is under way; run it again when it has ended"
+                ) from None
+            watching = asyncio.create_task(_end_with(guard, connection))
+            try:
+                yield
+            finally:
+                watching.cancel()
+                await asyncio.wait([watching])
     finally:
-        with suppress(*database.REFUSAL, *database.OUTAGE):
-            await database.fetch(connection, "partitions_unlock")
+        await guard.close()
+
+
+async def _end_with(guard: database.Connection, connection: database.Connection) -> None:
+    """Hang up when the guard's connection is lost."""
+    with suppress(*database.OUTAGE):
+        async for _ in guard.notifies():
+            pass
+    database.hang_up(connection)
 
 
 async def take(connection: database.Connection, act: Iterable[Step], tell: Tell, *, patience: float = PATIENCE) -> None:

@@ -1,7 +1,6 @@
 """partitions_show — what a person or a program sees of leaves, plans and proposals
 
 Owns: the tables, the JSON and the prose of `pillarbox partitions`.
-Called by: scripts.partitions.
 Guarantees: JSON goes to standard output whole and alone; tables and sentences are for terminals and may change.
 """
 

@@ -2,13 +2,11 @@
 
 Owns: .tools/bin (wrappers) and .tools/postfix, .tools/swaks, … (unpacked Debian packages); nothing outside the
     checkout.
-Called by: `make peers` and `make test`, as `python -m scripts.peers`; the benchmarks, and tests/fixtures/peers.py, ask
-    for programs.
 Guarantees: a program the system has is used as it is; otherwise Debian's package is unpacked without installing a mail
     server, needs no root, and counts as found only when the program really starts.
 Raises: PillarboxError from `need_peer`; else a program that cannot be had is one line on standard error and exit
     status 1.
-See: smtp-source(1), smtp-sink(1), swaks(1), curl(1), msmtp(1), https://nodemailer.com, pgbouncer(1).
+See: smtp-source(1), smtp-sink(1), swaks(1), curl(1), msmtp(1), https://nodemailer.com, pgbouncer(1), faketime(1).
 Bugs: run as root, smtp-sink wants `-u nobody`. Elsewhere than on Debian and Ubuntu the programs are for you to install.
 """
 
@@ -52,8 +50,32 @@ PEERS: Final = {
         "node-nodemailer", "usr/bin/node", ("nodejs",), ("-p", "require('nodemailer/package.json').name")
     ),
     "pgbouncer": Peer("pgbouncer", "usr/sbin/pgbouncer"),
+    # Evaluates our sample alerts as Prometheus does.
+    "promtool": Peer("prometheus", "usr/bin/promtool"),
     # Mail::DKIM's verifier knows RSA only.
     "dkimproxy-verify": Peer("libmail-dkim-perl", "usr/bin/dkimproxy-verify", arguments=("--help",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What a program preloads (ld.so(8)): its package, where it lies in there, and proof that it does its work."""
+
+    package: str  # Debian's
+    files: tuple[str, ...]  # patterns; the folder's name depends on the processor and the distribution
+    program: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    says: str
+
+
+LIBRARIES: Final = {
+    "libfaketime": Library(
+        "libfaketime",
+        ("usr/lib/*/faketime/libfaketime.so.1", "usr/lib*/faketime/libfaketime.so.1"),
+        ("date", "-u", "+%Y"),
+        (("FAKETIME", "@2001-01-01 00:00:00"), ("TZ", "UTC")),
+        "2001",
+    ),
 }
 
 # Postfix's programs live outside an ordinary user's PATH.
@@ -95,10 +117,32 @@ def need_peer(name: str) -> Path:
     return found
 
 
+def find_library(name: str) -> Path | None:
+    """Where the library `name` (a key of LIBRARIES) is; None when it is missing, or does nothing when preloaded."""
+    library = LIBRARIES[name]
+    for root in (TOOLS / library.package, Path("/")):
+        for found in (found for pattern in library.files for found in sorted(root.glob(pattern))):
+            if preloads(library, found):
+                return found
+    return None
+
+
+def preloads(library: Library, file: Path) -> bool:
+    """Whether it does its work in a program that preloads it."""
+    environment = {**os.environ, **dict(library.environment), "LD_PRELOAD": str(file)}
+    try:
+        run = subprocess.run(  # noqa: S603 - a program from LIBRARIES
+            library.program, env=environment, capture_output=True, text=True, check=False, timeout=30
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return library.says in run.stdout
+
+
 def how_to_get(name: str) -> str:
     """One line that says what to install where `name` is missing."""
-    peer = PEERS[name]
-    packages = " ".join((peer.package, *peer.besides))
+    known: Peer | Library = PEERS[name] if name in PEERS else LIBRARIES[name]
+    packages = " ".join((known.package, *(known.besides if isinstance(known, Peer) else ())))
     return f"{name} is missing; run `make peers`, or install it (Debian, Ubuntu: apt-get install {packages})"
 
 
@@ -114,20 +158,35 @@ def fetch(name: str) -> str | None:
     draft.replace(wrapper)
     if starts(wrapper):  # another program's package brought this one along
         return None
-    unpack = subprocess.run(  # noqa: S603 - our own script with names from PEERS
-        ["/bin/sh", str(ROOT / "scripts" / "fetch_debs.sh"), str(tree), peer.package, *_besides(peer)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if unpack.returncode != 0:
+    reason = _unpack(tree, peer.package, *_besides(peer))
+    if reason is not None:
         wrapper.unlink()
-        return unpack.stderr.strip()
+        return reason
     (tree / "main.cf").write_text("compatibility_level = 3.6\n", encoding="utf-8")
     if not starts(wrapper):
         wrapper.unlink()
         return f"Debian's {peer.package} was unpacked, but {name} does not start from there"
     return None
+
+
+def fetch_library(name: str) -> str | None:
+    """Unpack the Debian package of the library `name` below .tools; the reason when that fails, else None."""
+    package = LIBRARIES[name].package
+    reason = _unpack(TOOLS / package, package)
+    if reason is None and find_library(name) is None:
+        return f"Debian's {package} was unpacked, but a program that preloads {name} does not feel it"
+    return reason
+
+
+def _unpack(tree: Path, *packages: str) -> str | None:
+    """Unpack these into the folder `tree`; the reason when that fails, else None."""
+    unpack = subprocess.run(  # noqa: S603 - our own script with names from PEERS and LIBRARIES
+        ["/bin/sh", str(ROOT / "scripts" / "fetch_debs.sh"), str(tree), *packages],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return unpack.stderr.strip() if unpack.returncode != 0 else None
 
 
 def starts(program: Path) -> bool:
@@ -149,13 +208,14 @@ def _besides(peer: Peer) -> list[str]:
 
 
 def main() -> int:
-    """Make every program of PEERS available; the exit status says whether all are."""
+    """Make every program of PEERS, and every library, available; the exit status says whether all are."""
     missing = [name for name in PEERS if (found := find_peer(name)) is None or not starts(found)]
+    missing += [name for name in LIBRARIES if find_library(name) is None]
     if missing:
         print(f"pillarbox: fetching {', '.join(missing)} for the tests …", flush=True)
     status = 0
     for name in missing:
-        reason = fetch(name)
+        reason = fetch(name) if name in PEERS else fetch_library(name)
         if reason is not None:
             print(f"pillarbox: {how_to_get(name)}; {reason}", file=sys.stderr)
             status = 1

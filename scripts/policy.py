@@ -1,7 +1,6 @@
 """policy — `pillarbox policy`: is the policy sound, and what would it do to an envelope, and why
 
 Owns: the command lines of check and test, the table, `--json` and the exit status.
-Called by: scripts.cli.
 Guarantees: nothing is written, counted or started. test exits 0 if every recipient is accepted (on hold or not), 1 if
     anything is refused; a configuration that cannot be used is 78 for both (sysexits.h).
 Raises: PillarboxError for what an operator can mend.

@@ -1,7 +1,6 @@
 """policy_examples — one worked example for each action of a policy rule
 
 Owns: the examples of docs/reference/policy.md: a policy, an envelope, and what `pillarbox policy test` says of it.
-Called by: scripts.policy_reference, which prints them; tests/unit/test_policy_pages.py, which runs them.
 Guarantees: every action has one; what stands in `says` is what the command prints.
 """
 

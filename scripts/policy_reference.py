@@ -1,7 +1,6 @@
 """policy_reference — the page docs/reference/policy.md
 
 Owns: the page's prose and tables: phases, conditions, actions with their examples, lists, the content check.
-Called by: scripts.reference.
 Guarantees: tables come from the models, examples from scripts.policy_examples, so neither can be out of date.
 """
 

@@ -1,7 +1,6 @@
 """policy_trial — what would happen to an envelope, phase by phase, without sending it
 
 Owns: taking an envelope through the phases of smtpd's policy, with the reasons of each rule.
-Called by: scripts.policy, tests.
 Guarantees: nothing is written or counted: rates are never over here, and rspamd is asked only if the caller says so.
     Relay permission and a user's own senders are part of the answer, since they come before rules.
 Raises: ConfigError.

@@ -3,7 +3,6 @@
 Owns: docs/reference/configuration.md and policy.md (from the models), events.md (from the table of events),
     classification.md (from the tables of queued.deciding.classify), doctor.md (from the table of checks), metrics.md
     (from the table of metrics) and condition.md (from the fields).
-Called by: developers after a change of either (`python -m scripts.reference`), and a test with `--check`.
 Guarantees: without `--check` the pages match the code afterwards; with it nothing is written.
 Raises: nothing; exit status 1 and one line for each page that is out of date.
 """

@@ -1,7 +1,6 @@
 """rules — `pillarbox rules`: what the rules of queued.yaml make of a reply, and why
 
 Owns: the command line of test, the table, `--json` and the exit status.
-Called by: scripts.cli.
 Guarantees: nothing is written, suspended or started. The exit status is 0 when a rule decides, 1 when none does; a
     configuration that cannot be used is 78 (sysexits.h).
 Raises: PillarboxError for what an operator can mend.
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from shared.outcome import Outcome
 
 _PHASES: tuple[Phase, ...] = get_args(Phase.__value__)
-_TO_TALK = frozenset({"connect", "greeting", "helo", "starttls"})
+_TO_TALK = frozenset({"connect", "greeting", "helo", "starttls", "auth"})
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -2,7 +2,6 @@
 
 Owns: the mixture of content, sizes and recipients of `pillarbox demo`; reading .eml files as a submitting client sends
     them.
-Called by: scripts.demo.
 Guarantees: the same seed makes the same mail. Content is what goes over the wire: lines end with CR LF.
 """
 

@@ -1,7 +1,6 @@
 """schedule — `pillarbox schedule`: mail that is sent again and again, or later
 
 Owns: add, list, remove, enable and disable, for people and for programs.
-Called by: scripts.cli.
 Guarantees: what cannot be sent is refused when it is added, by the option that is wrong. Nothing is sent by this
     command itself: workers do, from then on, whether this host is up or not.
 Raises: PillarboxError for what an operator can mend.

@@ -1,7 +1,6 @@
 """schedule_mail — the message of a schedule, from the file and the words an operator gives
 
 Owns: checking addresses and times, and what is taken out of a message that is to be sent again and again.
-Called by: scripts.schedule. Pure but for reading the file.
 Guarantees: what is returned is accepted by pillarbox.enqueue.
 Raises: PillarboxError, one line that names the option, the value and what is allowed.
 See: RFC 5322 sections 3.6.1 (Date) and 3.6.4 (Message-ID); sql/migrations, schedule_send, which gives every occurrence

@@ -1,8 +1,6 @@
 """schema — writes the JSON Schemas that editors check our YAML with
 
 Owns: config/smtpd.schema.json and config/queued.schema.json, which are generated and never edited.
-Called by: developers after a change of the configuration's models (`python -m scripts.schema`), and a test
-with `--check`.
 Guarantees: without `--check` the files match the models afterwards; with it nothing is written.
 Raises: nothing; exit status 1 and one line for each file that is out of date.
 See: https://github.com/redhat-developer/yaml-language-server, whose heading the YAML files carry

@@ -1,7 +1,6 @@
 """scratch_var — a folder of one run's own, empty at its beginning, whose embedded server ends with the run
 
 Owns: `emptied`.
-Called by: `pillarbox demo`, `pillarbox bench` and the benchmarks.
 Guarantees: whatever becomes of the run, no PostgreSQL is left under the folder. What it wrote stays until the next run.
 Raises: DatabaseUnavailable when a server of an earlier run cannot be stopped.
 """

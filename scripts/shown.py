@@ -1,7 +1,6 @@
 """shown — a value as a terminal may show it: no markup, no control characters
 
 Owns: what becomes of characters that would do something to a terminal.
-Called by: every table for people.
 Guarantees: pure; each character that is not printable becomes one that is, so nothing moves and nothing is hidden.
 """
 

@@ -1,7 +1,6 @@
 """sink — run an SMTP sink from the command line, for demos, benchmarks and by hand
 
 Owns: the options of `pillarbox sink`, also run as `python -m scripts.sink`.
-Called by: people; docker-compose.yml; scripts/cli.py through `add_parser`.
 Guarantees: prints the address it listens on before the first connection, and the count when stopped by
 SIGINT or SIGTERM.
 Addresses script what happens, as in `temperror@example.com`: see scripts/sink_behaviour.py.

@@ -1,7 +1,6 @@
 """sink_behaviour — read from a recipient's address how the sink is to treat it
 
 Owns: the table of words that script the sink, and their meaning.
-Called by: scripts/sink_session.py.
 Guarantees: pure; an address without such a word is simply accepted.
 The word ends the local part, so `bob.temperror@example.com` and `temperror@example.com` both work:
     temperror permerror   451 or 550 at RCPT          greylist    451 at RCPT the first time, then 250

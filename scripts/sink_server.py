@@ -1,7 +1,6 @@
 """sink_server — an SMTP server that takes mail, writes down what it took, and fails on request
 
 Owns: Sink, its options and its records.
-Called by: scripts/sink.py, the demo and the benchmarks; tests, as `async with Sink() as sink`.
 Guarantees: a record is kept (and in the log file, when there is one) before the message is answered; what
 an address makes it do is in scripts/sink_behaviour.py; leaving `async with` closes every connection.
 Raises: ListenFailed when the address cannot be bound; TimeoutError from `wait_for`.
@@ -85,7 +84,7 @@ class Sink:
     """The server; listens between entering and leaving `async with`.
 
     received: the records in order. violations: what a careful client would not have sent, one line each.
-    commands: how often each verb came. connections: how many were made in all.
+    commands: how often each verb came. connections: how many were made in all; most_connections: at once.
     """
 
     def __init__(
@@ -95,11 +94,12 @@ class Sink:
         *,
         log: Path | None = None,
         callback: Callable[[Received], Awaitable[object] | None] | None = None,
+        greylisted: set[tuple[str, str]] | None = None,
         **options: Any,
     ) -> None:
         """`port` 0 takes any free port; `callback` is called, and awaited, before the 250 of each record.
 
-        `options` are the fields of SinkOptions.
+        `greylisted`: a memory of greylisting that several sinks share. `options` are the fields of SinkOptions.
         """
         self.host = host
         self.port = port
@@ -108,13 +108,14 @@ class Sink:
         self.violations: list[str] = []
         self.commands: dict[str, int] = {}
         self.connections = 0
+        self.most_connections = 0
         self._log_path = log
         self._log: int | None = None
         self._callback = callback
         self._server: asyncio.Server | None = None
         self._sessions: set[Session] = set()
         self._replies: set[asyncio.Task[None]] = set()
-        self._greylisted: set[tuple[str, str]] = set()
+        self._greylisted = set[tuple[str, str]]() if greylisted is None else greylisted
         self._news = asyncio.Event()
         self._closing = False
 
@@ -181,6 +182,7 @@ class Sink:
         """A connection was made; whether it is one too many."""
         self.connections += 1
         self._sessions.add(session)
+        self.most_connections = max(self.most_connections, len(self._sessions))
         if self._closing:
             session.abort()
         return len(self._sessions) > self.options.max_connections

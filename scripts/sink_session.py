@@ -1,7 +1,6 @@
 """sink_session — one SMTP session of the sink
 
 Owns: the server side of the protocol, small and strict: commands, replies, content, violations.
-Called by: scripts/sink_server.py, which makes one Session for each connection.
 Guarantees: shares no code with queued/smtp/client.py, so that each checks the other; every octet that a
 careful client would not send is noted in `sink.violations`; a message is recorded before it is answered.
 See: RFC 5321 §4.1.1 and §4.3.2; RFC 2920 (PIPELINING).
@@ -274,22 +273,23 @@ class Session(asyncio.BufferedProtocol):
             return
         answered = behaviour.ending not in {Ending.DROP_DOT, Ending.HANG_DOT}
         waiting = self._sink.accept(sender, recipients, content, answered=answered)
+        reply = f"{_RECORDED} as {len(self._sink.received)}"
         if behaviour.ending is Ending.DROP_DOT:
             self.abort()
         elif behaviour.ending is Ending.HANG_DOT:
             self._held = True
         elif waiting is None and not behaviour.delay:
-            self._say(_RECORDED)
+            self._say(reply)
         else:
             self._held = True
-            self._sink.later(self._answer_after(waiting, behaviour.delay))
+            self._sink.later(self._answer_after(waiting, behaviour.delay, reply))
 
-    async def _answer_after(self, waiting: Awaitable[object] | None, delay: float) -> None:
+    async def _answer_after(self, waiting: Awaitable[object] | None, delay: float, reply: str) -> None:
         """Keep the reply back, and everything that came after the dot with it."""
         if waiting is not None:
             await waiting
         await asyncio.sleep(delay)
         if self._transport is not None:
-            self._say(_RECORDED)
+            self._say(reply)
             self._held = False
             self._pump()

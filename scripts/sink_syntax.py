@@ -1,7 +1,6 @@
 """sink_syntax — the octets of commands and content, as the sink reads them
 
 Owns: reading paths and parameters, spotting stray line ends, undoing the dots.
-Called by: scripts/sink_session.py.
 Guarantees: pure; shares nothing with what queued/ uses to write the same octets.
 See: RFC 5321 §4.1.2 (paths), §2.3.8 (line ends), §4.5.2 (transparency); RFC 1870, RFC 6152, RFC 6531.
 """

@@ -1,7 +1,6 @@
 """supervise — starts daemons as child processes, keeps them up, stops them in order
 
 Owns: the child processes of `pillarbox up` and `pillarbox demo`, and their readiness (sd_notify).
-Called by: scripts.up, scripts.demo, scenario tests.
 Guarantees: `start` returns when the child says it is ready, or raises with the line the child said last. A child that
     dies later is started again after a pause that grows. `stop` asks them to end in the order
     they were started, smtpd before the workers, and kills only after its patience ends.
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Self
 
 from shared import events
 from shared.errors import PillarboxError
+from shared.lifecycle import how_it_ended, status_to_exit_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ _PATIENCE_READY = 120.0  # seconds a daemon may take from its start to ready
 
 
 class ChildFailed(PillarboxError):
-    """A daemon ended before it was ready; the text is what it said last, empty when it has said so on our terminal."""
+    """A daemon ended before it was ready; the text is how, empty when it has said so on our terminal."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -162,7 +162,8 @@ class Supervisor:
                 await asyncio.wait({heard, ended}, timeout=_PATIENCE_READY, return_when=asyncio.FIRST_COMPLETED)
                 if not heard.done():
                     heard.cancel()
-                    raise ChildFailed(_last_words(child), ended.result() if ended.done() else 1)
+                    status = status_to_exit_with(ended.result()) if ended.done() else 1
+                    raise ChildFailed(_last_words(child), status)
                 words = dict(line.partition("=")[::2] for line in heard.result().decode().splitlines())
                 if words.get("READY") == "1":
                     return words.get("STATUS", "")
@@ -194,13 +195,16 @@ def _hang_up(child: Child) -> None:
 
 
 def _last_words(child: Child) -> str:
-    """The last line of the child's log, which is its one clear line; or that it said nothing."""
+    """The last line of the child's log, which is its one clear line; how it ended, if it was killed or said nothing."""
     status = child.process.returncode if child.process else None
     if status is None:
         return f"{child.name} was not ready within {_PATIENCE_READY:.0f} s"
+    ended = f"{child.name} {how_it_ended(status)} before it was ready"
+    if status < 0:
+        return ended
     if child.log is None:
         return ""
     with child.log.open("rb") as log:
         log.seek(max(0, child.log.stat().st_size - _TAIL))
         lines = log.read().decode(errors="replace").splitlines()
-    return lines[-1] if lines else f"{child.name} ended with status {status} and said nothing"
+    return lines[-1] if lines else f"{ended} and said nothing"

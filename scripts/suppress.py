@@ -1,7 +1,6 @@
 """suppress — addresses and domains that get no mail
 
 Owns: the verb `suppress`: add, remove, list, import.
-Called by: scripts.cli.
 Guarantees: what was added is refused by workers within seconds (suppression.atdelivery), and at RCPT where smtpd.yaml
     says so. An import is one transaction: all of a file, or nothing.
 Raises: PillarboxError for what an operator can mend, naming file and line.

@@ -1,7 +1,6 @@
 """suspend — `pillarbox suspend`: let mail wait, and let it go again
 
 Owns: add, list and remove of what is suspended by command, for people and for programs.
-Called by: scripts.cli.
 Guarantees: what is suspended waits in the queue, is not tried and not counted as tried; every worker knows at once, or
     at its next poll. What is removed makes its mail due at once. Suspends of queued.yaml are not touched here.
 Raises: PillarboxError for what an operator can mend.

@@ -1,7 +1,6 @@
 """up — `pillarbox up`: the whole system in the foreground, until Ctrl-C; SIGHUP reloads all of it
 
 Owns: the order database → schema → smtpd → workers, and the reverse when stopping.
-Called by: scripts.cli; people who want it running with one command.
 Guarantees: both configuration files are read whole before anything starts, and before anything reloads: both are used
     or neither. A daemon that dies is started again. The embedded PostgreSQL is stopped at the end if, and only if, this
     command started it.

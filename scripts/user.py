@@ -2,7 +2,6 @@
 
 Owns: add, passwd, disable, enable, list, remove in the file or table that smtpd.yaml names; hash, for
     smtpd.yaml itself.
-Called by: scripts.cli.
 Guarantees: a password is never an argument, so it is in no process list and no shell history. Both verifiers of a
     password are made together: argon2 for PLAIN and LOGIN, SCRAM keys for SCRAM-SHA-256. smtpd needs no restart.
 Raises: PillarboxError for what an operator can mend.

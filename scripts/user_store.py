@@ -1,7 +1,6 @@
 """user_store — where `pillarbox user` keeps users: the file, or the table
 
 Owns: changing one user in either; the text of the file.
-Called by: scripts.user.
 Guarantees: a file is replaced whole, by one command at a time, and keeps its owner and rights (0600 when new); smtpd
     never reads half of one. Comments in it are lost: it is ours to write.
 Raises: PillarboxError for what an operator can mend.

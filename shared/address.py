@@ -1,10 +1,9 @@
 """address — reads the addresses of an envelope
 
 Owns: the syntax of a mailbox as Pillarbox accepts it. Pure.
-Called by: smtpd.command_mail for MAIL and RCPT; everything else receives the parsed value.
 Guarantees: no control character, space outside quotes or lone surrogate gets past, so nothing in an envelope can carry
     a second line into a log, a header or another SMTP command. The local-part is kept as given (RFC 5321 section 2.4),
-    the domain in lower case.
+    the domain in the one spelling of shared/domain.py: lower case, A-labels.
 Raises: AddressRefused with the reason a client may read.
 See: RFC 5321 sections 4.1.2, 4.5.3.1; RFC 6531 section 3.3.
 """
@@ -15,6 +14,7 @@ import ipaddress
 import re
 from typing import Final
 
+from shared.domain import DomainRefused, to_ascii
 from shared.message import Address
 
 _LOCALPART_LIMIT: Final = 64  # RFC 5321 section 4.5.3.1.1
@@ -28,7 +28,7 @@ _PATH = re.compile(
 )
 # Underscore is not a host name character, but real domains with mail carry it; what follows the rule is not refused
 # for it.
-_LABEL = re.compile(r"[A-Za-z0-9_\u0080-\U0010ffff](?:[A-Za-z0-9_\u0080-\U0010ffff-]*[A-Za-z0-9_\u0080-\U0010ffff])?")
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -71,11 +71,14 @@ def parse(text: str) -> Address:
 def _domain(domain: str) -> str:
     if domain.startswith("["):
         return _literal(domain)
-    domain = domain.lower()  # before it is measured: lower case can be longer
-    if len(domain.encode()) > _DOMAIN_LIMIT:
+    try:
+        domain = to_ascii(domain)
+    except DomainRefused as reason:
+        raise AddressRefused(str(reason)) from None
+    if len(domain) > _DOMAIN_LIMIT:
         raise AddressRefused("domain is longer than 255 octets")
     labels = domain.split(".")
-    if not all(_LABEL.fullmatch(label) and len(label.encode()) <= _LABEL_LIMIT for label in labels):
+    if not all(_LABEL.fullmatch(label) and len(label) <= _LABEL_LIMIT for label in labels):
         raise AddressRefused("bad domain")
     return domain
 

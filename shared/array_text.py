@@ -1,7 +1,6 @@
 """array_text — lists of values as PostgreSQL's text form of an array
 
 Owns: the quoting. Pure.
-Called by: queued.result, which hands over twenty columns of up to 500 values with each group.
 Guarantees: what PostgreSQL reads is what was given, None as NULL. A NUL octet is left for the driver to refuse.
     The driver's own conversion of a list asks for the type of every single value: three times the work, in the one
     place where it shows (docs/explanation/benchmarks.md).

@@ -1,7 +1,6 @@
 """authentication_config — who may submit after authenticating, and how, as smtpd.yaml says it
 
 Owns: the section `authentication`.
-Called by: shared.smtpd_config; smtpd.authenticate and smtpd.users read the models.
 Guarantees: a password written where a hash belongs is refused without being quoted.
 See: RFC 4954, RFC 4616, RFC 7677, RFC 4422 appendix A; Postfix smtpd_sasl_auth_enable, smtpd_tls_auth_only,
     smtpd_error_sleep_time; jail.conf(5) of fail2ban for findtime and bantime.
@@ -112,8 +111,9 @@ class Authentication(Section):
         unit="true or false",
     )
     checkfrom: bool = setting(
-        False,
-        "Whether a user whose senders are limited must write one of them in the From field too.",
+        True,
+        "Whether a user whose senders are limited must write one of them in From too. Where false, other mail is "
+        "taken, and not signed for the domain in From.",
         unit="true or false",
     )
     iterations: Annotated[int, whole(LEAST_ITERATIONS, MOST_ITERATIONS)] = setting(

@@ -1,7 +1,6 @@
 """bounces_config — what queued.yaml says about notifications to senders
 
 Owns: the models of the section `bounces`.
-Called by: shared.queued_config; queued.notices.notice reads them.
 Guarantees: a text has no placeholder that means nothing; defaults are Postfix's wherever Postfix has the same limit.
 See: https://www.postfix.org/postconf.5.html, bounce(5); RFC 3461; RFC 3464; docs/how-to/bounces.md
 """
@@ -47,11 +46,12 @@ class Texts(Section):
 
     failed: Template | None = setting(None, "Of recipients given up.", unit="text", absent="built-in")
     delayed: Template | None = setting(None, "Of recipients that are late.", unit="text", absent="built-in")
-    delivered: Template | None = setting(None, "Of recipients delivered.", unit="text", absent="built-in")
-    relayed: Template | None = setting(
-        None, "Of recipients handed to a host that will not tell.", unit="text", absent="built-in"
+    delivered: Template | None = setting(
+        None, "Of recipients delivered where mail ends, by LMTP.", unit="text", absent="built-in"
     )
-    expanded: Template | None = setting(None, "Of recipients that are lists.", unit="text", absent="built-in")
+    relayed: Template | None = setting(
+        None, "Of recipients handed on by SMTP to a host that will not tell.", unit="text", absent="built-in"
+    )
 
 
 class BounceRate(Section):

@@ -1,7 +1,6 @@
 """config — the configuration of both daemons, read, checked, and explained
 
 Owns: reading smtpd.yaml and queued.yaml into frozen models, and the JSON Schemas of both for editors.
-Called by: the daemons and commands at start and reload; scripts.schema.
 Guarantees: a model that is returned is valid as a whole; the shipped files and the models' defaults are equal.
 Raises: ConfigError with every problem found, one line each: file, line, key, value and what is allowed.
 See: config/smtpd.yaml and config/queued.yaml for every key, shared.smtpd_config and shared.queued_config

@@ -1,7 +1,6 @@
 """config_errors — turns what pydantic found wrong into lines an operator can act on
 
 Owns: the wording `file:line: key.path: what is wrong; allowed: ...` and the suggestion for a mistyped key.
-Called by: shared.config.
 Guarantees: pure; one line for every problem, in the order of the file; values of secrets are masked.
 See: https://docs.pydantic.dev/latest/errors/validation_errors/ for the error types told apart here
 """

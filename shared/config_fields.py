@@ -1,7 +1,6 @@
 """config_fields — what a key in our YAML may hold, and how it is described
 
 Owns: the base of all sections, the checked types of their keys, the one way to declare a key; what an IP address is.
-Called by: shared.environment_config, shared.policy_config, shared.smtpd_config, shared.queued_config; queued.tls.
 Guarantees: sections are frozen and refuse keys they do not know; a value is never coerced between text, number
 and truth; every default stands once, as one would write it in YAML, and goes through the same check as a
 written value; every key's description ends in its unit and default.
@@ -20,6 +19,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator
 
+from shared.domain import to_ascii
 from shared.masking import show
 from shared.units import DURATION_PATTERN, SIZE_PATTERN, format_size, parse_duration, parse_size
 
@@ -86,6 +86,24 @@ def matching(pattern: str, allowed: str) -> Checked:
         raise ValueError(f"{show(value)} is not usable here; allowed: {allowed}{quotes_hint(value)}")
 
     return Checked(read, {"type": "string", "pattern": f"^({pattern})$"})
+
+
+def domain_matching(pattern: str, allowed: str) -> Checked:
+    """As `matching`, for text that is or ends in a domain: read in the one spelling of shared/domain.py.
+
+    `pattern` is for that spelling; editors are told of no pattern, for U-labels fit none.
+    """
+    plain = matching(pattern, allowed)
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value.isascii():
+            return str(plain.read(value)).lower()
+        try:
+            return str(plain.read(to_ascii(value)))
+        except ValueError:  # DomainRefused among them
+            raise ValueError(f"{show(value)} is not usable here; allowed: {allowed}") from None
+
+    return Checked(read, {"type": "string", "minLength": 1})
 
 
 def quotes_hint(value: object) -> str:

@@ -2,7 +2,6 @@
 
 Owns: the section `servers[].phases.data`: limits on content, what happens to content that breaks the rules, and what we
     add in front of it.
-Called by: shared.smtpd_config; smtpd.content and smtpd.receive read the model.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter. MIME is not parsed, so
     there is no limit on its nesting: nothing here can be made to recurse.
 See: https://www.postfix.org/postconf.5.html; https://haraka.github.io (max_header_lines)

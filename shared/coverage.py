@@ -1,7 +1,6 @@
 """coverage — which partitions somebody serves
 
 Owns: asking PostgreSQL what a worker's condition says of each partition id, and which ids no living worker serves.
-Called by: `pillarbox doctor`; whoever wants to count or alarm on partitions nobody serves.
 Guarantees: exact for conditions that ask for the partition id alone. One that also asks for other columns serves an id
     in part where that depends on them. A condition from the register is another process's text: it is run only if it
     calls nothing but immutable functions of PostgreSQL's own or ours.

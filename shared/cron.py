@@ -1,7 +1,6 @@
 """cron — when a recurring message is due next
 
 Owns: the meaning of a cron expression in a time zone. Pure.
-Called by: queued.schedule for the next occurrence; scripts.schedule to check what an operator wrote.
 Guarantees: occurrences are in UTC and strictly later than the time asked from. Changes of the clock are treated as
     Debian's cron does: a fixed time that is skipped comes right after the change, one that happens twice comes once;
     what recurs every hour or minute goes by real time. Every time zone name is of the system's database, and UTC is

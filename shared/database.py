@@ -1,8 +1,6 @@
 """database — the door to PostgreSQL
 
 Owns: turning `environment.database.uri` into connections and pools, and PostgreSQL's errors into ours.
-Called by: everything that runs a query; only this file, shared.spool_commit, shared.wakeup and shared.migrate import
-    psycopg.
 Guarantees: every connection is in autocommit (no transaction is ever open by accident, least of all across SMTP), names
     itself in pg_stat_activity, and notices a dead peer by keepalives. A pool gives no connection it has not checked.
     Of several hosts the one that takes writes is used, so that a promoted standby is found. Behind a pooler nothing
@@ -48,6 +46,8 @@ BAD_VALUE: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.Ra
 CONFLICT: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 #: Somebody keeps a row locked for longer than we wait (SQLSTATE 55P03).
 LOCKED: Final = psycopg.errors.LockNotAvailable
+#: PostgreSQL ended the statement, mostly because it took longer than it was given (SQLSTATE 57014).
+CANCELLED: Final = psycopg.errors.QueryCanceled
 #: There is no day partition for a row of history.
 NO_PARTITION: Final = psycopg.errors.CheckViolation
 #: A partition that was replaced or dropped between planning and running (SQLSTATE 42P01, or XX000, "could not open
@@ -55,6 +55,7 @@ NO_PARTITION: Final = psycopg.errors.CheckViolation
 VANISHED: Final = (psycopg.errors.UndefinedTable, psycopg.errors.InternalError_)
 
 _MINIMUM_VERSION: Final = 150000
+_ENCODING: Final = "UTF8"  # addresses may be international (RFC 6531), and what is not UTF8 would be refused or altered
 _SEND_BUFFER: Final = 1 << 21
 # A peer that vanished without a word is noticed after about 20 s, far below a lease.
 _KEEPALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2, "tcp_user_timeout": 20000}
@@ -83,6 +84,11 @@ def is_embedded(uri: str) -> bool:
     return uri.strip() == "embedded:"
 
 
+def volumes(uri: str, var: Path) -> list[Path]:
+    """Where the server keeps its files, if it is ours; of another that is not known here."""
+    return embedded.volumes(var) if is_embedded(uri) else []
+
+
 @contextmanager
 def outage_in_one_line(connection: psycopg.Connection[Any] | Connection) -> Iterator[None]:
     """What ends the connection in this block is DatabaseUnavailable; other errors are left as they are."""
@@ -105,11 +111,31 @@ async def connect(conninfo: str, application_name: str) -> Connection:
             raise
     except psycopg.OperationalError as error:
         raise unavailable(error) from None
-    version = connection.info.server_version
-    if version < _MINIMUM_VERSION:
+    try:
+        refuse_unusable(connection.info)
+    except BaseException:
         await connection.close()
-        raise DatabaseUnavailable(f"PostgreSQL {version // 10000} is too old: Pillarbox needs 15 or newer")
+        raise
     return connection
+
+
+def refuse_unusable(info: psycopg.ConnectionInfo) -> None:
+    """DatabaseUnavailable for a server that is too old, or a database that cannot keep every address as it came."""
+    if info.server_version < _MINIMUM_VERSION:
+        raise DatabaseUnavailable(f"PostgreSQL {info.server_version // 10000} is too old: Pillarbox needs 15 or newer")
+    if (encoding := info.parameter_status("server_encoding")) != _ENCODING:
+        raise DatabaseUnavailable(
+            f'database "{info.dbname}" has the encoding {encoding}, and Pillarbox needs {_ENCODING}: use one made by '
+            f"CREATE DATABASE … ENCODING '{_ENCODING}' TEMPLATE template0"
+        )
+
+
+async def twin(connection: Connection, application_name: str) -> Connection:
+    """Another connection to the same server, with the same login."""
+    known = {option.keyword.decode(): option.val.decode() for option in connection.pgconn.info if option.val}
+    known.pop("hostaddr", None)  # of several servers, the one that was found
+    known |= {"host": connection.info.host, "port": str(connection.info.port), "application_name": application_name}
+    return await connect(make_conninfo("", **known), application_name)
 
 
 def widen(connection: Connection) -> None:
@@ -157,11 +183,18 @@ async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[
         return await cursor.fetchall()
 
 
-async def fetch_filled(source: Connection, name: str, parts: Mapping[str, str], /, **values: Any) -> list[Row]:
-    """Run sql/queries/<name>.sql with these parts in it (shared.queries.filled_query); rows as named tuples."""
+async def fetch_filled(
+    source: Connection, name: str, parts: Mapping[str, str], /, *, keep: bool = False, **values: Any
+) -> list[Row]:
+    """Run sql/queries/<name>.sql with these parts in it (shared.queries.filled_query); rows as named tuples.
+
+    `keep`: the same text comes again, and planning it costs more than running it: have it prepared from the first time.
+    """
     async with source.cursor(row_factory=namedtuple_row) as cursor:
-        await cursor.execute(filled_query(name, **parts), values)
-        return await cursor.fetchall()
+        await cursor.execute(
+            filled_query(name, **parts), values, prepare=True if keep and not is_pooled(source) else None
+        )
+        return await cursor.fetchall() if cursor.description else []
 
 
 async def run_on(connection: Connection, name: str, table: str) -> None:

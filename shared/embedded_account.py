@@ -1,7 +1,6 @@
 """embedded_account — who the embedded PostgreSQL runs as, and the way it needs to its files
 
 Owns: the choice of an account when we are root (PostgreSQL refuses root), and the permission bits on the way.
-Called by: shared/embedded_server.py before anything is started.
 Guarantees: without root nothing is chosen and nothing is changed. As root only search (o+x) is added to
 directories on the way and reading (o+r, o+x for programs) to the server's own program files, never writing,
 and every change is one INFO line.

@@ -1,7 +1,6 @@
 """embedded_postmaster — which server runs over a data directory, and how it ends
 
 Owns: the names of the files under `var`, the reading of postmaster.pid, the lock that says "alive", the signals.
-Called by: shared/embedded.py (status, stop) and shared/embedded_server.py (start).
 Guarantees: nothing is signalled that is not a server over this very data directory. "Alive" is a flock
 inherited by every process of the server, so that it needs no process id to be true: after kill -9 of all, or
 in a container that reuses ids, a stale postmaster.pid deceives nobody.

@@ -2,7 +2,6 @@
 
 Owns: initdb, the start of the postmaster in a session of its own, the wait through crash recovery, and the
 creation of our database.
-Called by: shared/embedded.py, under its lock; tests with other binaries.
 Guarantees: the server outlives whoever started it, Ctrl-C in its terminal included. A data directory
 appears whole or not at all. A killed postmaster is recovered from by the next start.
 Raises: DatabaseUnavailable, one line with the path of the server log; OSError.
@@ -25,6 +24,7 @@ from shared.embedded_account import Account, choose_account, open_programs, open
 from shared.embedded_postmaster import DATABASE, POLL, REPORT, ROLE, EmbeddedStatus, Place
 from shared.embedded_settings import PORT, Machine, render
 from shared.errors import DatabaseUnavailable
+from shared.lifecycle import how_it_ended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,9 +118,8 @@ class EmbeddedServer:
         _log.info("PostgreSQL %d (pid %d) starts over %s as %s", self.version, pid, place.data, who)
         status = self._await_ready(pid)
         if status is None:
-            raise DatabaseUnavailable(
-                f"PostgreSQL over {place.data} did not start: {_reason(self._last_words())}; server log: {place.log}"
-            )
+            why = _why_it_ended(self._last_words())
+            raise DatabaseUnavailable(f"PostgreSQL over {place.data} did not start: {why}; server log: {place.log}")
         return status
 
     def _initialize(self) -> None:
@@ -150,7 +149,8 @@ class EmbeddedServer:
             account=self._account,
         )
         if done.returncode != 0:
-            raise DatabaseUnavailable(f"initdb for {place.data} failed: {_reason(done.stderr)}")
+            how = _reason(done.stderr) if done.returncode > 0 else how_it_ended(done.returncode)
+            raise DatabaseUnavailable(f"initdb for {place.data} failed: {how}")
         with (place.unfinished / "postgresql.conf").open("a", encoding="utf-8") as conf:
             conf.write("\ninclude 'pillarbox.conf'\n")
         place.unfinished.rename(place.data)
@@ -267,3 +267,13 @@ def _reason(text: str) -> str:
             if severity in line:
                 return line.partition(severity)[2].strip()
     return lines[-1] if lines else "it said nothing"
+
+
+def _why_it_ended(log: str) -> str:
+    """As `_reason`, of a server's log. The server is not our child: that it was killed shows only in its silence."""
+    for line in reversed(log.splitlines()):
+        if " was terminated by signal " in line:  # a process of the server's; that the server then ends says less
+            return line.partition("LOG:")[2].strip()
+    if any(severity in log for severity in ("PANIC:", "FATAL:", "error:")):
+        return _reason(log)
+    return f"it ended without saying why, as if killed (for want of memory?); its log ends: {_reason(log)}"

@@ -1,7 +1,6 @@
 """embedded_settings — the server settings of the embedded PostgreSQL, as the text of pillarbox.conf
 
 Owns: every setting that Pillarbox chooses for the server it starts, and how it fits them to the machine.
-Called by: shared/embedded_server.py at each start.
 Guarantees: what makes a 250 true (fsync, full_page_writes, synchronous_commit) is on, and no TCP port listens.
 `render` is pure; `Machine.measure` is the only look outside.
 See: PostgreSQL manual, chapter "Server Configuration".

@@ -1,7 +1,6 @@
 """environment_config — the surroundings both daemons share: database, folder for run-time files, log
 
 Owns: the section `environment` of smtpd.yaml and of queued.yaml.
-Called by: shared.smtpd_config and shared.queued_config.
 Guarantees: no partition id lies in two leaves; names of leaves are fit to be part of a table's name.
 The password within a database URI does not appear in a `repr`.
 See: Halon's queue manual for `environment.database.uri` and `.where`; sql/README.md for the leaves

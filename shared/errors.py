@@ -1,7 +1,6 @@
 """errors — what can go wrong in words a person can act on
 
 Owns: the exception types both daemons and the commands raise across module borders; the words for any other exception.
-Called by: everybody; the entry points turn a PillarboxError into one line and an exit status.
 Guarantees: `str(error)` of ours is one line without secrets, fit for an operator's terminal. The words for others are
     one line too, and never empty.
 """
@@ -43,8 +42,16 @@ class SpoolUnavailable(PillarboxError):
     """A message could not be committed to the queue; the client is told 451 and keeps it."""
 
 
+class NotDurable(SpoolUnavailable):
+    """PostgreSQL has committed a message where a crash could still lose it; the client is told 451 and keeps it."""
+
+
 class SpoolFull(SpoolUnavailable):
     """So much waits to be committed that no more is taken for now; the client is told 452."""
+
+
+class NoSpace(SpoolFull):
+    """PostgreSQL's volumes have too little room left for more mail; the client is told 452."""
 
 
 def in_words(error: BaseException) -> str:

@@ -2,7 +2,6 @@
 
 Owns: which event loop the daemons have. uvloop's is written in C on libuv: a worker and smtpd spend a tenth less of
     processor time for each message than on asyncio's own, and deliver a sixth more from a full queue.
-Called by: smtpd and queued; commands that run for moments use asyncio.run.
 Guarantees: as asyncio.run: SIGINT cancels `main`, what is left over is cancelled, and the loop is closed.
 See: docs/explanation/benchmarks-flow.md.
 """

@@ -1,7 +1,6 @@
 """events — one line of log for each thing that happens, and whom it is told to
 
 Owns: the log format of both daemons; who watches which event (metrics, health).
-Called by: everybody who has something to tell; `setup` once by each entry point.
 Guarantees: a name not in the table cannot be emitted. One event is one line, whatever its values contain. An event that
     nobody watches and the log leaves out costs two look-ups.
 See: shared/events_table.py has the names.

@@ -1,7 +1,6 @@
 """events_table — the names of what happens
 
 Owns: every event with its level, its meaning and its fields.
-Called by: shared.events emits by it; shared.metrics counts by it; scripts.reference writes the page.
 Guarantees: constants. The names feed logs, metrics and analytics, so renaming one breaks users.
 See: docs/reference/events.md, generated from EVENTS.
 """
@@ -26,7 +25,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "load.restored": (INFO, "New clients are served again; `refused` were told 421, in `seconds`."),
     "load.refused": (DEBUG, "A new client is told 421 in place of a greeting; `reason`."),
     "rates.exceeded": (DEBUG, "A client has asked too much; `client`, `limit`, `seconds` until it is welcome again."),
-    "rates.unanswered": (WARNING, "Nobody counted, so the client was let in; said once a minute; `ask`, `error`."),
+    "rates.unanswered": (
+        WARNING,
+        "Nobody answered in time: this process counts against its share of limits; said once a minute; `ask`, `error`.",
+    ),
     "session.opened": (DEBUG, "A client connected; `client`."),
     "session.closed": (DEBUG, "A client's connection ended; `client`."),
     "session.error": (
@@ -53,6 +55,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "tls.abandoned": (
         INFO,
         "A TLS handshake with a next hop failed, so mail goes in clear text, as tls.mode allows; `remote`, `error`.",
+    ),
+    "auth.refused": (
+        WARNING,
+        "We cannot log in to a next hop, or it misses a login; `transport`, `remote`, `user`, `mechanism`, `error`.",
     ),
     "mta_sts.fetched": (INFO, "A domain's MTA-STS policy was read; `domain`, `mode`, `id`, `max_age` in seconds."),
     "mta_sts.failed": (
@@ -85,6 +91,22 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "spool.abandoned": (INFO, "The client hung up before COMMIT: nothing is kept; `id`."),
     "spool.refused": (WARNING, "PostgreSQL refused one message, the others of its group went on; `id`, `error`."),
     "spool.unavailable": (ERROR, "A group could not be committed: its clients got 451; `messages`, `error`."),
+    "spool.not_durable": (
+        ERROR,
+        (
+            "PostgreSQL gave up waiting for a standby: clients got 451 for mail that one server has, and each that "
+            "submits again causes a duplicate; `messages`, `recipients`, `error`."
+        ),
+    ),
+    "spool.space_low": (
+        ERROR,
+        "PostgreSQL's volumes have little room left: clients get 452, delivery goes on; `volume`, `free`, `least`.",
+    ),
+    "spool.space_restored": (INFO, "There is room again, and mail is accepted; `volume`, `free` octets."),
+    "spool.space_unknown": (
+        WARNING,
+        "How much room PostgreSQL's volumes have is not known any more; what was decided last stays; `error`.",
+    ),
     "spool.recovered": (INFO, "PostgreSQL takes mail again, after spool.unavailable."),
     "spool.lost_after_failover": (
         ERROR,
@@ -100,6 +122,14 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "claim.lost": (
         WARNING,
         "A result came too late, another claim holds the row: a possible duplicate; `recipient_id`, `outcome`.",
+    ),
+    "claim.timeline_changed": (
+        WARNING,
+        "Another timeline answers (a promoted standby, a backup); `before`, `timeline`, `results` that wait.",
+    ),
+    "claim.leaf_in_part": (
+        WARNING,
+        "A worker's WHERE does not match whole leaves; `worker`, `source` (file and key), `leaves`, `remedy`.",
     ),
     "claim.ended": (WARNING, "A lease ended in the middle of an attempt, which was cut off; `id`, `recipients`."),
     "claim.parked": (
@@ -125,7 +155,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "result.refused": (
         ERROR,
-        "PostgreSQL refused one result; its lease will run out and its mail be sent again; `recipient_id`, `error`.",
+        "PostgreSQL refused one result; `recipient_id`, `error`, `then`: recorded with less, or kept with its claim.",
     ),
     "notice.sent": (
         INFO,
@@ -177,6 +207,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "sign.skipped": (WARNING, "A message leaves unsigned, for no signature would hold; `id`, `domain`, `reason`."),
     "wakeup.listening": (DEBUG, "Listening for notifications."),
     "wakeup.heard": (DEBUG, "Notifications that concern this worker were heard; `partitions`, how many."),
+    "wakeup.unsent": (
+        WARNING,
+        "Notifications could not be sent: their workers find the mail at their next poll; `hints`, how many, `error`.",
+    ),
     "wakeup.lost": (WARNING, "The listening connection ended; polling goes on; `error`, `seconds` until the next try."),
     "wakeup.deaf": (
         WARNING,
@@ -194,6 +228,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "tracing.failed": (WARNING, "The collector takes no spans; said once a minute; `spans` are lost, `error`."),
     "maintain.poison": (WARNING, "Recipients that made their worker lose the claim too often are held; `recipients`."),
     "maintain.renotified": (INFO, "Workers of partitions with overdue mail were woken; `partitions`."),
+    "maintain.unserved": (
+        WARNING,
+        "Mail is due that no living worker serves; `partitions`, `recipients` at least, `seconds` the longest is due.",
+    ),
     "maintain.dropped": (INFO, "Days of history past keep-until were dropped; `partitions`."),
     "maintain.vacuumed": (DEBUG, "A leaf with many dead rows was vacuumed; `leaf`, `seconds`."),
     "maintain.swept": (DEBUG, "Bodies without recipients were collected; `messages`."),

@@ -1,7 +1,6 @@
 """failure-points — named instants at which a test may make a daemon die, stop, hang or fail
 
 Owns: POINTS, every name there is; `reach`, called once at each; the reading of PILLARBOX_FAIL.
-Called by: the code at each instant; set by tests alone, those of tests/chaos above all.
 Guarantees: unset, which is how every installation runs, `reach` is an empty function chosen when this module is
     imported: no lookup, no branch (measured by tests/unit/test_failure_points.py). Set, one point acts once: at its
     `count`th passing in a process, and, where PILLARBOX_FAIL_MARK names a file, only in the process that makes it,

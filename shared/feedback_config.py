@@ -1,7 +1,6 @@
 """feedback_config — what queued.yaml says about how many connections a destination is given, and when it is left alone
 
 Owns: the section `feedback` of a transport.
-Called by: shared.transport_config; queued.lanes reads it.
 Guarantees: defaults are Postfix's, except that feedback is one connection for each round of connections and not for
     each attempt, which is what Postfix advises where `concurrency` is large.
 See: Postfix SCHEDULER_README; postconf(5): default_destination_concurrency_positive_feedback and its neighbours;

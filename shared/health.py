@@ -1,7 +1,6 @@
 """health — whether a daemon is alive, and whether it can do its work just now
 
 Owns: the answers to /healthy and /ready, from events and from asking PostgreSQL.
-Called by: queued.observe and smtpd.observe; shared.events tells it of parts that die and of a stop.
 Guarantees: an answer is None or one line of why not, without secrets. PostgreSQL is asked at most once a second however
     many ask us, and an answer takes at most two seconds. Being ready needs PostgreSQL; being alive needs only us, so
     that nobody restarts a worker because the database is away.

@@ -1,7 +1,6 @@
 """latest — the latest answer to a question for PostgreSQL, asked seldom and waited for briefly
 
 Owns: Latest, one question with its last answer.
-Called by: shared.health and queued.observe, on behalf of whoever asks over HTTP.
 Guarantees: however many ask, PostgreSQL is asked once at a time and not again before the answer is `fresh` seconds old.
     Nobody waits longer than `patience` seconds: a question that hangs goes on by itself until its connection fails, and
     until then the answer is that there is none.

@@ -1,7 +1,6 @@
 """lifecycle — how a daemon starts, stops and says so
 
 Owns: exit statuses, signals, the steps of a stop, and telling whoever started us how we are (sd_notify).
-Called by: smtpd.daemon, queued.daemon; scripts.supervise listens to the same notifications.
 Guarantees: the first SIGTERM or SIGINT asks for a stop; the second has its default effect and kills. A part that dies
     stops the daemon, loudly: it does not limp on without it. Every step of a stop is bounded and says for whom it
     waits. SIGHUP reloads where the daemon can, one reload after the other. Who set a watchdog hears from us as long as
@@ -32,6 +31,22 @@ _EX_SOFTWARE = 70
 
 class PartDied(Exception):
     """A part of a daemon that must run as long as the daemon ended by itself; its text is `part: error`."""
+
+
+def how_it_ended(status: int) -> str:
+    """In words, from what wait() says of a process: a negative status is the signal that killed it."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was killed by {name}{' (perhaps for want of memory)' if -status == signal.SIGKILL else ''}"
+
+
+def status_to_exit_with(status: int) -> int:
+    """What to exit with because another process ended so; as a shell says it, 128 and the signal."""
+    return status if status > 0 else 128 - status if status else 1
 
 
 def exit_status(name: str, work: Callable[[], None]) -> int:

@@ -1,7 +1,6 @@
 """load_config — how many processes serve, as whom, and when they turn clients away
 
 Owns: the keys `processes`, `user`, `group` and the section `load` of smtpd.yaml.
-Called by: shared.smtpd_config.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter.
 See: https://www.postfix.org/STRESS_README.html; socket(7) SO_REUSEPORT
 """
@@ -50,6 +49,12 @@ class Load(Section):
         "The most sessions of one process; more are answered 421 at once (Postfix default_process_limit, 100 "
         "processes of one session each).",
         unit="sessions",
+    )
+    reserve: Fraction = setting(
+        0.1,
+        "The part of sessions that is kept for clients that may relay without a login, by their address or "
+        "certificate; when no more is left others are answered 421.",
+        unit="fraction",
     )
     stress: Fraction = setting(
         0.8,

@@ -1,7 +1,6 @@
 """masking — values made fit to be printed: one line, shortened, without secrets
 
 Owns: what counts as a secret in configuration, and how a bad value is quoted back at its author.
-Called by: shared.units and shared.config_errors for messages; whoever logs a database URI.
 Guarantees: pure; the result is printable and one line; passwords in libpq URIs and conninfo strings and
 argon2 hashes never survive, whole values never survive under a key that names a secret.
 See: libpq connection strings, https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING

@@ -2,7 +2,6 @@
 
 Owns: the frozen types that go from smtpd's session to the spool, what of them becomes queue.metadata, and the making of
     message ids.
-Called by: smtpd (builds them), shared.spool (writes them), tests.
 Guarantees: an id is a UUIDv7 (RFC 9562 section 5.7): unique without asking anybody, and close to its neighbours in
     time, so that inserts stay at one end of the primary key.
 See: sql/README.md, "Reserved metadata".
@@ -27,7 +26,7 @@ type Body = Literal["7BIT", "8BITMIME", "BINARYMIME"]  # RFC 6152, RFC 3030
 #: tests/layout/test_reserved_metadata.py compares them with sql/README.md.
 RESERVED: Final = frozenset(
     {"_partid", "_quarantineid", "_holdreason", "_policyrule", "_requeued", "_dsn", "_body", "_requiretls"}
-    | {"_tlsrequired", "_futurerelease", "_traceparent", "_copyof", "_heldat"}
+    | {"_tlsrequired", "_futurerelease", "_traceparent", "_copyof", "_heldat", "_foreignfrom"}
 )
 
 
@@ -95,6 +94,7 @@ class Submission:
     body: Body = "7BIT"  # as declared
     requiretls: bool = False  # RFC 8689: only over TLS, or not at all
     traceparent: str | None = None  # the trace that follows it (W3C Trace Context)
+    foreign_from: bool = False  # From names somebody the user may not send as
     tls_optional: bool = False  # the header said TLS-Required: No (RFC 8689 section 3)
 
     @property
@@ -116,6 +116,8 @@ def metadata(submission: Submission, recipient: Recipient) -> dict[str, object]:
         row["_dsn"] = _dsn(of_message or MessageDsn(), of_recipient or RecipientDsn())
     if submission.body != "7BIT":
         row["_body"] = submission.body
+    if submission.foreign_from:
+        row["_foreignfrom"] = True
     if submission.requiretls:
         row["_requiretls"] = True
     elif submission.tls_optional:  # RFC 8689 section 4.1: REQUIRETLS wins

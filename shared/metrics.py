@@ -1,7 +1,6 @@
 """metrics — counts what the events of this process tell
 
 Owns: which watcher adds what to which series, and which values the labels that vary may have.
-Called by: queued.observe and smtpd.observe; shared.events tells of each event that is fed.
 Guarantees: labels are bounded: a transport that the configuration does not name counts as `other`, and nothing is
     labelled by domain, host or message. A series that can occur is there from the start, at 0, so that its first
     increase is seen. Counting an event takes 1 to 2 µs, allocates nothing that stays, and raises nothing.

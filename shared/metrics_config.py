@@ -1,7 +1,6 @@
 """metrics_config — the section `metrics` of a daemon's configuration
 
 Owns: where a daemon answers Prometheus and whoever asks for its health, and how often that may cost a query.
-Called by: shared.queued_config and shared.smtpd_config.
 Guarantees: without `listen` nothing is opened and nothing is counted.
 See: docs/how-to/watch-with-prometheus.md; docs/reference/metrics.md
 """

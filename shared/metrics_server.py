@@ -1,7 +1,6 @@
 """metrics_server — answers GET over HTTP/1.1, one small page a connection
 
 Owns: a listening socket and the few connections to it; reading a request's head and refusing what is none.
-Called by: queued.observe and smtpd.observe, which say what the pages are.
 Guarantees: bounded whoever asks: 16 connections, as many more that are told 503, any further cut at once; 8 KiB of
     head, 10 seconds for all of it, no body kept, one request a connection. What a client does wrong is answered with
     its status and never logged. A page that raises is 500 to the client, and metrics.failed in the log.

@@ -1,7 +1,6 @@
 """metrics_smtpd — what smtpd counts, under which names
 
 Owns: the table of smtpd's metrics and which events feed which.
-Called by: smtpd.observe and smtpd.observe_children; scripts.reference writes the page.
 Guarantees: constants; renaming one breaks users. Of several processes counters and histograms are summed, and gauges
     name the process.
 See: docs/reference/metrics.md; shared/metrics_table.py has queued's.
@@ -61,10 +60,18 @@ _METRICS: Final[dict[str, Metric]] = {
     "pillarbox_smtpd_messages_total": Metric("counter", "Messages accepted: committed, and answered 250."),
     "pillarbox_smtpd_recipients_total": Metric("counter", "Their recipients."),
     "pillarbox_smtpd_bytes_total": Metric("counter", "Their octets as stored."),
+    "pillarbox_smtpd_not_durable_total": Metric(
+        "counter",
+        "Recipients of messages that are committed and were answered 451, since PostgreSQL gave up waiting for a "
+        "standby: possible duplicates.",
+    ),
+    "pillarbox_smtpd_hints_unsent_total": Metric(
+        "counter", "Notifications to workers that could not be sent: mail waits for a poll."
+    ),
     "pillarbox_smtpd_commit_seconds": Metric("histogram", "How long a group's commit took.", (), COMMIT),
     "pillarbox_smtpd_commit_messages": Metric("histogram", "How many messages shared a commit.", (), SIZES),
     "pillarbox_smtpd_shed_total": Metric(
-        "counter", "Clients told 421 in place of a greeting. `reason` is sessions or lag.", (REASON,)
+        "counter", "Clients told 421 in place of a greeting. `reason` is sessions, lag or reserve.", (REASON,)
     ),
     "pillarbox_smtpd_limited_total": Metric(
         "counter",
@@ -80,6 +87,12 @@ _METRICS: Final[dict[str, Metric]] = {
     "pillarbox_smtpd_processes": Metric("gauge", "Processes. `state` is wanted or ready.", ("state",)),
     "pillarbox_smtpd_ready": Metric("gauge", "1 while a process would commit a message now.", ("process",)),
     "pillarbox_smtpd_sessions": Metric("gauge", "Connections that are open.", ("process",)),
+    "pillarbox_smtpd_space_known": Metric(
+        "gauge", "1 while a process knows how much room PostgreSQL's volumes have.", ("process",)
+    ),
+    "pillarbox_smtpd_space_free_bytes": Metric(
+        "gauge", "Room on the volume that has least, where it is known; compare it with `spool.minfree`.", ("process",)
+    ),
     "pillarbox_smtpd_lag_seconds": Metric("gauge", "How late the event loop was at its last beat.", ("process",)),
     "pillarbox_smtpd_pending_bytes": Metric("gauge", "Content that waits for its commit.", ("process",)),
 }
@@ -96,6 +109,8 @@ _FEEDS: Final[dict[str, tuple[Feed, ...]]] = {
         Feed("pillarbox_smtpd_commit_seconds", amount="seconds"),
         Feed("pillarbox_smtpd_commit_messages", amount="messages"),
     ),
+    "spool.not_durable": (Feed("pillarbox_smtpd_not_durable_total", amount="recipients"),),
+    "wakeup.unsent": (Feed("pillarbox_smtpd_hints_unsent_total", amount="hints"),),
     "load.refused": (Feed("pillarbox_smtpd_shed_total"),),
     "rates.exceeded": (Feed("pillarbox_smtpd_limited_total"),),
     "authenticate.succeeded": (Feed("pillarbox_smtpd_logins_total", ("succeeded",)),),

@@ -1,7 +1,6 @@
 """metrics_table — what a worker counts, under which names
 
 Owns: the shape of a table of metrics, the table of queued, and which events feed which metric of it.
-Called by: shared.metrics counts by it; shared.metrics_smtpd has the other table; scripts.reference writes the page.
 Guarantees: constants; renaming one breaks users.
 See: docs/reference/metrics.md, generated from both tables.
 """
@@ -100,10 +99,18 @@ METRICS: Final[dict[str, Metric]] = {
     ),
     "pillarbox_record_results": Metric("histogram", "How many results were recorded in one go.", (), SIZES),
     "pillarbox_record_seconds": Metric("histogram", "How long that took PostgreSQL.", (), COMMIT),
+    "pillarbox_logins_refused_total": Metric(
+        "counter",
+        "Times that a next hop refused our login, or missed one, until somebody mends it: its mail waits.",
+        (TRANSPORT,),
+    ),
     "pillarbox_notices_total": Metric("counter", "Notifications to senders that were queued."),
     "pillarbox_wakeups_heard_total": Metric("counter", "Times that notifications of mail for this worker were heard."),
     "pillarbox_wakeups_lost_total": Metric(
         "counter", "Times that listening ended. `why` is lost, deaf or swallowed, as the events are called.", ("why",)
+    ),
+    "pillarbox_hints_unsent_total": Metric(
+        "counter", "Notifications of dead letters or of mail that could not be sent: who listens finds them by polling."
     ),
     EVENTS_TOTAL: EVENTS_METRIC,
     "pillarbox_worker": Metric("gauge", "Always 1; `worker` is the name this process was started by.", ("worker",)),
@@ -129,6 +136,17 @@ METRICS: Final[dict[str, Metric]] = {
     ),
     "pillarbox_queue_overdue_seconds": Metric(
         "gauge", "How long the mail that waits for a claim longest has been due, by partition.", ("partition",)
+    ),
+    "pillarbox_unserved_overdue_seconds": Metric(
+        "gauge",
+        "How long mail has been due that no living worker's condition selects, the longest by leaf and partition; "
+        "every worker reports every partition. No such series: all mail that is due is served.",
+        ("leaf", "partition"),
+    ),
+    "pillarbox_unserved_recipients": Metric(
+        "gauge",
+        "How many recipients of that mail were noted, 10 of each leaf and partition at most.",
+        ("leaf", "partition"),
     ),
     "pillarbox_queue_leaf_rows": Metric(
         "gauge",
@@ -161,8 +179,10 @@ FEEDS: Final[dict[str, tuple[Feed, ...]]] = {
     "claim.parked": (Feed("pillarbox_parked_recipients_total", amount="recipients"),),
     "claim.lost": (Feed("pillarbox_claims_lost_total"),),
     "claim.expired": (Feed("pillarbox_leases_returned_total"),),
+    "auth.refused": (Feed("pillarbox_logins_refused_total"),),
     "notice.sent": (Feed("pillarbox_notices_total"),),
     "wakeup.heard": (Feed("pillarbox_wakeups_heard_total"),),
+    "wakeup.unsent": (Feed("pillarbox_hints_unsent_total", amount="hints"),),
     "wakeup.lost": (Feed("pillarbox_wakeups_lost_total", ("lost",)),),
     "wakeup.deaf": (Feed("pillarbox_wakeups_lost_total", ("deaf",)),),
     "wakeup.swallowed": (Feed("pillarbox_wakeups_lost_total", ("swallowed",)),),

@@ -1,7 +1,6 @@
 """metrics_totals — the counts of one moment, of one process or of several together
 
 Owns: counters and histograms as plain values, their sum over processes, and the text a scrape gets.
-Called by: shared.metrics adds to them; smtpd.observe_children sums those of its children.
 Guarantees: a snapshot is plain JSON, and adding it elsewhere counts the same. The text has the table's order.
 See: https://prometheus.io/docs/instrumenting/exposition_formats/
 """

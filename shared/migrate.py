@@ -1,12 +1,12 @@
 """migrate — brings a database's schema to this code's version
 
 Owns: applying sql/migrations/NNNN_{pre|post}_what.sql in order, once each, and making the configured leaves.
-Called by: `pillarbox migrate`, `pillarbox up`, tests; daemons only `check`.
-Guarantees: idempotent; one at a time (advisory lock); each migration is one transaction, so that a kill leaves it done
-    or not done. Nobody waits long behind a lock that we wait for: one that is not to be had soon is given up with all
-    others, and the migration tried again. Mail does wait while a migration that has its locks works. A `pre` migration
-    lets the code before it go on, so newer ones of that phase are accepted; a newer `post` one, which comes after the
-    last old daemon, is refused before anything is touched.
+Guarantees: idempotent; each migration is one transaction, so that a kill leaves it done or not done. Who runs at the
+    same time takes turns: each step locks the table of migrations, which only the owner may, and looks whether it is
+    still to be done. Nobody waits long behind a lock that we wait for: one that is not to be had soon is given up with
+    all others, and the migration tried again. Mail does wait while a migration that has its locks works. A `pre`
+    migration lets the code before it go on, so newer ones of that phase are accepted; a newer `post` one, which comes
+    after the last old daemon, is refused before anything is touched.
 Raises: SchemaMismatch, DatabaseUnavailable, ConfigError for leaves that contradict those that exist; PillarboxError
     when locks were not to be had, naming who holds them.
 See: sql/README.md, "Migrations beside mail".
@@ -40,6 +40,13 @@ LOCK_TIMEOUT: Final = 200  # milliseconds; less than deadlock_timeout, so that i
 # Milliseconds where an autovacuum is in the way: PostgreSQL ends it for whoever has waited for deadlock_timeout.
 _PAST_AUTOVACUUM: Final = 1_200
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds
+# What the first migration meets when another run makes the same things: there is no table yet to take turns by.
+_MADE_MEANWHILE: Final = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.DuplicateSchema,
+    psycopg.errors.DuplicateTable,
+    psycopg.errors.DuplicateObject,
+)
 
 type Tell = Callable[[str], None]
 
@@ -87,20 +94,17 @@ def migrate(
     seconds to go on waiting for the locks of one step. `tell` hears, once a step, who it waits for.
     """
     with _connect(conninfo) as connection:
-        connection.execute(query("migrate_lock"))
         applied = _applied(connection)
         _refuse_newer(applied)
         insist = _Insist(connection, patience, tell)
-        done = []
-        for step in missing(applied, only_pre=only_pre):
-            insist(step.name, partial(_apply, connection, step))
-            done.append(step.name)
+        steps = missing(applied, only_pre=only_pre)
+        done = [step.name for step in steps if insist(step.name, partial(_apply, connection, step))]
         made = []
         for suffix, partids in leaves.items():
             leaf = f"queue_def_{suffix}"
             if insist(leaf, partial(_make_leaf, connection, suffix, partids)):
                 made.append(leaf)
-        insist("the coming days", lambda: connection.execute(query("history_create"), {"now": None, "ahead": 7}))
+        insist("the coming days", lambda: connection.execute(query("history_create"), {"ahead": 7}))
         connection.execute(query("settings_write"), {"partitions": partitions})
         return Report(tuple(done), tuple(made))
 
@@ -149,9 +153,14 @@ def _refuse_newer(applied: Mapping[int, str]) -> list[str]:
     return newer
 
 
+def _present(connection: psycopg.Connection) -> bool:
+    """Whether this database has been migrated before."""
+    return connection.execute(query("migrate_present")).fetchone() is not None
+
+
 def _applied(connection: psycopg.Connection) -> dict[int, str]:
     """Number and name of the migrations the database has; empty when it has never been migrated."""
-    if not connection.execute(query("migrate_present")).fetchone():
+    if not _present(connection):
         return {}
     return dict(connection.execute(query("migrate_applied")).fetchall())
 
@@ -167,10 +176,16 @@ class _Insist:
     def __call__[T](self, what: str, step: Callable[[], T]) -> T:
         waited, pause, timeout, told = 0.0, _FIRST_PAUSE, LOCK_TIMEOUT, False
         while True:
+            first = not _present(self.connection)
             try:
                 with self.connection.transaction():
                     self.connection.execute(filled_query("lock_timeout", milliseconds=str(timeout)))
+                    if not first:
+                        self.connection.execute(query("migrate_lock"))
                     return step()
+            except _MADE_MEANWHILE:
+                if not (first and _present(self.connection)):
+                    raise  # it is not another run that made what the first migration makes
             except (database.LOCKED, psycopg.errors.DeadlockDetected):
                 waited += timeout / 1000
                 if waited > self.patience:
@@ -196,10 +211,16 @@ class _Insist:
         return who or "others", any(autovacuum for *_, autovacuum in rows)
 
 
-def _apply(connection: psycopg.Connection, step: Migration) -> None:
+def _apply(connection: psycopg.Connection, step: Migration) -> bool:
+    """False when another run has done it meanwhile."""
+    applied = _applied(connection)
+    _refuse_newer(applied)
+    if step.number in applied:
+        return False
     connection.execute(step.sql)
     connection.execute(query("migrate_record"), {"number": step.number, "name": step.name})
     reach("migrate.before_commit")
+    return True
 
 
 def _make_leaf(connection: psycopg.Connection, suffix: str, partids: Sequence[str]) -> bool:
@@ -224,4 +245,5 @@ def _connect(conninfo: str) -> Iterator[psycopg.Connection]:
     except psycopg.OperationalError as error:
         raise database.unavailable(error) from None
     with connection, database.outage_in_one_line(connection):
+        database.refuse_unusable(connection.info)
         yield connection

@@ -1,7 +1,6 @@
 """outcome — what one try at one recipient means for that recipient
 
 Owns: Outcome and the words for its kind and its scope.
-Called by: queued/deciding/classify.py, which makes them; deliver, retry, result and bounce, which act on them.
 Guarantees: pure, frozen values; a failed or delivered outcome is never uncertain.
 Raises: ValueError for a combination that cannot mean anything.
 See: the four error scopes of Postfix's smtp_trouble(3); RFC 3463 for `enhanced`.

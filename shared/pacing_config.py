@@ -1,7 +1,6 @@
 """pacing_config — what queued.yaml says about how fast mail may leave, when, and what must wait
 
 Owns: the section `pacing` (policies and suspends) and the models of a transport's delivery windows.
-Called by: shared.queued_config, shared.transport_config; queued.pacing reads them.
 Guarantees: left out, nothing is limited beyond a transport's own `concurrency`. A rate is read once, here. What a match
     names is folded to lower case where it is a domain, as recipients' domains are.
 See: Halon's queue policies (fields, concurrency, rate, connect interval); KumoMTA's max_message_rate; Postfix
@@ -30,6 +29,7 @@ from shared.config_fields import (
     unique_ids,
     whole,
 )
+from shared.domain import DomainRefused, to_ascii
 from shared.errors import ConfigError
 from shared.masking import show
 from shared.routing_config import Truth
@@ -110,8 +110,17 @@ class Match(Section):
     def _fold(self) -> Self:
         for name in FOLDED:
             for index, value in enumerate(values := getattr(self, name)):
-                values[index] = value.lower()
+                values[index] = _folded(name, index, value)
         return self
+
+
+def _folded(name: str, index: int, value: str) -> str:
+    try:
+        return to_ascii(value)
+    except DomainRefused:
+        raise MisplacedError(
+            [((name, index), f"{show(value)} is not a domain; allowed: a domain, or .example.com")]
+        ) from None
 
 
 def match_of(values: Mapping[str, Sequence[str]]) -> Match:

@@ -1,7 +1,6 @@
 """patterns — globs and regular expressions in configuration, matched in linear time
 
 Owns: the only door to RE2; how a pattern is written: a glob (`*` and `?`), or a regular expression between slashes.
-Called by: shared.policy_condition_config to check what is written; smtpd's policy to match.
 Guarantees: matching costs time linear in the text whatever the pattern is, so that no mail can stall smtpd by its
     content; upper and lower case are the same; a glob matches the whole text, an expression any part of it.
 Raises: ValueError, one line, when a pattern cannot be read.

@@ -1,7 +1,6 @@
 """policy_action_config — what a policy rule can do
 
 Owns: the section `then` of a rule.
-Called by: shared.policy_config; smtpd's policy compiles it.
 Guarantees: every rule does something, and decides one thing at most; there is no action that throws mail away.
 See: docs/reference/policy.md; RFC 5321 section 4.5.3.2 (how long clients wait, which bounds `delay`)
 """

@@ -1,7 +1,6 @@
 """policy_check_config — how content is checked by rspamd, and what its verdicts mean
 
 Owns: the section `policy.contentcheck` of smtpd.yaml.
-Called by: shared.policy_config; smtpd.content_check reads it.
 See: https://docs.rspamd.com/developers/protocol; rspamd's task_timeout (8s) and max_message (50MiB)
 """
 

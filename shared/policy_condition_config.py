@@ -1,7 +1,6 @@
 """policy_condition_config — what a policy rule can ask, and from which phase on it can be known
 
 Owns: the section `if` of a rule; the table of which phase knows which condition.
-Called by: shared.policy_config, whose rules hold conditions; smtpd's policy compiles them.
 Guarantees: a list that was left out is empty in the model and asks nothing; an empty list is refused in YAML, since
     it could be read as "nobody" as well as "everybody". Expressions match in linear time (shared.patterns).
 See: docs/reference/policy.md
@@ -100,7 +99,8 @@ class RateCondition(Section):
     """More than so many in a time, counted by the rule."""
 
     key: Annotated[list[Subject], SOME] = required(
-        "What is counted apart from each other: one count for each value of these together.",
+        "What is counted apart from each other: one count for each value of these together; client is one host, of "
+        "IPv6 its /64.",
         unit="list of client, clientname, listener, helo, user, sender, senderdomain, recipient, recipientdomain",
     )
     over: RateOver = required(

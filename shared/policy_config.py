@@ -1,7 +1,6 @@
 """policy_config — rules that decide at acceptance what becomes of a client, a message, a recipient
 
 Owns: the section `policy` of smtpd.yaml: rules, standing holds, lists, the partition key, and that they fit together.
-Called by: shared.smtpd_config; smtpd's policy compiles the models.
 Guarantees: ids are unique; no rule asks or does what its phase cannot know or do; every list a rule names is there.
 Raises: MisplacedError inside pydantic, with the key's path and the phases or lists allowed.
 See: docs/reference/policy.md; Halon's metadata `_quarantineid` and `_partid`

@@ -2,9 +2,8 @@
 
 Owns: the types of addresses, domains, comparisons, replies, header fields and placeholders in rules, and their wording
     when they are wrong.
-Called by: shared.policy_condition_config, shared.policy_action_config, shared.policy_config.
-Guarantees: domains are in lower case, in addresses too, since they compare without case (RFC 5321 section 2.4) while
-    local parts do not; what may go into a reply or a header field cannot break its line.
+Guarantees: domains are in the one spelling of shared/domain.py, in addresses too, while local parts stay as written
+    (RFC 5321 section 2.4); what may go into a reply or a header field cannot break its line.
 Raises: ValueError inside pydantic, worded `VALUE is not WHAT; allowed: ...`.
 See: RFC 5321 section 4.2.1 (reply codes), RFC 3463 section 2 (enhanced codes), RFC 5322 section 2.2 (field names).
 """
@@ -15,26 +14,27 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from shared.config_fields import Checked, matching, quotes_hint
+from shared.config_fields import Checked, domain_matching, matching, quotes_hint
 from shared.masking import show
 from shared.patterns import matcher
 from shared.units import parse_duration, parse_size
 
-# Any alphabet: SMTPUTF8 domains (RFC 6531) are written as they are.
 _DOMAIN = r"[\w-]+(\.[\w-]+)*"
-_ADDRESS = rf"[^\s@<>]+@({_DOMAIN}|\[[^\s\]]+\])"
+_ADDRESS = r"[^\s@<>]+@[^\s@<>]+"
 
-_read_domain = matching(rf"(\*\.)?{_DOMAIN}", "a domain such as example.com, or *.example.com for those below it").read
+_domain = domain_matching(
+    rf"(\*\.)?{_DOMAIN}", "a domain such as example.com, or *.example.com for those below it"
+).read
 _read_address = matching(_ADDRESS, "an address such as user@example.com").read
-
-
-def _domain(value: object) -> str:
-    return str(_read_domain(value)).lower()
+_read_behind = domain_matching(rf"{_DOMAIN}|\[[^\s\]]+\]", "a domain").read
 
 
 def _address(value: object) -> str:
     local, at, domain = str(_read_address(value)).rpartition("@")
-    return local + at + domain.lower()
+    try:
+        return f"{local}{at}{_read_behind(domain)}"
+    except ValueError:
+        raise ValueError(f"{show(value)} is not usable here; allowed: an address such as user@example.com") from None
 
 
 def _sender(value: object) -> str:

@@ -1,12 +1,12 @@
 """quarantine_config — the quarantines that held mail may lie in, as smtpd.yaml says them
 
 Owns: the section `quarantines` of smtpd.yaml, and the two quarantines that are always there.
-Called by: shared.smtpd_config; scripts.quarantine and scripts.retention read it.
 Guarantees: what mail is held in (metadata _quarantineid) needs no entry here; an entry says who looks at it, who is
     told and how long it is kept. A digest's addresses are ones that pillarbox.enqueue takes.
 See: docs/how-to/review-quarantined-mail.md; sql/README.md, `_quarantineid`
 """
 
+from contextlib import suppress
 from typing import Annotated, Final
 
 from shared.address import AddressRefused, parse
@@ -17,15 +17,11 @@ from shared.policy_fields_config import QuarantineId
 
 def _mailbox(value: object) -> str:
     if isinstance(value, str):
-        try:
-            address = parse(value)
-        except AddressRefused:
-            pass
-        else:
-            if address.domain.isascii():
-                return str(address)
-    allowed = "an address such as user@example.com, its domain in ASCII (xn--…)"
-    raise ValueError(f"{show(value)} is not an address; allowed: {allowed}{quotes_hint(value)}")
+        with suppress(AddressRefused):
+            return str(parse(value))
+    raise ValueError(
+        f"{show(value)} is not an address; allowed: an address such as user@example.com{quotes_hint(value)}"
+    )
 
 
 Mailbox = Annotated[str, Checked(_mailbox, {"type": "string"})]

@@ -2,7 +2,6 @@
 
 Owns: reading a query's text once, and putting what varies into it: an operator's WHERE where the query says {where}, a
     compiled condition where it says {condition}.
-Called by: every module that talks to PostgreSQL; no SQL text stands in Python.
 Guarantees: values are always bound parameters. The only text ever inserted is the worker's own WHERE, which its
     operator wrote and PostgreSQL checked at start (sql/queries/claim_probe.sql), and words from a fixed list, which is
     what scripts.condition.compile makes conditions of.

@@ -1,7 +1,6 @@
 """queued_config — everything queued.yaml can say
 
 Owns: the models of workers, claims, shutdown and maintenance.
-Called by: shared.config, which fills them; queued reads them, `pillarbox up` reads the workers.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter; ids are unique.
 That the workers' conditions cover every partition is not decided here: it takes a database to know.
 See: https://www.postfix.org/postconf.5.html; RFC 5321 section 4.5.3.2 (time limits); Halon's queue manual
@@ -73,6 +72,12 @@ class Claim(Section):
         1000, "The most recipients claimed at once.", unit="recipients"
     )
     maxbytes: Size = setting("64MiB", "The most content of claimed messages held in memory.", unit="size in bytes")
+    ordinary: Fraction = setting(
+        0.2,
+        "The part of each claim that is kept for ordinary mail when urgent mail is due too: whoever may submit may "
+        "call its mail urgent.",
+        unit="fraction from 0 to 1",
+    )
     retried: Fraction = setting(
         0.5,
         "The part of each claim that is kept for mail tried or parked before, when both that and fresh mail are due "

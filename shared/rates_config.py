@@ -1,7 +1,6 @@
 """rates_config — how much one client, one network and one user may ask of smtpd
 
 Owns: the section `rates` of smtpd.yaml.
-Called by: shared.smtpd_config.
 Guarantees: every default is Postfix's, which limits only the sessions one address holds at once; 0 is no limit, as in
     Postfix.
 See: https://www.postfix.org/TUNING_README.html#conn_limit, anvil(8); RFC 6177 (what one IPv6 site is given)
@@ -40,7 +39,12 @@ class NetworkRates(Section):
     ipv6prefix: Annotated[int, whole(0, 128)] = setting(
         56, "How many bits of an IPv6 address name its network (RFC 6177: what a site is given).", unit="bits"
     )
-    sessions: _Most = _most(0, "sessions of one network at once")
+    sessions: _Most | None = setting(
+        None,
+        "The most sessions of one network at once; 0 is no limit.",
+        unit="sessions",
+        absent="a quarter of load.sessions of all processes",
+    )
     connections: _Most = _most(0, "connections of one network within rates.window")
     messages: _Most = _most(0, "messages from one network within rates.window")
     recipients: _Most = _most(0, "recipients from one network within rates.window")

@@ -1,7 +1,6 @@
 """results — how a recipient can finish
 
 Owns: the words of archive.result, which of them make a dead letter, and what each means.
-Called by: scripts.deadletters; whoever reads the archive.
 Guarantees: the same words stand in the archive's constraint, in the function archive_is_dead, in sql/README.md and in
     docs/reference/results.md; tests/integration/test_results_agree.py compares all of them.
 """

@@ -1,7 +1,6 @@
 """retention_config — how long what nobody decides about is kept
 
 Owns: the section `retention` of smtpd.yaml.
-Called by: shared.smtpd_config; scripts.retention reads it, beside the `retention` of each of `quarantines`.
 Guarantees: nothing is deleted by default but old rows of audit. Attempts and archive are kept by queued.yaml's
     maintenance.keep.
 See: docs/how-to/keep-and-delete.md; Halon's queue manual, 3.3.1

@@ -1,35 +1,37 @@
 """routing_config — what queued.yaml says about the way to a destination
 
 Owns: the models of a transport's connection (smart hosts or MX), its limits, overrides and permissions, and of DNS.
-Called by: shared.queued_config; queued.routing.route, queued.routing.find_hops and queued.routing.resolver read them.
-Guarantees: left out, everything goes to `connection.server`, as one smart host. A place to deliver to is read once,
-    here: `host`, `host:port`, `192.0.2.1:25`, `[2001:db8::1]:25`.
+Guarantees: left out, everything goes to `connection.server`, as one smart host. Credentials go to no host that DNS
+    names. A place to deliver to is read once, here: `host`, `host:port`, `192.0.2.1:25`, `[2001:db8::1]:25`.
 See: Postfix relayhost, transport(5), smtp_mx_address_limit, smtp_mx_session_limit and proxy_interfaces; Halon's
     transports; RFC 5321 section 5.
 """
 
 import re
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator
+from pydantic import BeforeValidator, model_validator
 
 from shared.config_fields import (
     HIGHEST_PORT,
     HOST_PATTERN,
     Checked,
     Duration,
+    FilePath,
     Host,
     Interval,
     MisplacedError,
     Port,
     Section,
+    domain_matching,
     is_address,
-    matching,
     quotes_hint,
     section,
     setting,
     whole,
 )
+from shared.domain import comparable
+from shared.login_config import Auth
 from shared.masking import show
 
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f.:]+)\](?::([0-9]{1,5}))?")
@@ -83,14 +85,15 @@ def _server(value: object) -> Place:
     return place
 
 
-def _case_aside(routes: dict[str, Place]) -> dict[str, Place]:
-    """The overrides by domain in lower case; raises MisplacedError for one that is there twice."""
-    lowered: dict[str, Place] = {}
-    for domain, place in routes.items():
-        if domain.lower() in lowered:
+def _each_once(routes: object) -> object:
+    """The overrides as written; raises MisplacedError for a domain that is there in two spellings."""
+    seen: set[str] = set()
+    for domain in routes if isinstance(routes, dict) else ():
+        spelling = comparable(str(domain))
+        if spelling in seen:
             raise MisplacedError([((domain,), f"{show(domain)} is there twice; allowed: each domain once")])
-        lowered[domain.lower()] = place
-    return lowered
+        seen.add(spelling)
+    return routes
 
 
 def _truth(value: object) -> bool:
@@ -102,10 +105,10 @@ def _truth(value: object) -> bool:
 Truth = Annotated[bool, Checked(_truth, {"type": "boolean"})]
 NextHop = Annotated[Place, Checked(_place, {"type": "string", "minLength": 1})]
 NameServer = Annotated[Place, Checked(_server, {"type": "string", "minLength": 1})]
-_LABEL = r"[A-Za-z0-9_\u0080-\U0010ffff]([A-Za-z0-9_\u0080-\U0010ffff-]{0,61}[A-Za-z0-9_\u0080-\U0010ffff])?"
+_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 Domain = Annotated[
     str,
-    matching(
+    domain_matching(
         rf"(?=.{{1,255}}$)\.?{_LABEL}(\.{_LABEL})*", "a domain, or .domain, which means every domain below that one"
     ),
 ]
@@ -122,11 +125,20 @@ class SmartHost(Section):
     weight: Annotated[int, whole(1, 65535)] = setting(
         1, "How often it comes first among hosts of the same preference, relative to the others.", unit="number"
     )
+    auth: Auth | None = setting(
+        None, "As whom we log in to this host.", unit="section", absent="connection.auth, if there is one"
+    )
 
 
 class Connection(Section):
     """Where a transport connects to."""
 
+    protocol: Literal["smtp", "lmtp"] = setting(
+        "smtp",
+        "smtp; lmtp: the host is where mail ends and says of each recipient what became of it (RFC 2033). With lmtp "
+        "mode is smarthost, and the port is not 25.",
+        unit="word",
+    )
     mode: Literal["smarthost", "mx"] = setting(
         "smarthost",
         "smarthost: everything goes to `server`, or to `hosts`; mx: to the mail exchangers that DNS has for the "
@@ -135,6 +147,18 @@ class Connection(Section):
     )
     server: Host = setting("127.0.0.1", "The host to deliver to.", unit="host name or IP address")
     port: Port = setting(25, "The TCP port to deliver to.", unit="port number")
+    socket: FilePath | None = setting(
+        None,
+        "The Unix socket to connect to instead of `server`, such as /run/dovecot/lmtp; with protocol lmtp only.",
+        unit="path",
+        absent="`server` and `port`",
+    )
+    auth: Auth | None = setting(
+        None,
+        "As whom we log in to `server`, or to those of `hosts` that say nothing else; never to hosts of `routes`.",
+        unit="section",
+        absent="no login",
+    )
     hosts: list[SmartHost] = section(
         list,
         "Smart hosts to use instead of `server`, in order of preference. List of hosts, default [].",
@@ -159,6 +183,31 @@ class Connection(Section):
         "same mail exchangers (KumoMTA site name).",
         unit="truth",
     )
+
+    def login(self, host: str, port: int) -> Auth | None:
+        """As whom we log in at this place; None where we do not."""
+        for each in self.hosts:
+            if (each.server, each.port) == (host, port):
+                return each.auth or self.auth
+        return self.auth if not self.hosts and (host, port) == (self.server, self.port) else None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        logs_in = self.auth is not None or any(host.auth is not None for host in self.hosts)
+        if logs_in and self.mode == "mx":
+            raise MisplacedError(
+                [(("mode",), "mx would show our credentials to whomever DNS names; allowed with auth: smarthost")]
+            )
+        if self.socket is not None and self.protocol != "lmtp":
+            raise MisplacedError([(("socket",), "is for protocol lmtp; allowed with smtp: server and port")])
+        if self.socket is not None and (self.hosts or self.auth is not None):
+            other = "hosts" if self.hosts else "auth"
+            raise MisplacedError([(("socket",), f"stands beside {other}; allowed: one of them")])
+        if self.protocol == "lmtp" and self.mode == "mx":
+            raise MisplacedError(
+                [(("mode",), "mx leads to hosts that speak SMTP; allowed with protocol lmtp: smarthost")]
+            )
+        return self
 
 
 class Allow(Section):
@@ -202,4 +251,4 @@ class Routing(Section):
     dns: Dns = section(Dns, "How DNS is asked.")
 
 
-Routes = Annotated[dict[Domain, NextHop], AfterValidator(_case_aside)]
+Routes = Annotated[dict[Domain, NextHop], BeforeValidator(_each_once)]

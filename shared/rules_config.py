@@ -1,7 +1,6 @@
 """rules_config — what queued.yaml says about replies that mean more than their code
 
 Owns: the models of a rule: what it asks of a reply, and what is done about it.
-Called by: shared.queued_config; queued.deciding.rules_compile reads them.
 Guarantees: a rule asks something and does something, and what it does is one thing: to wait, to bounce or to hold.
     Expressions match in linear time (shared.patterns), so that no peer stalls a worker by what it says.
 See: docs/how-to/react-to-replies.md; Halon's bounce patterns; KumoMTA's traffic shaping automation
@@ -23,7 +22,7 @@ Status = Annotated[
         "an enhanced code such as 4.7.28, 5.7.* or 4.*.* (RFC 3463 section 2)",
     ),
 ]
-Step = Literal["connect", "greeting", "helo", "starttls", "mail", "rcpt", "data", "body", "dot"]
+Step = Literal["connect", "greeting", "helo", "starttls", "auth", "mail", "rcpt", "data", "body", "dot"]
 _line = matching(r"[\x20-\x7e]{1,400}", "one line of 1 to 400 printable ASCII characters")
 Line = Annotated[str, Checked(_line.read, {"type": "string"})]
 
@@ -43,7 +42,7 @@ class ReplyCondition(Section):
         "The enhanced codes as the host sent them; * is any number.", unit="codes"
     )
     phase: Annotated[list[Step], SOME] = asks(
-        "What was being answered.", unit="connect, greeting, helo, starttls, mail, rcpt, data, body, dot"
+        "What was being answered.", unit="connect, greeting, helo, starttls, auth, mail, rcpt, data, body, dot"
     )
     outcome: Annotated[list[Literal["deferred", "failed"]], SOME] = asks(
         "What would become of the recipient without rules.", unit="deferred, failed"

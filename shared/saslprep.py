@@ -1,7 +1,6 @@
 """saslprep — one spelling for each user name and password
 
 Owns: SASLprep, the profile of stringprep that SASL's mechanisms prescribe. Pure.
-Called by: shared.users_config (names), smtpd.authenticate (names), smtpd.hashing and smtpd.scram (passwords).
 Guarantees: what two programs prepare alike compares equal, octet by octet. Code points that Unicode 3.2 did not know
     are left as they are, as RFC 4013 has it for queries: an emoji in a password works.
 Raises: NotPrepared for text that may not be used at all.

@@ -1,7 +1,6 @@
 """scram_keys — what a server keeps of a password for SCRAM-SHA-256
 
 Owns: making the keys, and their text form, written as PostgreSQL writes it. Pure.
-Called by: smtpd.scram checks proofs with them; shared.users_config reads them; scripts.user makes them.
 Guarantees: keys check a proof but cannot make one; they never show in a repr.
 Raises: ValueError for text that holds no keys.
 See: RFC 5802 section 3, RFC 5803 section 1 (text form), RFC 7677.

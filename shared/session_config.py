@@ -2,14 +2,13 @@
 
 Owns: the sections `servers[].limits`, `servers[].timeout`, `servers[].phases.connect`, `phases.mailfrom`,
     `phases.rcptto`, `listeners[].proxy`, `listeners[].xclient` and `memory`.
-Called by: shared.smtpd_config; smtpd's session reads the models.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter.
 See: https://www.postfix.org/postconf.5.html; RFC 9422 (LIMITS), RFC 4865 (FUTURERELEASE)
 """
 
 from typing import Annotated, Literal
 
-from shared.config_fields import Duration, Interval, IpNetwork, Section, Size, setting, whole
+from shared.config_fields import Duration, Fraction, Interval, IpNetwork, Section, Size, setting, whole
 
 
 class Proxy(Section):
@@ -164,4 +163,15 @@ class Memory(Section):
         "it clients are told 452. It holds 26 messages of the largest size, and leaves room in a gigabyte for the "
         "copies that go to the database.",
         unit="size in bytes",
+    )
+    share: Fraction = setting(
+        0.25,
+        "The part of bodies that one address (IPv6: its /64) may hold which may not relay, and a message of the "
+        "largest size in any case.",
+        unit="fraction from 0 to 1",
+    )
+    reserve: Fraction = setting(
+        0.25,
+        "The part of bodies that is kept for clients that may relay, however many others there are.",
+        unit="fraction from 0 to 1",
     )

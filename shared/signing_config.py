@@ -1,8 +1,7 @@
 """signing_config — whose mail is signed, and with which keys
 
 Owns: the section `signing` of queued.yaml.
-Called by: shared.queued_config; queued.signing.sign and `pillarbox dkim` read the models.
-Guarantees: ids are unique, and selectors within a rule; domains are ASCII in lower case, as they stand in DNS; times
+Guarantees: ids are unique, and selectors within a rule; domains are in the spelling of DNS; times
     carry a zone; a key never ends before it begins. Whether a key's file can be read is not decided here: queued finds
     out when it starts.
 See: RFC 6376 section 3.5 (the tags d= and s=) and section 3.1 (selectors); OpenDKIM's SigningTable and KeyTable
@@ -20,6 +19,7 @@ from shared.config_fields import (
     MisplacedError,
     Section,
     Size,
+    domain_matching,
     matching,
     quotes_hint,
     required,
@@ -33,12 +33,12 @@ _NAME = rf"{_LABEL}(\.{_LABEL})*"
 # The tag d=… must fit on one line of the signature: there is no folding within it (RFC 6376 section 3.5).
 _LONGEST = 64
 
-_read_signed = matching(
+_read_signed = domain_matching(
     rf"\*|(?=.{{1,{_LONGEST}}}$)(\*\.)?{_NAME}",
-    f"a domain such as example.com, *.example.com for those below it, or *; in ASCII, at most {_LONGEST} characters",
+    f"a domain such as example.com, *.example.com for those below it, or *; at most {_LONGEST} characters as A-labels",
 ).read
-_read_domain = matching(
-    rf"(?=.{{1,{_LONGEST}}}$){_NAME}", f"a domain such as example.com; in ASCII, at most {_LONGEST} characters"
+_read_domain = domain_matching(
+    rf"(?=.{{1,{_LONGEST}}}$){_NAME}", f"a domain such as example.com; at most {_LONGEST} characters as A-labels"
 ).read
 _SELECTOR = matching(rf"(?=.{{1,63}}$){_NAME}", "1 to 63 letters, digits, hyphens and underscores; dots between them")
 read_selector = _SELECTOR.read
@@ -46,7 +46,7 @@ read_selector = _SELECTOR.read
 
 def read_domain(value: object) -> str:
     """A domain that signs, in lower case; ValueError for anything else."""
-    return str(_read_domain(value)).lower()
+    return str(_read_domain(value))
 
 
 def _instant(value: object) -> datetime:
@@ -68,7 +68,7 @@ def _instant(value: object) -> datetime:
 ServerName = Annotated[
     str, matching(rf"(?=.{{1,255}}$){_NAME}", "a name such as mx.example.com, as it stands in Authentication-Results")
 ]
-SignedDomain = Annotated[str, Checked(lambda value: str(_read_signed(value)).lower(), {"type": "string"})]
+SignedDomain = Annotated[str, Checked(_read_signed, {"type": "string"})]
 SigningDomain = Annotated[str, Checked(read_domain, {"type": "string"})]
 Selector = Annotated[str, _SELECTOR]
 Instant = Annotated[datetime, Checked(_instant, {"type": "string", "format": "date-time"})]

@@ -1,10 +1,10 @@
 """smtp_reply — turn the bytes a peer sends back into SMTP replies
 
 Owns: Reply, and ReplyParser, which is fed bytes in whatever pieces the network cut them.
-Called by: queued/smtp/wire.py; whoever needs to say what a peer said (classify, results, bounces).
 Guarantees: pure; `feed` never raises and its replies do not depend on how the bytes were cut; text
-holds printable characters only, so a reply can be logged, stored and mailed as it stands; memory is
-bounded by LINE_LIMIT times LINES_LIMIT.
+holds printable characters only, so a reply can be logged, stored and mailed as it stands; of a reply KEPT octets are
+kept, its first lines and its last, so that what is not printable makes it four times as long and not a thousand times;
+one of more than REPLY_LIMIT octets, or of more than LINES_LIMIT lines, is no reply.
 See: RFC 5321 §4.2 and §4.2.1 (syntax, several lines), RFC 2034 §4 and RFC 3463 §2 (enhanced codes).
 Bugs: a reply whose lines carry different codes is refused, though some receivers let the last win;
 which of the two was meant is a guess, and a guess could bounce mail.
@@ -13,12 +13,16 @@ which of the two was meant is a guess, and a guess could bounce mail.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from typing import Final, Self
 
 LINE_LIMIT: Final = 8192  # octets with line end; RFC 5321 §4.5.3.1.5 says 512, real hosts send more
+REPLY_LIMIT: Final = 32_768  # octets of one reply; the longest honest ones have about two thousand
+KEPT: Final = 2048  # octets of a reply that are kept, before what is not printable becomes its escape
 LINES_LIMIT: Final = 100  # lines in one reply; the longest honest ones are EHLO's, a few dozen
 
+_MORE: Final = "…".encode()
 _POSITIVE, _INTERMEDIATE, _TRANSIENT, _PERMANENT = 2, 3, 4, 5  # first digits; RFC 5321 §4.2.1
 
 # RFC 5321 §4.2: the first digit is 2 to 5. The others are taken as they come.
@@ -81,19 +85,18 @@ class ReplyParser:
     nobody can tell any more which command the next line would answer.
     """
 
-    __slots__ = ("_buffer", "_code", "_lines", "broken")
+    __slots__ = ("_buffer", "_code", "_count", "_head", "_left_out", "_octets", "_tail", "broken")
 
     def __init__(self) -> None:
         """A parser that has read nothing."""
         self.broken: str | None = None
         self._buffer = b""
-        self._code = 0
-        self._lines: list[str] = []
+        self._begin()
 
     @property
     def pending(self) -> bool:
         """Whether a reply has begun and not ended, or nothing can be read any more."""
-        return bool(self._buffer or self._lines or self.broken)
+        return bool(self._buffer or self._count or self.broken)
 
     def feed(self, received: bytes) -> list[Reply]:
         """The replies completed by these bytes, in order; those before a broken line included."""
@@ -110,8 +113,13 @@ class ReplyParser:
         except _BrokenLine as error:
             self.broken = str(error)
             self._buffer = b""
-            self._lines = []
+            self._begin()
         return replies
+
+    def _begin(self) -> None:
+        self._code = self._count = self._octets = self._left_out = 0
+        self._head: list[bytes] = []
+        self._tail: deque[bytes] = deque()
 
     def _take(self, line: bytes) -> Reply | None:
         """One line without its LF; a reply when this line ends one."""
@@ -121,16 +129,32 @@ class ReplyParser:
         if match is None:
             raise _BrokenLine(f"not an SMTP reply: {printable(line[:80])}")
         code = int(match[1])
-        if self._lines and code != self._code:
+        if self._count and code != self._code:
             raise _BrokenLine(f"one reply with two codes, {self._code} and {code}")
-        if len(self._lines) >= LINES_LIMIT:
-            raise _BrokenLine(f"reply of more than {LINES_LIMIT} lines")
         self._code = code
-        self._lines.append(printable(match[3] or b""))
+        self._count += 1
+        self._octets += len(line) + 1
+        if self._count > LINES_LIMIT:
+            raise _BrokenLine(f"reply of more than {LINES_LIMIT} lines")
+        if self._octets > REPLY_LIMIT:
+            raise _BrokenLine(f"reply of more than {REPLY_LIMIT} octets")
+        self._keep(_cut(match[3] or b""))
         if match[2] == b"-":
             return None
-        lines, self._lines = self._lines, []
+        left_out = [f"[{self._left_out} lines left out]".encode()] if self._left_out else []
+        lines = [printable(kept) for kept in (*self._head, *left_out, *self._tail)]
+        self._begin()
         return _reply(code, lines)
+
+    def _keep(self, text: bytes) -> None:
+        """The first lines up to half of what is kept, and of the others the last."""
+        if not self._tail and sum(map(len, self._head)) + len(text) <= KEPT // 2:
+            self._head.append(text)
+            return
+        self._tail.append(text)
+        while sum(map(len, self._tail)) > KEPT // 2 and len(self._tail) > 1:
+            self._tail.popleft()
+            self._left_out += 1
 
 
 class _BrokenLine(ValueError):
@@ -140,6 +164,23 @@ class _BrokenLine(ValueError):
 def _check_length(line: bytes) -> None:
     if len(line) >= LINE_LIMIT:
         raise _BrokenLine(f"reply line longer than {LINE_LIMIT} octets")
+
+
+def _cut(line: bytes) -> bytes:
+    """As much of one line as is kept; no character is cut in two."""
+    if len(line) <= KEPT // 2:
+        return line
+    kept = line[: KEPT // 2 - len(_MORE)]
+    return kept.decode("utf-8", "ignore").encode() + _MORE if _is_utf8(kept) else kept + _MORE
+
+
+def _is_utf8(octets: bytes) -> bool:
+    """Whether it is UTF-8, but for a last character that was cut."""
+    try:
+        octets.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data"
+    return True
 
 
 def _reply(code: int, lines: list[str]) -> Reply:

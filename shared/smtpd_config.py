@@ -1,7 +1,6 @@
 """smtpd_config — everything smtpd.yaml can say
 
 Owns: the models of listeners, limits, relaying, submitting users and the spool.
-Called by: shared.config, which fills them; smtpd reads them.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter.
 See: https://www.postfix.org/postconf.5.html; Halon's smtpd.yaml for `servers[].phases`
 """
@@ -13,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from shared.authentication_config import Authentication
 from shared.config_fields import (
     HIGHEST_PORT,
+    FilePath,
     Host,
     HostName,
     Id,
@@ -158,6 +158,18 @@ class Spool(Section):
         "The most accepted messages of the last hour that each process looks for after PostgreSQL was away "
         "(spool.lost_after_failover); 0 for none.",
         unit="messages",
+    )
+    minfree: Size = setting(
+        "1GiB",
+        "The least free space on each of PostgreSQL's volumes; below it clients are told 452 while delivery goes on "
+        "(Postfix queue_minfree). At least max_wal_size, by which the write-ahead log may grow.",
+        unit="size in bytes",
+    )
+    volumes: list[FilePath] = setting(
+        [],
+        "PostgreSQL's folders on this host (data directory, pg_wal, tablespaces) that spool.minfree is about; [] is "
+        "the embedded server's, or what `pillarbox volumes` reports on another host.",
+        unit="list of paths",
     )
     maxpending: Size = setting(
         "256MiB",

@@ -1,7 +1,6 @@
 """source_config — what queued.yaml says about the addresses a transport speaks from
 
 Owns: the models of a source address, its name and weight, and of its warm-up.
-Called by: shared.transport_config; queued.routing.source and queued.smtp.sessions read them.
 Guarantees: an address stands once in a transport; it is one that a socket can be bound to and a peer can answer;
     a day is a date of the calendar, in UTC. That this host has the address is not decided here: binding will tell.
 See: Postfix smtp_bind_address and smtp_bind_address6; KumoMTA egress_source; Halon's source addresses

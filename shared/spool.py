@@ -2,7 +2,6 @@
 
 Owns: which submissions share a transaction, who is told what came of it, and the only place that may call a message
     committed.
-Called by: smtpd.receive; later by everything that makes mail (delivery status notifications).
 Guarantees: `await submit()` returns only after COMMIT, and raises if there was none. Nobody waits on a timer: while
     one group commits, the next one gathers. Large messages keep no small ones waiting: they are committed apart, one
     group at a time. A message PostgreSQL refuses is committed alone or refused alone; it never takes its group with
@@ -25,12 +24,18 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from shared import database, events, spool_commit
-from shared.errors import DatabaseUnavailable, SpoolFull, SpoolUnavailable, in_words
+from shared.errors import DatabaseUnavailable, NotDurable, SpoolFull, SpoolUnavailable, in_words
 from shared.failure_points import reach
+from shared.notifier import Notifier
 from shared.spool_health import Health
+from shared.spool_space import Space
 from shared.spool_vanished import Vanished
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from shared.errors import NoSpace
     from shared.message import Submission
     from shared.smtpd_config import Spool as SpoolSettings
 
@@ -54,7 +59,10 @@ class _Waiting:
 class Spool:
     """Commits submissions in groups over a few connections of its own."""
 
-    def __init__(self, conninfo: str, settings: SpoolSettings, application_name: str) -> None:
+    def __init__(
+        self, conninfo: str, settings: SpoolSettings, application_name: str, volumes: Sequence[Path] = ()
+    ) -> None:
+        """`volumes`: PostgreSQL's, where the server is ours; those that the settings name come first."""
         self._conninfo = conninfo
         self._settings = settings
         self._application_name = application_name
@@ -68,14 +76,28 @@ class Spool:
         self._proven: WeakSet[database.Connection] = WeakSet()  # made, or good for a commit, since the last outage
         self._health = Health(settings.maxlatency.total_seconds())
         self._vanished = Vanished(conninfo, application_name, settings.remembered)
-        self.watch = self._vanished.run  # a part that runs beside the committers
+        self._notifier = Notifier(conninfo, f"{application_name} wakeup")
+        self._space = Space(conninfo, f"{application_name} volumes", settings.minfree, settings.volumes or volumes)
+        self.measure = self._space.run  # parts that run beside the committers
+        self.watch = self._vanished.run
+        self.notify = self._notifier.run
+        self.notified = self._notifier.drained
 
     def ready(self, size: int = 0) -> SpoolUnavailable | None:
         """Why a new message of `size` octets would not be committed now; None when it would, as far as is known.
 
         For asking before a client is invited to send: costs nothing and asks nobody.
         """
-        return self._health.trouble(monotonic()) or self._full(size)
+        return self._health.trouble(monotonic()) or self._space.room.trouble(size) or self._full(size)
+
+    def room(self, size: int = 0) -> NoSpace | None:
+        """Why a message of `size` octets would leave too little space; None where it is not known that it would."""
+        return self._space.room.trouble(size)
+
+    @property
+    def free(self) -> int | None:
+        """Octets left on the volume of PostgreSQL that has least; None where that is not known."""
+        return self._space.room.free
 
     async def submit(self, submission: Submission) -> None:
         """Return once the submission is committed; SpoolUnavailable if it is not and will not be.
@@ -209,6 +231,15 @@ class Spool:
             async with asyncio.timeout(self._settings.timeout.total_seconds()):
                 connection = await self._connected(connection)
                 await self._commit(connection, [waiting.submission for waiting in group])
+        except NotDurable as error:
+            # It is committed here and will be delivered; who submits it again causes a duplicate, and loses nothing.
+            await _close(connection)
+            self._health.ended(who)
+            recipients = sum(len(waiting.submission.recipients) for waiting in group)
+            events.emit("spool.not_durable", messages=len(group), recipients=recipients, error=error)
+            _refuse(group, error)
+            self._notifier.wake(spool_commit.partids([waiting.submission for waiting in group]))
+            return None
         except Exception as error:  # noqa: BLE001 - what one message provokes must not reach the others
             await _close(connection)
             if database.is_outage(error) or isinstance(error, (DatabaseUnavailable, TimeoutError)):
@@ -228,6 +259,7 @@ class Spool:
             self._health.succeeded(who)
             self._vanished.committed([waiting.submission.id for waiting in group])
             _confirm(group)
+            self._notifier.wake(spool_commit.partids([waiting.submission for waiting in group]))
             return connection
         finally:
             self._health.ended(who)

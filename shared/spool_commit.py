@@ -1,23 +1,27 @@
 """spool-commit — the one transaction of a group of submissions
 
 Owns: how messages and their recipients reach PostgreSQL: a few in a single round trip, many or large ones by COPY.
-Called by: shared.spool.
-Guarantees: when `commit` returns, every submission is on disk as synchronous_commit says, and the workers of what is to
-    be sent are woken; if it raises, the connection must be closed and nothing is there. A large content is never copied
-    as a whole nor handed over at once: between two slices others have their turn on the event loop.
-Raises: whatever psycopg raises.
-See: PostgreSQL manual, "COPY" (binary format), "Pipeline Mode"; docs/explanation/benchmarks.md.
+Guarantees: when `commit` returns, every submission is on disk as synchronous_commit says; if it raises, the connection
+    must be closed, and nothing is there, or what is there got no 250. A COMMIT that ended with a warning because
+    PostgreSQL gave up waiting for a standby is not taken for one. Nothing is notified here: that could refuse the
+    COMMIT, and makes commits wait for each other (shared/notifier.py). A large content is never copied as a whole nor
+    handed over at once: between two slices others have their turn on the event loop.
+Raises: NotDurable; whatever psycopg raises.
+See: PostgreSQL manual, "COPY" (binary format), "Pipeline Mode", "Synchronous Replication";
+    src/backend/replication/syncrep.c, SyncRepWaitForLSN; docs/explanation/benchmarks.md.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, LiteralString
 
 from psycopg.types.json import Jsonb
 
+from shared.errors import NotDurable
 from shared.failure_points import reach
 from shared.message import metadata
 from shared.queries import query
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from psycopg import AsyncCopy
+    from psycopg.errors import Diagnostic
 
     from shared import database
     from shared.message import Recipient, Submission
@@ -42,11 +47,52 @@ _LATER_TYPES: Final = [*_QUEUE_TYPES, "timestamptz", "timestamptz"]
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER: Final = b"\xff\xff"
 _MESSAGE: Final = struct.Struct(">hi16siii?i")  # id, size, smtputf8, and the length of content
+# Where in PostgreSQL a WARNING comes from that says nothing about this COMMIT: RAISE, transaction and multixact ids.
+_HARMLESS: Final = frozenset({"pl_exec.c", "varsup.c", "multixact.c"})
 _SLICE: Final = 1 << 17  # what psycopg hands to libpq at a time
 
 
 async def commit(connection: database.Connection, durability: LiteralString, submissions: Sequence[Submission]) -> None:
     """The transaction; `durability` is a value of synchronous_commit."""
+    with _durable(connection):
+        await _commit(connection, durability, submissions)
+
+
+async def probe(connection: database.Connection, durability: LiteralString) -> None:
+    """A commit of nothing that takes as long as one of mail."""
+    with _durable(connection):
+        await connection.execute(query("spool_begin").replace("{synchronous_commit}", durability))
+        await connection.execute(query("spool_probe"))
+        await connection.execute("COMMIT")
+
+
+@contextmanager
+def _durable(connection: database.Connection) -> Iterator[None]:
+    """NotDurable when PostgreSQL warns, in this block, that the COMMIT may not be where it should be.
+
+    Somebody who ends the wait for a standby (pg_cancel_backend, a statement_timeout) leaves a committed transaction and
+    a WARNING with the SQLSTATE of any other, 01000. So each one counts, but for those that come from a RAISE in a
+    trigger of the operator's, or tell that transaction ids are running out.
+    """
+    warnings: list[str] = []
+
+    def hear(notice: Diagnostic) -> None:
+        # What a notice says can be read only now.
+        if notice.severity_nonlocalized == "WARNING" and notice.source_file not in _HARMLESS:
+            warnings.append(f"{notice.message_primary} (SQLSTATE {notice.sqlstate})")
+
+    connection.add_notice_handler(hear)
+    try:
+        yield
+    finally:
+        connection.remove_notice_handler(hear)
+    if warnings:
+        raise NotDurable("; ".join(warnings))
+
+
+async def _commit(
+    connection: database.Connection, durability: LiteralString, submissions: Sequence[Submission]
+) -> None:
     rows = sum(len(s.recipients) for s in submissions) + len(submissions)
     if rows == _ONE and submissions[0].size <= _FEW_BYTES:
         await _one(connection, durability, submissions[0])
@@ -67,16 +113,7 @@ async def commit(connection: database.Connection, durability: LiteralString, sub
                     copy.set_types(types)
                     for row in group:
                         await copy.write_row(row)
-    if partids := _partids(submissions):
-        await connection.execute(query("wakeup_notify"), {"partids": partids})
     reach("spool.before_commit")
-    await connection.execute("COMMIT")
-
-
-async def probe(connection: database.Connection, durability: LiteralString) -> None:
-    """A commit of nothing that takes as long as one of mail."""
-    await connection.execute(query("spool_begin").replace("{synchronous_commit}", durability))
-    await connection.execute(query("spool_probe"))
     await connection.execute("COMMIT")
 
 
@@ -104,7 +141,6 @@ async def _one(connection: database.Connection, durability: str, s: Submission) 
             "priority": _priority(s, r),
             "due": s.not_before,
             "synchronous_commit": durability,
-            "partid": r.partid if r.status is Status.DELIVER else None,
         },
     )
 
@@ -113,18 +149,16 @@ async def _at_once(
     connection: database.Connection, durability: LiteralString, submissions: Sequence[Submission]
 ) -> None:
     """Everything is sent before the first answer is read: one round trip, so that one client waits for one commit."""
-    begin, _, setting = query("spool_begin").replace("{synchronous_commit}", durability).partition("; ")
+    begin = query("spool_begin").replace("{synchronous_commit}", durability).split("; ")
     async with connection.pipeline():
-        await connection.execute(begin)
-        await connection.execute(setting)
+        for statement in begin:
+            await connection.execute(statement)
         for s in submissions:
             await connection.execute(
                 query("spool_message_alone"), (s.id, s.size, s.smtputf8, s.trace + s.content if s.trace else s.content)
             )
             for row in _rows(s):
                 await connection.execute(query("spool_recipient_alone"), (*row, s.not_before))
-        if partids := _partids(submissions):
-            await connection.execute(query("wakeup_notify"), {"partids": partids})
         await connection.execute("COMMIT")
 
 
@@ -181,6 +215,6 @@ def _priority(s: Submission, r: Recipient) -> int:
     return s.priority if r.priority is None else r.priority
 
 
-def _partids(submissions: Sequence[Submission]) -> list[str]:
+def partids(submissions: Sequence[Submission]) -> list[str]:
     """Whose workers to wake. Also for mail that is to wait: its worker then asks when the next one is due."""
     return sorted({r.partid for s in submissions for r in s.recipients if r.status is Status.DELIVER})

@@ -2,7 +2,6 @@
 
 Owns: what is known of PostgreSQL without asking it: is it down, and since when do its commits go on. Pure: every time
     is given.
-Called by: shared.spool.
 Guarantees: `trouble` costs a few comparisons. What it says ends by itself: an outage with the first commit or probe
     that succeeds, slowness with the commits that were slow.
 """

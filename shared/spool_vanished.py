@@ -1,7 +1,6 @@
 """spool-vanished — finds accepted messages that a server which took over does not know
 
 Owns: which messages are remembered after their 250, and the question to PostgreSQL when it was away.
-Called by: shared.spool.
 Guarantees: with synchronous replication nothing is ever found. Whatever a lagging standby, a restored backup or a crash
     with synchronous_commit off loses of what is remembered is said, each message once, by spool.lost_after_failover.
     What is remembered is bounded, and accepting mail never waits for any of this.
@@ -20,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from shared import database, events
+from shared import database, events, timeline
 from shared.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
@@ -124,8 +123,7 @@ class Vanished:
     async def _ask(self) -> None:
         connection = await database.connect(self._conninfo, self._application_name)
         try:
-            [server] = await database.fetch(connection, "spool_server")
-            before, self._history = self._history, server.history
+            before, self._history = self._history, await timeline.current(connection) or self._history
             gone: list[UUID] = []
             for some in batched(self.memory.ids(), _AT_ONCE):
                 gone += [row.id for row in await database.fetch(connection, "spool_vanished", ids=list(some))]

@@ -1,7 +1,6 @@
 """states — which status may follow which
 
 Owns: the statuses of a queue row and the legal moves between them, as values.
-Called by: commands that move rows, before they ask PostgreSQL, which refuses an illegal move by itself.
 Guarantees: the same list stands in sql/README.md and in the table status_transitions; tests/integration/test_states.py
     compares all three.
 See: sql/README.md, "States".

@@ -1,7 +1,6 @@
 """suppression — how addresses are spelled in the table of suppressions, and the signed return path
 
 Owns: the spelling that addresses are compared in; making and checking return paths that name a message. Pure.
-Called by: smtpd.suppressed, queued.bounces.screen, queued.bounces.learn, scripts.suppress.
 Guarantees: an address has one spelling, whoever writes it: lower case, the domain in A-labels. Nobody without the
     secret makes a return path that is believed; it says nothing but the message's id.
 See: sql/migrations, suppressions; docs/how-to/suppression.md; VERP, https://cr.yp.to/proto/verp.txt.
@@ -14,7 +13,7 @@ import hmac
 from typing import Final
 from uuid import UUID
 
-from shared.partition import ascii_domain
+from shared.domain import comparable
 
 _PREFIX: Final = "b"
 _SIGNATURE: Final = 10  # octets: nobody guesses 80 bits
@@ -25,7 +24,7 @@ _PARTS: Final = 3
 def target(written: str) -> str:
     """An address or a domain as the table has it."""
     localpart, at, domain = written.strip().rpartition("@")
-    return f"{localpart.lower()}{at}{ascii_domain(domain)}"
+    return f"{localpart.lower()}{at}{comparable(domain)}"
 
 
 def return_path(message: UUID, secret: bytes) -> str:

@@ -1,7 +1,6 @@
 """suppression_config — what the YAML says about addresses that get no mail
 
 Owns: the models of the section `suppression` of smtpd.yaml and of queued.yaml.
-Called by: shared.smtpd_config, shared.queued_config; smtpd.suppressed and queued.bounces read them.
 Guarantees: patterns are addresses or domains in one spelling.
 See: docs/how-to/suppression.md; RFC 3463 section 3 (enhanced status codes); RFC 5965 section 7.3 (feedback types)
 """

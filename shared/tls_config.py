@@ -1,7 +1,6 @@
 """tls_config — certificates, and what is asked of clients, as smtpd.yaml says it
 
 Owns: the section `servers[].tls`.
-Called by: shared.smtpd_config; smtpd.tls reads the models.
 Guarantees: asking for client certificates without saying who may issue them is refused, since every one of them would
     then fail its handshake.
 See: Postfix smtpd_tls_cert_file, tls_server_sni_maps, smtpd_tls_ask_ccert, smtpd_tls_CAfile, relay_clientcerts;

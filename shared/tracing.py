@@ -1,8 +1,6 @@
 """tracing — spans that follow a message from RCPT to its last reply, through both daemons
 
 Owns: the way to OpenTelemetry; which span is the current one; the text that carries a trace between the daemons.
-Called by: smtpd.receive and queued.dispatch begin spans; queued.smtp.client and queued.result tell what happens in
-    them; the daemons call `setup` and `close`.
 Guarantees: free when it is off: one comparison for each call, and the package is not even imported. What a collector
     does, or fails to do, keeps no mail waiting: spans go out in a thread of their own, at most _QUEUED wait, and what
     does not fit is left out. A text that is no trace context begins a new trace.

@@ -1,7 +1,6 @@
 """tracing_config — the section `tracing` of both files
 
 Owns: where spans go, and how many messages are followed.
-Called by: shared.queued_config and shared.smtpd_config; shared.tracing reads it.
 Guarantees: without `endpoint` nothing is traced, and no package for it need be there.
 See: docs/how-to/trace-a-message.md; https://opentelemetry.io/docs/specs/otlp/
 """

@@ -1,15 +1,14 @@
 """transport_config — what queued.yaml says about a way to reach a set of destinations
 
 Owns: the models of a transport: its connections, their limits and time limits, and its retries.
-Called by: shared.queued_config; queued.deliver reads them.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter.
 See: https://www.postfix.org/postconf.5.html; RFC 5321 section 4.5.3.2 (time limits); Halon's queue manual
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from shared.config_fields import (
     Duration,
@@ -17,6 +16,7 @@ from shared.config_fields import (
     HostName,
     Id,
     Interval,
+    MisplacedError,
     Section,
     required,
     section,
@@ -29,6 +29,8 @@ from shared.pacing_config import Windows
 from shared.routing_config import Allow, Connection, Routes
 from shared.source_config import Sources
 from shared.transport_tls_config import TransportTls
+
+_SMTP: Final = 25
 
 
 class Pooling(Section):
@@ -62,6 +64,7 @@ class Timeout(Section):
         "For the reply to STARTTLS, and for the TLS handshake (Postfix smtp_starttls_timeout).",
         unit="duration",
     )
+    auth: Interval = setting("5m", "For each reply while we log in (Postfix smtp_helo_timeout).", unit="duration")
     mail: Interval = setting("5m", "For the reply to MAIL FROM (Postfix smtp_mail_timeout).", unit="duration")
     rcpt: Interval = setting("5m", "For the reply to RCPT TO (Postfix smtp_rcpt_timeout).", unit="duration")
     data: Interval = setting("2m", "For the reply to DATA (Postfix smtp_data_init_timeout).", unit="duration")
@@ -69,6 +72,13 @@ class Timeout(Section):
     dot: Interval = setting("10m", "For the reply to the final dot (Postfix smtp_data_done_timeout).", unit="duration")
     rset: Interval = setting("20s", "For the reply to RSET (Postfix smtp_rset_timeout).", unit="duration")
     quit: Interval = setting("5m", "For the reply to QUIT (Postfix smtp_quit_timeout).", unit="duration")
+    attempt: Interval | None = setting(
+        None,
+        "For an attempt as a whole, from DNS to the last reply, with however many recipients: a host that uses every "
+        "limit up with each of its replies holds a connection no longer.",
+        unit="duration",
+        absent="the others together, which is 50m50s of Postfix's limits",
+    )
 
 
 class Retry(Section):
@@ -133,6 +143,12 @@ class TransportGroup(Section):
         "The most connections to one destination at once (Postfix default_destination_concurrency_limit).",
         unit="connections",
     )
+    concurrencyper: Literal["worker", "host"] = setting(
+        "worker",
+        "worker: each worker has `concurrency` for itself; host: all workers together never have more connections to a "
+        "host than `concurrency`, counted in PostgreSQL.",
+        unit="word",
+    )
     feedback: Feedback = section(
         Feedback, "How the connections to a destination grow and shrink, and when it is left alone."
     )
@@ -163,6 +179,35 @@ class Transport(TransportGroup):
         unit="id of a group",
         absent="no group",
     )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        """Here and not in a group, which may leave to its transports what makes it fit."""
+        connection, mode = self.connection, self.tls.mode
+        problems = _smtp_ports(connection) if connection.protocol == "lmtp" else []
+        logins = [connection.auth, *(host.auth for host in connection.hosts)]
+        if mode == "disabled" and any(login is not None and login.over != "cleartext" for login in logins):
+            text = "disabled would show the credentials of connection.auth; allowed: another mode, or over: cleartext"
+            problems.append((("tls", "mode"), text))
+        if connection.socket is not None and mode not in {"disabled", "optional"}:
+            text = f"{mode} cannot be had over connection.socket; allowed: disabled, optional"
+            problems.append((("tls", "mode"), text))
+        if connection.socket is not None and self.sources:
+            problems.append((("sources",), "mean nothing over connection.socket; allowed: none"))
+        if problems:
+            raise MisplacedError(problems)
+        return self
+
+
+def _smtp_ports(connection: Connection) -> list[tuple[tuple[str | int, ...], str]]:
+    """The ports that LMTP must not be spoken at (RFC 2033 section 5), as in MisplacedError."""
+    ports: list[tuple[tuple[str | int, ...], int]] = [
+        (("connection", "hosts", index, "port"), host.port) for index, host in enumerate(connection.hosts)
+    ]
+    if not ports and connection.socket is None:
+        ports = [(("connection", "port"), connection.port)]
+    text = f"{_SMTP} is the port of SMTP; allowed with protocol lmtp: another one, such as 24"
+    return [(path, text) for path, port in ports if port == _SMTP]
 
 
 def unknown_groups(

@@ -1,7 +1,6 @@
 """transport-groups — gives transports what their group says and they do not
 
 Owns: the inheritance from `transportgroups` to `transports` in the values of queued.yaml.
-Called by: shared.config, before the values are checked.
 Guarantees: pure; the values passed in stay as they are. A section is inherited key by key, everything else as a whole:
     a list a transport writes replaces the group's. What a transport writes always wins, even where it writes null.
     Inherited places are marked, so that an error is told once, where it is written. Whatever is

@@ -1,7 +1,6 @@
 """transport_tls_config — TLS to the next hop, as queued.yaml says it
 
 Owns: the section `transports[].tls`.
-Called by: shared.transport_config; queued.tls.policy and queued.tls.context read the model.
 Guarantees: half a client certificate, and TLS from the first octet where TLS is disabled, are refused.
 See: Postfix smtp_tls_security_level, smtp_tls_CAfile, smtp_tls_mandatory_protocols, smtp_tls_verify_cert_match,
     smtp_tls_cert_file, smtp_tls_wrappermode; Halon's tls.mode; KumoMTA's enable_tls, enable_mta_sts and enable_dane;

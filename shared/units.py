@@ -1,7 +1,6 @@
 """units — durations and sizes as people write them, to values and back
 
 Owns: the notation of durations (`1h30m`, `500ms`, plain seconds) and sizes (`25MiB`, plain bytes).
-Called by: shared.config_fields for every such key; commands for their options; messages and documentation.
 Guarantees: pure; `parse(format(x)) == x` for whole milliseconds and bytes; a value that is accepted by a
 parser matches the pattern beside it, which is what the JSON Schemas show to editors.
 Raises: ValueError, one line that quotes the value and says what is allowed.

@@ -1,8 +1,8 @@
 """users_config — the file of users, which `pillarbox user` keeps
 
 Owns: the models of that file, what an entry may say, and reading the file as a whole.
-Called by: smtpd.users, which reads it again when it changes; scripts.user_file, which writes it.
-Guarantees: a file is read whole or not at all. Names and passwords are as SASLprep has them; domains are in lower case.
+Guarantees: a file is read whole or not at all. Names and passwords are as SASLprep has them; domains are in
+    the one spelling of shared/domain.py.
     No verifier is ever quoted in a message.
 Raises: ConfigError with every problem found, one line each.
 See: docs/how-to/submit-with-authentication.md; RFC 4013, RFC 5803.
@@ -11,6 +11,7 @@ See: docs/how-to/submit-with-authentication.md; RFC 4013, RFC 5803.
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 from shared.authentication_config import Argon2Hash
 from shared.config_errors import explain
 from shared.config_fields import Checked, Id, Section, setting, whole
+from shared.domain import DomainRefused, to_ascii
 from shared.errors import ConfigError
 from shared.masking import show
 from shared.policy_fields_config import QuarantineId
@@ -45,12 +47,12 @@ def read_sender(value: object) -> str:
     """One of a user's senders: an address, a domain, `*.domain`, or nothing for the null sender. Raises ValueError."""
     if value == "":
         return ""
-    if (
-        isinstance(value, str)
-        and (match := _SENDER.fullmatch(value))
-        and not (match["local"] and "*" in match["domain"])
-    ):
-        return (match["local"] or "") + match["domain"].lower()
+    if isinstance(value, str):
+        local, at, domain = value.rpartition("@")
+        with suppress(DomainRefused):
+            written = f"{local}{at}{to_ascii(domain)}"
+            if (match := _SENDER.fullmatch(written)) and not (match["local"] and "*" in match["domain"]):
+                return written
     allowed = 'user@example.com, example.com, *.example.com, or "" for the null sender'
     raise ValueError(f"{show(value)} is no sender; allowed: {allowed}")
 

@@ -2,11 +2,11 @@
 
 Owns: one listening connection per process, setting an event when mail for this worker may have arrived, and the echo
     probe that finds a connection which looks open and hears nothing.
-Called by: queued.daemon.
 Guarantees: a lost notification costs at most one poll interval, for polling is the truth. After every (re)connection
     the event is set and `missed` is called, because whatever was notified before LISTEN took hold is unknown. Only the
-    partition id travels. Echoes are sent over another connection: to a notification of its own a pooled session is not
-    deaf, to everybody else's it is.
+    partition id travels. Anybody may notify anything: a payload is compared, remembered if it is short, and handed to
+    PostgreSQL as a value, and nothing else is made of it. Echoes are sent over another connection: to a notification of
+    its own a pooled session is not deaf, to everybody else's it is.
 Raises: nothing; an outage is logged as wakeup.lost, silence as wakeup.deaf or, when nothing was ever heard, once as
     wakeup.swallowed. Each is tried again with growing, jittered pauses; the last every few minutes.
 See: PostgreSQL manual, LISTEN; sql/queries/wakeup_concerns.sql; docs/explanation/wake-up.md.
@@ -22,17 +22,19 @@ from typing import TYPE_CHECKING
 
 from shared import database, events
 from shared.errors import DatabaseUnavailable
+from shared.partition import GENERAL, channels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-CHANNEL = "pillarbox"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
 _OPENING = 15.0  # seconds for a connection and its LISTEN
 _PATIENCE = 5.0  # seconds for an echo; a busy server takes milliseconds
 _SWALLOWED_PAUSE = 180.0  # seconds until a pooler is asked again whether it still swallows what we listen for
 _HINT = "a transaction pooler does this: give wakeup.uri a direct way to PostgreSQL, or set wakeup.mode to poll"
 _ECHO = "echo:"  # no partition id has a colon, so no worker takes another's echo for mail
+_ANY = "any:"  # mail of a partition whose id does not travel
+_LONGEST_ID = 64  # characters
 _MOST_REMEMBERED = 10_000
 
 
@@ -61,7 +63,7 @@ async def listen(
         try:
             async with asyncio.timeout(_OPENING):
                 connection = await database.connect(conninfo, application_name)
-                await connection.execute("LISTEN pillarbox")
+                await connection.execute(_listening(where))
             events.emit("wakeup.listening")
             if missed is not None:
                 missed()
@@ -146,6 +148,8 @@ class _Listener:
             for signal in heard & self._signals.keys():
                 self._signals[signal]()
             partids = {payload for payload in heard - self._signals.keys() if not payload.startswith(_ECHO)}
+            odd = {payload for payload in partids if payload == _ANY or len(payload) > _LONGEST_ID}
+            partids -= odd
             for partid in partids - self._concerns.keys():
                 try:
                     [row] = await database.fetch(connection, "wakeup_concerns", where=self._where, partid=partid)
@@ -154,7 +158,7 @@ class _Listener:
                     raise
                 except database.REFUSAL:
                     self._concerns[partid] = True  # a condition that cannot be asked about this id: look
-            if ours := sum(self._concerns[partid] for partid in partids):
+            if ours := len(odd) + sum(self._concerns[partid] for partid in partids):
                 events.emit("wakeup.heard", partitions=ours)
                 self._due.set()
             if len(self._concerns) > _MOST_REMEMBERED:
@@ -180,10 +184,15 @@ async def _notified(pool: database.Pool, payload: str) -> bool:
     """Whether this could be sent: that it could not says nothing about the listener, and others report the outage."""
     try:
         async with asyncio.timeout(_PATIENCE), pool.connection() as connection:
-            await database.fetch(connection, "wakeup_notify", partids=[payload])
+            await database.fetch(connection, "wakeup_echo", echo=payload)
     except (*database.OUTAGE, *database.REFUSAL):
         return False
     return True
+
+
+def _listening(where: str) -> bytes:
+    """The statements, in one message: our own names, without a character that needs quoting."""
+    return "; ".join(f"LISTEN {name}" for name in sorted({GENERAL, *channels(where)})).encode()
 
 
 def _jittered(seconds: float) -> float:

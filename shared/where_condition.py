@@ -3,7 +3,6 @@
 Owns: the door to pglast, which is PostgreSQL's parser as a library, and what follows from a condition's form alone:
     which columns, functions and texts it names, what a WHERE may not contain, and how far its answer for one partition
     id can be trusted.
-Called by: `pillarbox doctor`.
 Guarantees: pure; nothing is executed. A condition without faults is one expression, without a subquery, a parameter or
     a name from a schema other than PostgreSQL's and ours, so it is safe to let PostgreSQL look closer.
 Raises: nothing; what is wrong is said in Condition.faults.

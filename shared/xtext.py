@@ -1,8 +1,6 @@
 """xtext — text as the parameters of MAIL and RCPT carry it
 
 Owns: the two encodings: xtext, where +2B stands for one octet, and the one of international addresses. Pure.
-Called by: smtpd.parameter_values, smtpd.command_xclient and queued.bounces.read, which decode; queued.smtp.commands,
-    which encodes.
 Guarantees: what is decoded is printable, so it fits into a header and a log; `decode(encode(text)) == text`.
 Raises: ValueError, worded as what may stand behind "bad value".
 See: RFC 3461 section 4 (xtext), RFC 6533 section 3 (utf-8-addr-xtext, utf-8-addr-unitext).

@@ -1,7 +1,6 @@
 """yaml_source — reads one YAML file into plain values that remember their lines
 
 Owns: the only door to PyYAML; the tag `!Env "${VAR:DEFAULT}"`; which YAML we understand.
-Called by: shared.config.
 Guarantees: values are dict (keys always text), list, str, int, float, bool and None; types are those of YAML
 1.2's core schema, so that `on`, `yes`, `1:30` and dates stay text; duplicate keys are refused; anchors, aliases
 and merge keys work, and what they unfold to is bounded; nothing in a file can run code.

@@ -1,5 +1,4 @@
 """smtpd — accepts mail over SMTP and spools it
 
 Owns: the way session → policy → spool. 250 for a message is sent in one place, after COMMIT.
-Called by: `python -m smtpd`, `pillarbox up`.
 """

@@ -2,7 +2,6 @@
 
 Owns: arguments, and the exit status: 0 after a stop, 69 or 78 (sysexits.h) for what an operator can mend, 70 when a
     part died.
-Called by: people, systemd, `pillarbox up`; with `--child`, smtpd.supervise.
 """
 
 from __future__ import annotations

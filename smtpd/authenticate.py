@@ -2,7 +2,6 @@
 
 Owns: the mechanisms PLAIN, LOGIN, SCRAM-SHA-256, SCRAM-SHA-256-PLUS and EXTERNAL; which are offered to whom; the
     order of ban, proof, delay and count.
-Called by: smtpd.session offers `mechanisms` at EHLO and calls `authenticate` at AUTH; smtpd.daemon builds and closes.
 Guarantees: only under TLS, unless the settings say otherwise. An unknown user, a disabled one and a wrong password cost
     the same work, wait as long and hear the same 535. Trouble of ours is 454 and counts against nobody. Waiting holds
     no thread. A ban is 421 or 454 before any password is looked at, and is asked for again when one has come. Who has
@@ -101,8 +100,7 @@ class Authentication:
         self._has_users = bool(users or settings.users or self._file or self._table)
         self._hashing = Hashing(settings.hashing)
         self.failures = failures or Failures(settings.failures, config.relay.networks, counts)
-        if failures is not None:
-            failures.configure(settings.failures, config.relay.networks)
+        self._trusted = config.relay.networks
         self._proofs = Proofs(self.failures)
         self._certificates = {server.id: server.tls.client for server in config.servers if server.tls is not None}
         self._secret_file = settings.secret or config.environment.var / "authentication.secret"
@@ -114,6 +112,10 @@ class Authentication:
             self._file.prepare()
         if self._has_users and any(name.startswith("SCRAM") for name in self._settings.mechanisms):
             self._secret = read_or_make(self._secret_file)
+
+    def begin(self) -> None:
+        """This configuration serves from now on: its limits hold for failures counted before, too."""
+        self.failures.configure(self._settings.failures, self._trusted)
 
     async def close(self) -> None:
         """Stop the threads and give the connections back."""

@@ -1,7 +1,6 @@
 """authentication_secret — what the salts of users that do not exist are made of
 
 Owns: the file of the secret.
-Called by: smtpd.authenticate, at start.
 Guarantees: readable by its owner only; made once, whole or not at all, also by several processes at the same time.
 Raises: ConfigError naming the file.
 See: RFC 5802 section 9: without it a salt that changes from asking to asking would tell that there is no such user.

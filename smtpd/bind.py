@@ -1,7 +1,6 @@
 """bind — the ports smtpd accepts on, bound before privileges are dropped
 
 Owns: making listening sockets, one for each process on each address.
-Called by: smtpd.daemon at its start; nothing binds later.
 Guarantees: all or nothing: a port that cannot be bound closes what was opened and is one clear line. A port that
     somebody else serves already is refused, also when that is another smtpd, with which SO_REUSEPORT would share it.
     Each process has a socket of its own, so that the kernel spreads connections; they stay open here when a process

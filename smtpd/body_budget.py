@@ -1,11 +1,10 @@
 """body_budget — content in transfer, accounted for
 
 Owns: how much content all connections of a process hold, and the content of one message while it arrives.
-Called by: smtpd.command_data; smtpd.protocol feeds it.
 Guarantees: what is held never exceeds the budget: octets that would are dropped, the message is refused, and what was
     held of it is given back at once. Room is taken by octets that have come, never by a promise of some. However small
     the pieces they come in, they take little more memory than they are. The work for a block depends on its own size
-    alone. Closing twice is closing once.
+    alone. Closing twice is closing once. However many clients nobody knows hold all they can, who may relay finds room.
 See: RFC 5321 section 4.5.3.1.8 (552 for a message too big), section 4.5.3.1.10 (452 for want of room).
 """
 
@@ -21,37 +20,70 @@ _SMALL: Final = 4096  # octets of a piece that is not worth an object of its own
 
 
 class BodyBudget:
-    """Octets of content that may be held at once."""
+    """Octets of content that may be held at once.
+
+    Who may not relay is a stranger, known by its host; None stands for everybody else.
+    """
 
     def __init__(self, limit: int) -> None:
         """`limit` in octets, for all connections together."""
         self.limit = limit
         self.used = 0
+        self._strangers = self._stranger = limit
+        self._of_strangers = 0
+        self._held: dict[str, int] = {}  # by each of them
 
-    def fits(self, octets: int) -> bool:
+    def divide(self, *, share: float, reserve: float, largest: int) -> None:
+        """One stranger has `share` of the room at most, all of them what `reserve` leaves, and one message in any case.
+
+        largest: octets of a message.
+        """
+        least = min(-(-largest // STEP) * STEP, self.limit)
+        self._stranger = max(int(share * self.limit), least)
+        self._strangers = max(int((1 - reserve) * self.limit), least)
+
+    def fits(self, octets: int, stranger: str | None = None) -> bool:
         """Whether there is room for this much now."""
-        return self.used + octets <= self.limit
+        return self.used + octets <= self.limit and (
+            stranger is None
+            or (
+                self._of_strangers + octets <= self._strangers
+                and self._held.get(stranger, 0) + octets <= self._stranger
+            )
+        )
 
-    def take(self, octets: int) -> bool:
+    def take(self, octets: int, stranger: str | None = None) -> bool:
         """Reserve this much if there is room."""
-        if not self.fits(octets):
+        if not self.fits(octets, stranger):
             return False
-        self.used += octets
+        self._count(octets, stranger)
         return True
 
-    def give(self, octets: int) -> None:
+    def give(self, octets: int, stranger: str | None = None) -> None:
         """Return what was taken."""
-        self.used -= octets
+        self._count(-octets, stranger)
+
+    def _count(self, octets: int, stranger: str | None) -> None:
+        self.used += octets
+        if stranger is None:
+            return
+        self._of_strangers += octets
+        held = self._held.get(stranger, 0) + octets
+        if held:
+            self._held[stranger] = held
+        else:
+            self._held.pop(stranger, None)
 
 
 class Content:
     """The content of one message as it arrives."""
 
-    __slots__ = ("_budget", "_large", "_limit", "_pieces", "_reserved", "refused", "size")
+    __slots__ = ("_budget", "_large", "_limit", "_pieces", "_reserved", "_stranger", "refused", "size")
 
-    def __init__(self, budget: BodyBudget, limit: int) -> None:
-        """`limit` is the largest message in octets."""
+    def __init__(self, budget: BodyBudget, limit: int, stranger: str | None = None) -> None:
+        """`limit` is the largest message in octets; `stranger`: the host of a client that may not relay."""
         self._budget = budget
+        self._stranger = stranger
         self._limit = limit
         self._reserved = 0
         self._pieces: list[bytes | bytearray] = []
@@ -78,7 +110,7 @@ class Content:
 
     def _reserve(self, octets: int) -> bool:
         """Make sure of room for this much in all."""
-        if not self._budget.take(octets - self._reserved):
+        if not self._budget.take(octets - self._reserved, self._stranger):
             return False
         self._reserved = octets
         return True
@@ -109,7 +141,7 @@ class Content:
 
     def close(self) -> None:
         """Give back what was reserved."""
-        self._budget.give(self._reserved)
+        self._budget.give(self._reserved, self._stranger)
         self._reserved = 0
         self._pieces.clear()
         self._large = None

@@ -1,7 +1,6 @@
 """channel — messages between the supervisor and one of its children
 
 Owns: one JSON document on one line each way over a socket pair.
-Called by: smtpd.supervise and smtpd.child.
 Guarantees: a message arrives whole or not at all; the end of the other process is the end of the messages. Nothing here
     waits for the other side to read: messages are small and few, but for the configuration.
 """

@@ -1,7 +1,6 @@
 """child — one of several smtpd processes on the same ports
 
 Owns: the child's end of the channel: what it is told at its start, reloads, its signs of life, its questions of rates.
-Called by: `python -m smtpd --child FD`, which smtpd.supervise starts; nobody else has a use for it.
 Guarantees: when the supervisor is gone it stops as by SIGTERM, and at the second such sign at once: nobody would
     collect it. It never tells systemd anything; the supervisor does.
 """
@@ -42,7 +41,7 @@ async def run(number: int) -> None:
         config, _ = reload.effective(config, smtpd_from(told["reload"]))
     events.setup(config.environment.log.level)
     doors = [Bound(server, listener, socket.socket(fileno=door)) for server, listener, door in told["doors"]]
-    counts = RemoteCounts(channel.send)
+    counts = RemoteCounts(channel.send, config.processes)
     serving = Serving(config, told["conninfo"], counts)
     await serving.open(doors)
     tracing.setup(config.tracing, "smtpd", told["name"])

@@ -1,7 +1,6 @@
 """client — who is at the other end of a connection
 
 Owns: the value that every part of smtpd reads about the client: address, name, greeting, TLS and user.
-Called by: smtpd.connection_start makes it, commands fill it; policy, rates, authentication and trace headers read it.
 Guarantees: what stands here was seen by us or said by a proxy we trust; what the client only claims is `helo`.
 """
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 class Client:
     """Who is at the other end of a connection, as far as it has said and proven so far."""
 
-    address: str  # IP address, after PROXY or XCLIENT; no zone, an IPv4-mapped one as IPv4
+    address: str  # IP address, after PROXY or XCLIENT; no zone, an IPv4-mapped one as IPv4; or smtpd.places.UNKNOWN
     port: int
     listener: str  # servers[].id
     helo: str | None = None

@@ -1,7 +1,6 @@
 """command_auth — AUTH: moves the lines of an authentication
 
 Owns: when AUTH may be given, its syntax, and what the session knows afterwards; who is right is smtpd.authenticate's.
-Called by: smtpd.commands.
 Guarantees: one reply to each AUTH, also when the client breaks off. What was sent is never logged here.
 Raises: Refused, which smtpd.protocol answers.
 See: RFC 4954 section 4.

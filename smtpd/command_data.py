@@ -1,7 +1,6 @@
 """command_data — DATA and BDAT: the content, and the end of a transaction
 
 Owns: when content may come, where it goes, and that there is room for it when it is asked for.
-Called by: smtpd.commands; the intakes by smtpd.protocol.
 Guarantees: the end of content ends the transaction, whatever the reply (RFC 5321 section 4.1.1.4). What cannot be
     accepted is read to its end and dropped, so that content is never taken for commands. The octets of a BDAT are
     taken even when the command is refused (RFC 3030 section 4.2).
@@ -18,7 +17,7 @@ from smtpd import policy_phases, replies
 from smtpd.body_budget import Content
 from smtpd.data_reader import DataReader
 from smtpd.parameter_values import Refused
-from smtpd.receive import not_ready
+from smtpd.receive import no_room, not_ready
 
 if TYPE_CHECKING:
     from smtpd.session import Session
@@ -34,7 +33,7 @@ async def data(session: Session, argument: str) -> str:
         raise Refused(replies.R503_AFTER_BDAT)
     transaction = session.transaction
     if transaction is None or not transaction.recipients:
-        raise Refused(replies.R503_NEED_RCPT)
+        raise Refused(session.full or no_room(session.service.spool) or replies.R503_NEED_RCPT)
     if transaction.parameters.body == "BINARYMIME":
         raise Refused(replies.R503_NEED_BDAT)
     refused = _no_room(session)
@@ -58,7 +57,7 @@ async def bdat(session: Session, argument: str) -> str | None:
     if not size and not last:
         session.waste()
     if transaction is None or not transaction.recipients:
-        refused = replies.R503_NEED_RCPT
+        refused = session.full or no_room(session.service.spool) or replies.R503_NEED_RCPT
     elif session.chunks is None:
         session.chunks = _content(session)
         trouble = _no_room(session, size)
@@ -133,7 +132,7 @@ class ChunkIntake:
 
 
 def _content(session: Session) -> Content:
-    return Content(session.service.budget, session.service.server.phases.data.maxsize)
+    return Content(session.service.budget, session.service.server.phases.data.maxsize, session.stranger())
 
 
 def _no_room(session: Session, octets: int = 0) -> str | None:
@@ -141,7 +140,9 @@ def _no_room(session: Session, octets: int = 0) -> str | None:
     service = session.service
     declared = session.transaction.parameters.size if session.transaction is not None else None
     wanted = min(max(declared or 0, octets), service.server.phases.data.maxsize)
-    return not_ready(service.spool, wanted) or (None if service.budget.fits(wanted) else replies.R452_NO_MEMORY)
+    return not_ready(service.spool, wanted) or (
+        None if service.budget.fits(wanted, session.stranger()) else replies.R452_NO_MEMORY
+    )
 
 
 async def _end(session: Session, content: Content) -> str:

@@ -1,7 +1,6 @@
 """command_mail — MAIL and RCPT: the envelope
 
 Owns: addresses read once, and who may send from and to them.
-Called by: smtpd.commands.
 Guarantees: what stands in the transaction is valid, allowed and decided. A refused RCPT changes nothing.
 Raises: Refused, which smtpd.protocol answers.
 See: RFC 5321 sections 3.3, 4.1.1.2, 4.1.1.3, appendix C (source routes); RFC 6531 section 3.4.
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from shared import address
 from smtpd import parameters, policy_phases, replies
 from smtpd.parameter_values import Refused
-from smtpd.policy_facts import known_domain
+from smtpd.receive import no_room
 from smtpd.transaction import Accepted, Transaction
 
 if TYPE_CHECKING:
@@ -53,7 +52,8 @@ async def rcpt(session: Session, argument: str) -> str:
         raise Refused(replies.R501_SYNTAX.format(syntax="RCPT TO:<address>"))
     transaction = session.transaction
     if transaction is None:
-        raise Refused(replies.R503_NEED_MAIL)
+        # What a client has pipelined after a MAIL that was refused for lack of room is our trouble too: 4xx.
+        raise Refused(session.full or no_room(session.service.spool) or replies.R503_NEED_MAIL)
     if session.chunks is not None:
         raise Refused(replies.R503_AFTER_BDAT)
     if _overshoots(session, transaction):
@@ -82,7 +82,11 @@ async def _begun(session: Session, mailbox: str, words: list[str]) -> Transactio
     limit = session.service.server.limits.messages
     if limit is not None and session.messages >= limit:
         raise Refused(replies.R452_TOO_MANY_MESSAGES)
-    given = parameters.mail_parameters(words, session.service.offered(session.client), datetime.now(UTC))
+    given = parameters.mail_parameters(words, session.offered(), datetime.now(UTC))
+    # RFC 1870 section 6.1: one that may fit later is refused for now, and before it is sent.
+    session.full = no_room(session.service.spool, given.size or 0)
+    if session.full is not None:
+        raise Refused(session.full)
     transaction = Transaction(_sender(mailbox, smtputf8=given.smtputf8), given)
     refused = await policy_phases.at_mail(session, transaction)
     if refused is not None:
@@ -95,7 +99,7 @@ async def _accepted(session: Session, transaction: Transaction, mailbox: str, wo
         raise Refused(replies.R452_TOO_MANY_RECIPIENTS)
     smtputf8 = transaction.parameters.smtputf8
     recipient = _recipient(session, mailbox, smtputf8=smtputf8)
-    given = parameters.rcpt_parameters(words, session.service.offered(session.client), smtputf8=smtputf8)
+    given = parameters.rcpt_parameters(words, session.offered(), smtputf8=smtputf8)
     decided = await policy_phases.at_rcpt(session, recipient)
     if isinstance(decided, str):
         raise Refused(decided)
@@ -138,9 +142,6 @@ def _recipient(session: Session, mailbox: str, *, smtputf8: bool) -> Address:
         raise Refused(replies.R553_NEED_SMTPUTF8)
     if not session.may_relay() and not session.service.suppressed.takes_reports(recipient):
         raise Refused(replies.R554_RELAY_DENIED)
-    if (
-        _NUMBER.search(known_domain(recipient.domain))
-        and session.service.server.phases.rcptto.addressliteral == "reject"
-    ):
+    if _NUMBER.search(recipient.domain) and session.service.server.phases.rcptto.addressliteral == "reject":
         raise Refused(replies.R554_ADDRESS_LITERAL)
     return recipient

@@ -1,7 +1,6 @@
 """command_tls — STARTTLS
 
 Owns: whether TLS may begin; smtpd.protocol does it after the reply.
-Called by: smtpd.commands.
 Guarantees: nothing that came in the clear is heard under TLS: octets behind the command end the connection
     (smtpd.protocol), and the session that follows knows nothing of the one before.
 See: RFC 3207 section 4; CVE-2011-0411.

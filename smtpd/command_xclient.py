@@ -1,23 +1,23 @@
 """command_xclient — XCLIENT: a trusted client says for whom it speaks
 
 Owns: the attributes, and the session that begins anew with them.
-Called by: smtpd.commands.
 Guarantees: only clients in `listeners[].xclient.networks` are heard; a bad attribute changes nothing. Policy and
     rates see the client that was named, as if it had connected itself; what restricts a user restricts the one that was
-    named, and a disabled one is refused.
+    named, and a disabled one is refused. A client whose address the proxy does not know has none, and so none of the
+    rights of the proxy's address; those of the proxy's certificate end with XCLIENT, whatever it names.
 Raises: Refused, which smtpd.protocol answers.
 See: https://www.postfix.org/XCLIENT_README.html; xtext: RFC 3461 section 4.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from shared import xtext
 from shared.saslprep import NotPrepared
-from smtpd import policy_phases, replies
+from smtpd import places, policy_phases, replies
 from smtpd.parameter_values import Refused
 from smtpd.service import IDENT, XCLIENT_NAMES
 from smtpd.users import User, UsersUnavailable
@@ -56,6 +56,8 @@ async def xclient(session: Session, argument: str) -> str:
     client.address = named.address or client.address
     client.port = client.port if named.port is None else named.port
     client.name, client.helo = named.name, named.helo
+    if client.tls is not None:
+        client.tls = replace(client.tls, subject=None, fingerprint=None, verified=False)
     client.extended = client.extended if named.extended is None else named.extended
     client.user = user
     session.ended()
@@ -97,6 +99,8 @@ def _read(argument: str) -> _Named:
         value = _value(name, encoded)
         if value is not None:
             _set(named, name, value)
+        elif name == "ADDR":
+            named.address, named.port = places.UNKNOWN, named.port or 0
     return named
 
 

@@ -1,7 +1,6 @@
 """commands — the commands of SMTP, by verb
 
 Owns: the table: who answers a verb, what rules apply to it, and who is out of turn.
-Called by: smtpd.protocol for each line.
 Guarantees: what is not in the table is 500.
 See: RFC 5321 section 4.1.1; RFC 2920 section 3.1 (last of a group); Postfix smtpd_cmd_table, whose flags these are.
 """

@@ -1,7 +1,6 @@
 """connection_start — what happens before a client may give commands
 
 Owns: the PROXY header, TLS (implicit or by STARTTLS), the look for early talkers, and the greeting.
-Called by: smtpd.protocol.
 Guarantees: a session under TLS knows nothing that was said in the clear but who connected and what policy decided of
     that. A client is greeted once, and only after policy and rates have let it in.
 See: RFC 5321 section 3.1; RFC 3207 section 4.2; RFC 8314 section 3.3 (implicit TLS).
@@ -134,8 +133,9 @@ async def _proxied(connection: Connection, client: Client) -> None:
 
 
 async def _greet(connection: Connection) -> None:
-    session, phase = connection.session, connection.service.server.phases.connect
-    refused = await policy_phases.at_connect(session)
+    session, phase, load = connection.session, connection.service.server.phases.connect, connection.service.load
+    full = None if load is None or session.may_relay() else load.refusal_of_stranger()
+    refused = full or await policy_phases.at_connect(session)
     if refused is not None:
         connection.say(session.refused(refused))
         connection.hang_up(linger=True)

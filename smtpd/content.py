@@ -1,7 +1,6 @@
 """content — the checks every message has to pass, and what is mended where the configuration says so
 
 Owns: which octets may be in a message: NUL, bare CR and LF, octets above 127, long lines, the header's limits.
-Called by: smtpd.receive.
 Guarantees: one walk over the content, slice by slice, each looked at while it is in the processor's cache; between
     slices others have their turn, so that a large message stalls nobody. What is not to be mended is not copied.
 Raises: Refused with the reply.

@@ -1,7 +1,6 @@
 """content_check — asks rspamd what it thinks of a message
 
 Owns: rspamd's HTTP protocol: what it is told of the envelope, and its verdict read with suspicion.
-Called by: smtpd.policy_session at the end of data, where a rule or the end of the rules needs the verdict.
 Guarantees: an answer is a CheckResult with a known action and a finite score; anything else is "down" and one event,
     and policy.contentcheck.whendown says what follows. Content is only read: fields that rspamd wants added are
     handed on, checked; that it wants some removed or the subject rewritten is not followed, for content is stored as
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from shared import events
 from shared.policy_fields_config import RESERVED_FIELDS
 from smtpd.http_post import HttpFailed, HttpPoster
+from smtpd.places import UNKNOWN
 from smtpd.policy_facts import CheckResult
 from smtpd.policy_texts import one_line
 
@@ -101,7 +101,7 @@ def read_answer(answer: Answer) -> CheckResult:
 def _told(envelope: Envelope) -> list[tuple[str, str]]:
     """The request's header fields; everything a client said is made one line."""
     told = [
-        ("IP", envelope.client),
+        ("IP", envelope.client if envelope.client != UNKNOWN else None),
         ("Hostname", envelope.clientname),
         ("Helo", envelope.helo),
         ("User", envelope.user),

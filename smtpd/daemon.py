@@ -2,7 +2,6 @@
 
 Owns: the start (database proven, schema checked, ports bound, privileges dropped, then ready), reload and stop; whether
     this process serves itself or supervises others that do.
-Called by: smtpd.__main__.
 Guarantees: nothing half-started: if any step fails, nothing listens. After a stop, everything that got 250 is
     committed. A configuration that cannot be used changes nothing: it is read and proven whole first.
 Raises: PillarboxError for what an operator can mend.

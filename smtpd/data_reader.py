@@ -1,7 +1,6 @@
 """data_reader — finds the end of DATA and takes the dots out, block by block
 
 Owns: the octets between 354 and the final reply, as a value machine without I/O.
-Called by: smtpd.command_data makes it, smtpd.protocol feeds it.
 Guarantees: only CR LF . CR LF ends the data; LF . LF, CR . CR and every other mixture are content (RFC 5321 section
     4.1.1.4). At most four octets are kept between blocks; everything else is handed on at once, so that the work for a
     block depends on nothing but its own size.

@@ -1,7 +1,6 @@
 """equip — makes what connections ask while they are served, from a configuration
 
 Owns: policy with its sources, and authentication, as one whole that a reload replaces.
-Called by: smtpd.listener at the start and at each reload.
 Guarantees: making it opens nothing but files, so that a configuration is proven by making it. What was replaced serves
     the connections that began with it, and is closed after the last of them.
 Raises: ConfigError.

@@ -1,7 +1,6 @@
 """failures — who failed to log in too often, and what comes of it
 
 Owns: which keys a failed login counts against, growing delays, and bans.
-Called by: smtpd.authenticate, before and after each proof.
 Guarantees: nobody can lock a user out from elsewhere: a name is banned only for the network its failures came from,
     and its failures from everywhere only slow down further failures. Names that do not exist are counted as others are,
     so that a ban tells nothing. A login that succeeds forgives nothing: who has one account could otherwise try others'
@@ -19,23 +18,20 @@ import asyncio
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakValueDictionary
 
-from smtpd.rate_count import HitCounter, Limit
+from smtpd import places
+from smtpd.rate_count import Hits, Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from ipaddress import IPv4Address
 
     from shared.authentication_config import Failures as FailuresSettings
     from shared.config_fields import Network
 
 _MOST_KEYS: Final = 100_000
-#: Prefix lengths by IP version: whom one failing address stands for, and how far the ban of a name reaches.
-_HOST: Final = {4: 32, 6: 64}
-_SITE: Final = {4: 24, 6: 56}
+_SITE: Final = (24, 56)  # bits of IPv4 and IPv6: how far the ban of a name reaches
 
 
 class Counts(Protocol):
@@ -50,7 +46,7 @@ class LocalCounts:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._hits = HitCounter()
+        self._hits = Hits()
 
     async def count(self, key: str, most: int, window: float, n: int = 1) -> float:
         """As in Counts."""
@@ -203,7 +199,7 @@ class Failures:
         return min(self._delay * 2.0 ** min(failures - 1, 30), self._maxdelay)
 
     def _is_trusted(self, address: str) -> bool:
-        parsed = _parsed(address)
+        parsed = places.parsed(address)
         return parsed is not None and any(parsed in network for network in self._trusted)
 
 
@@ -216,23 +212,9 @@ def _end(attempt: Attempt) -> None:
 
 
 def _address_key(address: str) -> str:
-    return f"address/{_network(address, _HOST)}"
+    return f"address/{places.host(address)}"
 
 
 def _name_key(name: str, address: str) -> str:
     """A name and the network it is said in."""
-    return f"name/{_network(address, _SITE)}/{name}"
-
-
-def _parsed(address: str) -> IPv4Address | IPv6Address | None:
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return None
-    return (parsed.ipv4_mapped or parsed) if isinstance(parsed, IPv6Address) else parsed
-
-
-def _network(address: str, lengths: dict[int, int]) -> str:
-    """The network an address stands for; a name of its own for what is no IP address."""
-    parsed = _parsed(address)
-    return address if parsed is None else str(ip_network((parsed, lengths[parsed.version]), strict=False))
+    return f"name/{places.network(address, *_SITE)}/{name}"

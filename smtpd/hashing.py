@@ -1,10 +1,10 @@
 """hashing — passwords against argon2 hashes, never more at once than we can afford
 
 Owns: the only importer of argon2; the threads that hash, who may wait for them, and what was right a moment ago.
-Called by: smtpd.authenticate checks; scripts.user makes hashes.
 Guarantees: a storm of logins takes `threads` threads and their memory, never the event loop; who would wait behind too
     many is told at once (HashingBusy). An unknown user costs one hash as a known one does. A password that was right
-    is remembered only as an HMAC by a key of this process, with the hash it was right for.
+    is remembered only as an HMAC by a key of this process, with the hash it was right for. A wrong password costs no
+    less for a user whose hash is cheaper than ours, or cannot be read.
 See: RFC 9106 (argon2), whose second recommended parameters are the library's defaults.
 """
 
@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from argon2 import PasswordHasher
+from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from shared.saslprep import password_octets
@@ -50,6 +50,23 @@ def verify(known: str, password: str) -> bool:
         return False
 
 
+def _looked_at(known: str | None, password: str) -> bool:
+    """As verify, with the work of a hash of ours at least where it is wrong: time must not tell who has an account."""
+    right = known is not None and verify(known, password)
+    if not right and (known is None or _work(known) < _work(nobody())):
+        verify(nobody(), password)
+    return right
+
+
+def _work(known: str) -> int:
+    """What it costs to verify a hash: memory times passes; nothing where nobody can read it."""
+    try:
+        parameters = extract_parameters(known)
+    except InvalidHashError:
+        return 0
+    return parameters.memory_cost * parameters.time_cost
+
+
 @cache
 def nobody() -> str:
     """A hash no password of a user is checked against: what an unknown user costs. Made at the first need."""
@@ -77,14 +94,12 @@ class Hashing:
             raise HashingBusy
         self._pending += 1
         try:
-            right = await asyncio.get_running_loop().run_in_executor(
-                self._threads, lambda: verify(known or nobody(), password)
-            )
+            right = await asyncio.get_running_loop().run_in_executor(self._threads, _looked_at, known, password)
         finally:
             self._pending -= 1
-        if right and known is not None and self._seconds:
+        if right and self._seconds:
             self._remember(mark)
-        return right and known is not None
+        return right
 
     def close(self) -> None:
         """Start no more; what waits is given up."""

@@ -1,7 +1,6 @@
 """header-check — where the header of a message ends, and what of it matters to us
 
 Owns: one walk over the header's lines: its end, its hops, the fields we may have to add, and its limits. Pure.
-Called by: smtpd.content; smtpd.policy_headers and smtpd.sender_check ask where the first empty line is.
 Guarantees: reads each octet of the header once and of the body none, however the content is made: what is looked at is
     bounded by the limits. What stands between text that is no field and the first empty line is header to some readers:
     its fields count as hops and against the limits. MIME is not looked at.

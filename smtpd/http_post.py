@@ -1,7 +1,6 @@
 """http_post — POST to one HTTP server over connections that are kept
 
 Owns: the only door to h11; connections to the server of the content check, how many there are, and their time limit.
-Called by: smtpd.content_check.
 Guarantees: at most `most` requests at once, the others wait; the time limit covers waiting, connecting and the whole
     answer. An answer is bounded. A kept connection that the server had closed meanwhile is replaced once, without a
     word.

@@ -1,7 +1,6 @@
 """line_buffer — cuts what a client sends into command lines
 
 Owns: the octets that were received and not used yet, as a value machine without I/O.
-Called by: smtpd.protocol.
 Guarantees: only CR LF ends a line, and a line holds neither CR nor LF. What stands before the next CR LF of a line that
     is at fault is never taken for a command. Memory is bounded: of a line that is too long nothing is kept.
 Raises: LineAtFault, with the reply, after which reading goes on.

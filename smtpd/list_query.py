@@ -1,7 +1,6 @@
 """list_query — asks PostgreSQL whether a value is in a list
 
 Owns: the small pool for policy's list queries, apart from the spool's connections.
-Called by: smtpd.lists.QueryList, through smtpd.policy_session's sources; smtpd.daemon makes and closes it.
 Guarantees: a query runs read-only, its value is a bound parameter, and takes its time limit at most. The pool is opened
     at the first question and mends itself; until then, and while PostgreSQL is away, ListUnavailable.
 Raises: ListUnavailable.

@@ -1,7 +1,6 @@
 """listener — accepts connections, and decides which configuration each one gets
 
 Owns: the accepting sockets of this process, what each server's connections share, the register of open connections.
-Called by: smtpd.serve.
 Guarantees: a connection keeps the configuration it began with. A configuration is taken as a whole: when a part of it
     cannot be used, nothing changes. A client that is not welcome costs one reply and no session.
 Raises: ConfigError.
@@ -102,6 +101,13 @@ class Listeners:
     def _made(self, config: SmtpdConfig) -> list[Service]:
         equipment = Equipment(config, self._conninfo, self._rates, self._equipment)
         services = [self._service(config, index, server, equipment) for index, server in enumerate(config.servers)]
+        # Nothing is refused any more: only now may what goes on from before be changed.
+        equipment.authentication.begin()
+        self._budget.divide(
+            share=config.memory.share,
+            reserve=config.memory.reserve,
+            largest=max(server.phases.data.maxsize for server in config.servers),
+        )
         self._equipment = equipment
         return services
 

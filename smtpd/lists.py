@@ -1,7 +1,6 @@
 """lists — the lists that rules look in: files read again when they change, and queries whose answers are kept
 
 Owns: reading list files, the answers of list queries for their time to live.
-Called by: smtpd.policy_compile reads files at load; smtpd.policy_session looks whether they changed, and asks queries.
 Guarantees: a file that cannot be read at load is one clear line; later the entries it had stay and one event says so.
     Looking in a file's entries is a few dictionary look-ups whatever their number. A query that fails or takes too long
     is ListUnavailable, never an answer; its values are bound parameters.
@@ -19,8 +18,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from shared import events
+from shared.domain import comparable
 from shared.errors import ConfigError, cause
-from smtpd.policy_facts import address_bits, known_domain, known_mailbox, parents
+from smtpd.policy_facts import address_bits, known_mailbox, parents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -68,7 +68,7 @@ class Domains:
     """Domains and `*.domains`, as A-labels in lower case."""
 
     def __init__(self, domains: Iterable[str]) -> None:
-        written = [known_domain(domain) for domain in domains]
+        written = [comparable(domain) for domain in domains]
         self._exact = frozenset(domain for domain in written if not domain.startswith("*."))
         self._below = frozenset(domain[2:] for domain in written if domain.startswith("*."))
 
@@ -103,7 +103,7 @@ class Entries:
         match of:
             case "client":
                 return address_bits(value) in self.networks
-            case "clientname" | "senderdomain" | "recipientdomain":
+            case "clientname" | "helo" | "senderdomain" | "recipientdomain":
                 return value in self.domains
             case "sender" | "recipient":
                 return known_mailbox(value) in self.mailboxes
@@ -195,9 +195,9 @@ def _stamp(path: Path) -> _Stamp:
 
 
 def _lowered(entry: str) -> str:
-    """An address with its domain in lower case; other entries as they are, for user names have case."""
+    """An address with its domain in the one spelling; other entries as they are, for user names have case."""
     local, at, domain = entry.rpartition("@")
-    return f"{local}@{domain.lower()}" if at else entry
+    return f"{local}@{comparable(domain)}" if at else entry
 
 
 def _networks(entries: Iterable[str]) -> Iterable[object]:

@@ -1,7 +1,6 @@
 """load — when a process turns clients away, and gives those it has less time
 
 Owns: how many sessions this process has, how late its event loop is, and what follows from that.
-Called by: smtpd.listener for each new connection; smtpd.protocol for how long a client may stay silent.
 Guarantees: past the limits a new client costs one short reply and no session, so that those who are served do not wait
     for those who are not. Begin and end of it are one event each.
 See: https://www.postfix.org/STRESS_README.html; RFC 5321 section 3.8 (421)
@@ -67,6 +66,16 @@ class Load:
             reason = "lag"
         else:
             return None
+        return self._refuse(reason)
+
+    def refusal_of_stranger(self) -> str | None:
+        """What a client that may not relay is told when only the sessions are left that are kept for those who may."""
+        most = self._settings.sessions
+        if self.sessions <= most - int(self._settings.reserve * most):
+            return None
+        return self._refuse("reserve")
+
+    def _refuse(self, reason: str) -> str:
         self._refused_last = asyncio.get_running_loop().time()
         if not self._refused:
             self._shedding_since = self._refused_last

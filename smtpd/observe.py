@@ -1,7 +1,6 @@
 """observe — what smtpd has counted and how it is, for Prometheus and for whoever asks
 
 Owns: the pages /metrics, /healthy and /ready of smtpd; what one process says of itself.
-Called by: smtpd.daemon for the pages; smtpd.child and smtpd.daemon for the counts of a process.
 Guarantees: without `metrics.listen` nothing is opened and nothing is counted. A page asks nobody but our own processes.
 Raises: ListenFailed when the address cannot be bound.
 See: docs/how-to/watch-with-prometheus.md; shared/metrics_smtpd.py; smtpd/observe_children.py.
@@ -44,7 +43,10 @@ class Told(Protocol):
 def readings(serving: Serving, process: str) -> list[Reading]:
     """The gauges of one process."""
     listeners, spool = serving.listeners, serving.spool
+    room = [] if spool.free is None else [Reading("pillarbox_smtpd_space_free_bytes", spool.free, (process,))]
     return [
+        *room,
+        Reading("pillarbox_smtpd_space_known", spool.free is not None, (process,)),
         Reading("pillarbox_smtpd_ready", spool.ready() is None, (process,)),
         Reading("pillarbox_smtpd_sessions", len(listeners.connections), (process,)),
         Reading("pillarbox_smtpd_lag_seconds", listeners.load.lag, (process,)),

@@ -1,7 +1,6 @@
 """observe-children — what several smtpd processes have counted, as one
 
 Owns: the last report of each child, and what those counted that are gone.
-Called by: smtpd.supervise brings the reports; smtpd.observe asks for the sum.
 Guarantees: a counter of the sum never falls while the daemon runs: a child that dies leaves what it last told, at most
     smtpd.child.ALIVE seconds old. A child that does not answer within metrics.timeout counts as it last told.
 See: smtpd/channel.py

@@ -1,9 +1,9 @@
 """parameters — reads what a client asks for behind MAIL FROM:<…> and RCPT TO:<…>
 
 Owns: the ESMTP parameters: which there are, what their values mean, and how a bad one is answered. Pure.
-Called by: smtpd.command_mail for MAIL and RCPT; smtpd.receive hands the values on to the queue.
 Guarantees: a parameter is read only if its extension was offered. Every value is of its range and printable, so it can
-    stand in a header or a log. Keywords and keyword values are read in any case.
+    stand in a header or a log. Keywords and keyword values are read in any case. A client that may not send to anybody
+    gets no say in when its message is sent, how soon, and who is told of it: it could name any sender.
 Raises: Refused, and nothing else, with the one reply the client gets.
 See: RFC 5321 sections 4.1.1.11 (555), 4.1.2; RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 3030 (BINARYMIME), RFC 6531
     (SMTPUTF8), RFC 3461 (DSN), RFC 4865 (FUTURERELEASE), RFC 6710 (MT-PRIORITY), RFC 8689 (REQUIRETLS), RFC 4954
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOTHING_OFFERED",
+    "NOTHING_OFFERED_TO_STRANGERS",
     "MailParameters",
     "Offered",
     "OriginalRecipient",
@@ -52,7 +53,7 @@ class Offered:
     dsn: bool = False
     hold: timedelta | None = None  # how far ahead FUTURERELEASE reaches; None: not offered
     priority: bool = False  # MT-PRIORITY
-    urgent: bool = True  # whether this client may ask for a priority above 0
+    relay: bool = True  # whether this client may send to anybody; a stranger is not held for, told of, or urgent
     requiretls: bool = False
     tls: bool = False  # whether the connection is under TLS: says why REQUIRETLS is refused
     auth: bool = False
@@ -70,7 +71,7 @@ class MailParameters:
     requiretls: bool = False
     hold_until: datetime | None = None  # UTC
     hold_request: str | None = None  # `for;60` or `until;2026-…`: Future-Release-Request of RFC 4865 section 5.1.2
-    priority: int | None = None  # -9 to 9
+    priority: int | None = None  # -9 to 9, as it was granted
     auth: str | None = None  # decoded; `<>` for nobody
 
 
@@ -83,8 +84,10 @@ class RcptParameters:
 
 
 NOTHING_OFFERED: Final = Offered()  # after HELO
+NOTHING_OFFERED_TO_STRANGERS: Final = Offered(relay=False)
 _MAIL_PLAIN: Final = MailParameters()
 _RCPT_PLAIN: Final = RcptParameters()
+_RCPT_OF_STRANGER: Final = RcptParameters(notify=frozenset({"NEVER"}))
 _OF_RCPT: Final = frozenset({"NOTIFY", "ORCPT"})
 _RETS: Final[Mapping[str, Ret]] = {"FULL": "FULL", "HDRS": "HDRS"}
 
@@ -103,26 +106,33 @@ def mail_parameters(words: Sequence[str], offered: Offered, now: datetime) -> Ma
     if requiretls and not offered.tls:
         raise Refused(replies.R530_REQUIRETLS)
     hold_until, hold_request = values.hold(given, offered.hold or timedelta(), now)
+    if hold_until is not None and not offered.relay:
+        raise Refused(replies.R550_HOLD)
+    ret, envid = values.word(given, "RET", _RETS), values.envid(given)
     return MailParameters(
         size=values.size(given, offered.size or 0),
         body=values.word(given, "BODY", _bodies(offered)) or "7BIT",
         smtputf8=values.flag(given, "SMTPUTF8"),
-        ret=values.word(given, "RET", _RETS),
-        envid=values.envid(given),
+        ret=ret if offered.relay else None,
+        envid=envid if offered.relay else None,
         requiretls=requiretls,
         hold_until=hold_until,
         hold_request=hold_request,
-        priority=values.priority(given, urgent=offered.urgent),
+        priority=values.priority(given, urgent=offered.relay),
         auth=values.auth(given),
     )
 
 
 def rcpt_parameters(words: Sequence[str], offered: Offered, *, smtputf8: bool = False) -> RcptParameters:
-    """The parameters of RCPT, split at blanks; `smtputf8` is whether MAIL asked for it. Raises Refused."""
+    """The parameters of RCPT, split at blanks; `smtputf8` is whether MAIL asked for it. Raises Refused.
+
+    What a stranger asks is read and dropped: whom he names as the sender is told nothing.
+    """
     if not words:
-        return _RCPT_PLAIN
+        return _RCPT_PLAIN if offered.relay else _RCPT_OF_STRANGER
     given = values.read(words, _OF_RCPT if offered.dsn else frozenset())
-    return RcptParameters(notify=values.notify(given), orcpt=values.orcpt(given, smtputf8=smtputf8))
+    asked = RcptParameters(notify=values.notify(given), orcpt=values.orcpt(given, smtputf8=smtputf8))
+    return asked if offered.relay else _RCPT_OF_STRANGER
 
 
 def futurerelease(hold: timedelta, now: datetime) -> str:

@@ -1,7 +1,6 @@
 """policy — what is to happen to a client and its mail, decided by rules
 
 Owns: asking the rules of one phase in order, and what their answers add up to. Pure: no clock, no log, no network.
-Called by: smtpd.policy_session, which finds out what a decision has to ask for, and scripts.policy.
 Guarantees: the first rule that decides (accept, reject, defer) ends its phase. Changes add up, and the first rule to
     set a thing has set it, over all phases of a session. Without a rule everything is accepted and nothing changed.
     An accept opens no relay: who may send is asked elsewhere (smtpd.policy_recipient.may_relay).

@@ -1,7 +1,6 @@
 """policy_compile — the section `policy` of smtpd.yaml, made ready to be asked
 
 Owns: compiling rules and standing holds to predicates and effects, in the order they are asked by server and phase.
-Called by: smtpd.daemon and smtpd.reload (load_policy), scripts.policy, tests.
 Guarantees: load_policy has no side effect but reading list files: a policy that is returned is whole and can be swapped
     in by one assignment, and sessions that hold the old one keep it.
 Raises: ConfigError when a list's file cannot be read.

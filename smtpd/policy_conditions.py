@@ -1,7 +1,6 @@
 """policy_conditions — each condition of a rule as a function of facts
 
 Owns: compiling the section `if`: one predicate for each key, cheapest first, with words for why it failed.
-Called by: smtpd.policy_compile.
 Guarantees: a fact that is not known matches nothing. A rate is asked last, so that it counts only what fulfils the
     rest.
 See: docs/reference/policy.md; shared/policy_condition_config.py
@@ -16,7 +15,7 @@ from shared.patterns import matcher
 from smtpd.lists import Domains, FileList, Networks
 from smtpd.policy import Membership, Rate
 from smtpd.policy_facts import known_mailbox
-from smtpd.policy_texts import COMPARED, READ, one_line
+from smtpd.policy_texts import COMPARED, COUNTED, READ, one_line
 from smtpd.policy_times import within
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ def _in(c: ListCondition, lists: Lists) -> Predicate:
 
 
 def _rate(c: RateCondition, rule: str) -> Predicate:
-    reads = [COMPARED[subject] for subject in c.key]
+    reads = [COUNTED[subject] for subject in c.key]
     limit, seconds = c.over
 
     def over(facts: Facts, known: Known) -> bool:

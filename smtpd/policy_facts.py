@@ -2,9 +2,8 @@
 
 Owns: the phases of an SMTP session, the facts each adds, and their readings that rules compare (domains with A-labels
     in lower case, mailboxes without case and quotes, IP addresses as numbers). Pure.
-Called by: smtpd.policy and what it is compiled to; smtpd.policy_session and scripts.policy make them.
 Guarantees: a fact that a phase cannot know is None, and no condition matches on it. Readings are made once per value.
-    All spellings of one mailbox or domain have one reading, also of a domain with a label that has no A-label.
+    All spellings of one mailbox or domain have one reading.
 See: RFC 5321 sections 3 (phases), 2.4 and 4.1.2 (a client may quote what needs no quotes; few hosts tell upper case
     from lower); RFC 5890 section 2.3.2.1 (A-labels).
 """
@@ -15,9 +14,10 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from ipaddress import ip_address
-from stringprep import in_table_b1
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from unicodedata import normalize
+
+from shared.domain import comparable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from shared.message import Address
     from smtpd.policy_headers import HeaderFields
 
-_DOTS: Final = re.compile("[.\u3002\uff0e\uff61]")  # RFC 3490 section 3.1
 _QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 
 type Phase = Literal["connect", "helo", "auth", "mailfrom", "rcptto", "eod"]
@@ -77,8 +76,8 @@ class Facts:
 
     @cached_property
     def sender_text(self) -> str:
-        """The sender with its domain in lower case; empty for the null sender."""
-        return "" if self.sender is None else f"{self.sender.localpart}@{self.sender.domain.lower()}"
+        """The sender as it stands in the queue; empty for the null sender."""
+        return "" if self.sender is None else f"{self.sender.localpart}@{self.sender.domain}"
 
     @cached_property
     def sender_compared(self) -> str:
@@ -88,7 +87,7 @@ class Facts:
     @cached_property
     def sender_domain(self) -> str:
         """The sender's domain as A-labels; empty for the null sender."""
-        return "" if self.sender is None else known_domain(self.sender.domain)
+        return "" if self.sender is None else self.sender.domain
 
     @cached_property
     def sender_parents(self) -> tuple[str, ...]:
@@ -102,8 +101,8 @@ class Facts:
 
     @cached_property
     def recipient_text(self) -> str:
-        """The recipient with its domain in lower case; empty before RCPT."""
-        return "" if self.recipient is None else f"{self.recipient.localpart}@{self.recipient.domain.lower()}"
+        """The recipient as it stands in the queue; empty before RCPT."""
+        return "" if self.recipient is None else f"{self.recipient.localpart}@{self.recipient.domain}"
 
     @cached_property
     def recipient_compared(self) -> str:
@@ -113,7 +112,7 @@ class Facts:
     @cached_property
     def recipient_domain(self) -> str:
         """The recipient's domain as A-labels; empty before RCPT."""
-        return "" if self.recipient is None else known_domain(self.recipient.domain)
+        return "" if self.recipient is None else self.recipient.domain
 
 
 @lru_cache(maxsize=4096)
@@ -136,19 +135,6 @@ def parents(domain: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def known_domain(domain: str) -> str:
-    """The domain as A-labels, remembered: a mailing names the same few domains over and over.
-
-    Label by label, so that one without an A-label leaves the others comparable. Other dots, and characters that mean
-    nothing, are no way around: a name server is asked for what is left (RFC 3490 section 3.1).
-    """
-    if domain.isascii():
-        return domain.lower()
-    labels = ".".join(_label(label) for label in _DOTS.split(domain))
-    return ".".join(label for label in labels.split(".") if label)  # a compatible character may have been a dot
-
-
-@lru_cache(maxsize=4096)
 def known_mailbox(text: str) -> str:
     """A mailbox in the one spelling that rules compare: without quotes and case, the domain as A-labels.
 
@@ -159,12 +145,4 @@ def known_mailbox(text: str) -> str:
         return text
     if len(local) > 1 and local[0] == local[-1] == '"':
         local = _QUOTED_PAIR.sub(r"\1", local[1:-1])
-    return f"{normalize('NFC', local).casefold()}@{known_domain(domain)}"
-
-
-def _label(label: str) -> str:
-    try:
-        return label.lower().encode("idna").decode("ascii") if label else ""
-    except UnicodeError:
-        seen = "".join(character for character in label if not in_table_b1(character))
-        return normalize("NFKC", normalize("NFKC", seen).casefold())
+    return f"{normalize('NFC', local).casefold()}@{comparable(domain)}"

@@ -1,7 +1,6 @@
 """policy_phases — asks policy and rates at each phase of a session
 
 Owns: which questions are asked when, and the waiting that an answer imposes on the client.
-Called by: the commands and smtpd.connection_start.
 Guarantees: a reply that is returned refuses; None or a value lets the client go on. Waiting holds up one client and
     nobody else.
 See: docs/reference/policy.md for the phases; smtpd.policy_session for the decisions.
@@ -78,10 +77,11 @@ async def at_end(session: Session, transaction: Transaction) -> str:
 
     async def judge(content: bytes, message_id: UUID) -> Judgement:
         user = session.client.user
-        if session.service.config.authentication.checkfrom and user is not None and not from_is_own(user, content):
+        foreign = user is not None and not from_is_own(user, content)
+        if foreign and session.service.config.authentication.checkfrom:
             return Judgement(replies.R550_FROM)
         end = await session.policy.eod(content, str(message_id))
-        return Judgement(await _said(end.decision), end.recipients, end.headers)
+        return Judgement(await _said(end.decision), end.recipients, end.headers, foreign)
 
     return await receive(transaction, session.client, session.service.place, judge)
 

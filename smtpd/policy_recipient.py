@@ -2,7 +2,6 @@
 
 Owns: the relay permission, and turning what rules have set into partition, status, transport, priority and metadata.
     Pure.
-Called by: smtpd.policy_session and smtpd.session.
 Guarantees: the same key gives the same partition in every version (shared.partition). Metadata keys that begin with
     an underscore are ours.
 See: sql/README.md, columns of queue; Halon's metadata `_quarantineid` and `_partid`.

@@ -1,7 +1,6 @@
 """policy_session — what policy has said so far to one connection
 
 Owns: the way from a client and its commands to facts, from questions to their answers, from decisions to queue rows.
-Called by: smtpd.policy_phases, at each phase; the connection keeps the policy it began with.
 Guarantees: decisions are smtpd.policy's; here is only what it must ask and remember. What a phase changes holds from
     then on: of connect, helo and auth for the session, of mailfrom and eod for the message, of rcptto for the
     recipient. A question nobody can answer defers the client (451 4.3.0), and accepts nothing. Delays are the

@@ -1,7 +1,6 @@
 """policy_texts — texts with placeholders that rules write into metadata, reasons and header fields
 
 Owns: filling `{user}` and its like with what is known. Pure.
-Called by: smtpd.policy_compile makes them at load; smtpd.policy fills them.
 Guarantees: what a client said is made printable and bounded first, so that it can break no line; the unknown is empty.
 See: shared.policy_fields_config, PLACEHOLDERS; docs/reference/policy.md
 """
@@ -11,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from shared.policy_fields_config import PLACEHOLDER
+from smtpd.places import host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,11 +33,15 @@ READ: Final[dict[str, Callable[[Facts], str | None]]] = {
 }
 
 
-#: The same as rules look for it in lists and count it, so that another spelling is no other mailbox.
+#: The same as rules look for it in lists, so that another spelling is not another mailbox or name.
 COMPARED: Final = READ | {
+    "clientname": lambda facts: (facts.clientname or "").lower(),
+    "helo": lambda facts: (facts.helo or "").lower(),
     "sender": lambda facts: facts.sender_compared,
     "recipient": lambda facts: facts.recipient_compared,
 }
+#: The same as rules count it: one host takes any address of its /64.
+COUNTED: Final = COMPARED | {"client": lambda facts: host(facts.client)}
 
 
 class Text:

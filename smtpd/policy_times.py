@@ -1,7 +1,6 @@
 """policy_times — whether a moment lies in hours of the week
 
 Owns: the condition `time`. Pure.
-Called by: smtpd.policy_conditions.
 Guarantees: a span belongs to the day it begins on, its end on the next day included; the clock is the zone's, so a span
     is shorter or longer on the days that clocks are changed.
 """

@@ -1,7 +1,6 @@
 """privileges — become an ordinary account once the ports are bound
 
 Owns: the keys `user` and `group`.
-Called by: smtpd.daemon, before its event loop and any other process begins.
 Guarantees: all three of supplementary groups, group and user change, for good, or smtpd does not start. Processes
     started later are that account's too: none of smtpd keeps root.
 Raises: ConfigError for an account that is not there, or when we are not root and so cannot become another.

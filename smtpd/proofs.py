@@ -1,7 +1,6 @@
 """proofs — looks at a proof and counts it, whatever the client does meanwhile
 
 Owns: the order of ban, count, look and ban; the events of what was refused.
-Called by: smtpd.authenticate, with a password or a SCRAM proof in hand.
 Guarantees: what has begun ends: hanging up neither saves a failure nor leaves one counted that was none. Trouble of
     ours counts against nobody.
 Raises: NotProven, with what it costs; Banned; whatever looking raises.

@@ -1,7 +1,6 @@
 """protocol — one SMTP connection, on aiosmtpd
 
 Owns: the loop from octets to replies: lines, content, who is out of turn, what errors cost, and the stop.
-Called by: smtpd.listener makes one for each connection; smtpd.commands answers its lines.
 Guarantees: commands that need not wait are answered in the call that brought them, those pipelined together in one
     write; a coroutine runs as a task only while it waits, so that an idle connection is a buffer and a timer. No
     exception of ours reaches a client: 451 with an id in the log, or 421 where the state is not certain. A connection

@@ -1,7 +1,6 @@
 """proxy_header — reads the header a proxy puts before the client's octets
 
 Owns: where a PROXY header ends and whom it names; the parsing is aiosmtpd's.
-Called by: smtpd.protocol, only for clients in `listeners[].proxy.networks`.
 Guarantees: never more than 107 octets of version 1 or 536 of version 2 are looked at. What follows the header is left
     alone: it is the client's.
 Raises: ProxyRefused.

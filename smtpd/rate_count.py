@@ -1,11 +1,11 @@
 """rate_count — how often something happened lately, and how many hold something now
 
 Owns: the arithmetic of rates and of sessions at once, as values in memory. Pure: time is an argument.
-Called by: smtpd.rate_server, once for all processes of a host.
 Guarantees: within any span of t seconds at most `most * (1 + t / window)` hits are allowed, however they are spread
     and whatever the client does in between; a refusal costs nothing and says when the same hit would be allowed. Each
     answer is O(limits asked). Memory is bounded: past `remembered` keys the one longest unused is forgotten, which errs
-    in the client's favour.
+    in the client's favour. Bans, and the failures that lead to them, are kept apart from what any client can make many
+    keys of, so that no flood of other counts makes us forget them.
 See: the generic cell rate algorithm, ITU-T I.371 annex A: one number for each key, where fixed windows need two and
     let twice the rate through where two of them meet.
 """
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 #: About 20 MB of keys; a flood from more addresses than that is not held back one by one.
 REMEMBERED: Final = 100_000
+
+
+#: How keys begin: those of rates.count, and below that smtpd.failures'.
+OWN: Final = "own/"
+_BANS: Final = "auth/ban/"
+_FAILURES: Final = "auth/"
 
 
 class Limit(NamedTuple):
@@ -71,6 +77,26 @@ class HitCounter:
             self._forget(now)
         return 0.0
 
+    def note(self, limits: Sequence[Limit], hits: int, wait: float, now: float) -> None:
+        """Take over what was decided elsewhere: `hits` were counted, or, with a `wait`, one would be refused so long.
+
+        Of several limits it is not known which one refuses, and nothing is noted. Never is a key refused for longer
+        than its window for what was let in.
+        """
+        if wait and len(limits) > 1:
+            return
+        for key, most, window in limits:
+            cost = window / most
+            if wait:
+                until = now + wait + window - cost
+            elif hits:
+                until = min(max(now, self._paid_until.get(key, now)) + min(hits, most) * cost, now + window)
+            else:
+                continue
+            self._paid_until[key] = max(until, self._paid_until.get(key, now))
+            self._paid_until.move_to_end(key)
+        self._forget(now)
+
     def _forget(self, now: float) -> None:
         """Drop keys that have nothing left to pay for, and the oldest beyond our memory."""
         while self._paid_until:
@@ -78,6 +104,27 @@ class HitCounter:
             if until > now and len(self._paid_until) <= self._remembered:
                 break
             del self._paid_until[key]
+
+
+class Hits:
+    """Hits by key, with memory of their own for bans, for failed logins and for everything else."""
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        """`remembered`: keys of each kind."""
+        self._apart = {prefix: HitCounter(remembered) for prefix in (_BANS, _FAILURES, "")}
+
+    def hit(self, limits: Sequence[Limit], hits: int, now: float) -> float:
+        """As in HitCounter; limits that are asked together are of one kind."""
+        return self._of(limits).hit(limits, hits, now) if limits else 0.0
+
+    def note(self, limits: Sequence[Limit], hits: int, wait: float, now: float) -> None:
+        """As in HitCounter."""
+        if limits:
+            self._of(limits).note(limits, hits, wait, now)
+
+    def _of(self, limits: Sequence[Limit]) -> HitCounter:
+        key = limits[0].key.removeprefix(OWN)
+        return next(counter for prefix, counter in self._apart.items() if key.startswith(prefix))
 
 
 class SessionCounter:

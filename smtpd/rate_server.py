@@ -1,7 +1,6 @@
 """rate_server — the one place where hits and sessions of all smtpd processes of a host are counted
 
 Owns: the counters, and the answers to what processes ask.
-Called by: smtpd.supervise for its children, smtpd.daemon in a single process.
 Guarantees: exact: one counter, one thread, each question answered whole before the next. A process that dies takes
     its sessions with it.
 See: anvil(8), which does the same for Postfix.
@@ -12,7 +11,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from smtpd.rate_count import HitCounter, Limit, SessionCounter
+from smtpd.rate_count import Hits, Limit, SessionCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +22,7 @@ class RateServer:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._hits = HitCounter()
+        self._hits = Hits()
         self._sessions = SessionCounter()
         self._tokens: dict[int, set[int]] = {}
 

@@ -1,23 +1,21 @@
 """rates — how much one client, network and user may ask of us
 
 Owns: the interface that the connection, authentication and policy ask; which limits concern a client.
-Called by: smtpd.policy_phases at connect, MAIL and RCPT; smtpd.authenticate and policy's rate conditions through
-    `count`.
-Guarantees: exact over all processes of the host. Nobody waits for a count longer than smtpd.rate_client allows; a count
-    that cannot be had lets the client in. Refusals are 421 and 450, never 5xx: the same mail is welcome later.
+Guarantees: exact over all processes of the host, as long as the one that counts answers. Nobody waits for it longer
+    than smtpd.rate_client allows; without an answer each process counts for itself against its share. Refusals are 421
+    and 450, never 5xx: the same mail is welcome later.
 See: config/smtpd.yaml `rates`; anvil(8) for the idea of one counting server.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import count
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from shared import events
-from smtpd import replies
-from smtpd.rate_count import Limit
+from smtpd import places, replies
+from smtpd.rate_count import OWN, Limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 type Countable = Literal["message", "recipient"]
 
 _HOUR: Final = 3600.0
-_HOST_BITS: Final = 64  # of IPv6: one host takes any address it likes within its /64 (RFC 4291 section 2.5.1)
+_NETWORKS: Final = 4  # it takes so many to fill all sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +82,20 @@ class Counts(Protocol):
 class ClientRates:
     """The limits of smtpd.yaml, applied to clients."""
 
-    def __init__(self, settings: Settings, trusted: Sequence[Network], counts: Counts) -> None:
-        """`trusted`: relay.networks, exempt unless the settings name other networks."""
+    def __init__(self, settings: Settings, trusted: Sequence[Network], counts: Counts, room: int = 0) -> None:
+        """`trusted`: relay.networks, exempt unless the settings name other networks.
+
+        room: the sessions of all processes, of which a network has a part where the settings say nothing; 0: no limit.
+        """
         self._counts = counts
         self._tokens = count(1)
-        self.configure(settings, trusted)
+        self.configure(settings, trusted, room)
 
-    def configure(self, settings: Settings, trusted: Sequence[Network]) -> None:
+    def configure(self, settings: Settings, trusted: Sequence[Network], room: int = 0) -> None:
         """Use these settings from now on; what was counted stays counted."""
         self._settings = settings
+        network = settings.network.sessions
+        self._of_network = -(-room // _NETWORKS) if network is None else network
         self._window = settings.window.total_seconds()
         self._exempt = trusted if settings.exempt is None else settings.exempt
         self._any = {
@@ -106,7 +109,7 @@ class ClientRates:
         if places is None:
             return ALLOWED
         address, network = self._settings.address, self._settings.network
-        pairs = zip(places, (address.sessions, network.sessions), strict=True)
+        pairs = zip(places, (address.sessions, self._of_network), strict=True)
         sessions = [(f"session/{place}", most) for place, most in pairs if most]
         limits = self._limits("connection", places, address.connections, network.connections)
         if not sessions and not limits:
@@ -147,7 +150,7 @@ class ClientRates:
 
     async def count(self, key: str, most: int, window: float, n: int = 1) -> float:
         """As in Rates."""
-        return await self._counts.hit([Limit(f"own/{key}", most, window)], n)
+        return await self._counts.hit([Limit(f"{OWN}{key}", most, window)], n)
 
     def _limits(self, what: str, places: tuple[str, str], *most: int) -> list[Limit]:
         """For the address and for the network, where there is a limit."""
@@ -169,18 +172,12 @@ class ClientRates:
         """The names of the client's address and network; None when it is exempt, or gone before it could be asked."""
         if not client:
             return None
-        address = ip_address(client.partition("%")[0])
-        if isinstance(address, IPv6Address):
-            address = address.ipv4_mapped or address
-        if any(address in network for network in self._exempt):
+        address = places.parsed(client)
+        if address is not None and any(address in network for network in self._exempt):
             return None
         network = self._settings.network
-        if isinstance(address, IPv6Address):
-            bits = (_HOST_BITS, network.ipv6prefix)
-        else:
-            bits = (address.max_prefixlen, network.ipv4prefix)
-        host, site = (ip_network((address, each), strict=False) for each in bits)
-        return f"address/{host}", f"network/{site}"
+        site = places.network(client, network.ipv4prefix, network.ipv6prefix)
+        return f"address/{places.host(client)}", f"network/{site}"
 
 
 class Unlimited:

@@ -1,7 +1,6 @@
 """receive — end of DATA: check the content, let policy judge it, commit, and only then say 250
 
 Owns: the one line of code that says 250 for a message, and what of a transaction becomes its submission.
-Called by: smtpd.policy_phases, at the end of content.
 Guarantees: 250 follows COMMIT, for all recipients together. Whatever goes wrong on our side is 451 without a detail.
     What is stored is what was submitted, octet for octet, behind header fields of ours, unless the configuration has it
     mended. What a client asked for by parameters is in the queue rows, for delivery to honour.
@@ -15,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from shared import events, tracing
-from shared.errors import SpoolFull, SpoolUnavailable
+from shared.errors import NoSpace, SpoolFull, SpoolUnavailable
 from shared.failure_points import reach
 from shared.message import MessageDsn, Recipient, RecipientDsn, Submission, new_message_id
 from smtpd import content as contents
@@ -43,6 +42,7 @@ class Judgement:
     reply: str | None = None
     recipients: tuple[Recipient, ...] | None = None  # in the order of the transaction's; None: as they are
     headers: bytes = b""  # whole lines, each ending with CR LF
+    foreign_from: bool = False  # From names somebody the user may not send as
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,15 @@ async def _receive(
     return replies.R250_QUEUED.format(id=submission.id)
 
 
+def no_room(spool: Spool, size: int = 0) -> str | None:
+    """The reply to MAIL for a message of `size` octets that would leave PostgreSQL too little space."""
+    trouble = spool.room(size)
+    return None if trouble is None else _unavailable(trouble)
+
+
 def _unavailable(trouble: SpoolUnavailable) -> str:
+    if isinstance(trouble, NoSpace):
+        return replies.R452_NO_SPACE
     return replies.R452_SPOOL_FULL if isinstance(trouble, SpoolFull) else replies.R451_LOCAL_ERROR
 
 
@@ -136,19 +144,24 @@ def _submission(
         dsn=MessageDsn(asked.ret, asked.envid) if asked.ret or asked.envid is not None else None,
         body=asked.body,
         requiretls=asked.requiretls,
+        foreign_from=judgement.foreign_from,
         tls_optional=checked.header.tls_optional,
     )
 
 
 def _recipients(accepted: list[Accepted], judgement: Judgement) -> tuple[Recipient, ...]:
-    """The rows as policy has them, each with what the client asked for that recipient."""
+    """The rows as policy has them, each with what the client asked for that recipient.
+
+    Who is named again gets the message once, unless another thing is asked for it: what Postfix's cleanup does, but for
+    the case of the local part, which only its host can tell means nothing (RFC 5321 section 2.4). The first counts.
+    """
     rows = judgement.recipients or tuple(each.recipient for each in accepted)
-    return tuple(
-        replace(row, dsn=RecipientDsn(each.parameters.notify, each.parameters.orcpt))
-        if each.parameters.notify or each.parameters.orcpt
-        else row
-        for each, row in zip(accepted, rows, strict=True)
-    )
+    wanted: dict[tuple[object, ...], Recipient] = {}
+    for each, row in zip(accepted, rows, strict=True):
+        notify, orcpt = each.parameters.notify, each.parameters.orcpt
+        asked = replace(row, dsn=RecipientDsn(notify, orcpt)) if notify or orcpt else row
+        wanted.setdefault((row.address.localpart, row.address.domain.lower(), notify, orcpt), asked)
+    return tuple(wanted.values())
 
 
 def _trace(t: Transaction, client: Client, place: Place, checked: Checked, message_id: UUID) -> bytes:

@@ -1,7 +1,6 @@
 """reload — what of a changed configuration can be used while smtpd runs
 
 Owns: which keys wait for a restart. Pure.
-Called by: smtpd.serve at SIGHUP, in every process alike.
 Guarantees: what is returned can be used at once by a process that began with `running`; what was changed in vain is
     named.
 """

@@ -1,7 +1,6 @@
 """replies — every reply smtpd sends of its own
 
 Owns: the text, code and enhanced code of our replies; aiosmtpd's own (syntax errors, sequence errors) are its.
-Called by: smtpd.session, smtpd.protocol, smtpd.receive.
 Guarantees: the code is in the name and in the text (tests/unit/test_replies.py). Our own trouble is 4xx and says
     nothing about what it is.
 See: RFC 5321 section 4.2, RFC 3463, RFC 5248.
@@ -40,6 +39,7 @@ R450_TOO_MANY_RECIPIENTS: Final = "450 4.7.1 Too many recipients lately, try aga
 R451_CONTENT_DEFERRED: Final = "451 4.7.1 Try again later"  # RFC 5321 section 4.2.2; the content check says so
 R451_LOCAL_ERROR: Final = "451 4.3.0 Local error in processing, try again"  # RFC 5321 section 4.2.2
 R452_SPOOL_FULL: Final = "452 4.3.1 Too much mail waits to be committed, try again"  # RFC 5321 section 4.2.2
+R452_NO_SPACE: Final = "452 4.3.1 Insufficient system storage, try again"  # RFC 5321 section 4.2.2
 R452_TOO_MANY_RECIPIENTS: Final = "452 4.5.3 Too many recipients"  # RFC 5321 section 4.5.3.1.10
 R452_NO_MEMORY: Final = "452 4.3.1 Too much mail is in transfer, try again"  # RFC 5321 section 4.2.2
 R452_TOO_MANY_MESSAGES: Final = "452 4.5.3 Too many messages on this connection"  # RFC 9422 section 4.1
@@ -80,6 +80,7 @@ R535_BAD_CREDENTIALS: Final = "535 5.7.8 Authentication credentials invalid"  # 
 R538_ENCRYPTION_REQUIRED: Final = "538 5.7.11 Encryption required for authentication"  # RFC 4954 section 6
 R550_NO_DOMAIN: Final = "550 5.1.3 Recipient address has no domain"  # RFC 5321 section 4.1.1.3
 R550_SOURCE_ROUTE: Final = "550 5.1.0 Source routes are not taken"  # RFC 5321 appendix C
+R550_HOLD: Final = "550 5.7.1 Future release is not for you"  # RFC 4865 section 4.2
 R550_XCLIENT_LOGIN: Final = "550 5.7.0 XCLIENT names a user that may not send"  # RFC 5321 section 4.2.2
 R550_XCLIENT: Final = "550 5.7.0 XCLIENT is not for you"  # RFC 5321 section 4.2.2
 R550_SUPPRESSED: Final = "550 5.7.1 Recipient is on the suppression list"  # RFC 3463 section 3.8

@@ -1,7 +1,6 @@
 """scram — SCRAM-SHA-256 and -PLUS as a server speaks it: a machine of values
 
 Owns: the messages and the proof. Pure: no socket, no lookup, no clock.
-Called by: smtpd.authenticate, which moves the messages.
 Guarantees: proofs and channel bindings are compared in constant time. A client that was kept from -PLUS by somebody
     between us is refused (section 6). Whatever is not exactly the grammar is ScramRefused.
 Raises: ScramRefused, whose text is for the log, never for the client.

@@ -1,7 +1,6 @@
 """serve — one process that accepts mail: its spool, its listeners, what it shares with all its connections
 
 Owns: these parts and the order of their stop: accept nobody, let messages in transfer finish, commit what is in hand.
-Called by: smtpd.daemon when there is one process, smtpd.child when there are several.
 Guarantees: after a stop, everything that got 250 is committed. A reload is whole or raises, and then changes nothing.
 Raises: ConfigError.
 """
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from shared import lifecycle
+from shared import database, lifecycle
 from shared.spool import COMMITTERS, Spool
 from smtpd.listener import Listeners
 from smtpd.rates import ClientRates
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from smtpd.bind import Bound
     from smtpd.rates import Counts
 
+_NOTIFYING: Final = 1.0  # seconds to wake the workers of what was committed last
 TRANSFER: Final = 10.0  # seconds for messages in transfer when stopping
 
 
@@ -30,8 +30,9 @@ class Serving:
 
     def __init__(self, config: SmtpdConfig, conninfo: str, counts: Counts) -> None:
         self._config = config
-        self.spool = Spool(conninfo, config.spool, "pillarbox smtpd")
-        self._rates = ClientRates(config.rates, config.relay.networks, counts)
+        volumes = database.volumes(config.environment.database.uri, config.environment.var)
+        self.spool = Spool(conninfo, config.spool, "pillarbox smtpd", volumes)
+        self._rates = ClientRates(config.rates, config.relay.networks, counts, _room(config))
         self.listeners = Listeners(config, self.spool, self._rates, conninfo)
 
     async def open(self, doors: Sequence[Bound]) -> None:
@@ -41,12 +42,18 @@ class Serving:
     def parts(self) -> dict[str, Coroutine[object, object, None]]:
         """What must run as long as it serves."""
         committers = {f"spool-{number}": self.spool.run() for number in range(COMMITTERS)}
-        return {**committers, "vanished": self.spool.watch(), "load": self.listeners.load.watch()}
+        return {
+            **committers,
+            "vanished": self.spool.watch(),
+            "notifier": self.spool.notify(),
+            "space": self.spool.measure(),
+            "load": self.listeners.load.watch(),
+        }
 
     def reload(self, config: SmtpdConfig) -> None:
         """Serve new connections by this configuration; those that are open keep theirs."""
         self.listeners.use(config)
-        self._rates.configure(config.rates, config.relay.networks)
+        self._rates.configure(config.rates, config.relay.networks, _room(config))
 
     async def stop(self) -> None:
         """Stop serving."""
@@ -57,7 +64,13 @@ class Serving:
             "sessions", listeners.emptied(), TRANSFER, on=lambda: f"{len(listeners.connections)} connections"
         )
         await lifecycle.step("spool", self.spool.drained(), patience(self._config))
+        await lifecycle.step("hints", self.spool.notified(), _NOTIFYING, on=lambda: "PostgreSQL")
         await listeners.release()
+
+
+def _room(config: SmtpdConfig) -> int:
+    """The sessions of all processes."""
+    return config.load.sessions * config.processes
 
 
 def patience(config: SmtpdConfig) -> float:

@@ -1,8 +1,6 @@
 """service — what all connections of one server share
 
 Owns: the configuration a connection began with, the way to the spool, and what is offered in reply to EHLO.
-Called by: smtpd.listener makes one for each server, and another at each reload; smtpd.protocol and the commands read
-    it.
 Guarantees: nothing here changes while it is in use: a connection keeps the service it began with.
 See: RFC 5321 section 4.1.1.1; the RFC of each extension beside its keyword.
 """
@@ -85,11 +83,11 @@ class Service:
             "LIMITS " + " ".join(limits),  # RFC 9422
         )
 
-    def offered(self, client: Client) -> Offered:
-        """What MAIL and RCPT of this client may ask for."""
+    def offered(self, client: Client, *, relay: bool) -> Offered:
+        """What MAIL and RCPT of this client may ask for; `relay`: whether it may send to anybody."""
         if not client.extended:
-            return parameters.NOTHING_OFFERED
-        return self._offered_tls if client.tls is not None else self._offered_plain
+            return parameters.NOTHING_OFFERED if relay else parameters.NOTHING_OFFERED_TO_STRANGERS
+        return self._offers[client.tls is not None, relay]
 
     def policy_session(self, client: Client, connected: Changes = UNCHANGED) -> PolicySession:
         """What policy has to say to this client, from the beginning, or after a phase connect that changed this."""
@@ -119,14 +117,11 @@ class Service:
         return replace(self.sources, header=Extent(limits.maxheader, limits.maxheaderlines))
 
     @cached_property
-    def _offered_plain(self) -> Offered:
-        return self._offer(tls=False)
+    def _offers(self) -> dict[tuple[bool, bool], Offered]:
+        """By whether the client is under TLS, and whether it may relay."""
+        return {(tls, relay): self._offer(tls=tls, relay=relay) for tls in (False, True) for relay in (False, True)}
 
-    @cached_property
-    def _offered_tls(self) -> Offered:
-        return self._offer(tls=True)
-
-    def _offer(self, *, tls: bool) -> Offered:
+    def _offer(self, *, tls: bool, relay: bool) -> Offered:
         return Offered(
             size=self.server.phases.data.maxsize,
             eightbitmime=True,
@@ -137,4 +132,5 @@ class Service:
             requiretls=tls,
             tls=tls,
             auth=True,
+            relay=relay,
         )

@@ -1,7 +1,6 @@
 """session — one SMTP session: what it knows and where it stands
 
 Owns: the state of a session between two commands, and what a command may ask of the connection beneath it.
-Called by: smtpd.protocol makes one for each connection (and forgets it at STARTTLS); the commands read and change it.
 Guarantees: reset() leaves nothing of a transaction, neither recipients nor content nor reserved memory.
 See: RFC 5321 sections 3.1, 3.3, 4.1.1.5; RFC 3207 section 4.2 (what STARTTLS forgets).
 """
@@ -14,12 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from shared import events
 from smtpd import replies
+from smtpd.places import host
 from smtpd.policy_recipient import in_networks, may_relay
 
 if TYPE_CHECKING:
     from shared.smtpd_config import Listener
     from smtpd.body_budget import Content
     from smtpd.client import Client
+    from smtpd.parameters import Offered
     from smtpd.policy_session import PolicySession
     from smtpd.rates import Verdict
     from smtpd.service import Service
@@ -69,6 +70,7 @@ class Session:
     line: Line
     policy: PolicySession
     transaction: Transaction | None = None
+    full: str | None = None  # the reply to a MAIL refused for lack of room, and to what was pipelined after it
     chunks: Content | None = None  # of BDAT, from its first chunk to its last
     errors: int = 0  # since the last accepted message
     junk: int = 0  # commands that led nowhere, since then
@@ -88,9 +90,17 @@ class Session:
             self.relay = may_relay(self.client, self.service.config.relay.networks)
         return self.relay
 
+    def stranger(self) -> str | None:
+        """The host of a client that may not send to anybody; None of one that may."""
+        return None if self.may_relay() else host(self.client.address)
+
+    def offered(self) -> Offered:
+        """What MAIL and RCPT may ask for now."""
+        return self.service.offered(self.client, relay=self.may_relay())
+
     def reset(self) -> None:
         """Forget the transaction (RFC 5321 section 4.1.1.5)."""
-        self.transaction = None
+        self.transaction = self.full = None
         if self.chunks is not None:
             self.chunks.close()
             self.chunks = None

@@ -1,7 +1,6 @@
 """supervise — keeps several smtpd processes on the same ports
 
 Owns: the children, the listening sockets they inherit, the one count of rates they share, what they report.
-Called by: smtpd.daemon where `processes` is more than one.
 Guarantees: a child that dies takes only its own sessions with it: its sockets stay open here, so connections made
     meanwhile wait for the next child, which is started at once, or a second later where it died young (master(8) of
     Postfix throttles so). A child that dies young too often in a row ends the daemon, loudly. A child that gives no
@@ -218,8 +217,11 @@ class Supervisor:
         try:
             await asyncio.wait({ended, ready}, timeout=_READY, return_when=asyncio.FIRST_COMPLETED)
             if not ready.done():
-                status = ended.result() if ended.done() else 1
-                raise ChildFailed(f"{child.name} was not ready (status {status})", status if status > 0 else 1)
+                if not ended.done():
+                    raise ChildFailed(f"{child.name} was not ready within {_READY:.0f} s", 1)
+                status = ended.result()
+                how = lifecycle.how_it_ended(status)
+                raise ChildFailed(f"{child.name} {how} before it was ready", lifecycle.status_to_exit_with(status))
         finally:
             for each in (ended, ready):
                 each.cancel()

@@ -1,7 +1,6 @@
 """suppressed — looks at RCPT whether an address gets no mail, and where reports on that come in
 
 Owns: the question to the table of suppressions, with its answers kept for a moment.
-Called by: smtpd.policy_phases and smtpd.command_mail, through smtpd.service.
 Guarantees: without `suppression.action` nothing is asked. When nobody can answer, ListUnavailable, never an answer.
 Raises: ListUnavailable.
 See: shared/suppression_config.py; sql/migrations, suppressions; docs/how-to/suppression.md.

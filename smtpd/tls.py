@@ -2,7 +2,6 @@
 
 Owns: TLS contexts: one for each certificate, chosen by the name the client asks for (SNI); the facts of a session; the
     only importer of cryptography among the daemons.
-Called by: smtpd.listener makes Certificates at start and reload; smtpd.protocol takes the context and the facts.
 Guarantees: a certificate that cannot be used is one clear line, and what was served before goes on being served.
     Connections keep the context they began with. TLS 1.2 at least, no renegotiation, no password prompt for a key.
 Raises: ConfigError.

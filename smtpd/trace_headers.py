@@ -1,7 +1,6 @@
 """trace_headers — the header fields we put in front of a message
 
 Owns: the text of our Received field, and of Date, Message-ID and From where they are missing and are to be added. Pure.
-Called by: smtpd.receive.
 Guarantees: nothing a client, a user's name, a certificate or the DNS says can add a line, a field or a comment of its
     own: every word is cut to safe printable ASCII and a bounded length before it is used. Only an address that was
     accepted may go beyond ASCII, and only with SMTPUTF8. The authenticated user is named only if that is asked for.

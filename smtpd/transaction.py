@@ -1,7 +1,6 @@
 """transaction — one mail transaction, from MAIL to the end of its content
 
 Owns: the envelope under construction, with each recipient as policy decided it.
-Called by: smtpd.session holds at most one; smtpd.command_mail fills it, smtpd.command_data ends it.
 Guarantees: begins with a valid MAIL, ends with RSET, EHLO, STARTTLS, the end of data or the connection.
 See: RFC 5321 section 3.3.
 """

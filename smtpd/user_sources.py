@@ -1,7 +1,6 @@
 """user_sources — users from smtpd.yaml, from a file that may change, from the table pillarbox.users
 
 Owns: finding a user by name in each of the three, and the pool of connections for the table.
-Called by: smtpd.authenticate, through smtpd.users.Users.
 Guarantees: a file that changed is read as a whole before the next answer; one that cannot be used is one event, and the
     users it had before stay. A table that does not answer in time is UsersUnavailable, never "no such user".
 Raises: UsersUnavailable; ConfigError from `prepare` alone, which is called at start.

@@ -1,7 +1,6 @@
 """users — who may submit, and what they may do
 
 Owns: the value User, and where users come from: smtpd.yaml, a file of users, or the table pillarbox.users.
-Called by: smtpd.authenticate asks for a user by name; policy and rates read what a user may do.
 Guarantees: a user's name is prepared (SASLprep) before it is looked for, so that one name has one spelling. Verifiers
     of passwords never show in a repr. A file that changed is read anew before the next answer; one that cannot be used
     is one event, and the users it had before stay.
@@ -42,9 +41,8 @@ class User:
             return True
         if sender is None:
             return "" in self.senders
-        domain = sender.domain.lower()
-        own = {f"{sender.localpart}@{domain}", domain}
-        own.update(f"*.{parent}" for parent in _parents(domain))
+        own = {str(sender), sender.domain}
+        own.update(f"*.{parent}" for parent in _parents(sender.domain))
         return not own.isdisjoint(self.senders)
 
 

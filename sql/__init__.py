@@ -1,5 +1,4 @@
 """sql — the migrations and queries as package data
 
 Owns: nothing but the files beside it; this module makes them findable when Pillarbox is installed.
-Called by: shared.queries (queries/) and shared.migrate (migrations/), by importlib.resources.
 """

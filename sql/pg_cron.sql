@@ -1,8 +1,9 @@
--- Maintenance inside the database, for those who have pg_cron (1.4 or newer): what a worker does once every
--- maintenance.interval, done by PostgreSQL itself, so that it goes on while no worker runs. Both at once do no harm: each
--- works in small batches and leaves alone what the other has locked.
+-- Maintenance inside the database, for those who have pg_cron (1.4 or newer): the steps named below, which a worker takes once
+-- every maintenance.interval, are taken by PostgreSQL itself, so that they go on while no worker runs. What is not named stays
+-- the workers'. Both at once do no harm: each works in small batches and leaves alone what the other has locked.
 --
--- Run it in Pillarbox's database after every `pillarbox migrate`, as the role that owns the queue:
+-- Run it in Pillarbox's database after every `pillarbox migrate`, as the role that owns the queue. A superuser makes the extension
+-- first, and gives that role USAGE on the schema cron:
 --
 --     psql --single-transaction --set ON_ERROR_STOP=1 --file sql/pg_cron.sql "$PILLARBOX_DATABASE_URI"
 --
@@ -12,37 +13,49 @@
 --
 -- The figures are the defaults of queued.yaml's section maintenance; change them here when you change them there. Once a
 -- minute is the shortest pg_cron before 1.5 can do, and enough: nothing here is on the way of mail that goes well.
--- A DO block commits each batch, so that no transaction is long.
+-- A DO block commits each batch, so that no transaction is long, and ends before its next run begins.
 
 CREATE EXTENSION IF NOT EXISTS pg_cron;
 
 -- maintenance.poison
 SELECT cron.schedule('pillarbox hold_poison', '* * * * *',
-    $$DO $do$ BEGIN WHILE pillarbox.maintain_hold_poison(now(), 3, 1000) > 0 LOOP COMMIT; END LOOP; END $do$; $$);
+    $$DO $do$ BEGIN WHILE pillarbox.maintain_hold_poison(3, 1000) > 0 LOOP
+        COMMIT; EXIT WHEN clock_timestamp() > statement_timestamp() + '50s'; END LOOP; END $do$; $$);
 
 SELECT cron.schedule('pillarbox finish', '* * * * *',
-    $$DO $do$ BEGIN WHILE EXISTS (SELECT FROM pillarbox.maintain_finish(now(), 'pg_cron', 1000)) LOOP COMMIT; END LOOP; END $do$; $$);
+    $$DO $do$ BEGIN WHILE EXISTS (SELECT FROM pillarbox.maintain_finish('pg_cron', 1000)) LOOP
+        COMMIT; EXIT WHEN clock_timestamp() > statement_timestamp() + '50s'; END LOOP; END $do$; $$);
 
 -- maintenance.grace, maintenance.keep.deadletters
 SELECT cron.schedule('pillarbox sweep', '* * * * *',
-    $$DO $do$ BEGIN WHILE pillarbox.maintain_sweep(now(), '10m', '7d', 1000) > 0 LOOP COMMIT; END LOOP; END $do$; $$);
+    $$DO $do$ DECLARE note record; since timestamptz := '-infinity'; BEGIN LOOP
+        SELECT * INTO note FROM pillarbox.maintain_sweep_since('10m', '7d', 1000, since);
+        COMMIT; EXIT WHEN note.looked = 0 OR note.swept = 0 AND note.reached = since OR clock_timestamp() > statement_timestamp() + '50s';
+        since := note.reached; END LOOP; END $do$; $$);
 
 -- maintenance.overdue
-SELECT cron.schedule('pillarbox renotify', '* * * * *', $$SELECT pillarbox.maintain_renotify(now(), '1m', 1000)$$);
+SELECT cron.schedule('pillarbox renotify', '* * * * *', $$SELECT pillarbox.maintain_renotify('1m', 100)$$);
+SELECT cron.schedule('pillarbox unserved', '* * * * *', $$SELECT pillarbox.maintain_unserved('1m', 10)$$);
 
 -- maintenance.keep.idempotency
 SELECT cron.schedule('pillarbox forget_keys', '* * * * *',
-    $$DO $do$ BEGIN WHILE pillarbox.maintain_forget_keys(now(), '7d', 1000) > 0 LOOP COMMIT; END LOOP; END $do$; $$);
-
--- maintenance.ahead
-SELECT cron.schedule('pillarbox history_create', '7 * * * *', $$SELECT pillarbox.history_create(now(), 7)$$);
+    $$DO $do$ BEGIN WHILE pillarbox.maintain_forget_keys('7d', 1000) > 0 LOOP
+        COMMIT; EXIT WHEN clock_timestamp() > statement_timestamp() + '50s'; END LOOP; END $do$; $$);
 
 -- maintenance.keep.history
-SELECT cron.schedule('pillarbox history_drop', '17 * * * *', $$SELECT pillarbox.maintain_history_drop(now(), '30d')$$);
+SELECT cron.schedule('pillarbox forget_notices', '* * * * *',
+    $$DO $do$ BEGIN WHILE pillarbox.maintain_forget_notices('30d', 1000) > 0 LOOP
+        COMMIT; EXIT WHEN clock_timestamp() > statement_timestamp() + '50s'; END LOOP; END $do$; $$);
+
+-- maintenance.ahead
+SELECT cron.schedule('pillarbox history_create', '7 * * * *', $$SELECT pillarbox.history_create(7)$$);
+
+-- maintenance.keep.history
+SELECT cron.schedule('pillarbox history_drop', '17 * * * *', $$SELECT pillarbox.maintain_history_drop('30d')$$);
 
 -- VACUUM cannot run in a function, nor beside another command. Autovacuum does most of it.
 SELECT cron.schedule('pillarbox vacuum', '*/5 * * * *',
-    $$VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) pillarbox.queue, pillarbox.messages$$);
+    $$VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) pillarbox.queue, pillarbox.messages, pillarbox.refcounts, pillarbox.released$$);
 
 -- pg_cron keeps a row for every run and forgets none by itself.
 SELECT cron.schedule('pillarbox forget_runs', '27 3 * * *',

@@ -1,5 +1,4 @@
 """bounces — bounces and feedback reports that come in
 
 Owns: reading them, what is learnt from them, and keeping them from being delivered.
-Called by: queued.attempts; queued.build.
 """

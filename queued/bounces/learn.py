@@ -1,7 +1,6 @@
 """learn — learns from bounces and feedback reports which addresses get no more mail
 
 Owns: what a report must prove before it is believed, what it then changes in the table of suppressions.
-Called by: queued.bounces.screen, for mail to `suppression.addresses`.
 Guarantees: nobody on the Internet can suppress an address by writing to us: a report counts only for an address to
     which we sent the message that it names, by a signed return path or an id that nobody guesses. One report counts
     once, however often it is read.

@@ -1,7 +1,6 @@
 """read — reads what bounces and feedback reports say
 
 Owns: the way from a message to the failures it tells of, and the messages of ours it shows. Pure.
-Called by: queued.bounces.screen.
 Guarantees: whatever the message is, no exception, and bounded work: the first 256 KiB and 5000 lines, 50 parts, 100
     recipients. It believes nothing: whether the message was ours is for the caller to prove. What is not a report
     (RFC 6522) counts only where one address and one failure of it stand in the same line.

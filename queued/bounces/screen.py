@@ -1,7 +1,6 @@
 """screen — keeps from delivery what is suppressed, and reads what is a report
 
 Owns: the look at recipients of one message before they are tried; what a configuration says about it, as one value.
-Called by: queued.attempts, before each attempt; queued.build reads the configuration, queued.daemon replaces it.
 Guarantees: costs no question while nobody is suppressed, but one every few seconds. When PostgreSQL cannot say, mail to
     addresses goes on, and reports wait. What it finishes is a Result like any other, fenced by the claim's token.
     A look that has begun ends by the configuration it began with.
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from queued.bounces.read import Report
     from queued.claim import Claimed
-    from queued.deliver import NotNow
+    from queued.not_now import NotNow
     from shared.suppression_config import Suppression
 
 _GLANCE: Final = 5.0  # seconds for which it is remembered that nobody is suppressed
@@ -62,6 +61,12 @@ class Screen:
     def use(self, screening: Screening) -> None:
         """From now on look by this."""
         self._screening = screening
+
+    def is_report(self, c: Claimed) -> bool:
+        """Whether mail to this recipient is read and not delivered. Nobody is told what became of it: anybody may send
+        it, in the name of whom he likes.
+        """
+        return self._screening.is_report(c)
 
     def sender(self, c: Claimed) -> str | None:
         """Whom MAIL FROM is to name instead of the sender, where a return path is configured; the null sender stays."""

@@ -1,5 +1,4 @@
 """deciding — what an answer means for the recipient, and what follows
 
 Owns: classification of replies, the rules of the operator, and the schedule of retries.
-Called by: queued.deliver, queued.attempts; queued.build.
 """

@@ -1,7 +1,6 @@
 """ageing — what becomes of mail that waits without a try: it waits on, its sender is told, or it is given up
 
 Owns: the decision, and the results of those who wait no longer or are to be told of.
-Called by: queued.attempts, whenever a delivery is about to be parked; queued.dry_run, which tells of it.
 Guarantees: pure but for the clock of the claim. Nothing is given up before its age is over. What a suspend or a dead
     destination stops is given up then, and so is what waits for its turn (a policy, a window, a warm-up, a busy
     destination), unless that is near; but mail that nobody looked at when its age was over, because it was on hold or
@@ -21,12 +20,12 @@ from queued.result import Result
 from shared.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from queued.claim import Claimed
     from queued.deciding.retry import RetrySchedule
-    from queued.deliver import NotNow
+    from queued.not_now import NotNow
 
 type Fate = Literal["waits", "late", "expired"]
 
@@ -52,10 +51,12 @@ def fate(now: datetime, until: NotNow, *, received: datetime, schedule: RetrySch
     return "late" if is_late(now, received=received, schedule=schedule) else "waits"
 
 
-def aged(delivery: Sequence[Claimed], until: NotNow, schedule: RetrySchedule, *, tells: bool) -> Aged:
+def aged(
+    delivery: Sequence[Claimed], until: NotNow, schedule: RetrySchedule, *, tells: Callable[[Claimed], bool]
+) -> Aged:
     """The results of those who are given up, or whose sender is told, once: these count as tries.
 
-    tells: whether senders are told anything.
+    tells: whether the sender may be told what becomes of a recipient.
     """
     results: list[Result] = []
     parked: list[Claimed] = []
@@ -67,7 +68,7 @@ def aged(delivery: Sequence[Claimed], until: NotNow, schedule: RetrySchedule, *,
         if became == "expired":
             results.append(Result(c, _outcome("delivery time expired", until), None, timedelta(0), "expired", None))
             continue
-        if became == "late" and tells and not c.noticed:
+        if became == "late" and not c.noticed and tells(c):
             due = min(now + timedelta(seconds=until.seconds), end)
             late = Result(c, _outcome("waiting", until), None, timedelta(0), None, due, late=end)
             if notice(late):

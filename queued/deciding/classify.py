@@ -1,7 +1,6 @@
 """classify — what a reply or a fault means for the recipient
 
 Owns: the tables that turn what a host said into delivered, deferred or failed, and into whom it concerns.
-Called by: deliver, with the result of a transaction or the fault of a connection.
 Guarantees: pure; every reply and every fault has an outcome; what is not known is deferred, so that
 nothing bounces by accident; texts of peers are passed on, never branched on.
 See: docs/reference/classification.md, made from these tables; RFC 5321 §4.2.1 (classes), §4.5.3.1.10 (552 to RCPT),
@@ -10,11 +9,14 @@ See: docs/reference/classification.md, made from these tables; RFC 5321 §4.2.1 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from shared.outcome import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from queued.smtp.transaction import Fault, FaultKind, Phase, TransactionResult
     from shared.outcome import Kind, Scope
     from shared.smtp_reply import Reply
@@ -28,6 +30,7 @@ SCOPES: Final[dict[Phase, Scope]] = {
     "greeting": "destination",
     "helo": "destination",
     "starttls": "destination",
+    "auth": "destination",
     "mail": "message",
     "rcpt": "recipient",
     "data": "message",
@@ -40,6 +43,10 @@ SCOPES: Final[dict[Phase, Scope]] = {
 EXCEPTIONS: Final[tuple[tuple[Phase | None, int, Kind, Scope, Literal["any", "bare"], str], ...]] = (
     (None, 421, "deferred", "destination", "any", "the host is going away (RFC 5321 §3.8)"),
     (None, 503, "deferred", "message", "bare", "host and we are out of step, which says nothing of the mail"),
+    (None, 530, "deferred", "us", "any", "we have to log in, or to begin TLS (RFC 4954 §6, RFC 3207 §4)"),
+    (None, 534, "deferred", "us", "any", "our mechanism to log in is too weak (RFC 4954 §6)"),
+    (None, 535, "deferred", "us", "any", "our credentials are refused (RFC 4954 §6)"),
+    (None, 538, "deferred", "us", "any", "our mechanism to log in needs TLS (RFC 4954 §6)"),
     ("rcpt", 552, "deferred", "recipient", "bare", "means 452, too many recipients (RFC 5321 §4.5.3.1.10)"),
 )
 
@@ -67,8 +74,21 @@ STATUSES: Final[dict[str, tuple[Scope, str]]] = {
     "7.28": ("destination", "mail flood detected"),
 }
 
+# What a host says of our login and not of the mail, whatever the code: that never bounces mail.
+OF_OUR_LOGIN: Final[dict[str, str]] = {
+    "7.8": "authentication credentials invalid (RFC 4954)",
+    "7.9": "authentication mechanism is too weak (RFC 4954)",
+    "7.10": "encryption needed (RFC 5248)",
+    "7.11": "encryption required for the authentication mechanism (RFC 4954)",
+    "7.12": "a password transition is needed (RFC 4954)",
+    "7.13": "user account disabled, once we are logged in (RFC 5248)",
+    "7.14": "trust relationship required (RFC 5248)",
+}
+
 # Phases in which a 5yz speaks of this host, not of the mail: another may take it, or this one later.
-BEFORE_MAIL: Final[frozenset[Phase]] = frozenset({"connect", "greeting", "helo", "starttls"})  # smtp_skip_5xx_greeting
+BEFORE_MAIL: Final[frozenset[Phase]] = frozenset(
+    {"connect", "greeting", "helo", "starttls", "auth"}  # smtp_skip_5xx_greeting
+)
 
 FAULT_STATUS: Final[dict[FaultKind, str]] = {
     "connect": "4.4.1",  # no answer from host
@@ -77,6 +97,7 @@ FAULT_STATUS: Final[dict[FaultKind, str]] = {
     "protocol": "4.5.0",  # undefined protocol status
     "refused": "4.3.2",  # system not accepting network messages
     "tls": "4.7.5",  # cryptographic failure
+    "login": "4.7.8",  # authentication credentials invalid
 }
 # Characters of a reply that are kept: Postfix logs about as much.
 _LONGEST_TEXT: Final = 1000
@@ -101,6 +122,8 @@ def classify_reply(reply: Reply, phase: Phase) -> Outcome:
     for where, code, meant, concerned, when, _ in EXCEPTIONS:
         if code == reply.code and where in {None, phase} and (bare or when == "any"):
             kind, scope = meant, concerned
+    if kind != "delivered" and reply.enhanced is not None and reply.enhanced[2:] in OF_OUR_LOGIN:
+        kind, scope = "deferred", "us"
     if phase in BEFORE_MAIL:
         scope = "destination"
     return Outcome(kind, scope, reply.code, _status(kind, reply.enhanced), _told(reply), phase=phase)
@@ -108,26 +131,40 @@ def classify_reply(reply: Reply, phase: Phase) -> Outcome:
 
 def classify_fault(fault: Fault) -> Outcome:
     """The outcome of a conversation that broke: always deferred."""
-    of_host = fault.phase in BEFORE_MAIL or fault.kind in {"connect", "refused", "tls"}
+    of_host = fault.phase in BEFORE_MAIL or fault.kind in {"connect", "refused", "tls", "login"}
     # In mid-transaction it may be this very message that the host, or a firewall before it, chokes on.
     scope: Scope = "destination" if of_host else "message"
     code, enhanced = None, FAULT_STATUS[fault.kind]
     if fault.reply is not None:
-        code, enhanced = fault.reply.code, _status("deferred", fault.reply.enhanced) or enhanced
+        code = fault.reply.code
+        if fault.kind != "login":  # what hosts say to a refused login differs, and doctor looks for one
+            enhanced = _status("deferred", fault.reply.enhanced) or enhanced
     return Outcome("deferred", scope, code, enhanced, fault.text, uncertain=fault.uncertain, phase=fault.phase)
 
 
 def classify(result: TransactionResult) -> tuple[Outcome, ...]:
     """One outcome for each recipient of a transaction, in their order."""
-    return tuple(
-        _undecided(result.fault) if reply is None else classify_reply(reply, _phase(result, reply))
-        for reply in result.recipients
-    )
+    return tuple(_undecided(result.fault) if reply is None else _of_reply(result, reply) for reply in result.recipients)
+
+
+def _of_reply(result: TransactionResult, reply: Reply) -> Outcome:
+    outcome = classify_reply(reply, _phase(result, reply))
+    if result.finals and outcome.phase == "dot" and outcome.scope == SCOPES["dot"]:
+        return replace(outcome, scope="recipient")  # RFC 2033 §4.2: each of them has its own
+    return outcome
+
+
+def wants_login(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """The first of these that says, of everything we would send there, that we have to log in or to begin TLS.
+
+    What is said so late as in answer to RCPT may be about that recipient alone.
+    """
+    return next((o for o in outcomes if o.phase == "mail" and o.scope == "us" and o.reply_code is not None), None)
 
 
 def _phase(result: TransactionResult, reply: Reply) -> Phase:
     """What the deciding reply answered: the very object tells, since equal texts occur."""
-    if reply is result.final:
+    if reply is result.final or any(reply is final for final in result.finals):
         return "dot"
     if reply is result.data:
         return "data"

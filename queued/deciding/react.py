@@ -2,7 +2,6 @@
 
 Owns: the compiled rules of a configuration, and asking for a suspension or a lower concurrency no more often than
     needed.
-Called by: queued.deliver, once for each recipient that was not delivered.
 Guarantees: a rule that fails is no rule: the outcome stays as it was, and the log says so (rules.failed). Many
     recipients of one reply ask once. What is remembered for that is bounded.
 See: queued/deciding/rules.py; queued/pacing/pace.py (suspensions); queued/lanes.py (concurrency).

@@ -1,7 +1,6 @@
 """remainder — sends recipients a host found too many in one transaction in a next one, at once
 
 Owns: which recipients of a transaction are a remainder, and what each is judged by when there were several.
-Called by: queued.deliver, after a transaction.
 Guarantees: only a host that took the message for others is asked again, and each time for fewer, so it ends. Who was
     not judged by a next transaction keeps the first judgement, unless the host may have taken the message.
 See: RFC 5321 section 4.5.3.1.10 (452, and what 552 meant before).
@@ -60,7 +59,9 @@ def remainder(result: TransactionResult) -> list[int]:
         return []
     if all(reply is result.final for reply in result.recipients):
         return []
-    return [position for position, reply in enumerate(result.recipients) if reply is not None and _too_many(reply)]
+    # By LMTP a recipient may have been refused at the final dot, which says nothing about their number.
+    offered = [None if any(reply is final for final in result.finals) else reply for reply in result.recipients]
+    return [position for position, reply in enumerate(offered) if reply is not None and _too_many(reply)]
 
 
 def cut_off(offered: Transaction, phase: Phase) -> TransactionResult:

@@ -1,7 +1,6 @@
 """retry — when a deferred recipient is tried again, or that it no longer is
 
 Owns: the arithmetic of the retry schedule.
-Called by: deliver, which settles a deferred outcome.
 Guarantees: pure; never sooner than the interval, unless the age limit comes first; never after it.
 See: Postfix minimal_backoff_time, maximal_backoff_time, maximal_queue_lifetime, delay_warning_time; RFC 5321 §4.5.4.1.
 """

@@ -1,9 +1,8 @@
 """rules — what the operator's rules make of an outcome
 
 Owns: Judgement, and how the rules of queued.yaml decide it: for each kind of action the first rule that matches.
-Called by: queued.deciding.react for each recipient that is not delivered; scripts.rules to say why.
 Guarantees: pure. A delivery is never judged. Nothing bounces by a rule while a peer may have the mail already
-    (uncertain), nor for trouble that is our own; a rule that waits, holds or suspends may.
+    (uncertain), nor for trouble that is our own, a refused login included; a rule that waits, holds or suspends may.
 See: shared/rules_config.py; docs/how-to/react-to-replies.md; RFC 3463 section 3.1 (the class of an enhanced code).
 """
 
@@ -105,7 +104,7 @@ def said_by(
 def _decides(rule: ReplyRule, outcome: Outcome) -> bool:
     """Whether the rule has a say in what becomes of this recipient."""
     if rule.bounce is not None:
-        return not outcome.uncertain and outcome.scope != "us"
+        return not outcome.uncertain and outcome.scope != "us" and outcome.phase != "auth"
     return rule.defer is not None or rule.hold is not None
 
 

@@ -1,7 +1,6 @@
 """rules_compile — turns the rules of queued.yaml into functions
 
 Owns: the function for each condition, and the words that say why it held or not.
-Called by: queued.deciding.rules, once for each configuration.
 Guarantees: a compiled rule neither awaits nor logs. Conditions are asked in the order of cost, patterns last. What is
     not known (an enhanced code, a site) matches nothing.
 See: shared/rules_config.py.

@@ -2,7 +2,6 @@
 
 Owns: which outcome finishes a recipient and with which word, when the others are tried again, and whether their sender
     may be told that they are late.
-Called by: queued.deliver for each recipient of an attempt; queued.dispatch, through it, for mail without a transport.
 Guarantees: a Result for every outcome, without waiting. Rules say what they like of mail that is not delivered; what is
     delivered stays delivered.
 See: queued/deciding/retry.py, queued/deciding/react.py; sql/README.md, "Results".

@@ -1,7 +1,6 @@
 """asked — what submitters asked for, read back from queue.metadata
 
 Owns: reading the reserved keys `_dsn`, what they want to be told, and `_requiretls`. Pure.
-Called by: queued.smtp.envelope, which hands it on to the next hop; queued.notices.notice and compose, which answer it.
 Guarantees: whatever stands in the column, no exception: what is not as shared.message writes it counts as not said.
 See: shared/message.py, which writes it; RFC 3461 sections 4.1 to 4.4; RFC 8689; sql/README.md, "Reserved metadata".
 """

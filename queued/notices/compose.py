@@ -1,7 +1,6 @@
 """compose — writes a delivery status notification
 
 Owns: the message that tells a sender what became of some recipients of one message. Pure.
-Called by: queued.notices.notice.
 Guarantees: lines end with CR LF, none is longer than 998 octets but those of the returned message; nothing that a
     peer, a sender or a recipient has chosen adds a line or a field. Beyond ASCII only where the returned message was.
 See: RFC 3464 section 2 (fields), RFC 6522 (multipart/report), RFC 6533, RFC 3834 section 5 (Auto-Submitted);
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 
     from shared.message import Address
 
-type Kind = Literal["failed", "delayed", "delivered", "relayed", "expanded"]  # RFC 3464 section 2.3.3
+#: RFC 3464 section 2.3.3; its `expanded` is for who keeps lists of recipients, and we keep none.
+type Kind = Literal["failed", "delayed", "delivered", "relayed"]
 
 SUBJECTS: Final[Mapping[str, str]] = {
     "failed": "Undelivered Mail Returned to Sender",
     "delayed": "Delayed Mail (still being retried)",
     "delivered": "Successful Mail Delivery Report",
     "relayed": "Successful Mail Relay Report",
-    "expanded": "Successful Mail Expansion Report",
 }
 _STATUS: Final = {"failed": "5.0.0", "delayed": "4.0.0"}  # where nobody gave a better one; RFC 3463 section 3.1
 _LONGEST: Final = 900  # octets of a diagnostic, below the 998 of a line (RFC 5322 section 2.1.1)

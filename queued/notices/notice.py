@@ -2,10 +2,9 @@
 
 Owns: the way from rows of `notices` to notifications in the queue: together by message and kind, in time, at a bounded
     rate.
-Called by: queued.daemon runs it in every worker, and replaces its settings; a lock of the transaction lets one worker
-    at a time be at it.
 Guarantees: a notification is queued in the transaction that deletes its notices, so that no crash loses or doubles one.
-    What is above the rate waits for the next hour and is never lost; what cannot be made waits, and stops no other.
+    What is above the rate waits for the next hour, however often, and is never lost. What PostgreSQL refuses waits,
+    stops no other, and is forgotten when it was refused for `maintenance.keep.history`.
     Notifications have the null sender, whose mail is never told of: no bounce of a bounce. Each is made by one set of
     settings from its beginning to its end.
 See: sql/migrations, notices; queued/notices/compose.py; docs/how-to/bounces.md.
@@ -21,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 from queued.notices.asked import requiretls
 from queued.notices.compose import Manner, Original, Told, compose
 from shared import database, events
+from shared.domain import comparable
 from shared.message import Address
-from shared.partition import ascii_domain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +104,7 @@ class _Maker:
             if not rows:
                 raise
             due = rows[0].at + _PATIENCE
-            await database.fetch(connection, "notice_postpone", due=due, ids=[row.id for row in rows])
+            await database.fetch(connection, "notice_postpone", due=due, at=rows[0].at, ids=[row.id for row in rows])
             return False
 
     async def _held_back(self, connection: database.Connection, row: database.Row) -> bool:
@@ -134,7 +133,7 @@ class _Maker:
         found = await database.fetch(
             connection, "notice_original", message=first.messages__id, limit=self._settings.size + 1
         )
-        sender = Address(first.senderlocalpart, ascii_domain(first.senderdomain))
+        sender = Address(first.senderlocalpart, comparable(first.senderdomain or ""))
         content, size, smtputf8 = (
             (bytes(found[0].content), found[0].size, found[0].smtputf8) if found else (None, 0, False)
         )

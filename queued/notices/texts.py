@@ -1,7 +1,6 @@
 """texts — the readable part of a notification
 
 Owns: the built-in texts, and what their placeholders stand for. Pure.
-Called by: queued.notices.compose.
 Guarantees: lines end with CR LF. A placeholder is replaced once: what it stands for is not looked through again.
 See: shared/bounces_config.py (PLACEHOLDERS); docs/how-to/bounces.md.
 """
@@ -30,8 +29,6 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "relayed": _OPENING
     + "Your message of {arrived} was handed on for the recipients below, to hosts that may not tell\n"
     "you any more of it.\n\n{recipients}",
-    "expanded": _OPENING + "Your message of {arrived} reached lists of recipients, who are not reported one by one.\n\n"
-    "{recipients}",
 }
 _NAMED: Final = re.compile(r"\{(\w+)\}")
 _LONGEST: Final = 700  # characters of a line that a peer fills
@@ -57,6 +54,7 @@ def text(kind: str, original: Original, told: Sequence[Told], manner: Manner, re
 def _recipient(told: Told) -> str:
     """`<address>: host said: text`."""
     words = " ".join((told.text or "").split())[:_LONGEST]
-    host = told.remote if told.remote and told.code is not None else None
+    named = told.remote and not told.remote.startswith("unix:")  # the path of a socket is nobody's business
+    host = told.remote if named and told.code is not None else None
     said = f"host {host} said: {words}" if host else words
     return f"<{told.recipient}>: {said}" if said else f"<{told.recipient}>"

@@ -1,5 +1,4 @@
 """pacing — when a delivery may begin
 
 Owns: rates, limits of concurrency, suspends and delivery windows, alone and shared between workers.
-Called by: queued.attempts; queued.build.
 """

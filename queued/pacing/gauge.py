@@ -2,7 +2,6 @@
 
 Owns: the token bucket, the count of messages under way, and the time of the last new connection. Pure: the caller says
     what time it is, in monotonic seconds.
-Called by: queued.pacing.pace; queued.pacing.pace_shared has the same interface where workers share a limit.
 Guarantees: in any span of T seconds at most `burst + rate * T` messages begin; never more than `concurrency` are under
     way. `look` changes nothing anybody could see.
 See: https://en.wikipedia.org/wiki/Token_bucket; docs/explanation/pacing.md.

@@ -1,7 +1,6 @@
 """match — which mail a policy or a suspend means
 
 Owns: the fields mail is paced by, and matching them. Pure.
-Called by: queued.pacing.pace and queued.pacing.suspends.
 Guarantees: what is given must fit, what is left out fits anything; a value that begins with a dot is every domain
     below. Domains fit whatever their case. Mail without a field fits nothing that asks for it.
 See: shared.pacing_config, Match.
@@ -11,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from shared.domain import comparable
 from shared.pacing_config import FIELDS, FOLDED
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Selection:
         wanted: list[_Wanted] = []
         for name, given in values.items():
             if given:
-                plain = [value.lower() if name in FOLDED else value for value in given]
+                plain = [comparable(value) if name in FOLDED else value for value in given]
                 below = tuple(value for value in plain if name in FOLDED and value.startswith("."))
                 wanted.append((_POSITION[name], frozenset(plain).difference(below), below))
         self._wanted = tuple(wanted)

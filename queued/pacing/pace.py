@@ -1,8 +1,6 @@
 """pace — whether mail may leave now: policies, suspends and delivery windows
 
 Owns: the decision, and the turns that are out.
-Called by: queued.dispatch before an attempt (`ask`), queued.deliver once the hosts are known (`ask_host`) and before
-    each new connection (`ask_connect`); rules suspend; queued.daemon runs it.
 Guarantees: asking never awaits. All that apply must allow a message, or nothing is taken from any. Memory grows with
     what is limited just now, not with what ever was.
 Raises: nothing.
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from queued.pacing import windows
 from queued.pacing.gauge import Gauge, LocalGauge
 from queued.pacing.match import LATE, Fields, Selection
+from queued.pacing.pace_host import HostSlots, Slot
 from queued.pacing.pace_shared import Shares
 from queued.pacing.suspends import Suspends
 from shared.pacing_config import Pacing
@@ -30,6 +29,7 @@ from shared.pacing_config import Pacing
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from queued.pacing.pace_host import HostLimit
     from shared import database
     from shared.outcome import Scope
     from shared.pacing_config import Policy, Window
@@ -94,6 +94,7 @@ class Paces:
         self._sweep_at = _SWEEP
         self.suspends = Suspends(clock=clock)
         self.shares = Shares(clock=clock, on_free=self._freed)
+        self._hosts = HostSlots(self.shares, clock, self._freed)
         #: Called when mail that waits might be allowed earlier than it was told: a turn came back, a suspend ended.
         self.on_free: Callable[[], None] = _nobody
         self.suspends.on_free = self._freed
@@ -164,6 +165,11 @@ class Paces:
         for gauge in opened:
             gauge.connected(now)
         return None
+
+    def ask_host_slot(self, limit: HostLimit) -> Slot | Wait:
+        """A slot for a connection to a host whose limit all workers share, held until the connection is closed."""
+        asked = self._hosts.ask(limit)
+        return asked if isinstance(asked, Slot) else Wait(*asked)
 
     def suspend(self, selection: Mapping[str, Sequence[str]], seconds: float, reason: str, who: str = "rule") -> None:
         """Let this mail wait from now on, in this worker at once and in the others as soon as they hear of it.

@@ -1,8 +1,6 @@
 """pace_shared — limits that all workers have together, through PostgreSQL
 
 Owns: the portions of tokens and the slots that this worker holds, and the rounds that fetch, keep and return them.
-Called by: queued.pacing.pace, which asks a gauge as if it were local and is told to wait while its portion is fetched;
-    queued.daemon runs the rounds.
 Guarantees: asking never awaits. Together the workers never have more slots than the limit, while each reaches
     PostgreSQL once in `LEASE`; the slots of a worker that died lapse after it. In any span of T seconds they begin
     at most `burst + rate * (T + PORTION)` messages: a portion is used within PORTION seconds or goes back. Without
@@ -102,6 +100,11 @@ class SharedGauge:
     def idle(self, now: float) -> bool:
         """Whether forgetting this would change nothing."""
         return not (self._used or self._spare or self._held or self._wants) and now >= self._tokens_until
+
+    @property
+    def starved(self) -> bool:
+        """Whether another worker waits for a slot, when PostgreSQL was asked last."""
+        return self._starved
 
     @property
     def hungry(self) -> bool:
@@ -230,7 +233,7 @@ class Shares:
         if now - self._forgotten > _FORGET:
             self._forgotten = now
             async with pool.connection() as connection:
-                await database.fetch(connection, "pace_forget", now=None)
+                await database.fetch(connection, "pace_forget")
 
     async def leave(self, pool: database.Pool) -> None:
         """Return everything, whoever still uses it, and ask for no more; if PostgreSQL is away, it lapses."""

@@ -1,7 +1,6 @@
 """suspends — what must wait, by the file, by an operator's command, or by a rule
 
 Owns: the suspends that are in force in this worker, and how they follow the table `suspends`.
-Called by: queued.pacing.pace asks; queued.daemon tells it when the table has changed (`hurry`); rules add.
 Guarantees: the table is the truth, read at every poll and as soon as a change is heard of; what it no longer has is
     lifted, and what waits for it in the queue is due at once. What a rule suspends counts here before it is written.
     While PostgreSQL is away what is known stays in force until its end.

@@ -1,7 +1,6 @@
 """windows — when a transport may deliver next
 
 Owns: the meaning of delivery windows. Pure.
-Called by: queued.pacing.pace; scripts.doctor_windows.
 Guarantees: a window is open when the clock on the wall of its zone shows a time inside it, whatever changes of the
     clock there are: an hour that comes twice is open twice, one that is skipped is not missed for what lies after it.
     What is answered is open, and no earlier time is.

@@ -1,7 +1,6 @@
 """answer — what DNS said, as the decisions about hosts and TLS read it
 
 Owns: Answer, and Tlsa, the one record that is more than a name or an address.
-Called by: queued.routing.resolver, which makes them; queued.routing.route and queued.tls, which decide by them.
 Guarantees: pure.
 See: RFC 6698 section 2.1; RFC 7672 section 3.1.
 """

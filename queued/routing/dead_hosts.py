@@ -1,10 +1,9 @@
 """dead_hosts — remembers for a short time which hosts could not be talked to
 
 Owns: the memory of places where connecting, the greeting or EHLO failed.
-Called by: queued.routing.find_hops, which puts them behind their equals; queued.deliver, which says what it met.
 Guarantees: pure; bounded: of too many the oldest is forgotten. It never takes a host out, nor moves it behind one that
     is less preferred, so that a wrong memory costs nothing but the order among equals.
-See: RFC 5321 section 5.1 (hosts of equal preference); exim's retry database of hosts, which does more
+See: RFC 5321 section 5.1 (hosts of equal preference); queued/hosts.py, which leaves dead hosts alone
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Owns: the order of questions: decide the way, ask for MX, cut loops, ask for addresses, cut loops again, sort; and who
     we ourselves are.
-Called by: queued.smtp.failover, at the beginning of every attempt.
 Guarantees: at least one Hop, best first, or Unroutable with the outcome. Hosts that queued.yaml names are passed on by
     name, so that /etc/hosts holds for them; what DNS leads to is passed on by address, the address that was judged. At
     most _MOST_HOSTS hosts of a domain are looked at, whatever it publishes.

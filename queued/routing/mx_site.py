@@ -1,8 +1,6 @@
 """mx_site — which domains are served by the same mail exchangers
 
 Owns: the name of a site, what makes two domains one site, and the memory of which site a domain was last seen in.
-Called by: queued.routing.find_hops, which learns the exchangers; queued.deliver, to know which recipients may share a
-    transaction; pacing policies name sites.
 Guarantees: pure but for the memory, which is bounded and only ever a guess: what an attempt does follows from the
     exchangers found in it. Domains are one site only when every exchanger, its preference and its port are the same;
     the name may coincide for different ones, so that policies stay readable.

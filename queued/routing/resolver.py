@@ -1,22 +1,29 @@
 """resolver — asks DNS for mail exchangers, addresses, TLSA and TXT, and remembers the answers for a while
 
 Owns: the one door to dnspython, its name servers and the time limit of a question; the kept answers.
-Called by: queued.routing.find_hops; queued.tls.plan and queued.tls.mta_sts_cache.
 Guarantees: a question ends by `timeout`; the same question asked by many at once goes out once. An answer is kept for
-    its own time to live, at least _LEAST and at most `ttl` (one that says no, at most _MOST_NO); a failure is not kept.
-    Memory is bounded by `entries`, the answer used longest ago going first. What comes back is always an Answer:
-    only a name that cannot be asked for raises.
-Raises: ValueError for text that is no domain name; ResolverClosedError once `close` began.
+    its own time to live, at least _LEAST and at most `ttl` (one that says no, at most _MOST_NO); a failure for three
+    times as long as it took, twice as long each further time, up to five minutes (RFC 9520 section 3.2).
+    Nobody waits for longer than `patience`: the question goes on without him, and finds its answer kept when he comes
+    again. Questions that are not answered at once leave their place to others: a hundred of them go on, twenty of one
+    zone, and the rest are given up or not asked, so that silent name servers take nobody else's turn. While they are
+    silent an answer that has ended will do (RFC 8767), unless DNSSEC secured it or it says that a host or domain does
+    not exist. Memory is bounded by `entries`, the answer used longest ago going first. What comes back is always an
+    Answer: only a name that cannot be asked for raises.
+Raises: ValueError for text that is no domain name; ParkedError where there is no answer yet; ResolverClosedError once
+    `close` began.
     An answer is `secure` only where `trusted` says that the name server's word counts.
 See: RFC 1035 section 7; RFC 2308 section 5 (how long no is kept); RFC 7505; RFC 6840 sections 5.7 and 5.8 (AD).
-Bugs: names with other letters than ASCII are encoded as IDNA 2003 has them. The name servers are read from the system
-    when the first question is asked, and not again.
+Bugs: the name servers are read from the system when the first question is asked, and not again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+import random
+from collections import Counter, OrderedDict
+from contextlib import contextmanager
+from functools import partial
 from ipaddress import ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -29,12 +36,14 @@ import dns.nameserver
 import dns.rdatatype
 import dns.resolver
 
+from queued.not_now import Line, NotNow, ParkedError
 from queued.routing.answer import Answer, Tlsa
+from shared.domain import DomainRefused, to_ascii
 from shared.errors import in_words
 from shared.smtp_reply import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from queued.routing.route import Address
     from shared.routing_config import Dns
@@ -44,7 +53,16 @@ _MOST_NO: Final = 300.0  # seconds; RFC 2308 section 5 bids a limit, and a new d
 _PAYLOAD: Final = 1232  # octets in one datagram without fragments (DNS Flag Day 2020)
 _PER_SERVER: Final = 2.0  # seconds until the next name server is asked, as dnspython has it
 _AT_ONCE: Final = 200  # questions, each with a socket of its own; descriptors often end at 1024
+_PROMPT: Final = 1.0  # seconds for which a question has one of these places
+_PATIENCE: Final = 1.2  # seconds for which somebody waits for it: he hears when it has found no other place
+_WAITING: Final = 200  # questions that wait for such a place
+_SLOW, _SLOW_OF_A_ZONE = 100, 20  # questions that may go on after that
+_STALE: Final = 86_400.0  # seconds for which an answer that has ended will do while nobody answers (RFC 8767 section 6)
+_QUICKEST: Final = 0.001  # seconds between two answers
+_LATELY: Final = 0.1  # the weight of the last gap in their mean
+_LEAST_FAILED, _MOST_FAILED = 1.0, 300.0  # seconds that a failure is kept (RFC 9520 section 3.2)
 _MOST_RECORDS: Final = 50  # of one answer, the best MX first: nobody needs more, and 64 KiB can hold 4000
+_SHORT: Final = 3  # letters of a label such as co or com, below which names are given to strangers
 _DNS_PORT: Final = 53  # RFC 1035 section 4.2
 
 
@@ -65,6 +83,12 @@ class Resolver:
         self._kept: OrderedDict[_Question, tuple[float, _Records]] = OrderedDict()  # with the time it ends
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._closing = False
+        self._slow: Counter[str] = Counter()  # questions by zone, and all under ""
+        self._lines: dict[str, Line] = {}  # those who wait for room, by zone
+        self._gap, self._answered_at = _QUICKEST, monotonic()  # mean seconds between two answers, and the last one
+        self._failed: OrderedDict[_Question, float] = OrderedDict()  # for how long the last failure was kept
+        self._going: set[_Question] = set()  # the slow ones
+        self.patience: float | None = _PATIENCE
         self._asking: dict[_Question, asyncio.Task[_Records]] = {}
 
     async def mx(self, domain: str) -> Answer[tuple[int, str]]:
@@ -109,18 +133,47 @@ class Resolver:
     async def _answer(self, name: dns.name.Name, kind: dns.rdatatype.RdataType) -> _Records:
         question = (name, kind)
         kept = self._kept.get(question)
-        if kept is not None:
-            if monotonic() < kept[0]:
-                self._kept.move_to_end(question)
-                return kept[1]
-            del self._kept[question]
+        if kept is not None and monotonic() < kept[0]:
+            self._kept.move_to_end(question)
+            return kept[1]
         if self._closing:
             raise ResolverClosedError
+        try:
+            return await self._asked(question)
+        except ParkedError:
+            stale = self._stale(question)
+            if stale is None:
+                raise
+            return stale
+
+    def _stale(self, question: _Question) -> _Records | None:
+        """What was known before, while the name servers are silent. What DNSSEC secured is not known without them."""
+        ended, answer = self._kept.get(question, (0.0, None))
+        if answer is None or answer.state == "failed" or answer.secure or monotonic() > ended + _STALE:
+            return None
+        # That it does not exist would bounce mail.
+        return None if answer.state == "unknown" and question[1] != dns.rdatatype.TXT else answer
+
+    async def _asked(self, question: _Question) -> _Records:
+        name, _ = question
         asking = self._asking.get(question)
         if asking is None:
+            self._has_room(name)
             asking = self._asking[question] = asyncio.create_task(self._ask(question))
-            asking.add_done_callback(lambda _: self._asking.pop(question, None))
-        # Whoever asked first may go; the others still wait.
+            asking.add_done_callback(partial(self._asked_for, question))
+        limit = self._settings.timeout.total_seconds()
+        try:
+            async with asyncio.timeout(self.patience if self.patience is not None and self.patience < limit else None):
+                return await self._shielded(asking)
+        except TimeoutError:
+            if question not in self._going:  # it has no place yet
+                raise ParkedError(self._crowded(name)) from None
+            # It ends by its own limit, and what came of it is kept when whoever asked comes again.
+            wait = limit - _PATIENCE + random.uniform(0, _PROMPT)
+            raise ParkedError(_silent(name, wait)) from None
+
+    async def _shielded(self, asking: asyncio.Task[_Records]) -> _Records:
+        """The answer. Whoever asked first may go; the others still wait."""
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -129,23 +182,90 @@ class Resolver:
                 raise ResolverClosedError from None
             raise
 
+    def _asked_for(self, question: _Question, asking: asyncio.Task[_Records]) -> None:
+        del self._asking[question]
+        if not asking.cancelled():
+            asking.exception()  # who waits has it; perhaps nobody does
+
+    def _has_room(self, name: dns.name.Name) -> None:
+        """ParkedError where many slow questions of the zone are open, or many of any zone wait for a place."""
+        zone = _zone(name)
+        if self.patience is None:
+            return
+        if self._slow[zone] >= _SLOW_OF_A_ZONE:
+            gap = self._settings.timeout.total_seconds() / _SLOW_OF_A_ZONE
+            raise ParkedError(_silent(name, self._lines.setdefault(zone, Line()).seconds(monotonic(), gap)))
+        if len(self._asking) - self._slow[""] >= _AT_ONCE + _WAITING:
+            raise ParkedError(self._crowded(name))
+
+    def _crowded(self, name: dns.name.Name) -> NotNow:
+        """For how long to park who finds no place: so that those who come again are as many as there will be places."""
+        now, slowest = monotonic(), self._settings.timeout.total_seconds() / _SLOW
+        gap = min(max(self._gap, (now - self._answered_at) / _AT_ONCE), slowest)
+        return _silent(name, self._lines.setdefault("", Line()).seconds(now, gap))
+
+    def _heard(self) -> None:
+        """A name server has said something: how often one does tells how soon others have their turn."""
+        now, slowest = monotonic(), self._settings.timeout.total_seconds() / _SLOW
+        self._gap += _LATELY * (min(max(now - self._answered_at, _QUICKEST), slowest) - self._gap)
+        self._answered_at = now
+
+    @contextmanager
+    def _slowly(self, question: _Question) -> Iterator[None]:
+        """A place among the slow questions; ParkedError where there is none."""
+        zone = _zone(question[0])
+        if self.patience is not None and (self._slow[""] >= _SLOW or self._slow[zone] >= _SLOW_OF_A_ZONE):
+            raise ParkedError(self._crowded(question[0]))
+        self._slow.update(("", zone))
+        self._going.add(question)
+        try:
+            yield
+        finally:
+            self._going.discard(question)
+            self._slow.subtract(("", zone))
+            if not self._slow[zone]:
+                del self._slow[zone]
+                self._lines.pop(zone, None)
+
+    async def _resolve(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, limit: float) -> dns.resolver.Answer:
+        """What a name server says within the limit; ParkedError where others take all there is room for."""
+        async with asyncio.timeout(limit):
+            await self._room.acquire()
+        asked = None
+        try:
+            try:
+                resolving = self._servers().resolve(name, kind, raise_on_no_answer=False, lifetime=limit, search=False)
+                asked = asyncio.ensure_future(resolving)
+                await asyncio.wait((asked,), timeout=_PROMPT)
+            finally:
+                self._room.release()
+            if asked.done():
+                self._heard()
+                return asked.result()
+            with self._slowly((name, kind)):
+                return await asked
+        finally:
+            if asked is not None:
+                asked.cancel()
+
     async def _ask(self, question: _Question) -> _Records:
         name, kind = question
         limit = self._settings.timeout.total_seconds()
+        began = monotonic()
         try:
-            async with asyncio.timeout(limit), self._room:
-                answer = await self._servers().resolve(
-                    name, kind, raise_on_no_answer=False, lifetime=limit, search=False
-                )
+            answer = await self._resolve(name, kind, limit)
         except dns.resolver.NXDOMAIN as error:
             responses = error.responses().values()  # type: ignore[no-untyped-call] # dnspython's, without types
             lives = min((response.resolve_chaining().minimum_ttl for response in responses), default=0)
             return self._keep(question, Answer("unknown"), min(lives, _MOST_NO))
         except (dns.resolver.LifetimeTimeout, TimeoutError):
-            return Answer("failed", (), f"no answer within {limit:g} s")
+            took = monotonic() - began
+            return self._keep_failure(question, f"no answer within {limit:g} s", took)
         except (dns.exception.DNSException, OSError, ValueError) as error:
             # SERVFAIL from every server, REFUSED, an answer that is none, no server to ask. The text is for people.
-            return Answer("failed", (), printable(in_words(error).encode(errors="backslashreplace"))[:200])
+            text = printable(in_words(error).encode(errors="backslashreplace"))[:200]
+            return self._keep_failure(question, text, monotonic() - began)
+        self._failed.pop(question, None)
         lives = answer.chaining_result.minimum_ttl
         secure = self._settings.trusted and bool(answer.response.flags & dns.flags.AD)
         canonical = "" if answer.canonical_name == name else _text(answer.canonical_name)
@@ -154,8 +274,16 @@ class Resolver:
         records = _records(kind, answer.rrset)
         return self._keep(question, Answer("found", records, secure=secure, canonical=canonical), lives)
 
-    def _keep(self, question: _Question, answer: _Records, lives: float) -> _Records:
-        ends = monotonic() + min(max(lives, _LEAST), self._settings.ttl.total_seconds())
+    def _keep_failure(self, question: _Question, text: str, took: float) -> _Records:
+        kept = max(3 * took, 2 * self._failed.pop(question, 0.0), _LEAST_FAILED)
+        self._failed[question] = kept = min(kept, _MOST_FAILED)
+        while len(self._failed) > self._settings.entries:
+            self._failed.popitem(last=False)
+        answer: _Records = Answer("failed", (), text)
+        return self._stale(question) or self._keep(question, answer, kept, least=0.0)
+
+    def _keep(self, question: _Question, answer: _Records, lives: float, least: float = _LEAST) -> _Records:
+        ends = monotonic() + min(max(lives, least), self._settings.ttl.total_seconds())
         self._kept[question] = ends, answer
         while len(self._kept) > self._settings.entries:
             self._kept.popitem(last=False)
@@ -178,12 +306,23 @@ class Resolver:
 def _name(text: str) -> dns.name.Name:
     """The absolute name; the root and what stands for it in zone files is nobody's."""
     try:
-        name = dns.name.from_text(text)
-    except (dns.exception.DNSException, UnicodeError) as error:
+        name = dns.name.from_text(to_ascii(text))
+    except (dns.exception.DNSException, DomainRefused) as error:
         raise ValueError(f"{text!r} is not a domain name") from error
     if name == dns.name.root:
         raise ValueError(f"{text!r} is not a domain name")
     return name
+
+
+def _zone(name: dns.name.Name) -> str:
+    """Whose name servers these probably are: the last two labels, three below such as co.uk."""
+    labels = [label for label in name.labels if label]
+    short = len(labels) > 1 and len(labels[-2]) <= _SHORT
+    return b".".join(labels[-3:] if short else labels[-2:]).lower().decode("ascii", "replace")
+
+
+def _silent(name: dns.name.Name, seconds: float) -> NotNow:
+    return NotNow(seconds, f"DNS does not answer about {_zone(name)}", stopped="destination")
 
 
 def _text(name: dns.name.Name) -> str:

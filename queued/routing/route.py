@@ -2,8 +2,6 @@
 
 Owns: Hop and Unroutable; which way a domain takes (override, smart hosts, address literal, MX); what answers from DNS
     mean; cutting loops and forbidden addresses; the order of hosts.
-Called by: queued.routing.find_hops, which asks what these decisions need; queued.dispatch by way of queued.deliver, to
-    know which recipients go the same way.
 Guarantees: pure; nothing is remembered from one attempt to the next. What DNS says for certain may be permanent; what
     it fails to say is deferred, and a way that only our configuration forbids is deferred as well.
 See: RFC 5321 section 5.1 (MX, loops) and section 4.1.3 (address literals); RFC 7505 section 3 (null MX); RFC 2782 (the
@@ -42,13 +40,15 @@ class Unroutable(Exception):
 
 
 class Hop(NamedTuple):
-    """One place to connect to. host: name or address to connect to; name: what it is called in DNS or in YAML."""
+    """One place to connect to. host: name or address, or the path of a Unix socket; name: as in DNS or in YAML."""
 
     host: str
     port: int
     name: str
 
     def __str__(self) -> str:
+        if self.host.startswith("/"):
+            return f"unix:{self.host}"
         # As Postfix writes it: mx.example.com[192.0.2.1]:25.
         shown = f"[{self.host}]" if ":" in self.host else self.host
         return f"{shown}:{self.port}" if self.name in {self.host, ""} else f"{self.name}[{self.host}]:{self.port}"
@@ -116,6 +116,8 @@ def choose(domain: str, transport: Transport) -> Way:
     if key is not None:
         place = transport.routes[key]
         return Fixed((Host(place.host, place.port or PORT, 0),))
+    if connection.socket is not None:
+        return Fixed((Host(str(connection.socket.absolute()), 0, 0),))
     if connection.mode == "smarthost":
         if not connection.hosts:
             return Fixed((Host(connection.server, connection.port, 0),))

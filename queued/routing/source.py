@@ -1,7 +1,6 @@
 """source — from which of our addresses an attempt speaks: the decisions
 
 Owns: drawing sources by weight, which source fits which host, and how much a source under warm-up may send on a day.
-Called by: queued.smtp.sessions, for each attempt anew: nothing is written into the row; queued.dry_run.
 Guarantees: pure. Every source is drawn sooner or later in proportion to its weight. The first day of a warm-up is the
     day it says, in UTC; before it nothing is sent, after the last day there is no limit.
 See: docs/how-to/several-source-addresses.md; KumoMTA egress_pool; Postfix smtp_bind_address

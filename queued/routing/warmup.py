@@ -1,7 +1,6 @@
 """warmup — counts what source addresses have sent today against what they may
 
 Owns: the allowances of sources under warm-up, in this worker's hand, and asking PostgreSQL for more.
-Called by: queued.smtp.sessions, once for each attempt from such a source.
 Guarantees: all workers together never send more than the allowance: each takes portions of it, which PostgreSQL grants,
     and counts exactly within them. A portion is a fiftieth of the allowance, so that is the most that a worker which
     ends leaves unused that day. What PostgreSQL cannot grant because it is away is not sent, but waits.

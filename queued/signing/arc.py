@@ -1,7 +1,6 @@
 """arc — seals a forwarded message, so that those after us can see what we made of its signatures
 
 Owns: which messages are sealed, and the three fields of an ARC set.
-Called by: queued.signing.sign, after the DKIM signatures, which the seal covers, and where it tells what it would do.
 Guarantees: pure but for the key. Only what carries a field Authentication-Results of ours is sealed: without it we have
     nothing to vouch for. What a chain is worth (cv=) is what that field says; where it says nothing of a chain that is
     there, the message is not sealed, and a chain that was closed as failed stays closed.

@@ -1,7 +1,6 @@
 """keys — private keys for signatures: made, read, used, and their DNS records
 
 Owns: the formats of a key's file, both signature algorithms, and the text of the record that publishes a key.
-Called by: queued.signing.sign; `pillarbox dkim` through it and by itself.
 Guarantees: a key that `read_key` returns can sign. No text made here holds a private key. What is signed with one key
     may be signed in several threads at once.
 Raises: UnusableKey, one line that names the file and says what is wrong with it.

@@ -2,7 +2,6 @@
 
 Owns: which rules and keys sign a message, the fields DKIM-Signature, and what becomes of a message that they fail for;
     the seal itself is queued/signing/arc.py's.
-Called by: queued.dispatch before an attempt; queued.daemon, which reads the keys; `pillarbox dkim check`.
 Guarantees: the content is read and never changed. A message is signed once for all its recipients in hand, and its body
     digested once for all its signatures. What cannot be signed waits, or leaves unsigned where `signing.onerror` says
     so: it is never bounced for that. Signatures are relaxed/relaxed, cover the whole body (no l=), and sign the fields
@@ -92,25 +91,32 @@ class Signer:
         if not self._keys and not self._arc:
             return Signed()
         if body.signing is None:
-            body.signing = asyncio.ensure_future(self._sign(first.message_id, body.content, first.sender, first.now()))
+            body.signing = asyncio.ensure_future(self._sign(first, body.content))
         # The end of one attempt's lease must not end the signing for the others.
         return await asyncio.shield(body.signing)
 
-    async def _sign(self, message_id: UUID, content: bytes, sender: Address | None, now: datetime) -> Signed:
+    async def _sign(self, first: Claimed, content: bytes) -> Signed:
+        asked = (first.message_id, content, first.sender, first.now())
+        foreign = first.metadata.get("_foreignfrom") is True
         try:
             if len(content) < self._settings.thread:
-                return self.signatures(message_id, content, sender, now)
-            return await asyncio.to_thread(self.signatures, message_id, content, sender, now)
+                return self.signatures(*asked, foreign_from=foreign)
+            return await asyncio.to_thread(self.signatures, *asked, foreign_from=foreign)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with signing, the mail must not be lost for it
             reason = str(error) if isinstance(error, SigningFault) else repr(error)
-            events.emit("sign.failed", id=message_id, error=reason, onerror=self._settings.onerror)
+            events.emit("sign.failed", id=first.message_id, error=reason, onerror=self._settings.onerror)
             return Signed() if self._settings.onerror == "unsigned" else Signed(fault=f"cannot be signed: {reason}")
 
-    def signatures(self, message_id: UUID, content: bytes, sender: Address | None, now: datetime) -> Signed:
-        """The signatures, made in this thread; SigningFault when a rule fits and none of its keys may sign."""
+    def signatures(
+        self, message_id: UUID, content: bytes, sender: Address | None, now: datetime, *, foreign_from: bool = False
+    ) -> Signed:
+        """The signatures, made in this thread; SigningFault when a rule fits and none of its keys may sign.
+
+        foreign_from: From names somebody the submitter may not send as, so that its domain is not signed for.
+        """
         content = without_strays(content)
         end = header_end(content)
-        chosen = self._choose(content[:end], sender, now)
+        chosen = self._choose(content[:end], sender, now, foreign_from=foreign_from)
         seal = self._seal(content[:end], now)
         if not chosen and seal is None:
             return Signed()
@@ -137,13 +143,15 @@ class Signer:
             raise SigningFault("signing.arc has no key for this time")
         return arc.Seal(settings.authservid, settings.domain, keys[0].selector, keys[0].private)
 
-    def would_sign(self, content: bytes, sender: Address | None, now: datetime) -> tuple[list[str], str | None]:
+    def would_sign(
+        self, content: bytes, sender: Address | None, now: datetime, *, foreign_from: bool = False
+    ) -> tuple[list[str], str | None]:
         """Who would sign with which keys, as `domain/selector algorithm`; where nobody does, why."""
         if not self._keys:
             return [], "no signing rule"
         content = without_strays(content)
         try:
-            chosen = self._choose(content[: header_end(content)], sender, now)
+            chosen = self._choose(content[: header_end(content)], sender, now, foreign_from=foreign_from)
         except SigningFault as fault:
             return [], str(fault)
         told = [f"{domain}/{key.selector} {key.private.algorithm}" for domain, key in chosen]
@@ -168,10 +176,12 @@ class Signer:
         number, algorithm = len(sealing.chain.sets) + 1, seal.key.algorithm
         return f"{seal.domain}/{seal.selector} {algorithm}, number {number}, cv={sealing.status}", None
 
-    def _choose(self, header: bytes, sender: Address | None, now: datetime) -> list[tuple[str, Key]]:
+    def _choose(
+        self, header: bytes, sender: Address | None, now: datetime, *, foreign_from: bool
+    ) -> list[tuple[str, Key]]:
         """Who signs with which keys, each key once, RSA first: some verifiers look no further than what they know."""
         domains = {
-            "from": author_domain(header),
+            "from": None if foreign_from else author_domain(header),
             "envelope": None if sender is None else ascii_domain(sender.domain),
         }
         chosen: dict[tuple[str, str], Key] = {}

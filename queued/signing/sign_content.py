@@ -1,7 +1,6 @@
 r"""sign_content — what a DKIM signature covers: which fields, which body, in whose name
 
 Owns: the list of signed fields, the body's digest, and whom a message says it is from. Pure.
-Called by: queued.signing.sign.
 Guarantees: what is read here is what leaves (queued/smtp/content.py): lines end with CR LF, strays are gone. The body's
     digest is made piece by piece, so a large message costs no second copy of itself.
 See: RFC 6376 section 3.4.4 (relaxed body), section 5.4.1 (fields to sign), sections 5.4.2 and 8.15 (fields signed once
@@ -13,6 +12,9 @@ from __future__ import annotations
 import hashlib
 import re
 from typing import TYPE_CHECKING, Final
+
+from shared.domain import comparable
+from shared.from_header import authors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,10 +56,6 @@ _SIGNED: Final = (
 )
 
 _PIECE: Final = 1 << 18  # octets of body looked at together
-_LONGEST_FROM: Final = 10_000  # octets; more addresses than anybody writes for
-_FROM: Final = re.compile(rb"^from[ \t]*:([^\r]*(?:\r\n[ \t][^\r]*)*)", re.MULTILINE | re.IGNORECASE)
-_NO_ADDRESS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|\([^()]*\)')  # quoted names and comments
-_ANGLED: Final = re.compile(rb"<([^<>]*)>")
 _SPACES: Final = re.compile(rb"[ \t]{2,}|\t")
 _DOMAIN: Final = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 
@@ -116,25 +114,12 @@ def _line_end(content: bytes, position: int) -> int:
 
 
 def author_domain(header: bytes) -> str | None:
-    """The domain of the first author, as it stands in DNS; None where there is no field From, or more than one.
-
-    Two such fields say two things, and readers differ in which they show (RFC 6376 section 8.15).
-    """
-    fields = _FROM.findall(header)
-    if len(fields) != 1 or len(fields[0]) > _LONGEST_FROM:
-        return None
-    value = _NO_ADDRESS.sub(b"", fields[0].replace(b"\r\n", b""))
-    # An unquoted address as the name before the address is not allowed and everyday mail.
-    angled = _ANGLED.search(value)
-    address = angled[1] if angled else value.partition(b",")[0].partition(b";")[0]
-    _, at, domain = address.strip().rpartition(b"@")
-    return ascii_domain(domain.decode("utf-8", "replace")) if at else None
+    """The domain of the first author, as it stands in DNS; None where From is missing or cannot be read in one way."""
+    found = authors(header)
+    return ascii_domain(found[0].address.domain) if found else None
 
 
 def ascii_domain(domain: str) -> str | None:
     """A domain as it stands in DNS, in lower case (RFC 5890); None for what is no name there, such as [192.0.2.1]."""
-    try:
-        name = domain.rstrip(".").encode("idna").decode("ascii").lower()
-    except UnicodeError:
-        return None
+    name = comparable(domain.rstrip("."))
     return name if _DOMAIN.fullmatch(name) else None

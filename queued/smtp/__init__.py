@@ -1,5 +1,4 @@
 """smtp — the client's side of SMTP: connections, conversations, transactions
 
 Owns: what is said to a host and what it answers, and which connections are kept for the next message.
-Called by: queued.deliver; queued.build.
 """

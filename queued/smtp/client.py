@@ -1,10 +1,12 @@
 """client — hold one SMTP conversation with one host
 
 Owns: SmtpConnection, from EHLO to QUIT, and with it every octet that leaves for another host.
-Called by: queued/smtp/connections.py, which keeps connections open; deliver, through it.
 Guarantees: `send` returns a result for every recipient and raises nothing but cancellation; nothing in a
 message or an address can end DATA early or add a command; each step has its own time limit; after a
-fault, a 421 or a cancellation in mid-transaction the connection is cut and `usable` is false.
+fault, a 421 or a cancellation in mid-transaction the connection is cut and `usable` is false. After a fault of
+protocol, or a reply that came when none was due, no reply of the transaction is believed, for any of them may answer
+another command: not the refusal of a recipient, and no acceptance but one that what came besides repeats, or by LMTP a
+recipient's own that came before what cannot be read.
 Raises: ConversationError from `open`; ValueError for a host name of ours that is none.
 See: queued/smtp/open.py for what comes before; RFC 5321 §3.3, §4.1.4 (order of commands), §3.8 (421); RFC 2920 §3.1
 (pipelining); RFC 6531 §3.2.
@@ -15,7 +17,7 @@ order and with which time limits is what this server is about.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from queued.smtp import commands
 from queued.smtp.content import wire_pieces
@@ -28,6 +30,7 @@ from shared.failure_points import reach
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from queued.smtp.auth import Login
     from queued.smtp.open import Opened
     from queued.smtp.transaction import Phase, Timeouts, Transaction
     from queued.tls.policy import TlsWanted
@@ -43,6 +46,9 @@ class SmtpConnection:
     extensions: keyword to parameters, as the peer offered them; empty after HELO. tls: what was negotiated, or "none".
     transactions: how many were begun here. opened_at, last_used: event-loop time, in seconds.
     """
+
+    #: How we greet, best first.
+    verbs: ClassVar[tuple[str, ...]] = ("EHLO", "HELO")
 
     def __init__(self, opened: Opened, timeouts: Timeouts) -> None:
         """For `open` only."""
@@ -67,12 +73,13 @@ class SmtpConnection:
         source: str | None = None,
         tls: TlsWanted = CLEAR,
         contexts: Contexts | None = None,
+        login: Login | None = None,
     ) -> Self:
         """Connect to host:port from the local address `source`, and introduce ourselves as `hostname`, with this TLS.
 
-        contexts: OpenSSL's settings; None for those of a transport that says nothing.
+        contexts: OpenSSL's settings; None for those of a transport that says nothing. login: as whom we log in, if so.
         """
-        we = Introduction(hostname, source, tls, contexts or Contexts())
+        we = Introduction(hostname, source, tls, contexts or Contexts(), login, cls.verbs)
         return cls(await open_session(host, port, we, timeouts), timeouts)
 
     @property
@@ -82,17 +89,21 @@ class SmtpConnection:
 
     async def send(self, transaction: Transaction) -> TransactionResult:
         """One mail transaction (RFC 5321 §3.3); one coroutine at a time."""
-        progress = _Progress(transaction, self.extensions, self.tls)
+        progress = Progress(transaction, self.extensions, self.tls)
         if not progress.live:
             return progress.result(None)
         if not self.usable:
             return progress.result(await self._why_unusable())
         self._ready = False
+        self._wire.begin()
         self.transactions += 1
         fault: Fault | None = None
+        shifted = False  # whether a fault speaks of all replies, not only of those that did not come
         try:
             await self._converse(transaction, progress)
-            self._ready = True
+            shifted = True
+            await self._in_step(progress)
+            self._ready = not self._wire.surplus  # one that says 250 twice has taken it, and is out of step
         except _Closing as closing:
             progress.close(closing.phase, closing.reply)
         except ConversationError as error:
@@ -101,7 +112,7 @@ class SmtpConnection:
             self.last_used = self._loop.time()
             if not self._ready:
                 self.abort()
-        return progress.result(fault)
+        return progress.result(fault, shifted=shifted)
 
     async def close(self) -> None:
         """QUIT, then close; never raises, and takes at most the `quit` limit.
@@ -116,7 +127,7 @@ class SmtpConnection:
         self._ready = False
         self._wire.abort()
 
-    async def _converse(self, transaction: Transaction, progress: _Progress) -> None:
+    async def _converse(self, transaction: Transaction, progress: Progress) -> None:
         """Envelope and content; returns with peer and us in step, or raises."""
         reset = [b"RSET\r\n"] if self._reset_due else []
         mail = commands.mail_command(transaction, self.extensions)
@@ -135,13 +146,37 @@ class SmtpConnection:
         if not accepted:
             await self._send_nothing(progress.data)
         elif progress.data.code == _GO_ON:
-            progress.final = await self._send_content(transaction)
-            progress.settle(progress.final)
+            await self._finish(transaction, progress)
             self._reset_due = False
         else:
             progress.settle(progress.data)
 
-    async def _offer(self, progress: _Progress, mail: bytes, rcpts: list[bytes]) -> bool:
+    async def _in_step(self, progress: Progress) -> None:
+        """ConversationError when replies and commands do not belong together after all.
+
+        354 proves that they did up to there. Without one, a refusal may be that of another recipient, moved by a reply
+        too many: the reply to RSET, which is due before the next transaction anyway, tells. So it does where the final
+        replies of several recipients differ (RFC 2033 section 4.2).
+        """
+        # After the final dot the peer may have the message, whatever becomes of RSET.
+        phase: Phase = "dot" if progress.final is not None else "mail"
+        if not self._wire.surplus and progress.may_be_shifted:
+            self._wire.write(b"RSET\r\n", replies=1)
+            try:
+                reply = await self._wire.reply(phase, self._timeouts.rset)
+            except ConversationError as error:
+                if error.fault.kind == "protocol":
+                    raise
+                self._wire.abort()  # many hang up on whom they refuse
+                return
+            if reply.code != _CLOSING and not reply.is_positive:
+                raise ConversationError(Fault("protocol", phase, f"unexpected reply to RSET: {reply}"))
+            self._reset_due = False
+        said = self._wire.surplus_reply
+        if self._wire.surplus and not (progress.is_taken_for_all and said is not None and said.is_positive):
+            raise ConversationError(Fault("protocol", phase, self._wire.surplus))
+
+    async def _offer(self, progress: Progress, mail: bytes, rcpts: list[bytes]) -> bool:
         """The envelope; whether the peer wants the message for anybody."""
         progress.mail = await self._ask(mail, "mail", self._timeouts.mail)
         # Until the reply to the final dot a transaction may stay open at the peer.
@@ -163,7 +198,7 @@ class SmtpConnection:
         """The reply to a command; the command went out before, with its group, when pipelining."""
         if not self._pipelining:
             self._wire.write(command, replies=1)
-        return _verdict(phase, await self._wire.reply(phase, limit))
+        return verdict(phase, await self._wire.reply(phase, limit))
 
     @property
     def _pipelining(self) -> bool:
@@ -173,10 +208,16 @@ class SmtpConnection:
         """A lone dot, when DATA was let through for no recipient at all (RFC 2920 §3.1)."""
         if data.code == _GO_ON:
             self._wire.write(b".\r\n", replies=1)
-            _verdict("dot", await self._wire.reply("dot", self._timeouts.dot))
+            verdict("dot", await self._wire.reply("dot", self._timeouts.dot))
 
-    async def _send_content(self, transaction: Transaction) -> Reply:
+    async def _finish(self, transaction: Transaction, progress: Progress) -> None:
         """The content, and the reply to the dot that ends it."""
+        await self._write_content(transaction, replies=1)
+        progress.final = verdict("dot", await self._wire.reply("dot", self._timeouts.dot))
+        progress.settle(progress.final)
+
+    async def _write_content(self, transaction: Transaction, *, replies: int) -> None:
+        """The content, with the dot that ends it, to which the peer owes so many replies."""
         pieces = wire_pieces(transaction.content, transaction.prefix)
         piece = next(pieces)
         for following in pieces:
@@ -187,14 +228,13 @@ class SmtpConnection:
             piece = following
         if self._wire.has_reply:
             # The peer judged before the end. Without its dot the message cannot count as taken.
-            reply = _verdict("body", await self._wire.reply("body", self._timeouts.body))
+            reply = verdict("body", await self._wire.reply("body", self._timeouts.body))
             if reply.is_positive:
                 raise ConversationError(Fault("protocol", "body", "content accepted before its end"))
             raise _Closing("body", reply)
         self._wire.check("body")
-        self._wire.write(piece, replies=1)
+        self._wire.write(piece, replies=replies)
         reach("deliver.after_data")
-        return _verdict("dot", await self._wire.reply("dot", self._timeouts.dot))
 
     async def _why_unusable(self) -> Fault:
         """What to say of a connection that went away between two transactions."""
@@ -204,10 +244,13 @@ class SmtpConnection:
             return Fault("refused", "mail", f"host is closing the connection: {reply}", reply)
         if reply is not None:
             return Fault("protocol", "mail", f"reply without a command: {reply}", reply)
+        if self._wire.surplus:
+            # On a kept connection it came after the transaction before: this one may begin on another.
+            return Fault("closed" if self.transactions else "protocol", "mail", self._wire.surplus)
         return Fault("closed", "mail", "connection is not open any more")
 
 
-class _Progress:
+class Progress:
     """The replies of one transaction, gathered until each recipient has the one that decides."""
 
     def __init__(self, transaction: Transaction, extensions: Mapping[str, str], tls: str) -> None:
@@ -216,6 +259,7 @@ class _Progress:
         self.mail = commands.refuse_message(transaction, extensions)
         self.data: Reply | None = None
         self.final: Reply | None = None
+        self._finals: list[Reply] = []
         self._recipients: list[Reply | None] = [
             self.mail or commands.refuse_recipient(recipient, smtputf8=transaction.smtputf8)
             for recipient in transaction.recipients
@@ -232,6 +276,18 @@ class _Progress:
         """This reply decides for all recipients not decided yet."""
         self._recipients = [earlier or reply for earlier in self._recipients]
 
+    @property
+    def undecided(self) -> tuple[int, ...]:
+        """The positions of those for whom nothing has been said yet: once content is wanted, the accepted ones."""
+        return tuple(index for index, reply in enumerate(self._recipients) if reply is None)
+
+    def end(self, index: int, reply: Reply) -> None:
+        """The reply to the final dot for one recipient (RFC 2033 §4.2)."""
+        self._recipients[index] = reply
+        self._finals.append(reply)
+        if self.final is None or not self.final.is_positive:
+            self.final = reply
+
     def close(self, phase: Phase, reply: Reply) -> None:
         """This reply decides too, and it ended the conversation in this phase."""
         if None not in self._recipients:
@@ -244,11 +300,39 @@ class _Progress:
             self.final = reply
         self.settle(reply)
 
-    def result(self, fault: Fault | None) -> TransactionResult:
-        """What is known; a fault after the last recipient was decided changes nothing."""
+    @property
+    def is_taken_for_all(self) -> bool:
+        """Whether the peer said, to the final dot, that it has the message, for everybody it had accepted."""
+        return self.final is not None and self.final.is_positive and all(reply.is_positive for reply in self._finals)
+
+    @property
+    def may_be_shifted(self) -> bool:
+        """Whether one of several recipients was refused, and nothing proves that it was this one."""
+        if len(self._finals) > 1 and not all(reply.is_positive for reply in self._finals):
+            return True  # and so another may not have the message at all
+        if self.mail is None or not self.mail.is_positive:
+            return False
+        if len(self.live) < 2 or (self.data is not None and self.data.code == _GO_ON):  # noqa: PLR2004 - several
+            return False
+        replies = [self._recipients[index] for index in self.live]
+        return any(reply is not None and reply.is_permanent for reply in replies)
+
+    def result(self, fault: Fault | None, *, shifted: bool = False) -> TransactionResult:
+        """What is known; a fault after the last recipient was decided changes nothing, unless it is one of protocol.
+
+        After that no refusal is believed; that somebody has the message, by a final reply of his own, is, unless the
+        replies may be `shifted`.
+        """
+        if fault is not None and fault.kind == "protocol":
+            stay = () if shifted else tuple(reply for reply in self._finals if reply.is_positive)
+            self._recipients = [
+                reply if reply is not None and (reply.ours or any(reply is each for each in stay)) else None
+                for reply in self._recipients
+            ]
         undecided = None in self._recipients
         broken = fault if undecided else None
-        return TransactionResult(self.mail, tuple(self._recipients), self.data, self.final, broken, self.tls, self.dsn)
+        recipients, finals = tuple(self._recipients), tuple(self._finals)
+        return TransactionResult(self.mail, recipients, self.data, self.final, broken, self.tls, self.dsn, finals)
 
 
 class _Closing(Exception):
@@ -260,9 +344,14 @@ class _Closing(Exception):
         self.reply = reply
 
 
-def _verdict(phase: Phase, reply: Reply) -> Reply:
+def closes(reply: Reply) -> bool:
+    """Whether the connection ends with this reply (RFC 5321 §3.8)."""
+    return reply.code == _CLOSING
+
+
+def verdict(phase: Phase, reply: Reply) -> Reply:
     """The reply, when it is one this phase can be answered with (RFC 5321 §4.3.2)."""
-    if reply.code == _CLOSING:
+    if closes(reply):
         raise _Closing(phase, reply)
     if phase == "data":
         fits = not reply.is_positive and (reply.code == _GO_ON or not reply.is_intermediate)

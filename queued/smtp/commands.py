@@ -1,7 +1,6 @@
 """commands — the command lines we send, and what we refuse to send at all
 
 Owns: the wording of MAIL and RCPT, the reading of an EHLO reply, and refusals in the peer's place.
-Called by: queued/smtp/client.py.
 Guarantees: pure; no line built here holds CR, LF, NUL or a parameter that came out of an address.
 Raises: ValueError for a host name of ours that does not belong on the wire.
 See: RFC 5321 §4.1.1 and §4.1.2, RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 6531 §3.2 and §3.4 (SMTPUTF8),

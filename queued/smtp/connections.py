@@ -1,10 +1,10 @@
 """connections — keep SMTP connections open between transactions, and count them
 
 Owns: every SmtpConnection from opening to closing, kept per host, port and session.
-Called by: deliver, which borrows one at a time; the daemon, which closes the pool when it stops.
 Guarantees: at most `concurrency` connections borrowed per host and port, and as many kept; a kept one is handed
 out only for the session it was opened for, while it is usable and within its limits, the newest first; what is
-not kept is closed in the background;
+not kept is closed in the background; where all workers share a limit for the host, each connection has a slot from
+before it is opened until it is closed, and one whose slot another worker waits for is not kept;
 after `close` nothing is open any more.
 Raises: ConversationError from `acquire` when opening fails; PoolClosedError after `close` began.
 See: Postfix smtp_connection_cache_time_limit (idle), smtp_connection_reuse_count_limit (transactions),
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,9 +26,15 @@ from queued.tls.policy import CLEAR
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
+    from queued.pacing.pace_host import Slot
     from queued.routing.route import Hop
+    from queued.smtp.auth import Login
     from queued.smtp.transaction import Timeouts
     from queued.tls.policy import TlsWanted
+
+
+#: Waits for so many seconds; true as soon as a connection was given back that the session can have.
+type Rest = Callable[[float], Awaitable[bool]]
 
 
 class PoolClosedError(Exception):
@@ -36,22 +42,25 @@ class PoolClosedError(Exception):
 
 
 class SessionWanted(NamedTuple):
-    """How a host is to be spoken to; connections are shared only by those for whom the first three are equal.
+    """How a host is to be spoken to; connections are shared only by those for whom the first four are equal.
 
     hostname: our name in EHLO. source: the local address to leave from, None for the system's choice. tls: what is
-    asked of the host. connect_gate: awaited before a new connection is opened, for intervals between connections;
-    what it raises ends the attempt.
+    asked of the host. login: as whom we log in, None for nobody. connect_gate: awaited before a new connection is
+    opened, for intervals between connections and for its slot, where all workers share a limit for the host; what it
+    raises ends the attempt. It waits for a slot by the function it is given, which says true as soon as a kept
+    connection will do instead, and then ends with None.
     """
 
     hostname: str
     source: str | None = None
     tls: TlsWanted = CLEAR
-    connect_gate: Callable[[], Awaitable[None]] | None = None
+    login: Login | None = None
+    connect_gate: Callable[[Rest], Awaitable[Slot | None]] | None = None
 
     @property
-    def key(self) -> tuple[str, str | None, TlsWanted]:
+    def key(self) -> tuple[str, str | None, TlsWanted, Login | None]:
         """What tells sessions apart."""
-        return self[:3]
+        return self[:4]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +85,20 @@ class ConnectionPool:
         concurrency: int = 20,
         limits: ReuseLimits | None = None,
         contexts: Contexts | None = None,
+        speaks: type[SmtpConnection] = SmtpConnection,
     ) -> None:
-        """`concurrency` counts connections per host and port; `contexts` are OpenSSL's settings."""
+        """`concurrency` counts connections per host and port; `contexts` are OpenSSL's settings.
+
+        speaks: SMTP, or LMTP.
+        """
+        self._speaks = speaks
         self._contexts = contexts or Contexts()
         self._timeouts = timeouts
         self._concurrency = concurrency
         self._limits = limits or ReuseLimits()
         self._lanes: dict[tuple[str, int], _Lane] = {}
         self._borrowed: set[SmtpConnection] = set()
+        self._slots: dict[SmtpConnection, Slot] = {}
         self._chores: set[asyncio.Task[None]] = set()
         self._openings: set[asyncio.Task[SmtpConnection]] = set()
         self._closing = False
@@ -137,6 +152,8 @@ class ConnectionPool:
         for lane in self._lanes.values():
             for _ in range(lane.users):
                 lane.slots.release()
+            lane.closing = True
+            lane.tell()
             while lane.idle:
                 self._discard(lane.idle.pop()[1])
         try:
@@ -157,22 +174,53 @@ class ConnectionPool:
     async def _take(self, lane: _Lane, session: SessionWanted) -> SmtpConnection:
         if self._closing:
             raise PoolClosedError
+        if (kept := self._kept(lane, session)) is not None:
+            return kept
+        if session.connect_gate is None:
+            return await self._open(lane, session)
+        if lane.idle and lane.idle[0][1] in self._slots:  # of another session: its slot is of more use to this one
+            self._discard(lane.idle.popleft()[1])
+
+        rest = _Resting(lane, session.key)
+        while (slot := await session.connect_gate(rest)) is None and rest.over:
+            self._refuse_if_closing()
+            if (kept := self._kept(lane, session)) is not None:
+                return kept
+        try:
+            connection = await self._open(lane, session)
+        except BaseException:
+            if slot is not None:
+                slot.done()
+            raise
+        if slot is not None:
+            self._slots[connection] = slot
+        return connection
+
+    def _kept(self, lane: _Lane, session: SessionWanted) -> SmtpConnection | None:
+        """The connection to go on with, if one is kept for this session."""
         while (connection := lane.newest(session.key)) is not None:
             if self._may_stay(connection):
                 return connection
             self._discard(connection)
-        if session.connect_gate is not None:
-            await session.connect_gate()
-            if self._closing:
-                raise PoolClosedError
-        return await self._open(lane, session)
+        return None
+
+    def _refuse_if_closing(self) -> None:
+        if self._closing:
+            raise PoolClosedError
 
     async def _open(self, lane: _Lane, session: SessionWanted) -> SmtpConnection:
         """A new connection; PoolClosedError when the pool begins to close before it stands."""
-        hostname, source, tls = session.key
+        self._refuse_if_closing()
+        hostname, source, tls, login = session.key
         opening = asyncio.ensure_future(
-            SmtpConnection.open(
-                *lane.key, hostname=hostname, timeouts=self._timeouts, source=source, tls=tls, contexts=self._contexts
+            self._speaks.open(
+                *lane.key,
+                hostname=hostname,
+                timeouts=self._timeouts,
+                source=source,
+                tls=tls,
+                contexts=self._contexts,
+                login=login,
             )
         )
         self._openings.add(opening)
@@ -189,10 +237,12 @@ class ConnectionPool:
             self._openings.discard(opening)
 
     def _give_back(self, lane: _Lane, session: SessionWanted, connection: SmtpConnection) -> None:
-        if self._closing or not self._may_stay(connection):
+        slot = self._slots.get(connection)
+        if self._closing or not self._may_stay(connection) or (slot is not None and slot.wanted):
             self._discard(connection)
             return
         lane.idle.append((session.key, connection))
+        lane.tell()
         if len(lane.idle) > self._concurrency:  # of several sessions: the host shall not hold them all
             self._discard(lane.idle.popleft()[1])
         if lane.timer is None:
@@ -232,9 +282,22 @@ class ConnectionPool:
     def _discard(self, connection: SmtpConnection) -> None:
         """Close in the background: nobody need wait for a QUIT."""
         if connection.usable:
-            self._start(connection.close())
+            self._start(self._ended(connection))
         else:
             connection.abort()
+            self._free(connection)
+
+    async def _ended(self, connection: SmtpConnection) -> None:
+        try:
+            await connection.close()
+        finally:
+            self._free(connection)
+
+    def _free(self, connection: SmtpConnection) -> None:
+        """It is closed: another may be opened in its place, here or by another worker."""
+        slot = self._slots.pop(connection, None)
+        if slot is not None:
+            slot.done()
 
     def _start(self, chore: Coroutine[object, object, None]) -> None:
         running = asyncio.ensure_future(chore)
@@ -246,6 +309,23 @@ class ConnectionPool:
         self._changed.set()
 
 
+class _Resting:
+    """How a gate waits: `over` once a connection was given back that the session can have, or the pool closes."""
+
+    def __init__(self, lane: _Lane, key: object) -> None:
+        self.over = False
+        self._lane = lane
+        self._key = key
+
+    async def __call__(self, seconds: float) -> bool:
+        returned = self._lane.returned
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await returned.wait()
+        self.over = returned.is_set() and (self._lane.closing or self._lane.holds(self._key))
+        return self.over
+
+
 class _Lane:
     """What the pool holds for one host and port."""
 
@@ -255,6 +335,17 @@ class _Lane:
         self.idle: deque[tuple[object, SmtpConnection]] = deque()  # each with the key of its session, newest last
         self.users = 0  # holders of a slot and those who wait for one
         self.timer: asyncio.TimerHandle | None = None
+        self.returned = asyncio.Event()  # set once a connection is kept, and then replaced
+        self.closing = False
+
+    def tell(self) -> None:
+        """Who waits for a slot looks whether a kept connection will do."""
+        self.returned.set()
+        self.returned = asyncio.Event()
+
+    def holds(self, key: object) -> bool:
+        """Whether an idle connection is of this session."""
+        return any(kept == key for kept, _ in self.idle)
 
     def newest(self, key: object) -> SmtpConnection | None:
         """The idle connection of this session that was used last, which is idle no more; None when there is none."""

@@ -1,8 +1,6 @@
 r"""content — message content as the octets that follow DATA
 
 Owns: dot-stuffing, the end-of-data line, and the rule that nothing in a message can end it early.
-Called by: queued/smtp/client.py; queued/smtp/commands.py for the size to announce; queued/signing/sign.py, which signs
-what leaves.
 Guarantees: pure; the pieces joined hold CR and LF only as CRLF, no NUL, and `\r\n.\r\n` once, at the end;
 clean content goes out octet for octet (dots doubled); each piece costs at most PIECE octets of work, so
 a large message never holds up the event loop.

@@ -2,7 +2,6 @@
 
 Owns: what of a claim goes on the wire: addresses, content, and what the submitter asked for by parameters; and by which
     fields mail is paced.
-Called by: queued.deliver.
 Guarantees: pure. What one message's rows say of the message as a whole is read from the first of them, for they agree.
 See: RFC 3461 section 5.2.1 (notifications are the next hop's to make, where it can); RFC 8689 (REQUIRETLS); RFC 6710
     (priority)

@@ -1,12 +1,12 @@
 """failover — talks to one host after another until one takes the message or has judged it
 
 Owns: which end of a conversation leads to the next host, and how many are tried.
-Called by: queued.deliver, once per attempt.
 Guarantees: a host that did not answer, or would not talk to us, is passed over; so is one that gave up before any
     content was sent and before it judged any recipient. Once content was sent nobody else is asked, whatever became of
     it, so that going on never duplicates. At most `addresses` hosts are tried and at most `sessions` of those that
-    greeted us. What the last one said decides.
-Raises: PoolClosedError when the pool closes meanwhile.
+    greeted us. What the last one said decides. A host that is shut (queued/hosts.py) is passed over without being
+    tried; where all are, nothing was said to anybody.
+Raises: PoolClosedError when the pool closes meanwhile; ParkedError when no host may be connected to now.
 See: RFC 5321 section 5.1 (try the next host); Postfix smtp_mx_address_limit and smtp_mx_session_limit;
     smtp_skip_5xx_greeting: a permanent refusal in a greeting speaks of that host alone.
 """
@@ -15,6 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from queued import progress
+from queued.hosts import soonest
+from queued.lane import Busy
+from queued.not_now import NotNow, ParkedError
 from queued.smtp.commands import NEEDS_REQUIRETLS
 from queued.smtp.transaction import ConversationError, TransactionResult
 from shared import events
@@ -22,12 +26,13 @@ from shared import events
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from queued.hosts import Entrance
     from queued.routing.route import Hop
     from queued.smtp.connections import ConnectionPool, SessionWanted
     from queued.smtp.transaction import Phase, Transaction
 
 _BEFORE_CONTENT: Final[frozenset[Phase]] = frozenset(
-    {"connect", "greeting", "helo", "starttls", "mail", "rcpt", "data"}
+    {"connect", "greeting", "helo", "starttls", "auth", "mail", "rcpt", "data"}
 )
 _CLOSING: Final = 421  # RFC 5321 section 3.8
 
@@ -46,26 +51,60 @@ async def talk(
     transaction: Transaction,
     *,
     wanted: Callable[[Hop], SessionWanted],
+    entrance: Entrance,
     addresses: int,
     sessions: int,
 ) -> Talk:
     """The transaction with the first of `hops`, which are at least one, that goes through with it.
 
-    `wanted`: how each host is to be spoken to.
+    `wanted`: how each host is to be spoken to. `entrance`: whether it may be connected to now.
     """
-    answered = 0
+    answered = tried = 0
     unreachable: list[Hop] = []
-    for number, hop in enumerate(hops, 1):
+    shut: list[NotNow] = []
+    said: tuple[Hop, TransactionResult] | None = None
+    for hop in hops:
+        place = await entrance.enter(hop)
+        if isinstance(place, NotNow):
+            if isinstance(place, Busy) and said is None:
+                raise ParkedError(place)  # it takes mail: the host that is preferred is worth waiting for
+            shut.append(place)
+            continue
+        if said is not None:
+            events.emit("failover.passed", remote=said[0], reason=_reason(said[1]))
+        tried += 1
+        reached: bool | None = None
+        why, barred = "", False
         try:
-            result = await _converse(pool, hop, wanted(hop), transaction)
+            session = wanted(hop)
+            reached = False
+            result = await _converse(pool, hop, session, transaction)
             answered += 1
+            reached = _has_answered(result)
         except ConversationError as error:
             unreachable.append(hop)
             result = TransactionResult(None, (None,) * len(transaction.recipients), None, None, error.fault)
-        if number >= min(addresses, len(hops)) or answered >= sessions or not may_go_on(result):
+            why, barred = error.fault.text, error.fault.kind == "login"
+        except BaseException:
+            # Stopping, or a lease that ended, says nothing about the host; that nothing moved does.
+            reached, why = (False, "no progress") if progress.stuck() else (None, "")
+            raise
+        finally:
+            entrance.leave(place, reached=reached, why=why, barred=barred)
+        said = hop, result
+        if tried >= addresses or answered >= sessions or not may_go_on(result):
             break
-        events.emit("failover.passed", remote=hop, reason=_reason(result))
-    return Talk(hop, result, tuple(unreachable))
+    if said is None:
+        raise ParkedError(soonest(shut))
+    return Talk(*said, tuple(unreachable))
+
+
+def _has_answered(result: TransactionResult) -> bool | None:
+    """Whether the host is alive: None where it greeted us and then fell silent, or said that it is going away."""
+    if result.fault is not None and result.fault.kind == "timeout":
+        return None
+    replies = [reply for reply in result.recipients if reply is not None]
+    return None if replies and all(reply.code == _CLOSING for reply in replies) else True
 
 
 def may_go_on(result: TransactionResult) -> bool:

@@ -1,8 +1,7 @@
 """open — from no connection to one past its EHLO, with TLS as it is wanted
 
-Owns: connecting, greeting, EHLO or HELO, STARTTLS and EHLO again; clear text after a failed handshake, where that will
-    do.
-Called by: queued/smtp/client.py, as SmtpConnection.open.
+Owns: connecting, greeting, EHLO or HELO, STARTTLS and EHLO again, logging in; clear text after a failed handshake,
+    where that will do.
 Guarantees: what `tls` asks for stands before `open_session` returns; nothing that came before the handshake counts
     after it: octets that lie there already are an attack or a broken host, and end the connection. A host that refuses
     us hears QUIT. After a failure nothing is left open.
@@ -16,6 +15,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from queued.smtp import auth
 from queued.smtp.commands import ehlo_command, read_extensions
 from queued.smtp.transaction import ConversationError, Fault
 from queued.smtp.wire import Wire, connect
@@ -24,6 +24,7 @@ from queued.tls.policy import CLEAR
 from shared import events
 
 if TYPE_CHECKING:
+    from queued.smtp.auth import Login
     from queued.smtp.transaction import Phase, Timeouts
     from queued.tls.context import Contexts
     from queued.tls.policy import TlsWanted
@@ -31,12 +32,17 @@ if TYPE_CHECKING:
 
 
 class Introduction(NamedTuple):
-    """How we come: our name in EHLO, the local address we leave from (None: the system's choice), and what TLS."""
+    """How we come: our name in EHLO, the local address we leave from (None: the system's choice), and what TLS.
+
+    login: as whom we log in, None for nobody. verbs: how we greet, best first; RFC 2033 section 4.1 has LHLO alone.
+    """
 
     hostname: str
     source: str | None
     tls: TlsWanted
     contexts: Contexts
+    login: Login | None = None
+    verbs: tuple[str, ...] = ("EHLO", "HELO")
 
 
 class Opened(NamedTuple):
@@ -49,7 +55,7 @@ class Opened(NamedTuple):
 
 async def open_session(host: str, port: int, we: Introduction, timeouts: Timeouts) -> Opened:
     """Connect to host:port and introduce ourselves; ValueError for a name of ours that is none."""
-    commands = tuple(ehlo_command(verb, we.hostname) for verb in ("EHLO", "HELO"))
+    commands = tuple(ehlo_command(verb, we.hostname) for verb in we.verbs)
     if we.tls.refused:
         raise ConversationError(Fault("tls", "connect", we.tls.refused))
     try:
@@ -74,6 +80,8 @@ async def _open(host: str, port: int, we: Introduction, commands: tuple[bytes, .
             tls = await _start_tls(wire, we, timeouts, "starttls")
             # RFC 3207 §4.2: what was said before, extensions above all, is forgotten.
             extensions = await _hello(wire, commands, timeouts)
+        if we.login is not None:
+            await auth.log_in(wire, we.login, auth.Place(host, port, tls, we.tls), extensions, timeouts.auth)
         opened = True
         return Opened(wire, extensions, tls)
     except ConversationError as error:
@@ -87,13 +95,13 @@ async def _open(host: str, port: int, we: Introduction, commands: tuple[bytes, .
 
 async def _hello(wire: Wire, commands: tuple[bytes, ...], timeouts: Timeouts) -> dict[str, str]:
     """EHLO, and HELO where EHLO is not known (RFC 5321 §3.2); what the peer offers."""
-    ehlo, helo = commands
+    ehlo, *helo = commands
     wire.write(ehlo, replies=1)
     reply = await wire.reply("helo", timeouts.helo)
     if reply.is_positive:
         return read_extensions(reply)
-    if reply.is_permanent:
-        wire.write(helo, replies=1)
+    if reply.is_permanent and helo:
+        wire.write(helo[0], replies=1)
         reply = await wire.reply("helo", timeouts.helo)
     if not reply.is_positive:
         raise _refused("helo", reply)

@@ -1,8 +1,7 @@
 """sessions — as whom one attempt speaks to each of its hosts
 
-Owns: choosing a source address and the name that goes with it, asking the pacing policies that name site or source, and
-    the interval between new connections.
-Called by: queued.deliver, which makes one Speaker for each attempt; queued.smtp.failover asks it before each host.
+Owns: choosing a source address and the name that goes with it, asking the pacing policies that name site or source, the
+    interval between new connections, and the limit of a host that all workers share.
 Guarantees: a source fits the host's family, has allowance left and may go by every policy; else another one is
     taken, in an order drawn by weight. Nothing is taken for a host that is not asked, and what was taken is given back
     when it did not come to a transaction. Without `sources` the system chooses the address, and only the policies are
@@ -20,6 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.pacing.pace import Wait
+from queued.pacing.pace_host import HostLimit
 from queued.routing.source import allowance, draw, family, fits, until_tomorrow
 from queued.smtp.connections import SessionWanted
 from queued.smtp.transaction import ConversationError, Fault
@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from queued.pacing.pace import Fields, Paces, Turn
+    from queued.pacing.pace_host import Slot
     from queued.routing.route import Hop
     from queued.routing.warmup import Warmups
+    from queued.smtp.auth import Logins
+    from queued.smtp.connections import Rest
     from queued.tls.policy import TlsWanted
     from shared.source_config import Source
     from shared.transport_config import Transport
@@ -49,17 +52,24 @@ class HeldBack(Exception):
 
 
 class Voice(NamedTuple):
-    """What all attempts of a transport have in common. hostname: our name where the source says none."""
+    """What all attempts of a transport have in common. hostname: our name where the source says none.
+
+    logins: as whom we log in, by host and port. shared: how many connections all workers together may have to one
+    host; None where each worker counts for itself.
+    """
 
     hostname: str
     sources: Sequence[Source]
     paces: Paces
     warmups: Warmups
+    logins: Logins
+    shared: int | None = None
 
     @staticmethod
-    def of(settings: Transport, hostname: str, paces: Paces, warmups: Warmups) -> Voice:
+    def of(settings: Transport, hostname: str, paces: Paces, warmups: Warmups, logins: Logins | None = None) -> Voice:
         """The voice of a transport on a host of this name."""
-        return Voice(settings.hostname or hostname, settings.sources, paces, warmups)
+        shared = settings.concurrency if settings.concurrencyper == "host" else None
+        return Voice(settings.hostname or hostname, settings.sources, paces, warmups, logins or {}, shared)
 
 
 class Chosen(NamedTuple):
@@ -123,7 +133,8 @@ class Speaker:
             hostname=(source.hostname if source else None) or self._voice.hostname,
             source=str(source.address) if source else None,
             tls=tls,
-            connect_gate=self._gate(chosen) if self._voice.paces.by_connection else None,
+            login=self._voice.logins.get((hop.host, hop.port)),
+            connect_gate=self._gate(chosen, hop) if self._voice.paces.by_connection or self._voice.shared else None,
         )
 
     def done(self, *, used: bool) -> None:
@@ -173,18 +184,42 @@ class Speaker:
     def _most(self, source: Source) -> int | None:
         return allowance(source, self._now.date())
 
-    def _gate(self, chosen: Chosen) -> Callable[[], Awaitable[None]]:
+    def _gate(self, chosen: Chosen, hop: Hop) -> Callable[[Rest], Awaitable[Slot | None]]:
         """What is awaited before a new connection is opened from this source; raises HeldBack."""
-        fields = self._fields
+        fields, most = self._fields, self._voice.shared
+        limit = HostLimit(fields.transport, f"{hop.name or hop.host}:{hop.port}", most) if most else None
         if chosen.source is not None:
             fields = fields._replace(source=str(chosen.source.address))
 
-        async def gate() -> None:
-            clock = self._voice.paces.clock
-            latest = clock() + _LONGEST_GATE
-            while (wait := self._voice.paces.ask_connect(fields)) is not None:
-                if clock() + wait.seconds > latest:
-                    raise HeldBack(wait)
-                await asyncio.sleep(wait.seconds)
+        async def gate(rest: Rest) -> Slot | None:
+            latest = self._voice.paces.clock() + _LONGEST_GATE
+            slot = await self._slot(limit, rest, latest) if limit is not None else None
+            if slot is None and limit is not None:
+                return None
+            try:
+                await self._interval(fields, latest)
+            except BaseException:
+                if slot is not None:
+                    slot.done()
+                raise
+            return slot
 
         return gate
+
+    async def _slot(self, limit: HostLimit, rest: Rest, latest: float) -> Slot | None:
+        """A slot for a connection to the host; None when one that is kept will do. Raises HeldBack."""
+        paces = self._voice.paces
+        while isinstance(asked := paces.ask_host_slot(limit), Wait):
+            if paces.clock() + asked.seconds > latest:
+                raise HeldBack(asked)
+            if await rest(asked.seconds):
+                return None
+        return asked
+
+    async def _interval(self, fields: Fields, latest: float) -> None:
+        """Wait until a connection may be opened after the last one. Raises HeldBack."""
+        paces = self._voice.paces
+        while (wait := paces.ask_connect(fields)) is not None:
+            if paces.clock() + wait.seconds > latest:
+                raise HeldBack(wait)
+            await asyncio.sleep(wait.seconds)

@@ -1,7 +1,6 @@
 """transaction — the values one SMTP conversation is given and gives back
 
 Owns: Transaction, TransactionResult, Fault, Timeouts, and the error that carries a Fault.
-Called by: queued/smtp/client.py and its parts, queued/smtp/connections.py, queued/deciding/classify.py, deliver.
 Guarantees: pure, frozen values.
 See: RFC 5321 §3.3 (transaction) and §4.5.3.2 (timeouts); Postfix smtp(8) for the time limits.
 """
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
     from shared.message import RecipientDsn
     from shared.smtp_reply import Reply
 
-type FaultKind = Literal["connect", "timeout", "closed", "protocol", "refused", "tls"]
-type Phase = Literal["connect", "greeting", "helo", "starttls", "mail", "rcpt", "data", "body", "dot"]
+type FaultKind = Literal["connect", "timeout", "closed", "protocol", "refused", "tls", "login"]
+type Phase = Literal["connect", "greeting", "helo", "starttls", "auth", "mail", "rcpt", "data", "body", "dot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,7 @@ class Timeouts:
     greeting: float = 300.0  # smtp_helo_timeout, which covers both; RFC 5321 §4.5.3.2.1: 5 minutes
     helo: float = 300.0  # smtp_helo_timeout
     starttls: float = 300.0  # smtp_starttls_timeout; for the reply to STARTTLS, and for the handshake
+    auth: float = 300.0  # smtp_helo_timeout; for each reply while we log in
     mail: float = 300.0  # smtp_mail_timeout
     rcpt: float = 300.0  # smtp_rcpt_timeout
     data: float = 120.0  # smtp_data_init_timeout
@@ -42,7 +42,8 @@ class Fault:
 
     kind: connect (no connection), timeout (time limit reached), closed (the peer hung up), protocol (the
         peer said something that is not SMTP), refused (the peer answered but will not talk; `reply` says
-        what), tls (the handshake failed, or TLS as it is asked for cannot be had).
+        what), tls (the handshake failed, or TLS as it is asked for cannot be had), login (we cannot log in until
+        somebody mends something: credentials are refused, or what both could use cannot be had).
     phase: what was being waited for. RSET counts as mail: it goes out in front of MAIL.
     text: one printable line for logs and `last_error`.
     """
@@ -110,6 +111,8 @@ class TransactionResult(NamedTuple):
     tls: what was negotiated, such as `TLSv1.3 TLS_AES_256_GCM_SHA384 verified`; "none" for clear text; None where it
         did not come to a session.
     dsn: the peer offers DSN, so what the submitter wants to hear is its to tell from now on (RFC 3461 §5.2.1).
+    finals: by LMTP, the replies to the final dot, one for each recipient accepted before (RFC 2033 §4.2); `final` is
+        then one of them, a positive one if there is any.
     """
 
     mail: Reply | None
@@ -119,3 +122,4 @@ class TransactionResult(NamedTuple):
     fault: Fault | None
     tls: str | None = None
     dsn: bool = False
+    finals: tuple[Reply, ...] = ()

@@ -1,10 +1,11 @@
 """wire — one TCP connection that is written commands and read replies, each with a time limit
 
 Owns: the asyncio protocol under queued/smtp/client.py: bytes out with back-pressure, replies in.
-Called by: queued/smtp/client.py only, one coroutine at a time.
-Guarantees: every wait ends by its limit; a peer that sends more replies than it was sent commands is cut
-off after the first surplus one, so memory stays bounded; after `abort` or the end of the connection
-nothing is written any more.
+Guarantees: every wait ends by its limit. A peer that sends a reply when none is due, or begins one, is cut off
+(`surplus`), unless it is a 421: from then on nobody can tell which reply answers what. Memory is bounded: no more is
+read while _MOST_HELD octets of replies lie unread, or _ALL_HELD on all connections, and a peer that sends more octets
+than the replies that are due can have is cut off. After `abort` or the end of the connection nothing is written any
+more.
 Raises: ConversationError with the Fault, from `connect`, `reply` and `drain`; nothing else.
 See: RFC 5321 §4.5.3.2 (time limits), §3.8 (a connection closed early).
 """
@@ -17,30 +18,38 @@ from ssl import SSLError
 from typing import TYPE_CHECKING, Final, cast
 
 from queued import progress
+from queued.routing.system_names import NAMES
 from queued.smtp.transaction import ConversationError, Fault
 from shared import tracing
 from shared.errors import cause
 from shared.smtp_reply import ReplyParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from ssl import SSLContext, SSLObject
 
     from queued.smtp.transaction import FaultKind, Phase
     from shared.smtp_reply import Reply
 
 _READ: Final = 4096  # octets read at once; several pipelined replies
-_SURPLUS: Final = 1  # replies nobody asked for: the one honest case is a 421 before the peer hangs up
+_CLOSING: Final = 421  # RFC 5321 §3.8: the one reply that may come though none is due
+_MOST_HELD: Final = 65_536  # octets of replies that lie unread on one connection before no more is read
+_ALL_HELD: Final = 16_777_216  # and on all of them; whoever has something to read then reads that first
+_MOST_HEARD: Final = 65_536  # octets that may come in one transaction, besides _FOR_EACH for each reply that is due
+_FOR_EACH: Final = 1024
 
 
 async def connect(host: str, port: int, *, limit: float, source: str | None = None) -> Wire:
     """A connection to host:port within `limit` seconds, from the local address `source` where one is given."""
     progress.reached("connect")
-    loop = asyncio.get_running_loop()
     local = None if source is None else (source, 0)
     try:
         async with asyncio.timeout(limit):
-            _, wire = await loop.create_connection(Wire, host, port, local_addr=local)
+            if host.startswith("/"):
+                _, wire = await asyncio.get_running_loop().create_unix_connection(Wire, host)
+            else:
+                addresses = await NAMES.addresses(host)
+                wire = await _first(addresses, port, local)
     except TimeoutError as error:
         text = f"connect to {host}:{port}: no answer within {limit:g} s"
         raise ConversationError(Fault("timeout", "connect", text)) from error
@@ -50,6 +59,20 @@ async def connect(host: str, port: int, *, limit: float, source: str | None = No
         text = f"connect to {way}: {cause(error)}"
         raise ConversationError(Fault("connect", "connect", text)) from error
     return wire
+
+
+async def _first(addresses: Sequence[str], port: int, local: tuple[str, int] | None) -> Wire:
+    """A connection to the first of these addresses, which are at least one, that can be connected to."""
+    loop = asyncio.get_running_loop()
+    failure: OSError | None = None
+    for address in addresses:
+        try:
+            _, wire = await loop.create_connection(Wire, address, port, local_addr=local)
+        except OSError as error:
+            failure = failure or error
+        else:
+            return wire
+    raise failure or OSError("the name has no address")
 
 
 class Wire(asyncio.BufferedProtocol):
@@ -63,6 +86,12 @@ class Wire(asyncio.BufferedProtocol):
         self._parser = ReplyParser()
         self._replies: deque[Reply] = deque()
         self._owed = 1  # replies we still have a right to; the greeting is the first
+        self._heard = 0  # octets since the transaction began
+        self._may_hear = _MOST_HEARD
+        self._held = 0  # octets of replies that lie unread
+        self._stopped = False  # no more is read until some of those are
+        self.surplus = ""  # what the peer said, or what was wrong, when nothing was due
+        self.surplus_reply: Reply | None = None  # the same, where it was a whole reply
         self._end: tuple[FaultKind, str] | None = None
         self._paused = False
         self._expired = False
@@ -80,11 +109,23 @@ class Wire(asyncio.BufferedProtocol):
         """Whether a reply lies ready."""
         return bool(self._replies)
 
+    @property
+    def session(self) -> SSLObject | None:
+        """The TLS session, None in clear text."""
+        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
+
     def write(self, octets: bytes, *, replies: int = 0) -> None:
         """Send octets that the peer owes this many replies to."""
+        if replies and not self._owed and self._parser.pending:
+            self._cut_surplus("octets that nobody asked for")
         self._owed += replies
+        self._may_hear += replies * _FOR_EACH
         if self._end is None and self._transport is not None:
             self._transport.write(octets)
+
+    def begin(self) -> None:
+        """A transaction begins: what came before counts for the one before."""
+        self._heard, self._may_hear = 0, _MOST_HEARD
 
     async def start_tls(self, context: SSLContext, server: str, phase: Phase, limit: float) -> SSLObject:
         """The handshake with a host that is called `server`, within `limit` seconds; the finished session.
@@ -114,7 +155,7 @@ class Wire(asyncio.BufferedProtocol):
     def _tls_failed(self, phase: Phase, reason: str) -> ConversationError:
         self._finish("tls", f"TLS failed: {reason}")
         if not self._closed.done():
-            self._closed.set_result(None)
+            self._let_go()
         return ConversationError(Fault("tls", phase, f"TLS failed: {reason}"))
 
     async def reply(self, phase: Phase, limit: float) -> Reply:
@@ -123,8 +164,11 @@ class Wire(asyncio.BufferedProtocol):
         if not self._replies:
             await self._wait(self._replies.__len__, phase, limit)
         reply = self._replies.popleft()
+        self._hold(-_size(reply))
         if tracing.on():
-            tracing.event(f"smtp.{phase}", {"smtp.reply": str(reply)})
+            # While we log in a host may say our own words back to us: of that the code is enough.
+            said = str(reply.code) if phase == "auth" else str(reply)
+            tracing.event(f"smtp.{phase}", {"smtp.reply": said})
         return reply
 
     async def drain(self, phase: Phase, limit: float) -> None:
@@ -206,17 +250,42 @@ class Wire(asyncio.BufferedProtocol):
         """Read replies out of what came in."""
         if self._end is not None:
             return
+        self._heard += nbytes
         for reply in self._parser.feed(bytes(self._octets[:nbytes])):
-            self._owed -= 1
-            if self._owed < -_SURPLUS:
-                self._finish("protocol", "more replies than commands")
-                self.abort()
+            if not self._owed and (reply.code != _CLOSING or (self._replies and self._replies[-1].code == _CLOSING)):
+                self.surplus_reply = reply
+                self._cut_surplus(f"reply that nobody asked for: {reply}")
                 return
+            self._owed = max(0, self._owed - 1)
             self._replies.append(reply)
+            self._hold(_size(reply))
         if self._parser.broken is not None:
             self._finish("protocol", self._parser.broken)
             self.abort()
+        elif self._heard > self._may_hear:
+            self._finish("protocol", f"replies of more than {self._may_hear} octets")
+            self.abort()
         self._wake()
+
+    def _cut_surplus(self, text: str) -> None:
+        self.surplus = text
+        self._finish("protocol", text)
+        self.abort()
+
+    def _hold(self, octets: int) -> None:
+        """So many more octets of replies lie unread: read no more from the peer while they are too many."""
+        if self._closed.done():
+            return
+        self._held += octets
+        _HELD.octets += octets
+        stop = self._held > _MOST_HELD or (self._held > 0 and _HELD.octets > _ALL_HELD)
+        if stop is self._stopped or self._transport is None or self._transport.is_closing():
+            return
+        self._stopped = stop
+        if stop:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def eof_received(self) -> None:
         """The peer hung up: known now, even when octets of ours still wait to leave."""
@@ -236,4 +305,23 @@ class Wire(asyncio.BufferedProtocol):
         kind: FaultKind = "tls" if isinstance(exc, SSLError) else "closed"
         self._finish(kind, f"connection lost: {cause(exc)}" if exc else "peer hung up")
         if not self._closed.done():
-            self._closed.set_result(None)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """It is over: what lies unread is counted no longer."""
+        _HELD.octets -= self._held
+        self._held = 0
+        self._closed.set_result(None)
+
+
+class _Held:
+    """Octets of replies that lie unread on all connections of the process."""
+
+    octets = 0
+
+
+_HELD: Final = _Held()
+
+
+def _size(reply: Reply) -> int:
+    return sum(map(len, reply.lines))

@@ -1,7 +1,6 @@
 """check — whether a host has proved what was asked of it, once TLS stands
 
 Owns: reading a finished handshake: the names in the certificate, the chain for DANE, and what was negotiated, in words.
-Called by: queued.smtp.open, before the first command goes out under TLS.
 Guarantees: pure but for the time it is given. `none` never appears here: TLS stands.
 See: RFC 9525 section 6; RFC 7672 section 3.2; Postfix smtp_tls_verify_cert_match.
 """

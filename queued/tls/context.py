@@ -1,8 +1,6 @@
 """context — OpenSSL's settings for sessions with next hops
 
 Owns: the contexts of one transport: one that verifies certificates and one that does not, made when first needed.
-Called by: queued.deliver makes Contexts; queued.tls.check takes the context that fits; queued.tls.mta_sts_fetch the
-    verifying one.
 Guarantees: a file of ours that cannot be used is one clear line when the transport is made, not a fault of a host's.
     TLS 1.2 at least, no compression, no password prompt for a key. Names are not compared here: queued.tls.check does.
 Raises: ConfigError from the constructor.

@@ -1,7 +1,6 @@
 """dane — whether the certificates a host showed are those its TLSA records name
 
 Owns: the comparison of a chain with TLSA records; cryptography's second door among the daemons.
-Called by: queued.tls.check, after a handshake that verified nothing.
 Guarantees: pure; the time comes from the caller. A chain that cannot be read fits no record. For DANE-EE(3) the host's
     own certificate counts, whatever its names and dates (RFC 7672 section 3.1.1). For DANE-TA(2) a certificate of the
     chain does, which must have issued the host's own, signature by signature, within the dates, by authorities only;

@@ -1,7 +1,6 @@
 """mta_sts — what a domain's MTA-STS record and policy say
 
 Owns: Policy, and reading it and the TXT record that announces it.
-Called by: queued.tls.mta_sts_cache; queued.tls.policy asks whether a policy names a host.
 Guarantees: pure. Text that is no policy is None, whatever it is; unknown fields are passed over (RFC 8461 section 3.2).
 See: RFC 8461 sections 3.1 (record), 3.2 (policy) and 4.1 (matching).
 """

@@ -1,8 +1,6 @@
 """mta_sts_cache — the MTA-STS policies of domains, kept as long as they ask to be
 
 Owns: when the record is looked at, when the policy is fetched, and the kept policies.
-Called by: queued.tls.plan, once per attempt that goes by MX; queued.build makes one for all transports of a worker,
-    which a reload keeps.
 Guarantees: a kept policy holds until its max_age is over, whatever becomes of the record or of the server meanwhile: an
     attacker cannot make it go away (RFC 8461 section 10.2). A domain whose policy cannot be had has none (section 3.3),
     and is not asked again for a while. The same domain asked about by many at once is fetched once; only transports

@@ -1,7 +1,6 @@
 """mta_sts_fetch — gets the policy file of a domain by HTTPS
 
 Owns: the one request of RFC 8461 section 3.3, its limits, and which addresses it may go to.
-Called by: queued.tls.mta_sts_cache.
 Guarantees: at most LONGEST octets and `limit` seconds; no redirect is followed; the certificate is verified for
     mta-sts.DOMAIN before anything is asked. What a stranger's DNS leads to is connected to only where mail might be.
 Raises: NoPolicyError, whose text says why, for people.

@@ -1,7 +1,6 @@
 """names — whether a name in a certificate or in a policy is the name that is wanted
 
 Owns: the comparison of presented names with wanted ones.
-Called by: queued.tls.check for certificates, queued.tls.mta_sts for the hosts of a policy.
 Guarantees: pure. A wildcard is the whole leftmost label and stands for exactly one; case and a dot at the end do not
     matter; an address is equal only to an address.
 See: RFC 9525 sections 6.3 (names) and 6.4 (addresses), which replaced RFC 6125; RFC 8461 section 4.1; Postfix

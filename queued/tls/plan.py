@@ -1,7 +1,6 @@
 """plan — what is asked of each host of one attempt
 
 Owns: which questions about TLS an attempt asks of DNS and of MTA-STS, and their order.
-Called by: queued.deliver, between finding hops and talking.
 Guarantees: a transport whose mode needs no questions asks none, and for hosts that queued.yaml names decides once. What
     was asked a moment ago for the route is answered from the resolver's memory. What cannot be learnt about one host
     keeps mail from that host only.
@@ -19,7 +18,7 @@ from queued.routing.answer import Answer
 from queued.routing.route import ByMx, Unroutable, choose
 from queued.tls.mta_sts_cache import MtaSts
 from queued.tls.mta_sts_fetch import Fetcher, Trust, by_resolver
-from queued.tls.policy import Known, decide
+from queued.tls.policy import CLEAR, Known, decide
 from shared.config_fields import is_address
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from queued.tls.context import Contexts
     from queued.tls.mta_sts import Policy
     from queued.tls.policy import TlsWanted
+    from shared.login_config import Over
     from shared.transport_config import Transport
 
     type Plan = Mapping[Hop, TlsWanted]
@@ -51,12 +51,12 @@ class TlsPlanner:
         self._sts = sts or MtaSts()
         # With smart hosts all are named by queued.yaml, and without DANE nothing is asked about them.
         self._settled = transport.connection.mode == "smarthost" and transport.tls.mode != "dane"
-        self._known: dict[tuple[str, bool], TlsWanted] = {}
+        self._known: dict[tuple[str, int, bool], TlsWanted] = {}
 
     async def plan(self, domain: str, hops: Iterable[Hop], *, requiretls: bool = False) -> Plan:
         """What is asked of each of these hosts, found for mail to `domain`; `requiretls` as the submitter asked."""
         if self._settled:
-            return {hop: self._decided(hop.name or hop.host, requiretls) for hop in hops}
+            return {hop: self._decided(hop, requiretls) for hop in hops}
         settings = self._transport.tls
         domain = domain.lower().rstrip(".")
         known = Known(trusted=True, requiretls=requiretls)
@@ -67,16 +67,29 @@ class TlsPlanner:
             tlsa, base = known.tlsa, known.base
             if settings.mode == "dane" and known.trusted:
                 tlsa, base = await self._tlsa(hop)
-            plan[hop] = decide(settings, hop.name or hop.host, known._replace(tlsa=tlsa, base=base))
+            plan[hop] = decide(
+                settings, hop.name or hop.host, known._replace(tlsa=tlsa, base=base, login=self._over(hop))
+            )
         return plan
 
-    def _decided(self, host: str, requiretls: bool) -> TlsWanted:  # noqa: FBT001 - half of a key
+    def _decided(self, hop: Hop, requiretls: bool) -> TlsWanted:  # noqa: FBT001 - a part of the key
         """What is asked of a host that queued.yaml names, and that nothing has to be learnt about."""
-        wanted = self._known.get((host, requiretls))
-        if wanted is None:
-            wanted = decide(self._transport.tls, host, Known(trusted=True, requiretls=requiretls))
-            self._known[host, requiretls] = wanted
+        host = hop.name or hop.host
+        key = host, hop.port, requiretls
+        wanted = self._known.get(key)
+        if wanted is None and hop.host.startswith("/"):  # a Unix socket: nobody is in the way
+            wanted = CLEAR._replace(refused="REQUIRETLS, but connection.socket has no TLS" if requiretls else "")
+        elif wanted is None:
+            wanted = decide(
+                self._transport.tls, host, Known(trusted=True, requiretls=requiretls, login=self._over(hop))
+            )
+        self._known[key] = wanted
         return wanted
+
+    def _over(self, hop: Hop) -> Over | None:
+        """Over what our credentials may go to this host; None where we do not log in."""
+        login = self._transport.connection.login(hop.host, hop.port)
+        return None if login is None else login.over
 
     def _is_by_mx(self, domain: str) -> bool:
         try:

@@ -1,9 +1,9 @@
 """policy — what is asked of a host before it gets mail: the decision, without asking anybody
 
 Owns: TlsWanted; how tls.mode, the domain's TLSA records, its MTA-STS policy and REQUIRETLS add up.
-Called by: queued.tls.plan, for every host of an attempt; queued.smtp.open keeps to what was decided.
 Guarantees: pure. Nothing that is asked for is ever lowered by another source: the mode is the least, DANE comes before
-    MTA-STS (RFC 8461 section 2), REQUIRETLS on top. A host that may not get this mail is `refused`, with the reason.
+    MTA-STS (RFC 8461 section 2), what a login needs and REQUIRETLS on top. A host that may not get this mail is
+    `refused`, with the reason.
 See: RFC 7672 sections 2.2, 3.1 and 3.2.2; RFC 8461 sections 4 and 5; RFC 8689 section 4.2.1; Postfix's TLS_README.
 """
 
@@ -16,6 +16,7 @@ from queued.tls.mta_sts import names_host
 if TYPE_CHECKING:
     from queued.routing.answer import Answer, Tlsa
     from queued.tls.mta_sts import Policy
+    from shared.login_config import Over
     from shared.transport_tls_config import Mode, TransportTls
 
 type Speak = Literal["never", "offered", "must"]
@@ -63,7 +64,8 @@ class Known(NamedTuple):
 
     domain: whose mail it takes. canonical: what CNAMEs of that lead to, or "". trusted: the host's name was written by
     the operator, or comes from a validated MX answer. tlsa: what DNS said, None when it was not asked or does not
-    count; base: about records below which name. policy: the domain's by MTA-STS, or None.
+    count; base: about records below which name. policy: the domain's by MTA-STS, or None. login: over
+    what our credentials may go to it, None where we have none.
     """
 
     domain: str = ""
@@ -73,6 +75,7 @@ class Known(NamedTuple):
     base: str = ""
     policy: Policy | None = None
     requiretls: bool = False
+    login: Over | None = None
 
 
 def decide(settings: TransportTls, host: str, known: Known) -> TlsWanted:
@@ -84,6 +87,8 @@ def decide(settings: TransportTls, host: str, known: Known) -> TlsWanted:
     if speak == "never":
         return wanted._replace(refused="REQUIRETLS, but tls.mode is disabled" if known.requiretls else "")
     wanted = _dane(wanted, known, host) or _mta_sts(wanted, known, host)
+    if known.login in {"verified_tls", "any_tls"} and not wanted.refused:
+        wanted = _login(wanted, known.login, names)
     return _requiretls(wanted, known, names) if known.requiretls and not wanted.refused else wanted
 
 
@@ -112,6 +117,13 @@ def _mta_sts(wanted: TlsWanted, known: Known, host: str) -> TlsWanted:
     if not names_host(known.policy, host):
         return wanted._replace(refused=f"MTA-STS: the policy of {known.domain} does not name {host}")
     return wanted._replace(speak="must", proof="certificate", names=(host,), why="MTA-STS")
+
+
+def _login(wanted: TlsWanted, over: Over | None, names: tuple[str, ...]) -> TlsWanted:
+    """The same, raised to what credentials may go over."""
+    if wanted.proof == "none" and over == "verified_tls":
+        return wanted._replace(speak="must", proof="certificate", names=names, why="auth.over verified_tls")
+    return wanted if wanted.speak == "must" else wanted._replace(speak="must", why=f"auth.over {over}")
 
 
 def _requiretls(wanted: TlsWanted, known: Known, names: tuple[str, ...]) -> TlsWanted:

@@ -1,7 +1,6 @@
 """analytics — `pillarbox analytics`: history read by Spark, kept as Parquet, looked at, and cleaned up
 
 Owns: the list of verbs, each a module of this package with `add_verb`, and the line that says what is missing.
-Called by: scripts.cli.
 Guarantees: nothing of Spark or Arrow is loaded before a verb that needs it runs.
 Raises: PillarboxError when the extra is not installed, and for what an operator can mend.
 See: docs/how-to/export-history.md; docs/explanation/analytics.md.

@@ -2,7 +2,6 @@
 
 Owns: one run on an embedded server of its own: generate, export, report, the same questions asked of PostgreSQL, and
     a live queue with and without the analytics beside it, in turns.
-Called by: `make bench-analytics`.
 Guarantees: each step says its wall time, the processor time of Java, Python and PostgreSQL together, and the most
     memory they had. The last line is `export_rows_s=… report_s_10m=… report_vs_postgres=… delivery_change_pct=…
     p99_change_pct=…`, of the last size; report_s_10m is scaled to 10 million attempts where that size is another;

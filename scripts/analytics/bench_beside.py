@@ -1,7 +1,6 @@
 """bench_beside — export and report, over and over, until stopped: what a live queue is measured beside
 
 Owns: nothing but the loop.
-Called by: scripts.analytics.bench, as a process of its own: `python -m scripts.analytics.bench_beside URI LAKE DAYS`.
 Guarantees: runs at the priority every verb of the analytics runs at; prints `export` and `report` when it begins
     with one, once its Spark is there. SIGTERM ends it, and Java with it, whose standard input then ends.
 """

@@ -2,7 +2,6 @@
 
 Owns: the daemons as shipped on the run's own PostgreSQL, a next hop that answers as one across the Internet does, and
     mail that is queued at a steady pace.
-Called by: scripts.analytics.bench.
 Guarantees: mail is due on a clock, and a delivery is timed from when it was due to its row in `archive`, by
     PostgreSQL's clock: a slow stretch is not hidden by queueing less. A look counts only if all it queued was
     delivered.

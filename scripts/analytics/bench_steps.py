@@ -1,7 +1,6 @@
 """bench_steps — export, report, and the same questions asked of PostgreSQL, each measured
 
 Owns: the order of the steps, and one Spark for the first two.
-Called by: scripts.analytics.bench, as a process of its own: `python -m scripts.analytics.bench_steps VAR URI DAYS`.
 Guarantees: a line for each step; the last line is one JSON object: rows, export_s, report_s, ask_s.
 See: scripts/analytics/bench_usage.py, what a step's line says.
 """

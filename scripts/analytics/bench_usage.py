@@ -1,7 +1,6 @@
 """bench_usage — what a step costs: wall time, processor time and memory of every process that has part in it
 
 Owns: the processes counted: this one, the embedded server's, and all that descend from them.
-Called by: scripts.analytics.bench.
 Guarantees: processor time includes processes that began and ended within the step. Memory is the most that was held at
     once, looked at each second, in proportional set size: what processes share is counted once.
 See: proc(5), stat and smaps_rollup.

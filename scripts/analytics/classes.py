@@ -1,7 +1,6 @@
 """classes — destinations put into few classes, by which a day of the lake is divided
 
 Owns: the table of domains and the class of each, ours or one of the operator's own.
-Called by: the export.
 Guarantees: a pure function of the domain; one that is not in the table is `other`. A class is fit to name a folder.
 Raises: ConfigError naming file, line, value and what is allowed.
 """

@@ -1,7 +1,6 @@
 """cleanup — `pillarbox analytics cleanup`: drops days the lake has exactly, and finds what belongs to nothing
 
 Owns: which days are old enough, the order verify → drop, consent, the report.
-Called by: scripts.analytics; the tests call `cleanup`.
 Guarantees: nothing is changed without --yes. A day is dropped only after its files were read back and hold what
     PostgreSQL holds, and only if it still has that many rows under the lock that drops it. One day that disagrees is
     refused and the others go on; the exit status is then 1.

@@ -1,7 +1,6 @@
 """cleanup_orphans — what belongs to nothing: bodies without rows, rows without bodies, attempts without recipients
 
 Owns: the three anti-joins, on Spark, the second look at what they find, and mending it.
-Called by: scripts.analytics.cleanup.
 Guarantees: PostgreSQL only gives ids away, in one pass over each table; what Spark finds is looked up again by key
     before it is called an orphan, because the tables were read one after the other. Mending is left to functions that
     look a third time, under a lock: bodies go to the sweep, recipients without body go on hold with the reason, and

@@ -1,7 +1,6 @@
 """cleanup_verify — whether the lake has a day exactly as PostgreSQL has it
 
 Owns: reading the day again from both sides, in portions and files, and comparing rows, sums and content.
-Called by: scripts.analytics.cleanup, on Spark.
 Guarantees: a day is only called verified if the files are as they were written (SHA-256), hold as many rows as the
     manifest says, and their content has the digest of what PostgreSQL has now; what is in the quarantine is counted on
     both sides, and its files are there.

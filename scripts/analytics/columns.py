@@ -1,7 +1,6 @@
 """columns — the columns of attempts and archive as Arrow, Spark and COPY know them
 
 Owns: one table of names and kinds, from which every schema and every list of columns here is made.
-Called by: the data source, the export, the clean-up, and whoever needs the schema of the lake.
 Guarantees: an interval is a double, in seconds; a uuid and jsonb are text; instants are microseconds in UTC. A column
     that a database or an older file does not have reads as NULL (`optional`).
 See: sql/migrations/0001_pre_tables.sql.

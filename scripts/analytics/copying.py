@@ -1,7 +1,6 @@
 """copying — rows of history through COPY, in one short transaction each
 
 Owns: the synchronous connections of the analytics, and COPY in both directions as CSV.
-Called by: the generator, the data source, the export and the clean-up; the one file here that imports psycopg.
 Guarantees: a connection is in autocommit, names itself `pillarbox analytics`, and reads are read-only, with a statement
     timeout, in a transaction that lives no longer than the statement. Any of several hosts will do to read from.
 Raises: DatabaseUnavailable in one line without the password; PartitionDropped when a day went while it was read.

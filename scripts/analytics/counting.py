@@ -1,7 +1,6 @@
 """counting — rows of an Arrow table counted by several columns
 
 Owns: one number for each combination of values, whatever the columns' types, and sums over rows of the same number.
-Called by: the rollups of scripts.analytics.
 Guarantees: exact; every row is in one group, NULL is a value of its own; the order of the groups is that of their first
     rows. What was counted in parts is counted together by the same function.
 See: docs/explanation/analytics.md, "Report".

@@ -1,7 +1,6 @@
 """digest — one number for the content of any number of rows, whatever their order and wherever they are cut
 
 Owns: the hash of a row over all columns (multilinear, by octet and place) and the sum of the rows' hashes.
-Called by: scripts.analytics.cleanup_verify.
 Guarantees: digests of parts add up to that of the whole, modulo 2^64. Values exchanged between rows or columns change
     it. Not meant to withstand somebody who forges rows.
 See: Thorup, "High Speed Hashing for Integers and Strings" (multilinear hashing); splitmix64.

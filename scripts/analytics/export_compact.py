@@ -1,7 +1,6 @@
 """export_compact — many small files of a day and class made into one
 
 Owns: which files are worth it, and writing their rows anew in the order of their instants.
-Called by: scripts.analytics.export.
 Guarantees: as an export of the day: a next version, committed by its manifest, the old files kept until then. Files are
     checked against their checksums before, and the new ones hold as many rows; the fingerprint stays.
 Raises: LakeFault.

@@ -1,7 +1,6 @@
 """export_day — one day into the lake, exactly once: staging, move, manifest, tidy
 
 Owns: the order of these steps, and what each finds of a run that was killed.
-Called by: scripts.analytics.export and its compaction.
 Guarantees: whatever step a kill comes in, the lake holds the day as its manifest says, old or new, never a mixture;
     the next run begins the day anew and removes what the killed one left. A day that holds less than the lake has is
     refused.

@@ -2,7 +2,6 @@
 
 Owns: which analysis begins with which table; what is kept in memory meanwhile; the order in which they run; errors in
     our words.
-Called by: scripts.analytics.report; tests.
 Guarantees: no row of history is looked at here, so it takes as long for many rows as for few. What was kept in memory
     is let go at the end, whatever happens. Progress is told after each section.
 Raises: PillarboxError with the first line of what Spark said.

@@ -1,7 +1,6 @@
 """fingerprint — the sums by which a day in PostgreSQL and its copy are compared
 
 Owns: the same five sums computed by PostgreSQL over a day and by Arrow over a table.
-Called by: the export, the clean-up.
 Guarantees: two rows that differ in id, instant, size or the length of any text give different sums unless their
     differences cancel out; what these sums cannot see, the clean-up sees by comparing rows.
 See: scripts/analytics/cleanup_verify.py.

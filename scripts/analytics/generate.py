@@ -1,7 +1,6 @@
 """generate — `pillarbox analytics generate`: made-up history of any size, to try reports and to measure
 
 Owns: how much falls on which day, the numbers of rows, and writing by COPY: attempts and archive side by side.
-Called by: scripts.analytics; the benchmark and the tests call `generate`.
 Guarantees: the same seed makes the same rows but for their numbers; days are made as far as they lack; previews, and
     does nothing without --yes. Cut off in the middle, whole stretches are there and no part of one.
 Raises: DatabaseUnavailable, PillarboxError.
@@ -86,7 +85,7 @@ def generate(
         ThreadPoolExecutor(2) as pool,
     ):
         start = datetime(first_day.year, first_day.month, first_day.day, tzinfo=UTC)
-        copying.rows(one, "history_create", now=start, ahead=days)
+        copying.rows(one, "history_create_from", at=start, ahead=days)
         stretches = list(_stretches(attempts / generate_rows.TRIES, first_day, days, generate_rows.share))
         room = max(_STRETCH * 8, 1)
         for day, number, count in stretches:

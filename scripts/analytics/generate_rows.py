@@ -2,7 +2,6 @@
 
 Owns: the mix of destinations (Zipf), providers and their wording, the course of a day and a week, retries, transports,
     source addresses and TLS.
-Called by: scripts.analytics.generate.
 Guarantees: a function of its arguments: the same seed, day and number give the same rows, whatever was made before. All
     columns are made by NumPy and Arrow at once, none row by row. Every name is in a domain reserved for examples.
 Bugs: a recipient's tries go on after midnight but end with `until`, so the last of them are unfinished, as in life.

@@ -1,7 +1,6 @@
 """give_way — Spark's Python workers rest for most of the time while mail flows beside them
 
 Owns: whether mail flows, and telling it to the process that stops and continues the workers.
-Called by: scripts.analytics.session, for a local Spark on Linux.
 Guarantees: a worker runs for 2 ms and rests for 8 ms as long as attempts are being recorded, or nobody can tell; it is
     never stopped otherwise, and never left stopped, however this process ends.
 Why: coming last (SCHED_IDLE) is not enough. A core that never rests looks busy to Linux, even if what runs there would

@@ -1,7 +1,6 @@
 """lake — reading what was exported: days of attempts and archive as Parquet, as their manifests say
 
 Owns: which files a reader is given, checked to be there; the schema they are read with.
-Called by: the report, the analyses, the clean-up.
 Guarantees: only committed files are read, each once; columns an older file lacks are NULL; a file that is missing or of
     another size is one clear line before Spark starts on it.
 Raises: LakeFault.

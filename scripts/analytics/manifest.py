@@ -1,7 +1,6 @@
 """manifest — which files of the lake hold a day, and what is in them
 
 Owns: `_manifests/TABLE/DAY.json`: version, rows, fingerprint, files with their SHA-256, what was quarantined.
-Called by: the export, the compaction, the clean-up, and everybody who reads the lake.
 Guarantees: a day is in the lake if its manifest is, as the manifest says, and not otherwise: the rename of the
     manifest is the commit, on disk before the next step. A file that no manifest names is nobody's.
 Raises: LakeFault, naming the file, what is wrong and what to do.

@@ -2,7 +2,6 @@
 
 Owns: cutting day partitions into ranges of pages, one short transaction each, and keeping only the days that are
     asked for.
-Called by: the data source, the export and the clean-up.
 Guarantees: a pure function of the partitions' sizes; portions of a day do not overlap and cover every page there was
     and every page to come (the last has no end). A portion is a day's pages, so its rows come in the order of their
     writing.

@@ -1,7 +1,6 @@
 """report — `pillarbox analytics report`: what history says, as a page, as JSON, as tables, and in PostgreSQL
 
 Owns: the options, the period, where history is read from, and where the report goes.
-Called by: scripts.analytics; the benchmark and the tests call `make`.
 Guarantees: reads only, but for --store. A page is written beside and put in place at the end, so what is there is
     whole. Progress goes to standard error.
 Raises: PillarboxError.

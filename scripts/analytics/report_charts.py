@@ -1,7 +1,6 @@
 """report-charts — the three charts of a report, as SVG
 
 Owns: shares as stacked bars, waiting times as ranges on a logarithmic axis, volume as lines over time.
-Called by: report_page.
 Guarantees: pure; each chart has a title, a description for those who cannot see it, labelled axes with units, a
     legend and a tooltip for every mark. Colours are classes of the page's style: they differ in lightness as well as
     in hue, in both schemes.

@@ -1,7 +1,6 @@
 """report-markup — HTML and SVG elements, escaped by construction
 
 Owns: Markup, text that is known to be markup, and `tag`, the only way to make some.
-Called by: report_charts, report_page.
 Guarantees: pure. Whatever is not Markup is escaped, attribute values too, so no value of history can become an
     element, an attribute or a script; a character that XML does not allow cannot come through either.
 See: HTML Living Standard, section 13.3, escaping.

@@ -2,7 +2,6 @@
 
 Owns: the page: its head with the policy that forbids every request and script, the figures at the top, a chart and a
     table for each section.
-Called by: scripts.analytics.report.
 Guarantees: pure; all text goes through report_markup and is escaped. No script, no font, no image, no address is
     loaded.
 See: W3C Content Security Policy Level 3.

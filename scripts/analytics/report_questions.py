@@ -1,7 +1,6 @@
 """report_questions — what a report answers, asked of PostgreSQL directly, to compare with
 
 Owns: the list of questions, sql/queries/analytics_ask_*.sql, and how long each took.
-Called by: the benchmark of the analytics; tests, which compare the answers with the report's.
 Guarantees: each question is one statement, as kind to PostgreSQL as we could write it: one reading of the table answers
     for four dimensions; what Spark does besides (clusters, season, forecast, soundness) is not asked at all.
 Raises: DatabaseUnavailable.

@@ -1,7 +1,6 @@
 """report-sections — what a report consists of: titles, meanings, columns, units
 
 Owns: the table SECTIONS, from which the page, the JSON, the tables and the reference are made.
-Called by: report_page, report_text, report_charts, report_store; tests compare it with docs/reference/analyses.md.
 Guarantees: pure values; a kind says how a value is written everywhere.
 """
 

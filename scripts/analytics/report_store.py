@@ -1,7 +1,6 @@
 """report_store — a report in PostgreSQL, where the console finds it
 
 Owns: writing the table `reports`.
-Called by: scripts.analytics.report, with --store.
 Guarantees: all sections of a period or none, in one statement; the same period again replaces what was there.
 Raises: DatabaseUnavailable; PillarboxError when the role may not write, or the table is not there.
 See: sql/migrations, "reports".

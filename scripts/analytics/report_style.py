@@ -1,7 +1,6 @@
 """report-style — the style of a report's page, light and dark
 
 Owns: STYLE, the one style sheet.
-Called by: report_page.
 Guarantees: nothing is fetched; the scheme is the reader's own; colours after Okabe and Ito, each scheme with its
     lightness.
 See: M. Okabe, K. Ito, "Color Universal Design", 2008.

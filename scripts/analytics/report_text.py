@@ -1,7 +1,6 @@
 """report-text — a report's values in words, as tables for a terminal and as JSON for programs
 
 Owns: how each kind of value is written for people; the JSON document.
-Called by: scripts.analytics.report, report_page, report_store.
 Guarantees: pure apart from printing; the JSON has every row that the page has, numbers as numbers, instants in ISO
     8601 UTC. What came from mail is printed without control characters.
 """

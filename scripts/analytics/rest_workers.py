@@ -1,8 +1,6 @@
 """rest_workers — stops and continues Spark's Python workers in turns, as long as its standard input says `1`
 
 Owns: the rhythm, and which processes the workers are.
-Called by: scripts.analytics.give_way, as a process of its own, `python -P rest_workers.py JAVA`;
-    `children` by scripts.bench_smtpd_cpu.
 Guarantees: nobody is left stopped when its standard input ends, as it does however its parent died. Signals that ask a
     group of processes to end do not end it before. Workers are held by descriptor: the number of one that ended may be
     somebody else's.

@@ -1,7 +1,6 @@
 """rollup_archive — what several analyses need of `archive`, counted as the rows are read
 
 Owns: the small tables counted from finished recipients, and which refusals speak against an address.
-Called by: scripts.analytics.rollup_read; tests.
 Guarantees: pure. Each finished recipient is counted in exactly one row of `waits` and one of `delivered` if it was;
     mail that was finished before it came (a clock jumped) is counted in `jumps` and has no time. An address is in
     `refusals` only as long as it has not taken mail since.

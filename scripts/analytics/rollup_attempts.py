@@ -1,7 +1,6 @@
 """rollup_attempts — what several analyses need of `attempts`, counted as the rows are read
 
 Owns: the small tables counted from attempts, and which deferrals are for our pace.
-Called by: scripts.analytics.rollup_read; tests.
 Guarantees: pure. Each attempt is counted in exactly one row of each table, but for `replies`, which has what failed or
     was deferred. A try that ended before it began (a clock jumped) is counted in `jumps` and adds no time. Columns that
     an older lake or database lacks are NULL.

@@ -2,7 +2,6 @@
 
 Owns: what a worker of the report does: read files of the lake or portions of PostgreSQL, a stretch of rows at a time,
     and count them; how the parts are shared out and put together.
-Called by: scripts.analytics.report through a runner, in Spark's Python workers; tests.
 Guarantees: rows do not pass through Java: what it gets is as large as the mix of destinations, hours and wordings, not
     as the history. `attempts` and `archive` are read once; if an address was refused, four columns of `archive` again.
     From PostgreSQL each portion is one short transaction that is over before its rows are counted.

@@ -1,7 +1,6 @@
 """rollup_texts — text of history as it is counted: domains, and the wordings of replies
 
 Owns: what cannot be a domain, and what in a reply is noise: addresses, numbers, ids, URLs, host names, quoted words.
-Called by: the rollups.
 Guarantees: pure. A pattern takes time linear in the text, whatever the text (RE2, which Arrow has).
 See: RFC 5321 section 4.5.3.1.2, a domain has at most 255 octets, and section 4.5.3.1.5, a reply line at most 512.
 """

@@ -1,7 +1,6 @@
 """runner — the same work on many portions: on Spark, or here
 
 Owns: handing portions to Spark's workers and telling how many are done.
-Called by: the export, the compaction and the clean-up.
 Guarantees: answers come in the order of the portions; rows never pass through Java. What a worker raises as a
     PillarboxError is raised here as the same, in one line.
 Raises: PillarboxError.

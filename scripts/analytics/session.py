@@ -1,7 +1,6 @@
 """session — a Spark that suits this machine and what it is to do
 
 Owns: the choice of Java, Spark's settings, and a session that lives as long as a block.
-Called by: the verbs of scripts.analytics that run on Spark.
 Guarantees: a local Spark listens on loopback only, shows no web page and says nothing; a cluster (`--master`) is left
     as it is configured. It runs at a lower priority than mail, on all cores but one: at nice 10, and Java and the
     Python workers it starts only when nothing else wants to (SCHED_IDLE); workers rest besides while mail flows

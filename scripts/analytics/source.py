@@ -1,7 +1,6 @@
 """source — attempts and archive as a Spark data source: spark.read.format("pillarbox")
 
 Owns: the options, the portions Spark reads in parallel, filters that PostgreSQL answers instead of Spark.
-Called by: the report, the analyses and whoever has a Spark session: `register(spark)`, then `frame(…)`.
 Guarantees: reads only, as any role that may SELECT (pillarbox_analyst). Columns are pruned by the schema that is asked
     for; a filter on the table's instant leaves out whole days. Each portion is one short transaction. A day that is
     dropped in between is an error; with `dropped` = `skip` it is left out, and a line on standard error says so.

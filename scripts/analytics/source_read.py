@@ -2,7 +2,6 @@
 
 Owns: reading CSV from COPY into typed columns, columns this database does not have, text that is no UTF-8, and trying
     again when a replica cancelled us.
-Called by: the data source, the export and the clean-up, in Spark's Python workers.
 Guarantees: the transaction is over before the first row is handed on, so a slow consumer holds no snapshot. Text that
     is not UTF-8 (a database in SQL_ASCII may hold it) comes as binary, column by column, never as an error for the
     rest.

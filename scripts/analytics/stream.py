@@ -1,7 +1,6 @@
 """stream — `pillarbox analytics stream`: attempts by the minute, seconds after they were recorded
 
 Owns: the streaming query: each attempt once, counted by minute and outcome, written as it changes.
-Called by: scripts.analytics; tests call `start`.
 Guarantees: a minute's figure is written as a whole, so a batch that is repeated after a crash changes nothing. It
     begins at a whole minute, so no minute is written in part. A minute is settled LATE after it; what comes later is
     left out here. Ctrl-C ends it at once; with --checkpoint the next start goes on where this one was.
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 LATE: Final = "10 minutes"
 _BACK: Final = timedelta(minutes=10)
+#: Below --checkpoint: what is kept there changes with what attempts are told apart by, and Spark reads no other.
+_KEPT: Final = "id-token"
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -88,14 +89,16 @@ def start(
             sink([row | {"minute": row["minute"].astimezone(UTC).isoformat()} for row in rows])
 
     writer = minutes(attempts).writeStream.outputMode("update").foreachBatch(write)
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=f"{every} seconds").start()
+    return (
+        writer.option("checkpointLocation", str(checkpoint / _KEPT)).trigger(processingTime=f"{every} seconds").start()
+    )
 
 
 def minutes(attempts: DataFrame) -> DataFrame:
     """Rows: minute, outcome, attempts, seconds; each attempt once, whatever is read again."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - see start
 
-    once = attempts.withWatermark("ts", LATE).dropDuplicatesWithinWatermark(["id"])
+    once = attempts.withWatermark("ts", LATE).dropDuplicatesWithinWatermark(["id", "token"])
     counted = once.groupBy(f.window("ts", "1 minute").alias("span"), "outcome").agg(
         f.count("*").alias("attempts"),
         f.coalesce(f.sum(f.greatest("seconds", f.lit(0.0))), f.lit(0.0)).alias("seconds"),

@@ -1,7 +1,6 @@
 """terminal — what the verbs of the analytics share: options, the database they read, a line that tells how far it is
 
 Owns: `--config`, `--database`, `--json`, days and counts on the command line, and progress on standard error.
-Called by: the verbs of scripts.analytics.
 Guarantees: progress is one line that is written over on a terminal, and a line every ten seconds elsewhere; nothing
     of it is on standard output, so that `--json` stays JSON.
 Raises: ConfigError for a database that cannot be used.

@@ -1,7 +1,6 @@
 """compile — turns a condition into SQL on `pillarbox.queue q`
 
 Owns: what each comparison is in SQL.
-Called by: scripts.queue and scripts.quarantine, for every query that has a {condition}.
 Guarantees: pure. Values are bound, every one; the text is put together from this file and the columns of
     scripts.condition.fields, and from nothing an operator wrote. States become conditions on `status` and on the
     indexed columns, so that PostgreSQL leaves out partitions and reads indexes. What is not set fits no comparison, so
@@ -17,6 +16,7 @@ from typing import Any, Final
 from scripts.condition.fields import METADATA
 from scripts.condition.tree import All, Node, Not, Some, Term
 from scripts.condition.values import Instant, Value
+from shared.domain import comparable, spellings
 
 _DUE: Final = "q.next_retry <= {now}"
 _FREE: Final = "(q.lease_until IS NULL OR q.lease_until <= {now})"
@@ -87,7 +87,9 @@ class _Writer:
         if term.name.lower().startswith(METADATA):
             column = f"(q.metadata->>{self._bind(term.name[len(METADATA) :], 'text')})"
         exact = [value.low for value in term.values if value.how == "exact"]
-        if term.operator == "=" and len(exact) == len(term.values) and term.field.kind in {"text", "domain", "uuid"}:
+        if term.operator == "=" and len(exact) == len(term.values) and term.field.kind == "domain":
+            return f"{column} = ANY ({self._bind([s for domain in exact for s in spellings(str(domain))], 'text[]')})"
+        if term.operator == "=" and len(exact) == len(term.values) and term.field.kind in {"text", "uuid"}:
             cast = "uuid[]" if term.field.kind == "uuid" else "text[]"
             return f"{column} = ANY ({self._bind(exact, cast)})"
         if term.operator == "=" and len(exact) == len(term.values) and term.field.kind in {"number", "size"}:
@@ -97,15 +99,26 @@ class _Writer:
     def _comparison(self, term: Term, column: str, value: Value) -> str:
         if value.how == "unset":
             return f"{column} IS NULL"
+        if term.field.kind == "domain" and value.how in {"pattern", "exact"}:
+            return self._is_domain(column, value)
         if value.how in {"pattern", "contains"}:
             return self._like(column, value)
-        if term.field.kind in {"text", "domain"}:
+        if term.field.kind == "text":
             return f"{column} = {self._bind(value.low, 'text')}"
         if value.how == "range":
             ends = ((">=", value.low), ("<=", value.high))
             told = [self._ordered(term, column, operator, end) for operator, end in ends if end is not None]
             return "(" + " AND ".join(told) + ")"
         return self._ordered(term, column, term.operator, value.low)
+
+    def _is_domain(self, column: str, value: Value) -> str:
+        """What was queued before domains were brought into one spelling may have U-labels."""
+        written = spellings(str(value.low))
+        if value.how == "pattern":
+            return " OR ".join(self._like(column, Value("pattern", each)) for each in written)
+        if len(written) == 1:
+            return f"{column} = {self._bind(value.low, 'text')}"
+        return f"{column} = ANY ({self._bind(list(written), 'text[]')})"
 
     def _ordered(self, term: Term, column: str, operator: str, end: object) -> str:
         if isinstance(end, Instant):
@@ -133,11 +146,13 @@ class _Writer:
             return self._like(f"({localpart} || '@' || {domain})", value)
         before, at, after = str(value.low).rpartition("@")
         parts = [(localpart, before if at else str(value.low))] if before or not at else []
-        parts += [(domain, after.lower())] if at else []
+        parts += [(domain, comparable(after))] if at else []
         told = []
         for column, wanted in parts:
             if value.how == "pattern" and "*" in wanted:
                 told.append(self._like(column, Value("pattern", wanted)))
+            elif column == domain:
+                told.append(self._is_domain(column, Value("exact", wanted)))
             else:
                 told.append(f"{column} = {self._bind(wanted, 'text')}")
         return "(" + " AND ".join(told) + ")"

@@ -1,8 +1,6 @@
 """fields — what a condition can ask about
 
 Owns: the names a condition knows, what kind of value each takes, and the columns behind them.
-Called by: scripts.condition.read, to tell a name from a typo and to read its values; scripts.condition.compile, for
-    the columns; scripts.reference, for the page that lists them.
 Guarantees: a name is a column of the queue wherever there is one for it. No text of an operator ever becomes part of
     SQL: only what stands in this table does.
 See: docs/reference/condition.md; sql/README.md, "States" and "Reserved metadata".

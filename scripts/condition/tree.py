@@ -1,7 +1,6 @@
 """tree — a condition as read: terms, joined by and, or and not
 
 Owns: the nodes, how each is written, and the error that points at a typo.
-Called by: scripts.condition.read, which makes them; scripts.condition.compile, which turns them into SQL.
 Guarantees: pure, frozen values. What is written is read back as the same condition.
 """
 

@@ -1,7 +1,6 @@
 """values — reads the values of a condition, each by the kind of its field
 
 Owns: ranges, patterns, instants, and how each value is written.
-Called by: scripts.condition.read, which says where a fault stands; scripts.condition.compile, which binds them.
 Guarantees: pure; `str` of a value is read back as the same value. Instants stay relative to `now` until a condition is
     compiled, so that one that is kept means the same tomorrow.
 Raises: ValueError, which quotes the value.
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from scripts.condition.fields import STATES
+from shared.domain import DomainRefused, to_ascii
 from shared.masking import show
 from shared.units import format_duration, format_size, parse_duration, parse_size
 
@@ -118,10 +118,20 @@ def read_value(field: Field, operator: str, text: str, *, exact: bool) -> Value:
         return Value("exact", _uuid(text))
     if field.kind in _ORDERED:
         return _ordered(field, operator, text)
-    wanted = text.lower() if field.kind == "domain" else text
+    wanted = _domain(text) if field.kind == "domain" else text
     if field.kind == "address" and wanted != "<>" and "@" not in wanted and "*" not in wanted:
         raise ValueError(f"{show(text)} is no address")
     return Value("pattern" if "*" in wanted and not exact else "exact", wanted)
+
+
+def _domain(text: str) -> str:
+    """A domain or a pattern of domains, as the queue has them."""
+    try:
+        return to_ascii(text)
+    except DomainRefused as error:
+        if "*" in text:
+            return text.lower()
+        raise ValueError(f"{show(text)}: {error}") from None
 
 
 def _contained(field: Field, text: str) -> Value:

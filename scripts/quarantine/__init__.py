@@ -1,7 +1,6 @@
 """quarantine — `pillarbox quarantine`: held mail, looked at safely, released, deleted, scanned anew
 
 Owns: the verbs and their options.
-Called by: scripts.cli.
 See: docs/how-to/review-quarantined-mail.md.
 """
 

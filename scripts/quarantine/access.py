@@ -2,7 +2,6 @@
 
 Owns: the rules of `quarantines[].reviewers`, and turning the words of a command line into a condition that keeps to
     them.
-Called by: every verb of `pillarbox quarantine`.
 Guarantees: operators (who own the queue) may everything; others need the role pillarbox_reviewer, and to be among the
     reviewers of each quarantine they touch, where it names any. What comes into a closed quarantine between the check
     and the change is left alone, too.

@@ -1,7 +1,6 @@
 """decide — `pillarbox quarantine release|delete`: what becomes of held mail
 
 Owns: these verbs and what each changes.
-Called by: scripts.quarantine.
 Guarantees: all of scripts.queue.act's: nothing without `--yes`, batches, an audit row with exact counts, and a command
     that was cut off is finished by giving it again. To other addresses mail goes as a copy, and the held recipient is
     deleted in the same transaction.

@@ -1,7 +1,6 @@
 """decode — octets of a message as characters that do nothing to a terminal
 
 Owns: charsets, encoded words, and what counts as printable.
-Called by: scripts.quarantine.render, for everything that is shown; scripts.quarantine.digest.
 Guarantees: pure; never raises; time grows with the octets given, which are bounded here. No escape sequence, direction
     override or line end is in what `printable` and `decoded` return.
 See: RFC 2047 (encoded words).

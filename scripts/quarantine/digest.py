@@ -1,7 +1,6 @@
 """digest — `pillarbox quarantine digest`: tells a quarantine's reviewers by mail what is new in it
 
 Owns: the verb; when a digest is due, and what it says.
-Called by: scripts.quarantine; run it from a timer, as often as one likes.
 Guarantees: at most one digest for each quarantine and period. What is told, that it was told, and the message in the
     queue are one transaction, under a lock on the quarantine and an idempotency key: run twice, at once or killed at
     any instant, each held recipient is told of once. No news, no mail. Nothing a message says is more than text in it.

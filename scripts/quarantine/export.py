@@ -1,7 +1,6 @@
 """export — `pillarbox quarantine export`: held messages as .eml files, exactly as they were submitted
 
 Owns: the verb; how files are named and written.
-Called by: scripts.quarantine.
 Guarantees: a name is made of the message's id and of nothing the message says. Nothing is overwritten and no link is
     followed; a file is there under its name only when it is whole. Read and written piece by piece. Never to a
     terminal, on which a message might act.

@@ -1,7 +1,6 @@
 """html_text — what a reader of HTML would read, without anything that acts
 
 Owns: leaving out tags, comments, scripts and pictures.
-Called by: scripts.quarantine.render.
 Guarantees: pure; never raises. One walk from tag to tag, each looked at for a bounded length: the standard library's
     parser took 35 seconds for 64 KiB of `<a/`.
 """

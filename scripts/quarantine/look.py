@@ -1,7 +1,6 @@
 """look — `pillarbox quarantine list|show`: what is held, and what a message says
 
 Owns: these verbs, their tables and their JSON.
-Called by: scripts.quarantine.
 Guarantees: reads only. What a message says about itself does nothing to a terminal, and each line of its text has a
     bar before it, so that none can pass for one of ours. At most MOST_READ octets of a message are read.
 See: scripts/quarantine/render.py; docs/how-to/review-quarantined-mail.md.
@@ -18,7 +17,7 @@ from rich.table import Table
 
 from scripts.options import count, finish
 from scripts.quarantine.access import admit, narrowed
-from scripts.quarantine.render import fields_of, render
+from scripts.quarantine.render import NotShown, fields_of, render
 from scripts.queue.ask import add_condition, asked, cell, fields, run
 from scripts.shown import text
 from shared import database
@@ -48,6 +47,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
     verb = under.add_parser("show", help="one held message: envelope, header, text and parts, made safe to look at")
     verb.add_argument("id", type=count, metavar="ID", help="the recipient's number, as `list` tells it")
+    verb.add_argument("--part", type=count, metavar="N", help="the text of this part, as the list of parts numbers it")
     finish(verb, show)
 
 
@@ -151,7 +151,10 @@ def show(options: argparse.Namespace) -> int:
         return rows[0], bodies[0] if bodies else None
 
     row, body = run(options, read)
-    shown = render(bytes(body.content) if body else b"")
+    try:
+        shown = render(bytes(body.content) if body else b"", options.part)
+    except NotShown as reason:
+        raise PillarboxError(f"quarantine show: --part: {reason}") from None
     notes = list(shown.notes) if body else ["the message has no body"]
     if body and body.size > MOST_READ:
         notes.append(f"only the first {format_size(MOST_READ)} of {format_size(body.size)} were looked at")

@@ -1,10 +1,10 @@
 """render — makes a message fit to be looked at: text and a list of parts, nothing that acts
 
 Owns: what a reviewer sees of a message: a few header fields, its text, its parts by type, name and size.
-Called by: scripts.quarantine.look and digest; scripts.queue.look, for the header that `queue show` tells.
-Guarantees: pure; never raises; takes a quarter of a second at most for 50 MB of whatever. Everything shown is
-    printable: no escape sequence, no direction override, no line end but our own. HTML becomes text; nothing is
-    fetched, run or written. What is shown is bounded, and what was left out is said.
+Guarantees: pure; raises nothing but NotShown; takes a quarter of a second at most for 50 MB of whatever. Everything
+    shown is printable: no escape sequence, no direction override, no line end but our own. HTML becomes text; nothing
+    is fetched, run or written. What is shown is bounded, and what was left out is said: so is what a mail program may
+    show in place of it.
 See: RFC 2047 (encoded words), RFC 2231 (parameters); scripts/quarantine/walk.py.
 """
 
@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 from scripts.quarantine.decode import characters, decoded, from_base64, printable
 from scripts.quarantine.html_text import from_html
-from scripts.quarantine.walk import MOST_COUNTED, MOST_PARTS, Part, header_of, walk
+from scripts.quarantine.walk import MOST_COUNTED, MOST_PARTS, Part, again, header_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,8 @@ FIELDS: Final = ("From", "Sender", "Reply-To", "To", "Cc", "Subject", "Date", "M
 _TEXT: Final = 65_536  # octets of a part's body that become text
 _LINES, _WIDTH = 200, 500
 _NAME: Final = 100  # characters of a file name
+_ONCE: Final = {name.lower(): name for name in FIELDS}  # RFC 5322 section 3.6
+_TOLD: Final = 5  # notes of one kind
 _PIECES: Final = 20  # of a file name that is cut to pieces (RFC 2231 section 3)
 
 
@@ -49,17 +51,24 @@ class Shown:
     notes: tuple[str, ...]
 
 
-def render(content: bytes) -> Shown:
-    """Look at a message."""
+class NotShown(Exception):
+    """There is no such part, or it is not text."""
+
+
+def render(content: bytes, number: int | None = None) -> Shown:
+    """Look at a message; at the text of one part, by its number in the list, or else at the one to read first.
+
+    Raises NotShown for a number that is not that of a part of text.
+    """
     walked = walk(content)
     parts = tuple(_listed(part) for part in walked.parts)
-    notes = []
+    notes = list(_odd(content))
     if walked.count > MOST_PARTS:
         counted = f"{walked.count} parts" if walked.count < MOST_COUNTED else f"{MOST_COUNTED} parts or more"
         notes.append(f"{counted}; the first {MOST_PARTS} are listed")
     if walked.deeper:
         notes.append("parts lie within each other more deeply than is looked at")
-    chosen = _chosen(walked.parts, parts)
+    chosen = _chosen(walked.parts, parts) if number is None else _part(walked.parts, number)
     text, cut = _text(content, chosen) if chosen else ("", False)
     if chosen is None:
         notes.append("there is no text to show")
@@ -67,12 +76,48 @@ def render(content: bytes) -> Shown:
         notes.append("made from HTML; links and pictures are left out")
     if cut:
         notes.append("the text is longer than what is shown")
+    notes += _unread(walked.parts, chosen)
     return Shown(_named(walked.header), text, parts, tuple(notes))
 
 
 def fields_of(content: bytes) -> dict[str, str]:
     """The header fields of a message that tell people what it is, of its beginning alone."""
     return _named(header_of(content))
+
+
+def _odd(content: bytes) -> Iterator[str]:
+    """What the header says twice: mail programs differ in which of them they show."""
+    more, cut = again(content, _ONCE)
+    for name, value in more[:_TOLD]:
+        yield f'{_ONCE[name]} is there again, and a mail program may show this one: "{decoded(value)}"'
+    if len(more) > _TOLD:
+        yield f"of these fields there are {len(more) - _TOLD} more"
+    if cut:
+        yield "the header is longer than what was looked at"
+
+
+def _unread(parts: tuple[Part, ...], chosen: Part | None) -> Iterator[str]:
+    """The other texts there are, which a mail program may show in place of this one or below it."""
+    others = [
+        (number, part) for number, part in enumerate(parts, 1) if part.type.startswith("text/") and part is not chosen
+    ]
+    for number, part in others[:_TOLD]:
+        if part.alternative:
+            why = "an alternative: mail programs show one of them, mostly the last"
+        else:
+            why = "text that is not shown here"
+        yield f"part {number} ({printable(part.type)}) is {why}; look at it with --part {number}"
+    if len(others) > _TOLD:
+        yield f"{len(others) - _TOLD} more parts are text that is not shown here"
+
+
+def _part(parts: tuple[Part, ...], number: int) -> Part:
+    """The part of this number."""
+    if not 1 <= number <= len(parts):
+        raise NotShown(f"there is no part {number}; allowed: 1 to {len(parts)}")
+    if not parts[number - 1].type.startswith(("text/", "message/")):
+        raise NotShown(f"part {number} is {printable(parts[number - 1].type)}; allowed: a part of type text or message")
+    return parts[number - 1]
 
 
 def _named(header: dict[str, bytes]) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """rescan — `pillarbox quarantine rescan`: asks the content check again what it thinks of held mail
 
 Owns: the verb; what rspamd is told of a held message, and which verdict is clean.
-Called by: scripts.quarantine.
 Guarantees: without `--release` nothing changes. With it what is clean is released, a portion in one transaction with
     its audit row; what is not, what is too large to be checked, and all that is left when rspamd does not answer stays
     held. Killed, the same command does the rest.
@@ -175,7 +174,7 @@ async def _walk(
         if done.audit:
             done.done += await _release(connection, options, done.audit, ids)
             done.skipped += len(answered) - len(ids)
-            await database.fetch(connection, "audit_add", id=done.audit, done=0, skipped=len(answered) - len(ids))
+            await database.fetch(connection, "audit_add", id=done.audit, ids=[], seen=len(answered) - len(ids))
         bar.update(bar.task_ids[0], completed=seen)
         if len(answered) < len(told):
             raise PillarboxError(

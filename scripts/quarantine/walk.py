@@ -1,7 +1,6 @@
 """walk — finds the parts of a message without believing anything it says
 
 Owns: the MIME structure as far as a reviewer needs it: which parts there are, of what type, name and size.
-Called by: scripts.quarantine.render.
 Guarantees: pure; never raises, whatever the octets are; its time grows with the size and with nothing else: it goes
     from delimiter line to delimiter line, reads the headers of MOST_PARTS parts at most, looks no deeper than DEEPEST,
     counts no further than MOST_COUNTED, and says so. The standard library's parser builds a tree of everything,
@@ -13,7 +12,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
 
 DEEPEST: Final = 20  # multiparts within each other
 MOST_PARTS: Final = 200  # that are listed
@@ -34,13 +36,17 @@ _TYPE: Final = re.compile(rb"[ \t]*([a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One leaf. start, end: where its encoded body lies. header: by name in lower case, the first field of each."""
+    """One leaf. start, end: where its encoded body lies. header: by name in lower case, the first field of each.
+
+    alternative: it lies in a multipart/alternative, of which mail programs show one part.
+    """
 
     depth: int
     type: str
     start: int
     end: int
     header: dict[str, bytes] = field(default_factory=dict, repr=False)
+    alternative: bool = False
 
     @property
     def size(self) -> int:
@@ -81,19 +87,43 @@ def header_of(content: bytes) -> dict[str, bytes]:
     return _fields(content, 0)[0]
 
 
+def again(content: bytes, names: Collection[str]) -> tuple[list[tuple[str, bytes]], bool]:
+    """What the message's header says once more under one of these names, in lower case; whether it goes on unread."""
+    lines, _, cut = _header(content, 0)
+    seen: set[str] = set()
+    more = []
+    for name, value in _named(lines):
+        if name in seen and name in names:
+            more.append((name, value))
+        seen.add(name)
+    return more, cut
+
+
 def _fields(content: bytes, start: int) -> tuple[dict[str, bytes], int]:
     """The fields of the header that begins here, and where the body begins."""
+    lines, body, _ = _header(content, start)
+    found: dict[str, bytes] = {}
+    for name, value in _named(lines):
+        found.setdefault(name, value)
+    return found, body
+
+
+def _header(content: bytes, start: int) -> tuple[list[bytes], int, bool]:
+    """The unfolded lines of the header that begins here, where the body begins, and whether there are more lines."""
     if content.startswith((b"\r\n", b"\n"), start):  # there is none
-        return {}, start + (2 if content.startswith(b"\r\n", start) else 1)
+        return [], start + (2 if content.startswith(b"\r\n", start) else 1), False
     blank = _BLANK.search(content, start)
     end, body = blank.span() if blank else (len(content), len(content))
-    found: dict[str, bytes] = {}
-    text = _FOLD.sub(b" ", content[start : min(end, start + _HEADER)])
-    for line in text.splitlines()[:_FIELDS]:
+    lines = _FOLD.sub(b" ", content[start : min(end, start + _HEADER)]).splitlines()
+    return lines[:_FIELDS], body, end - start > _HEADER or len(lines) > _FIELDS
+
+
+def _named(lines: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
+    """The fields among them, names in lower case."""
+    for line in lines:
         match = _FIELD.match(line)
         if match is not None:
-            found.setdefault(match[1].lower().decode("ascii"), line[match.end() : match.end() + _VALUE].strip())
-    return found, body
+            yield match[1].lower().decode("ascii"), line[match.end() : match.end() + _VALUE].strip()
 
 
 class _Walker:
@@ -102,6 +132,7 @@ class _Walker:
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._open: list[bytes] = []  # the boundaries, the innermost last
+        self._kinds: list[str] = []  # the types of these multiparts
         self._lines: re.Pattern[bytes] | None = None  # their delimiter lines; None: to be made anew
         self._parts: list[Part] = []
         self._count = 0
@@ -117,6 +148,7 @@ class _Walker:
             left = self._open.index(boundary) + (0 if closes else 1)
             if left < len(self._open):
                 del self._open[left:]
+                del self._kinds[left:]
                 self._lines = None
             start = min(line.end() + 1, len(self._content))  # behind the line's end
             # A header reaches to the next delimiter at most: what has no empty line does not swallow its neighbours.
@@ -146,11 +178,13 @@ class _Walker:
         if type_.startswith("multipart/") and boundary and boundary not in self._open:
             if len(self._open) < DEEPEST:
                 self._open.append(boundary)
+                self._kinds.append(type_)
                 self._lines = None
                 return
             self._deeper = True
         self._count += 1
-        self._parts.append(Part(0 if at_top else len(self._open), type_, body, max(body, end), header))
+        depth, alternative = 0 if at_top else len(self._open), "multipart/alternative" in self._kinds
+        self._parts.append(Part(depth, type_, body, max(body, end), header, alternative))
 
     def _before(self, line: re.Match[bytes] | None) -> int:
         """Where what stands before a delimiter line ends: the line end belongs to the line."""

@@ -1,7 +1,6 @@
 """queue — `pillarbox queue`: see what waits and why, and act on it, one recipient or a million
 
 Owns: the verbs and their options.
-Called by: scripts.cli.
 See: docs/how-to/look-into-the-queue.md, docs/how-to/act-on-the-queue.md; docs/reference/condition.md.
 """
 

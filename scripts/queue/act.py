@@ -1,7 +1,6 @@
 """act — changes the recipients that fit a condition, in batches, with a preview before and an audit row beside
 
 Owns: the options of an acting command, and its order: count and show, consent, audit row, batches, end.
-Called by: scripts.queue.verbs, scripts.queue.undo, scripts.quarantine, scripts.retention.
 Guarantees: nothing happens without `--yes`, nor without a condition unless `--all`. Each batch is one transaction that
     changes recipients, keeps what they were, and counts them: killed at any instant, the audit row says exactly what
     was done, and the same command does the rest. Recipients are locked in id order and for one batch only, so workers
@@ -17,6 +16,7 @@ import argparse
 import getpass
 import json
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,7 +27,7 @@ from rich.table import Table
 from scripts.options import count
 from scripts.queue.ask import add_condition, asked, cell, fields
 from scripts.shown import text
-from shared import database
+from shared import database, timeline
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class Done:
     wanted: int
     done: int = 0
     skipped: int = 0
+    timeline: str | None = None  # of the server that the ids are of
 
     @property
     def gone(self) -> int:
@@ -106,13 +107,14 @@ async def act(connection: database.Connection, options: argparse.Namespace, chan
     if asking.everything and not options.all:
         raise PillarboxError(f"{change.verb}: give a condition, or --all for every recipient")
     statuses = list(change.statuses)
+    since = await timeline.current(connection)
     [counted] = await asking.fetch(connection, "queue_count", statuses=statuses)
     wanted = min(counted.recipients, options.limit or counted.recipients)
     if not options.yes:
         sample = await asking.fetch(connection, "queue_list", after=0, statuses=statuses, limit=_SAMPLE)
         _preview(options, change, counted, sample)
         return 0
-    done = await carry_out(connection, options, change, asking, Done(0, wanted), counted.last)
+    done = await carry_out(connection, options, change, asking, Done(0, wanted, timeline=since), counted.last)
     tell(options, change, done)
     return 0
 
@@ -130,6 +132,7 @@ async def carry_out(
     with progress(change.said, done.wanted, quiet=options.json) as bar:
         after = 0
         while after < last and done.done < done.wanted:
+            await same_ids(connection, done)
             span = Span(after, last, min(BATCH, done.wanted - done.done))
             seen, changed, skipped = await change_batch(connection, asking, change, done.audit, span)
             if seen is None:
@@ -140,6 +143,19 @@ async def carry_out(
             bar.update(bar.task_ids[0], completed=min(done.wanted, done.done + done.skipped))
     await database.fetch(connection, "audit_finish", id=done.audit)
     return done
+
+
+async def same_ids(connection: database.Connection, done: Done) -> None:
+    """Go no further where another history of the database answers: ids up to the last may be of other mail by now.
+
+    Only behind a pooler does a connection outlive the server that it led to.
+    """
+    now = await timeline.current(connection)
+    if done.timeline is not None and now != done.timeline:
+        raise PillarboxError(
+            f"audit {done.audit}: another server has taken over (timeline {now}, it was {done.timeline}), and ids may "
+            f"have been given again; {done.done} recipients were done, run the command again for the rest"
+        )
 
 
 async def change_batch(
@@ -157,25 +173,29 @@ async def change_batch(
                 if change.resumes:
                     before = await database.fetch(connection, "queue_copied", audit=audit, ids=ids)
                     ids = sorted(set(ids) - {row.id for row in before})
-                changed = await apply(connection, change, audit, ids)
-                skipped = len(rows) - changed
-                await database.fetch(connection, "audit_add", id=audit, done=changed, skipped=skipped)
-                return rows[-1].id, changed, skipped
+                partids = await apply(connection, change, audit, ids)
+                [added] = await database.fetch(connection, "audit_add", id=audit, ids=ids, seen=len(rows))
         except database.CONFLICT:
             continue  # a worker moved or finished one of the rows at that moment
+        await wake(connection, partids)
+        return rows[-1].id, added.changed, len(rows) - added.changed
     raise PillarboxError(f"audit {audit}: the rows are busy; the same command does the rest")
 
 
-async def apply(connection: database.Connection, change: Change, audit: int, ids: list[int]) -> int:
-    """Change locked recipients, remembering what they were; how many."""
+async def apply(connection: database.Connection, change: Change, audit: int, ids: list[int]) -> list[str]:
+    """Change locked recipients, remembering what they were; the partitions to wake after COMMIT."""
     if not ids:
-        return 0
+        return []
     await database.fetch(connection, "queue_remember", audit=audit, ids=ids)
     rows = await database.fetch(connection, change.query, ids=ids, **change.values)
-    partids = sorted({row.partid or "" for row in rows} if change.verb not in {"hold", "delete", "bounce"} else set())
+    return sorted({row.partid or "" for row in rows} if change.verb not in {"hold", "delete", "bounce"} else set())
+
+
+async def wake(connection: database.Connection, partids: list[str]) -> None:
+    """Wake the workers of these partitions, if that can be done: they look by themselves at their next poll."""
     if partids:
-        await database.fetch(connection, "wakeup_notify", partids=partids)
-    return len(rows)
+        with suppress(*database.REFUSAL):
+            await database.fetch(connection, "wakeup_notify", partids=partids)
 
 
 async def begin(

@@ -1,7 +1,6 @@
 """ask — takes a condition and a connection to the database, for every verb of `pillarbox queue`
 
 Owns: the option that says which condition, when "now" is, and PostgreSQL's refusals as one line.
-Called by: every other module of scripts.queue, scripts.quarantine and scripts.retention.
 Guarantees: a condition is compiled once for a command, against one instant by PostgreSQL's clock, so that what is
     previewed is what is done.
 Raises: PillarboxError for what an operator can mend.

@@ -1,7 +1,6 @@
 """history — `pillarbox queue trace|audit`: what ever happened to a message, and what was done to the queue
 
 Owns: these verbs, their tables and their JSON.
-Called by: scripts.queue.
 Guarantees: reads only; what finished is told as long as history is kept.
 """
 

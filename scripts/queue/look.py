@@ -1,7 +1,6 @@
 """look — `pillarbox queue list|group|show|shape`: what is queued, and why it still is
 
 Owns: these verbs, their tables and their JSON.
-Called by: scripts.queue.
 Guarantees: reads only. Lists are read a portion at a time, so that a million rows take no more memory than a thousand.
 See: Postfix qshape(1), which `shape` is after.
 """

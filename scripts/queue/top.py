@@ -1,7 +1,6 @@
 """top — `pillarbox queue top`: the queue as it changes, until Ctrl-C
 
 Owns: the live table: states, the fullest destinations, and how both changed since the look before.
-Called by: scripts.queue.
 Guarantees: reads only, one look at a time, at most one in `--every`.
 """
 

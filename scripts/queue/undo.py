@@ -1,7 +1,6 @@
 """undo — changes back what an earlier command changed, where that is still possible
 
 Owns: which commands can be undone, and what of each.
-Called by: scripts.queue.verbs.
 Guarantees: only what the command changed is changed back, so that what was done since stays: undoing a priority does
     not put mail on hold again. A hold is undone for what is still on hold, a release for what still waits and is in
     nobody's hand; a due time comes back only where nothing was tried since. Batches, audit and kills are as in
@@ -16,7 +15,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from scripts.queue import act
-from scripts.queue.act import Change, Done, apply, begin, progress, tell
+from scripts.queue.act import Change, Done, apply, begin, progress, tell, wake
 from scripts.queue.ask import cell
 from shared import database
 from shared.errors import PillarboxError
@@ -46,6 +45,11 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
         raise PillarboxError(f"queue undo: audit {options.id} is {earlier.verb!r}, which cannot be undone")
     if earlier.undone:
         raise PillarboxError(f"queue undo: audit {options.id} was undone at {cell(earlier.undone)}")
+    if not earlier.proven:
+        raise PillarboxError(
+            f"queue undo: audit {options.id} was written by {earlier.who} with a version that let reviewers write rows "
+            "by hand: nothing proves what it says; use `pillarbox queue hold` or `release` with a condition"
+        )
     [span] = await database.fetch(connection, "audit_span", id=options.id)
     change = Change("undo", "queue_restore", _LEFT[earlier.verb], "changed back", values={"undoes": options.id})
     if not options.yes:
@@ -63,7 +67,7 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
             if not portion:
                 break
             after = portion[-1].id
-            changed, skipped = await _restore(connection, change, done.audit, [row.id for row in portion])
+            changed, skipped = await _restore(connection, change, done.audit, portion)
             done.done += changed
             done.skipped += skipped
             bar.update(bar.task_ids[0], completed=done.done + done.skipped)
@@ -72,17 +76,21 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
     return 0
 
 
-async def _restore(connection: database.Connection, change: Change, audit: int, ids: list[int]) -> tuple[int, int]:
+async def _restore(
+    connection: database.Connection, change: Change, audit: int, portion: list[database.Row]
+) -> tuple[int, int]:
     """One batch in one transaction: how many are what they were, and how many a worker has in hand."""
     for _ in range(_TRIES):
         try:
             async with connection.transaction():
                 statuses = list(change.statuses)
-                rows = await database.fetch(connection, "queue_lock", ids=ids, statuses=statuses)
-                changed = await apply(connection, change, audit, [row.id for row in rows if not row.sending])
-                skipped = len(rows) - changed
-                await database.fetch(connection, "audit_add", id=audit, done=changed, skipped=skipped)
-                return changed, skipped
+                ids, messages = [row.id for row in portion], [row.message for row in portion]
+                rows = await database.fetch(connection, "queue_lock", ids=ids, messages=messages, statuses=statuses)
+                free = [row.id for row in rows if not row.sending]
+                partids = await apply(connection, change, audit, free)
+                [added] = await database.fetch(connection, "audit_add", id=audit, ids=free, seen=len(rows))
         except database.CONFLICT:
             continue  # a worker moved or finished one of the rows at that moment
+        await wake(connection, partids)
+        return added.changed, len(rows) - added.changed
     raise PillarboxError(f"audit {audit}: the rows are busy; the same command does the rest")

@@ -1,7 +1,6 @@
 """verbs — `pillarbox queue hold|release|retry|delay|priority|move|bounce|delete|undo`
 
 Owns: what each of them changes, and its options.
-Called by: scripts.queue.
 Guarantees: a value that cannot be is refused before the database is asked.
 """
 

@@ -1,7 +1,6 @@
 """retention — `pillarbox retention`: deletes what has been held, or is remembered, for long enough
 
 Owns: the verb's options.
-Called by: scripts.cli.
 See: docs/how-to/keep-and-delete.md; scripts/retention/run.py.
 """
 

@@ -1,7 +1,6 @@
 """rules — which held mail has been held for long enough
 
 Owns: turning `quarantines[].retention`, `retention.default` and a command line into conditions.
-Called by: scripts.retention.run.
 Guarantees: pure. A recipient fits one rule at most. What counts is how long it has been on hold, and not how long
     ago it came: mail that an operator holds today is not deleted today, however old it is.
 See: docs/how-to/keep-and-delete.md; docs/reference/condition.md.

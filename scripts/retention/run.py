@@ -1,7 +1,6 @@
 """run — what retention would delete, and the deletion
 
 Owns: the order of the command: count every rule, show, and with --yes delete rule by rule; then old rows of audit.
-Called by: scripts.retention.
 Guarantees: without --yes nothing is changed. Held mail is set to DELETE in batches as `pillarbox queue delete` does it,
     each with its audit row: a worker finishes it, so that nothing disappears without a row in archive; cut off, the
     same command does the rest. Works with the rights of pillarbox_reviewer; old rows of audit are left to who may
@@ -24,7 +23,7 @@ from scripts.queue.act import Change, Done, carry_out
 from scripts.queue.ask import Asked, asked_of, cell, plain, run
 from scripts.retention.rules import Rule, rules
 from scripts.shown import text
-from shared import database
+from shared import database, timeline
 from shared.config import load_smtpd
 from shared.errors import PillarboxError
 from shared.quarantine_config import all_quarantines
@@ -82,6 +81,7 @@ async def _retention(
     connection: database.Connection, options: argparse.Namespace, wanted: list[Rule], keep_audit: timedelta | None
 ) -> int:
     [clock] = await database.fetch(connection, "schedule_clock")
+    since = await timeline.current(connection)
     found = []
     for rule in wanted:
         asking = asked_of(rule.condition, clock.now)
@@ -96,7 +96,7 @@ async def _retention(
         return 0
     for each in found:
         if each.asking is not None and each.counted.recipients:
-            done = Done(0, each.counted.recipients)
+            done = Done(0, each.counted.recipients, timeline=since)
             each.done = await carry_out(connection, options, _DELETE, each.asking, done, each.counted.last)
     forgotten = None
     if keep_audit is not None and old is not None and old.commands and old.allowed:
@@ -116,7 +116,7 @@ async def _forget(
             async with connection.transaction():
                 [gone] = await database.fetch(connection, name, before=before, batch=act.BATCH)
                 commands = gone.n if name == "retention_forget" else 0
-                await database.fetch(connection, "audit_add", id=done.audit, done=commands, skipped=0)
+                await database.fetch(connection, "retention_forgot", id=done.audit, commands=commands)
             done.done += commands
             if not gone.n:
                 break

@@ -1,4 +1,6 @@
 -- A notification of mail that asked for REQUIRETLS asks for it too, and so does its copy (RFC 8689 section 5).
+SET LOCAL search_path = pillarbox;
+
 CREATE OR REPLACE FUNCTION notice_send(at timestamptz, ids bigint[], recipients text[], content bytea, transport text, smtputf8 boolean)
 RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$

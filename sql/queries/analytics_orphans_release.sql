@@ -1,2 +1,2 @@
 -- Gives bodies that no recipient needs to the sweep, after a second look.
-SELECT id::text FROM pillarbox.orphans_release(%(ids)s, now()) AS released(id)
+SELECT id::text FROM pillarbox.orphans_release(%(ids)s) AS released(id)

@@ -1,2 +1,2 @@
--- Adds what a batch did to the audit row of its command, in the batch's own transaction.
-UPDATE pillarbox.audit SET done = done + %(done)s::bigint, skipped = skipped + %(skipped)s::bigint WHERE id = %(id)s::bigint
+-- Adds what a batch did to the audit row of its command, in the batch's own transaction; how many it changed.
+SELECT pillarbox.audit_add(%(id)s::bigint, %(ids)s::bigint[], %(seen)s::bigint) AS changed

@@ -1,2 +1,2 @@
 -- Forgets the mail of a cell: rows first, so that the bodies are free to go.
-DELETE FROM queue
+DELETE FROM pillarbox.queue

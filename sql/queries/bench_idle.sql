@@ -1,2 +1,2 @@
 -- Whether nothing waits for delivery any more.
-SELECT NOT EXISTS (SELECT FROM queue) AS idle
+SELECT NOT EXISTS (SELECT FROM pillarbox.queue) AS idle

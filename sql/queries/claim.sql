@@ -1,30 +1,58 @@
 -- Takes up to `batch` due recipients of this worker's partitions: sets the token, counts the try and makes each row due
 -- again by itself when the lease ends, before anything is sent. Urgent mail first, bulk last; within a class in the order
--- it fell due. Ordinary mail is two classes: fresh, and what was tried or parked before (it has a `last_error`). Of what
--- urgent mail leaves, up to `retried` places are kept for the latter when so many are due, and it fills what fresh mail leaves.
+-- it fell due. But `ordinary` places are kept for mail that is not urgent, if so much is due; urgent mail fills what it leaves
+-- (`sure` are the places that urgent mail has whatever else is due). Urgent and ordinary mail are two classes each: fresh, and
+-- what was tried or parked before (it has a `last_error`). Up to `retried` places, or that part of what urgent mail leaves, are
+-- kept for the latter when so many are due, and it fills what fresh mail leaves. A part of a place is a chance of it: rounded,
+-- it would go to the same of the two as long as urgent mail without end leaves a place or two.
 --
 -- {where} is the worker's own condition; it stands in the UPDATE too, so that all prune to the worker's leaves.
 -- Each class is one scan, its ORDER BY exactly its index; MATERIALIZED keeps the planner from running a LIMIT twice.
--- `floor` and `floor_retried` keep the scans of ordinary mail off the dead entries at the lower ends of their indexes (see
--- queued/claim.py).
+-- The floors, one for each class, keep the scans off the dead entries at the lower ends of their indexes (see
+-- queued/claim.py). The scan of suspects has none: its index holds little, and it is begun once a full pass.
 -- The bounds of next_retry stand in a SELECT, so that PostgreSQL estimates them alike whether it plans for these values or
 -- for any: it then keeps the plan. Seen as values they make each plan look better than the kept one when much mail is
 -- deferred, and every claim is planned anew, which takes longer than the claim.
 -- `suspects` true takes what two claims in a row have lost, else everything but that: what kills its worker is thus tried
 -- by itself, not with a batch of innocents. It has a scan of its own, whose index holds only what was lost before. The
 -- parameter too stands in a SELECT: the scans that are not wanted are not begun, and the plan is one for both.
+-- `token` is random: numbers of a sequence are given again once a standby that lagged is promoted, and would let the result of
+-- one claim settle another. `leaf` tells which rows lie together (queued/leaves.py).
 -- A row that still carries a token had its lease run out: that try has no result and never will, so it gets its attempt
 -- row here.
-WITH fresh AS MATERIALIZED (
-    SELECT nextval('pillarbox.claim_token_seq') AS fresh_token
-), urgent AS MATERIALIZED (
-    SELECT id, token, worker, last_retry FROM pillarbox.queue
-     WHERE status = 'DELIVER' AND priority > 0 AND ({where})
+WITH urgent_kept AS MATERIALIZED (
+    SELECT id FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NOT NULL AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND next_retry >= (SELECT coalesce(%(floor_urgent_retried)s::timestamptz, '-infinity'))
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
-     ORDER BY next_retry, id LIMIT %(batch)s
+     ORDER BY next_retry, id LIMIT least(%(retried)s, %(batch)s)
        FOR NO KEY UPDATE SKIP LOCKED
+), urgent_fresh AS MATERIALIZED (
+    SELECT id, token, worker, last_retry FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NULL AND ({where})
+       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND next_retry >= (SELECT coalesce(%(floor_urgent)s::timestamptz, '-infinity'))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
+     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent_kept)
+       FOR NO KEY UPDATE SKIP LOCKED
+), urgent_retried AS MATERIALIZED (
+    SELECT id, token, worker, last_retry FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NOT NULL AND ({where})
+       AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND next_retry >= (SELECT coalesce(%(floor_urgent_retried)s::timestamptz, '-infinity'))
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+       AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
+     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent_fresh)
+       FOR NO KEY UPDATE SKIP LOCKED
+), urgent AS MATERIALIZED (
+    -- In this order, so that what ordinary mail takes is not taken from the share of those tried before.
+    (SELECT * FROM urgent_retried LIMIT %(retried)s) UNION ALL SELECT * FROM urgent_fresh
+    UNION ALL (SELECT * FROM urgent_retried OFFSET %(retried)s)
+), sure AS MATERIALIZED (
+    SELECT least(count(*), %(batch)s - %(ordinary)s) AS places FROM urgent
 ), kept AS MATERIALIZED (
     SELECT id FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where})
@@ -32,7 +60,7 @@ WITH fresh AS MATERIALIZED (
        AND next_retry >= (SELECT coalesce(%(floor_retried)s::timestamptz, '-infinity'))
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
-     ORDER BY next_retry, id LIMIT least(%(retried)s, %(batch)s - (SELECT count(*) FROM urgent))
+     ORDER BY next_retry, id LIMIT (%(retried)s * (%(batch)s - (SELECT places FROM sure)) + floor(random() * %(batch)s)::integer) / greatest(%(batch)s, 1)
        FOR NO KEY UPDATE SKIP LOCKED
 ), ordinary AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
@@ -41,7 +69,7 @@ WITH fresh AS MATERIALIZED (
        AND next_retry >= (SELECT coalesce(%(floor)s::timestamptz, '-infinity'))
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
-     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM kept)
+     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT places FROM sure) - (SELECT count(*) FROM kept)
        FOR NO KEY UPDATE SKIP LOCKED
 ), retried AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
@@ -50,16 +78,17 @@ WITH fresh AS MATERIALIZED (
        AND next_retry >= (SELECT coalesce(%(floor_retried)s::timestamptz, '-infinity'))
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
-     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM ordinary)
+     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT places FROM sure) - (SELECT count(*) FROM ordinary)
        FOR NO KEY UPDATE SKIP LOCKED
 ), bulk AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority < 0 AND ({where})
        AND next_retry <= (SELECT coalesce(%(now)s::timestamptz, now()))
+       AND next_retry >= (SELECT coalesce(%(floor_bulk)s::timestamptz, '-infinity'))
        AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
        AND lost_count + (token IS NOT NULL)::integer < 2 AND NOT (SELECT %(suspects)s::boolean)
-     ORDER BY next_retry, id LIMIT %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM ordinary)
-           - (SELECT count(*) FROM retried)
+     ORDER BY next_retry, id LIMIT greatest(0, %(batch)s - (SELECT count(*) FROM urgent) - (SELECT count(*) FROM ordinary)
+           - (SELECT count(*) FROM retried))
        FOR NO KEY UPDATE SKIP LOCKED
 ), suspect AS MATERIALIZED (
     SELECT id, token, worker, last_retry FROM pillarbox.queue
@@ -71,19 +100,20 @@ WITH fresh AS MATERIALIZED (
        FOR NO KEY UPDATE SKIP LOCKED
 ), due AS MATERIALIZED (
     SELECT id AS due_id, token AS lost_token, worker AS lost_worker, last_retry AS lost_since
-      FROM (SELECT * FROM urgent UNION ALL SELECT * FROM ordinary UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM bulk
+      FROM ((SELECT * FROM urgent LIMIT %(batch)s - (SELECT count(*) FROM ordinary) - (SELECT count(*) FROM retried))
+            UNION ALL SELECT * FROM ordinary UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM bulk
             UNION ALL SELECT * FROM suspect) AS classes
 ), taken AS (
     UPDATE pillarbox.queue q
-       SET token = fresh_token, worker = %(worker)s, retry_count = q.retry_count + 1,
+       SET token = %(token)s::bigint, worker = %(worker)s, retry_count = q.retry_count + 1,
            last_retry = coalesce(%(now)s::timestamptz, now()), lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s,
            lost_count = q.lost_count + (due.lost_token IS NOT NULL)::integer
-      FROM due, fresh
+      FROM due
      WHERE q.status = 'DELIVER' AND ({where}) AND q.id = due_id
     RETURNING q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain,
               q.size, q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count, q.next_retry, q.token,
               q.last_error IS NOT NULL AS tried_before, nullif(q.metadata - '_partid', '{}') AS said,
-              q.noticed IS NOT NULL AS noticed,
+              q.noticed IS NOT NULL AS noticed, q.tableoid AS leaf,
               due.lost_token, due.lost_worker, due.lost_since
 ), lost AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid,
@@ -94,7 +124,7 @@ WITH fresh AS MATERIALIZED (
      WHERE lost_token IS NOT NULL
 )
 SELECT id, messages__id, actionid, ts, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, size, partid,
-       transportid, jobid, priority, retry_count, next_retry, token, said, tried_before, noticed, lost_token,
+       transportid, jobid, priority, retry_count, next_retry, token, said, tried_before, noticed, leaf, lost_token,
        coalesce(%(now)s::timestamptz, now()) AS claimed_at
   FROM taken
  ORDER BY sign(priority) DESC, next_retry, id

@@ -1,2 +1,5 @@
--- Holds those of these claimed recipients that have no body, with the reason, and returns their ids.
-SELECT id FROM pillarbox.hold_missing_body(coalesce(%(now)s::timestamptz, now()), %(ids)s, %(tokens)s) AS held(id)
+-- Holds those of these claimed recipients that have no body, with the reason, and returns them by id and token. `partids` are
+-- the partitions they are looked for in (queued/leaves.py).
+SELECT id, token
+  FROM pillarbox.hold_missing_body(coalesce(%(now)s::timestamptz, now()), %(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[],
+                                   %(partids)s::text[])

@@ -1,2 +1,2 @@
--- Whether this session is the one that maintains now; held until the session ends or gives it up.
-SELECT pg_try_advisory_lock(hashtext('pillarbox.maintain'))
+-- Whether this worker is the one that maintains, for the length of the lease; asked again, it is renewed.
+SELECT pillarbox.lease_take('maintain', %(worker)s, %(lease)s)

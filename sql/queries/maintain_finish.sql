@@ -1,2 +1,2 @@
 -- Finishes what an operator set to DELETE or BOUNCE, and says how many with which result.
-SELECT result, recipients FROM pillarbox.maintain_finish(coalesce(%(now)s::timestamptz, now()), %(worker)s, %(batch)s)
+SELECT result, recipients FROM pillarbox.maintain_finish(%(worker)s, %(batch)s)

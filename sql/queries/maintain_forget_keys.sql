@@ -1,2 +1,2 @@
 -- Forgets idempotency keys older than `keep`, at most `batch`, and says how many.
-SELECT pillarbox.maintain_forget_keys(coalesce(%(now)s::timestamptz, now()), %(keep)s, %(batch)s)
+SELECT pillarbox.maintain_forget_keys(%(keep)s, %(batch)s)

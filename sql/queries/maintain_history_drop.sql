@@ -1,2 +1,2 @@
 -- Drops the oldest day of each history past keep-until.
-SELECT pillarbox.maintain_history_drop(coalesce(%(now)s::timestamptz, now()), %(keep)s)
+SELECT pillarbox.maintain_history_drop(%(keep)s)

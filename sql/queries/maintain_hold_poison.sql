@@ -1,2 +1,2 @@
 -- Holds what made its worker lose the claim too often in a row.
-SELECT pillarbox.maintain_hold_poison(coalesce(%(now)s::timestamptz, now()), %(poison)s, %(batch)s)
+SELECT pillarbox.maintain_hold_poison(%(poison)s, %(batch)s)

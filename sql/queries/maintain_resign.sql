@@ -1,2 +1,2 @@
--- Lets another session maintain.
-SELECT pg_advisory_unlock(hashtext('pillarbox.maintain'))
+-- Lets another worker maintain.
+SELECT pillarbox.lease_give('maintain', %(worker)s)

@@ -1,2 +1,2 @@
--- One migration at a time; released when the session ends.
-SELECT pg_advisory_lock(hashtext('pillarbox.migrate'))
+-- One step of one migration at a time, to the end of its transaction. Daemons, which only read this table, go on.
+LOCK TABLE pillarbox.migrations IN SHARE ROW EXCLUSIVE MODE

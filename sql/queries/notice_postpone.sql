@@ -1,2 +1,2 @@
--- Lets these notices, which could not be sent, wait until `due`.
-UPDATE pillarbox.notices SET due = %(due)s WHERE id = ANY (%(ids)s::bigint[])
+-- Lets these notices, which PostgreSQL refused at `at`, wait until `due`; once it has for long enough, they are forgotten.
+UPDATE pillarbox.notices SET due = %(due)s, refused = coalesce(refused, %(at)s) WHERE id = ANY (%(ids)s::bigint[])

@@ -1,2 +1,2 @@
 -- Forgets suspends, shares and limits that no longer matter; how many limits.
-SELECT pillarbox.pace_forget(%(now)s::timestamptz)
+SELECT pillarbox.pace_forget()

@@ -1,2 +1,3 @@
--- One repartitioning at a time; released when the session ends.
-SELECT pg_advisory_lock(hashtext('pillarbox.partitions'))
+-- One repartitioning at a time; held until the transaction ends. A mode below ACCESS EXCLUSIVE, so that the transaction gets no
+-- number, which would keep dead rows from vacuum.
+LOCK TABLE pillarbox.repartition_lock IN SHARE UPDATE EXCLUSIVE MODE

@@ -11,7 +11,7 @@ SELECT * FROM (
       FROM pillarbox.attempts a WHERE a.messages__id = %(message)s
     UNION ALL
     SELECT u.ts, r.queue__id, NULL, u.verb, concat_ws(' ', 'by', coalesce(u.operator, u.who), '(audit ' || u.id || ')', '-', u.reason)
-      FROM pillarbox.audit_rows r JOIN pillarbox.audit u ON u.id = r.audit__id WHERE r.messages__id = %(message)s
+      FROM pillarbox.audit_rows r JOIN pillarbox.audit u ON u.id = r.audit__id WHERE r.messages__id = %(message)s AND r.changed
     UNION ALL
     SELECT f.finished, f.id, f.recipientlocalpart || '@' || f.recipientdomain, f.result, concat_ws(' ', 'after', f.retry_count, 'tries -', f.last_error)
       FROM pillarbox.archive f WHERE f.messages__id = %(message)s

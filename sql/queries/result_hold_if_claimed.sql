@@ -1,4 +1,5 @@
 -- Holds the recipients of a batch of attempts whose claims are still ours, writes their attempts, and returns them by id and token.
+-- `partids` are the partitions they are looked for in, NULL all of them and what is on hold (queued/leaves.py).
 WITH result AS (
     SELECT * FROM unnest(%(id)s::bigint[], %(token)s::bigint[], %(messages__id)s::uuid[], %(retry_count)s::integer[], %(partid)s::text[],
                          %(transportid)s::text[], %(jobid)s::text[], %(senderdomain)s::text[], %(recipientdomain)s::text[],
@@ -9,8 +10,8 @@ WITH result AS (
              scope, uncertain, reply_code, reply_enhanced, reply_text, seconds, tls, source)
 ), held AS (
     SELECT h.id, h.token
-      FROM pillarbox.result_hold(coalesce(%(now)s::timestamptz, now()), %(id)s::bigint[], %(token)s::bigint[], %(reason)s::text[],
-                                 %(quarantine)s::text[], %(next_retry)s::timestamptz[]) AS h
+      FROM pillarbox.result_hold(coalesce(%(now)s::timestamptz, now()), %(id)s::bigint[], %(messages__id)s::uuid[], %(token)s::bigint[],
+                                 %(partids)s::text[], %(reason)s::text[], %(quarantine)s::text[], %(next_retry)s::timestamptz[]) AS h
 ), tried AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
                                     recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text,

@@ -2,37 +2,42 @@
 -- that were to expire and are kept.
 -- One batch may hold two results of a recipient, of a claim and of one that came after it.
 --
--- The fence is id and token: a row that another claim has taken since is left alone, and it does not come back;
+-- The fence is id, message and random token, for ids are given again once a standby that lagged is promoted. A row that
+-- another claim has taken since is left alone, and it does not come back;
 -- result_record_lost then records that attempt. There is no condition on status: mail that an operator put on hold while it
 -- was being sent is delivered all the same, and must not be sent again on release. But it does not expire: that stays
 -- held, and its sender is not told that it is late.
 --
 -- What the queue row says already is not sent here again: it would double what is written, sent and read for each result.
 -- A notice is what the sender is to be told of (queued/notices/owed.py): one of `delayed` for each recipient, however many of
--- its tries ask for it (`late` are their ids). It is written here, so that neither a crash nor a second worker loses or
+-- its tries ask for it (`late` says so). It is written here, so that neither a crash nor a second worker loses or
 -- doubles it. There is rarely any, so they come apart, and the rest pays nothing for them.
 --
+-- {among} says in which partitions they are looked for (queued/leaves.py).
 -- `id = ANY` beside the join: one walk along each leaf's UNIQUE index for the whole batch, where the join alone may be
 -- planned as reading a leaf from end to end.
 WITH result AS (
-    SELECT * FROM unnest(%(id)s::bigint[], %(token)s::bigint[], %(remote)s::text[], %(outcome)s::text[], %(scope)s::text[],
+    SELECT * FROM unnest(%(id)s::bigint[], %(messages__id)s::uuid[], %(token)s::bigint[], %(remote)s::text[], %(outcome)s::text[], %(scope)s::text[],
                          %(uncertain)s::boolean[], %(reply_code)s::integer[], %(reply_enhanced)s::text[], %(reply_text)s::text[],
-                         %(seconds)s::float8[], %(result)s::text[], %(next_retry)s::timestamptz[], %(tls)s::text[], %(source)s::text[])
-        AS r(claimed_id, claimed_token, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, seconds, result, due,
-             tls, source)
+                         %(seconds)s::float8[], %(result)s::text[], %(next_retry)s::timestamptz[], %(tls)s::text[], %(source)s::text[],
+                         %(late)s::boolean[])
+        AS r(claimed_id, claimed_message, claimed_token, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, seconds, result, due,
+             tls, source, late)
 ), finished AS (
     DELETE FROM pillarbox.queue q
      USING result r
-     WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.claimed_id AND q.token = r.claimed_token AND r.result IS NOT NULL
+     WHERE q.id = ANY(%(id)s::bigint[]) AND {among}
+       AND q.id = r.claimed_id AND q.messages__id = r.claimed_message AND q.token = r.claimed_token AND r.result IS NOT NULL
        AND NOT (r.result = 'expired' AND q.status = 'HOLD')
     RETURNING q.*, r.*
 ), deferred AS (
     UPDATE pillarbox.queue q
        SET next_retry = coalesce(r.due, q.next_retry), last_error = r.reply_text, token = NULL, worker = NULL, lease_until = NULL, lost_count = 0,
-           noticed = CASE WHEN q.id = ANY (%(late)s::bigint[]) AND q.status <> 'HOLD' THEN coalesce(q.noticed, %(now)s::timestamptz, now())
+           noticed = CASE WHEN r.late AND q.status <> 'HOLD' THEN coalesce(q.noticed, %(now)s::timestamptz, now())
                           ELSE q.noticed END
       FROM result r
-     WHERE q.id = ANY(%(id)s::bigint[]) AND q.id = r.claimed_id AND q.token = r.claimed_token
+     WHERE q.id = ANY(%(id)s::bigint[]) AND {among}
+       AND q.id = r.claimed_id AND q.messages__id = r.claimed_message AND q.token = r.claimed_token
        AND (r.result IS NULL OR (r.result = 'expired' AND q.status = 'HOLD'))
     RETURNING q.*, r.*
 ), archived AS (
@@ -63,7 +68,7 @@ WITH result AS (
       JOIN (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours ON id = told_id AND claimed_token = told_token
      WHERE senderdomain IS NOT NULL AND cardinality(%(told_id)s::bigint[]) > 0
        AND NOT (ours.status = 'HOLD' AND (n.notice = 'delayed' OR ours.result = 'expired'))
-       AND (n.notice <> 'delayed' OR (SELECT b.noticed IS NULL FROM pillarbox.queue b WHERE b.id = ours.id))
+       AND (n.notice <> 'delayed' OR (SELECT q.noticed IS NULL FROM pillarbox.queue q WHERE q.id = ours.id AND {among}))
 )
 SELECT id, claimed_token AS token, false AS kept FROM finished
  UNION ALL SELECT id, claimed_token, result IS NOT NULL FROM deferred

@@ -1,5 +1,5 @@
 -- One message for one recipient, committed without a group: all in one statement, which is its own transaction.
--- set_config lasts until that ends, so this commit is as durable as is asked for.
+-- set_config lasts until that ends, so this commit is as durable as is asked for, and a warning that it is not is sent to us.
 WITH body AS (
     INSERT INTO pillarbox.messages (id, size, smtputf8, content) VALUES (%(id)b, %(size)b, %(smtputf8)b, %(content)b)
 ), recipient AS (
@@ -10,5 +10,4 @@ WITH body AS (
            coalesce(due, now()), coalesce(due, now())
       FROM (VALUES (%(due)t::timestamptz)) AS asked(due)
 )
-SELECT set_config('synchronous_commit', %(synchronous_commit)t, true),
-       CASE WHEN %(partid)t::text IS NOT NULL THEN pg_notify('pillarbox', %(partid)t::text) END
+SELECT set_config('synchronous_commit', %(synchronous_commit)t, true), set_config('client_min_messages', 'warning', true)

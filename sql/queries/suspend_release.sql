@@ -19,6 +19,6 @@ WITH parked AS MATERIALIZED (
       FROM parked p WHERE q.status = 'DELIVER' AND ({where}) AND q.id = p.id
     RETURNING coalesce(q.metadata->>'_partid', '') AS partid
 ), woken AS (
-    SELECT pg_notify('pillarbox', partid) FROM (SELECT DISTINCT partid FROM moved) AS partids
+    SELECT pillarbox.notify_partition(partid) FROM (SELECT DISTINCT partid FROM moved) AS partids
 )
 SELECT (SELECT count(*) FROM moved) AS released, (SELECT count(*) FROM woken) AS partitions

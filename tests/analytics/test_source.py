@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from pyspark.errors import PySparkException
 from pyspark.sql import datasource
 
@@ -18,6 +19,8 @@ from tests.fixtures.lake import ask, late, today
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.fixtures.postgres import ServerUnderTest
 
 pytestmark = pytest.mark.slow
 
@@ -105,10 +108,11 @@ def test_no_transaction_is_open_while_spark_works_on_a_portion(history_database:
     assert ask(history_database, f"SELECT count(*) FROM pg_stat_activity WHERE {ours}") == 0  # noqa: S608 - ours
 
 
-def test_a_read_only_role_is_enough(spark: SparkSession, history_database: str) -> None:
+def test_a_read_only_role_is_enough(spark: SparkSession, server: ServerUnderTest, history_database: str) -> None:
     if not ask(history_database, "SELECT count(*) FROM pg_roles WHERE rolname = 'pillarbox_analyst'"):
         pytest.skip("roles are left out here")
-    as_analyst = f"{history_database}&options=-c%20role%3Dpillarbox_analyst"
+    administrator = server.administrator_of(str(conninfo_to_dict(history_database)["dbname"]))
+    as_analyst = f"{administrator}&options=-c%20role%3Dpillarbox_analyst"
     late(history_database, 1)
     assert source.frame(spark, as_analyst, "attempts", ["id"], since=date(2020, 1, 1)).count() > 0
 

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from scripts.analytics import stream
+from scripts.analytics.stream_source import AttemptsReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,3 +69,27 @@ def test_a_figure_that_is_written_again_replaces_itself(factory: Factory) -> Non
     write([figure | {"attempts": 5}])
     rows = factory.sql("SELECT outcome, attempts, seconds FROM pillarbox.report_minutes ORDER BY outcome")
     assert [tuple(row) for row in rows] == [("delivered", 5, 1.5), ("failed", 3, 1.5)]
+
+
+def test_after_a_failover_ids_that_are_given_again_are_read(factory: Factory) -> None:
+    """A checkpoint outlives the server; its newest id says nothing about another timeline's."""
+    minute = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=2)
+    reader = AttemptsReader(factory.uri, minute, overlap=2, reread=10)
+    with psycopg.connect(factory.uri, autocommit=True) as session:
+        session.execute(_INSERT, {"ts": minute, "outcome": "delivered", "count": 9})
+        before = reader.latestOffset(reader.initialOffset())
+        assert before["after"] == 9
+        assert str(before["timeline"]).endswith("/00000001")
+        session.execute("DELETE FROM pillarbox.attempts WHERE id > 3")
+        session.execute("SELECT setval('pillarbox.attempts_id_seq', 3)")
+        session.execute(_INSERT, {"ts": minute, "outcome": "failed", "count": 2})
+    elsewhere = before | {"timeline": "7/00000001"}  # as it is known where this server took over from
+    after = reader.latestOffset(elsewhere)
+    assert after["after"] == 5
+    [portion] = reader.partitions(elsewhere, after)
+    assert sorted((row[0], row[3]) for row in reader.read(portion)) == [
+        *((n, "delivered") for n in (1, 2, 3)),
+        *((n, "failed") for n in (4, 5)),
+    ]
+    [portion] = reader.partitions(before, reader.latestOffset(before))  # the same server: a little is read again
+    assert portion.value == (7, 9)

@@ -1,10 +1,10 @@
 """chaos — run the crash matrix and say what it cost, as `python -m tests.chaos`
 
 Owns: the options of `make chaos`; the table while it runs and the one line at the end.
-Called by: people, and `make chaos`.
-Guarantees: exit status 0 when every promise was kept, 1 otherwise, with the broken promise under its row. A cell that
-    comes to no end is broken, and the others have their turn. `--write` puts the rows
-    into docs/explanation/crash-table.md, and only after a run in which nothing was broken.
+Guarantees: exit status 0 when every promise was kept; 1 when one was broken, which stands under its row; 69 when none
+    was, but a cell could not run for want of a program or library, which is named. A cell that comes to no end is
+    broken, and the others have their turn. `--write` puts the rows into docs/explanation/crash-table.md, and only after
+    a run in which nothing was broken.
 See: tests/chaos/cells.py; docs/explanation/crash-table.md.
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.chaos import report
+from tests.chaos.arena import CannotRunError
 from tests.chaos.cells import BY_NAME, CELLS
 from tests.chaos.run_cell import run_cell
 from tests.fixtures.killable import killable
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.chaos.cells import Cell
-    from tests.chaos.run_cell import Outcome
     from tests.fixtures.killable import Killable
 
 LIMIT: Final = 240.0  # seconds that a cell may take before it counts as stuck
@@ -38,22 +38,26 @@ LIMIT: Final = 240.0  # seconds that a cell may take before it counts as stuck
 
 async def run_all(
     cells: list[Cell], seeds: range, server: Killable, folder: Path, say: Callable[[str], None]
-) -> tuple[list[Outcome], list[str]]:
-    """Run each cell with each seed, one after the other, and say a row for each; also which came to no end."""
-    outcomes, stuck = [], []
+) -> report.Run:
+    """Run each cell with each seed, one after the other, and say a row for each."""
+    run = report.Run()
     for seed in seeds:
         for cell in cells:
             await asyncio.to_thread(server.start)
             try:
                 async with asyncio.timeout(LIMIT):
                     outcome = await run_cell(cell, server, folder / f"{cell.name}-{seed}", seed)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other cells have their turn
-                stuck.append(f"{cell.name}, seed {seed}: {error!r}")
-                say(f"  BROKEN: {stuck[-1]}")
+            except CannotRunError as missing:
+                run.unrun.append(f"{cell.name}, seed {seed}: could not run: {missing}")
+                say(f"  {run.unrun[-1]}")
                 continue
-            outcomes.append(outcome)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other cells have their turn
+                run.stuck.append(f"{cell.name}, seed {seed}: {error!r}")
+                say(f"  BROKEN: {run.stuck[-1]}")
+                continue
+            run.outcomes.append(outcome)
             say("\n  BROKEN: ".join([report.row(outcome), *outcome.broken()]))
-    return outcomes, stuck
+    return run
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -80,15 +84,17 @@ def main(argv: list[str] | None = None) -> int:
         say = _silent if arguments.json else partial(print, flush=True)
         say(report.heading())
         seeds = range(arguments.seed, arguments.seed + arguments.seeds)
-        outcomes, stuck = asyncio.run(run_all(chosen, seeds, server, folder, say))
-    print(json.dumps(report.as_json(outcomes, stuck)) if arguments.json else report.summary(outcomes, stuck))
-    if stuck or any(outcome.broken() for outcome in outcomes):
+        run = asyncio.run(run_all(chosen, seeds, server, folder, say))
+    print(json.dumps(report.as_json(run)) if arguments.json else report.summary(run))
+    for line in run.unrun:
+        print(f"chaos: {line}", file=sys.stderr)
+    if run.broken:
         print(f"chaos: promises were broken; logs: {folder}", file=sys.stderr)
-        return 1
+        return run.status
     shutil.rmtree(folder)
     if arguments.write:
-        report.write(outcomes)
-    return 0
+        report.write(run.outcomes)
+    return run.status
 
 
 def _silent(_: str) -> None:

@@ -1,10 +1,11 @@
 """accounts — what became of every recipient: once, again, lost, refused, or nobody knows
 
-Owns: Accounts, both sides of a run by sender and recipient; Figures, what they come to.
-Called by: tests/chaos/senders.py, which tells of replies, and the sink, which tells of arrivals.
+Owns: Accounts, both sides of a run by sender and recipient; Figures, what they come to; which arrivals were in flight
+    when a fault struck, and so may be followed by another.
 Guarantees: a recipient counts as accepted only when the final dot was answered 250. Who heard nothing, or 451 when a
     COMMIT's answer was lost, is told apart: such mail may arrive, and need not. Content is compared octet by octet,
-    without our own Received field. Pure but for the clock's readings, which are handed in.
+    without our own Received field. Each duplicate must follow an arrival that was in flight: that other mail was does
+    not excuse it. Pure but for the clock's readings, which are handed in.
 See: RFC 5321 section 6.1; scripts/ledger.py, which knows no time and no silence.
 """
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from scripts.sink_server import Received
 
 type Key = tuple[str, str]
+#: The nth arrival of a recipient, from 1.
+type Arrival = tuple[Key, int]
 
 
 @dataclass(slots=True)
@@ -74,6 +77,7 @@ class Accounts:
         self.accepted = self.arrived = self.refusals = 0  # so far: replies 250, arrivals, replies 4yz and 5yz
         self.first_accepted = self.first_arrived = 0.0  # since `mark`
         self.outstanding = 0  # accepted and not arrived
+        self.in_flight: set[Arrival] = set()
 
     def submit(self, sample: Sample) -> None:
         """This is about to be sent."""
@@ -93,16 +97,39 @@ class Accounts:
             elif reply:
                 self.refusals += 1
 
-    def arrive(self, record: Received, at: float) -> None:
-        """The sink has taken this; it may do so before its sender has read 250."""
+    def arrive(self, record: Received, at: float) -> list[Arrival]:
+        """The sink has taken this; it may do so before its sender has read 250. Which arrivals these are."""
         digest = hashlib.sha256(without_trace(record.content or b"")).hexdigest()
+        arrivals: list[Arrival] = []
         for recipient in record.recipients:
             entry = self.entries[record.sender, recipient]
+            arrivals.append(((record.sender, recipient), len(entry.arrivals) + 1))
             self.outstanding -= entry.accepted and not entry.arrivals
             entry.arrivals.append(at)
             entry.altered |= digest != entry.digest
             self.arrived += 1
             self.first_arrived = self.first_arrived or at
+        return arrivals
+
+    def strike(self, claimed: Iterable[Key], *, alive: bool = False) -> None:
+        """A fault struck whoever had claimed these.
+
+        Who is dead sends nothing more: what the sink has of these may come once more, the rest not. Who is `alive` may
+        still send what the next one sends too: each may come once more, whether it has arrived yet or not.
+        """
+        for key in claimed:
+            arrived = len(self.entries[key].arrivals)
+            if arrived or alive:
+                self.in_flight.add((key, max(1, arrived)))
+
+    def unexplained(self) -> list[Key]:
+        """The recipients of each duplicate whose predecessor was not in flight when a fault struck."""
+        return [
+            key
+            for key, entry in self.entries.items()
+            for nth in range(1, len(entry.arrivals))
+            if (key, nth) not in self.in_flight
+        ]
 
     def promise(self, sender: str, recipient: str, at: float) -> None:
         """The content of this sender's message is to reach somebody else as well."""

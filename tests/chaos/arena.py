@@ -1,9 +1,11 @@
-"""arena — everything a cell needs, running: PostgreSQL, smtpd, two workers, a sink, senders and the books
+"""arena — everything a cell needs, running: PostgreSQL, smtpd, two workers, their sinks, senders and the books
 
-Owns: Arena, and its questions to the database and to the daemons about what is in flight.
-Called by: tests/chaos/run_cell.py, which opens one for each cell; the strikes, which break it.
+Owns: Arena, and its witness of what was in flight: claims seen at the instant of a fault, held against what the sinks
+    had taken; and the answers of the sinks that never reached a worker.
 Guarantees: a database of its own for each cell, on a server of this run that may be killed. Only processes started here
     are signalled, by id. Both workers serve every partition, so that each takes over from the other.
+    What the history of attempts calls uncertain is not asked for it.
+Raises: CannotRunError when a program or library that the cell needs is missing.
 See: tests/fixtures/system.py (daemons), tests/fixtures/killable.py (server), tests/fixtures/proxy.py (network).
 """
 
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import psycopg
 
+from scripts.peers import find_library, how_to_get
 from scripts.sink_server import Sink
 from shared.migrate import migrate
 from tests.chaos.accounts import Accounts
@@ -32,29 +35,36 @@ from tests.fixtures.system import Daemon, System
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from scripts.sink_server import Received
+    from tests.chaos.accounts import Arrival, Key
     from tests.chaos.cells import Cell
     from tests.fixtures.killable import Killable
 
 BOX: Final = "slow0.05"  # so slow a peer that there is always something in hand
 INFLIGHT: Final = 60  # recipients that one worker may have in hand
 GRACE: Final = "1m"  # of the sweep
-FAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")  # Debian's package libfaketime
+FAKETIME: Final = "libfaketime"
 WORKERS: Final = ("first", "second")
 #: The backends whose results wait for `results_held`.
 RESULTS_WAIT: Final = """FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted
                          AND mode = 'RowExclusiveLock' AND relation = 'pillarbox.archive'::regclass"""
+# Our senders knock without a pause while PostgreSQL is away; smtpd would let each wait for its replies then, for longer
+# than the recovery that is measured.
+_PATIENT: Final = {"junkcommands": 1_000_000}
 _TIMEOUTS: Final = dict.fromkeys(("connect", "greeting", "helo", "mail", "rcpt", "data", "body", "dot"), "2s")
+
+
+class CannotRunError(Exception):
+    """What is missing here, and how to get it: says nothing about any promise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault that is over: when it ended (monotonic), and how many recipients were in flight and may come twice."""
+    """A fault that is over: when it ended (monotonic). What was in flight is in the accounts."""
 
     ended: float
-    in_flight: int = 0
 
 
 class Arena:
@@ -69,7 +79,12 @@ class Arena:
         self.seed = seed
         self.system = System(uri, folder)
         self.accounts = Accounts()
-        self.sink = Sink(keep_content=True, callback=self.received)
+        remembered = set[tuple[str, str]]()
+        #: One for each worker, so that it is known when all that a dead one had sent has come.
+        self.sinks = {
+            name: Sink(keep_content=True, callback=self._receiver(name), greylisted=remembered) for name in WORKERS
+        }
+        self._arrivals: dict[str, list[list[Arrival]]] = {name: [] for name in WORKERS}
         self.gate = asyncio.Event()  # the sink answers the final dot of what is from `gated` once this is set
         self.gate.set()
         self.gated: set[str] = set()
@@ -79,13 +94,16 @@ class Arena:
         self.smtpd: Daemon
         self.workers: tuple[Daemon, ...] = ()
         self.network: Proxy | None = None
-        self.way: WayToSink | None = None
+        self.ways: dict[str, WayToSink] = {}
 
-    async def received(self, record: Received) -> None:
-        """The sink has taken a message; it answers when this returns."""
-        self.accounts.arrive(record, monotonic())
-        if record.sender in self.gated:
-            await self.gate.wait()
+    def _receiver(self, worker: str) -> Callable[[Received], Awaitable[object] | None]:
+        """What is called when the sink of this worker has taken a message; it answers when that is awaited."""
+
+        def received(record: Received) -> Awaitable[object] | None:
+            self._arrivals[worker].append(self.accounts.arrive(record, monotonic()))
+            return self.gate.wait() if record.sender in self.gated else None
+
+        return received
 
     async def start(self, box: str = BOX) -> None:
         """Start the daemons; they know of the cell's failure point from here on."""
@@ -94,26 +112,29 @@ class Arena:
         if self.cell.strike.startswith("clock"):
             self.system.environment |= self._own_clock()
         through: dict[str, Any] = {"database": {"uri": self.network.uri}} if self.network else {}
-        port = self.way.port if self.way else self.sink.port
+        ports = {name: (self.ways[name] if self.ways else self.sinks[name]).port for name in WORKERS}
         worker = partial(
             self.system.worker,
-            port,
             environment=through,
             claim={"lease": f"{int(self.cell.lease * 1000)}ms", "inflight": INFLIGHT, "batch": INFLIGHT},
-            transport={"timeout": _TIMEOUTS if self.way else {}, "retry": {"intervals": ["300ms"], "jitter": 0}},
+            transport={"timeout": _TIMEOUTS if self.ways else {}, "retry": {"intervals": ["300ms"], "jitter": 0}},
             maintenance={"grace": GRACE},
         )
-        starts = [self.system.smtpd(environment=through, processes=self.cell.processes, spool={"timeout": "3s"})]
-        self.smtpd, *workers = await asyncio.gather(*starts, *(worker(name) for name in WORKERS))
+        servers = [{"id": "mx", "hostname": "mx.test", "listeners": [{"port": 0}], "limits": _PATIENT}]
+        processes, spool = self.cell.processes, {"timeout": "3s"}
+        starts = [self.system.smtpd(environment=through, servers=servers, processes=processes, spool=spool)]
+        self.smtpd, *workers = await asyncio.gather(*starts, *(worker(ports[name], name) for name in WORKERS))
         self.workers = tuple(workers)
         self.load = Load(self.accounts, lambda: self.smtpd.address, self.seed, box=box)
 
     def _own_clock(self) -> dict[str, str]:
         """The daemons' wall clock is what the file says; the clock that only runs forward is left alone."""
-        assert FAKETIME.exists(), f"no {FAKETIME}: apt-get install libfaketime"
+        library = find_library(FAKETIME)
+        if library is None:
+            raise CannotRunError(how_to_get(FAKETIME))
         self.clock.write_text("+0")
         return {
-            "LD_PRELOAD": str(FAKETIME),
+            "LD_PRELOAD": str(library),
             "FAKETIME_TIMESTAMP_FILE": str(self.clock),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
@@ -154,24 +175,35 @@ class Arena:
 
         await eventually(holds, sql, limit=limit)
 
-    async def leased(self, worker: str = "") -> int:
-        """Recipients that are leased at this moment, to a worker of this name or to any."""
-        held = "SELECT count(*) FROM queue WHERE token IS NOT NULL AND worker LIKE %s || '%%'"
-        return int(await self.value(held, worker and f"{worker}@"))
+    async def claims(self, worker: str = "") -> set[Key]:
+        """Whom a worker of this name, or any, holds a claim of at this moment."""
+        held: LiteralString = """SELECT senderlocalpart || '@' || senderdomain,
+                                        recipientlocalpart || '@' || recipientdomain
+                                   FROM queue WHERE token IS NOT NULL AND worker LIKE %s || '%%'"""
+        return {(sender, recipient) for sender, recipient in await self.rows(held, worker and f"{worker}@")}
 
-    async def leased_to_the_dead(self, worker: str) -> int:
-        """As `leased`, once the last statement the dead one sent has ended."""
+    async def died(self, *workers: str) -> None:
+        """Note what was in flight of the dead, once all they had sent has come to PostgreSQL and to their sinks."""
         gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pillarbox ' || %s"
-        await self.until(gone, worker)
-        return await self.leased(worker)
+        for worker in workers:
+            await self.until(gone, worker)
+            await self.sinks[worker].wait_until_empty()
+            self.accounts.strike(await self.claims(worker))
 
-    async def leased_to_the_stopped(self, worker: str) -> int:
-        """As `leased`, once the last statement the stopped one sent has ended."""
+    async def stopped_with(self, worker: str) -> set[Key]:
+        """What one that SIGSTOP holds has claimed, once the last statement it sent has ended."""
         done = (
             "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pillarbox ' || %s AND state = 'active'"
         )
         await self.until(done, worker)
-        return await self.leased(worker)
+        return await self.claims(worker)
+
+    def unanswered(self) -> None:
+        """Note as in flight what the sinks have taken and could not say so, because a way swallowed the answer."""
+        for worker, way in self.ways.items():
+            for number, arrivals in enumerate(self._arrivals[worker], 1):
+                if number not in way.answered:
+                    self.accounts.in_flight.update(arrivals)
 
     async def until_arrived(self, more: int, limit: float = 90.0) -> None:
         """Wait for so many arrivals from now on."""
@@ -219,7 +251,7 @@ async def arena(
     cell: Cell, server: Killable, folder: Path, seed: int, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Arena]:
     """An arena whose daemons are not started yet; `environment` is for them besides."""
-    found = ServerUnderTest(server.uri, 0, "embedded")
+    found = ServerUnderTest(server.administrator, 0, "embedded")
     async with AsyncExitStack() as stack:
         name = await asyncio.to_thread(found.create_database)
         # Whatever lies about makes the next recovery longer: PostgreSQL syncs every file before it begins.
@@ -230,10 +262,12 @@ async def arena(
         await asyncio.to_thread(folder.mkdir, parents=True)
         made = Arena(cell, server, uri, folder, seed)
         made.system.environment |= dict(environment or {})
-        await stack.enter_async_context(made.sink)
+        for sink in made.sinks.values():
+            await stack.enter_async_context(sink)
         if cell.crosses:
             made.network = await stack.enter_async_context(relaying(uri))
-            made.way = await stack.enter_async_context(leading_to(made.sink.port))
+            for worker, sink in made.sinks.items():
+                made.ways[worker] = await stack.enter_async_context(leading_to(sink.port))
         stack.push_async_callback(made.close)
         yield made
 

@@ -1,9 +1,8 @@
 """cells — the table: which fault, at which instant, and what it may cost
 
-Owns: Cell, and CELLS, every row that `make chaos` runs and docs/explanation/crash-table.md shows.
-Called by: tests/chaos/run_cell.py; tests by name.
+Owns: Cell, and CELLS, every row that `make chaos` runs and docs/explanation/crash-table.md shows; limits of recovery.
 Guarantees: pure; a cell says what is done (`strike`, a function of tests/chaos/strikes*.py), when, and what is
-    allowed. Lost is 0 in all of them.
+    allowed. Lost is 0 in all of them. The limit a row shows is the one it is held to: there is no other margin.
 See: sql/README.md, "Crash table", for why each holds.
 """
 
@@ -14,6 +13,10 @@ from typing import Final, Literal
 
 type Recovery = Literal["lease", "soon"]
 
+POLL: Final = 0.5  # seconds; `claim.poll` of the cells' workers (tests/fixtures/system.py)
+ROUND: Final = 1.0  # seconds for a claim and its 60 recipients, 20 at once at 50 ms each, on a busy machine
+SOON: Final = 5.0  # seconds; docs/explanation/crash-table.md, "Limits", derives both limits
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -21,7 +24,8 @@ class Cell:
 
     name: for commands. fault, instant: for people. strike: what brings it about and heals it. point: the failure point
     and its action, where the instant has one. lease: of the claims, in seconds. recovers: "lease", all that was
-    accepted before has arrived a lease after the fault's end; "soon", new mail is accepted and delivered 5 s after it.
+    accepted before has arrived a lease, a poll and a round after the fault's end; "soon", new mail is accepted and
+    delivered 5 s after it.
     crosses: connections to PostgreSQL lead through a proxy, and connections to the sink through another.
     forgives: a pattern of log lines that are this fault's own and no fault of ours. refuses: may refuse mail for good.
     """
@@ -37,6 +41,11 @@ class Cell:
     processes: int = 1
     short: bool = False
     forgives: str = ""
+
+    @property
+    def limit(self) -> float:
+        """Seconds that recovery may take."""
+        return self.lease + POLL + ROUND if self.recovers == "lease" else SOON
 
 
 def _killed(name: str, fault: str, instant: str, point: str, **more: object) -> Cell:

@@ -1,7 +1,7 @@
 """disk — the disk under PostgreSQL fills up with mail, and is given room again
 
-Owns: `full_data`, where tables cannot grow, and `full_log`, where the write-ahead log cannot, and PostgreSQL panics.
-Called by: tests/chaos/test_disk.py.
+Owns: `full_data`, where tables cannot grow, and `full_log`, where the write-ahead log cannot, and PostgreSQL panics:
+    both where nobody looks how much room there is; `stopped`, where smtpd does.
 Guarantees: it is filled by mail that smtpd accepts, until it refuses. Daemons are never started again; PostgreSQL is,
     as a service manager does it, only where it gave up by itself.
 See: tests/fixtures/small_disk.py; docs/explanation/durability.md, "When the disk is full".
@@ -15,6 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from shared import migrate
+from tests.chaos.failover import ALIVE
 from tests.fixtures.flow import flowing
 from tests.fixtures.postgres import LEAVES
 from tests.fixtures.small_disk import small_disk
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tests.fixtures.small_disk import Part, SmallDisk
 
 _ENOUGH = 60  # recipients before, while and after it is full
+_LEAST, _MORE = 192, 16  # megabytes: spool.minfree, and what may still be filled
 _SEGMENT = 16  # megabytes that the write-ahead log grows by
 
 
@@ -62,12 +64,42 @@ async def full_log(folder: Path) -> Outcome:
     return await _full(folder, "wal", _SEGMENT + _SEGMENT // 2)
 
 
+async def stopped(folder: Path, part: Part) -> Outcome:
+    """Mail is refused before the volume is full, and what is queued is delivered meanwhile."""
+    with small_disk(part) as disk:
+        migrate.migrate(disk.uri, LEAVES)
+        async with flowing(System(disk.uri, folder)) as flow:
+            system = flow.system
+            least = {"minfree": f"{_LEAST}MiB", "volumes": [str(disk.folder)]}
+            smtpd, worker = await flow.smtpd(spool=least), await system.worker(flow.sink.port)
+            pids = (smtpd.pid, worker.pid)
+            flow.send_to([smtpd])
+            await flow.more_arrived(_ENOUGH)
+            disk.leave(_LEAST + _MORE)
+            await flow.fill(smtpd, most=1000)
+            await flow.refused(_ENOUGH)
+            await eventually(lambda: flow.accounts.outstanding == 0, "all that was accepted is delivered", limit=60)
+            accepted = flow.accounts.accepted
+            await flow.refused(_ENOUGH)
+            assert flow.accounts.accepted == accepted, "mail was accepted below the least"
+            assert disk.free() > 0
+            disk.make_room()
+            seconds = await flow.recovered(monotonic(), limit=120)
+            await flow.more_arrived(_ENOUGH)
+            figures = await flow.finish()
+            assert (smtpd.pid, worker.pid) == pids
+            assert "spool.space_low" in smtpd.log
+            assert "spool.space_restored" in smtpd.log
+            panics = disk.log().count("PANIC:")
+            return Outcome(figures, frozenset(flow.replies()), panics, gave_up=False, seconds=seconds, bound=0)
+
+
 async def _full(folder: Path, part: Part, megabytes: int) -> Outcome:
     with small_disk(part) as disk:
         migrate.migrate(disk.uri, LEAVES)
         async with flowing(System(disk.uri, folder)) as flow:
             system = flow.system
-            smtpd, worker = await flow.smtpd(), await system.worker(flow.sink.port)
+            smtpd, worker = await flow.smtpd(spool={"minfree": "1B"}), await system.worker(flow.sink.port)
             pids = (smtpd.pid, worker.pid)
             flow.send_to([smtpd])
             await flow.more_arrived(_ENOUGH)
@@ -82,9 +114,8 @@ async def _full(folder: Path, part: Part, megabytes: int) -> Outcome:
             await flow.more_arrived(_ENOUGH)
             figures = await flow.finish()
             assert (smtpd.pid, worker.pid) == pids
-            expired = await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
             panics = disk.log().count("PANIC:")
-            return Outcome(figures, frozenset(flow.replies()), panics, gave_up, seconds, expired)
+            return Outcome(figures, frozenset(flow.replies()), panics, gave_up, seconds, ALIVE)
 
 
 async def _served(disk: SmallDisk) -> bool:

@@ -1,7 +1,6 @@
 """failover — the primary dies under load and its standby takes over: the cells of the crash matrix about it
 
-Owns: `to_synchronous` and `to_lagging`, one run each, and what they find.
-Called by: tests/chaos/test_failover.py.
+Owns: `to_synchronous`, `by_patroni`, `to_lagging` and `past_survivors`, one run each, and what they find.
 Guarantees: daemons get both hosts in one URI and are never started again. The primary dies as by a power cut: no
     checkpoint, no word to anybody.
 See: docs/explanation/durability.md, "When a standby takes over"; tests/fixtures/standby.py.
@@ -10,25 +9,38 @@ See: docs/explanation/durability.md, "When a standby takes over"; tests/fixtures
 from __future__ import annotations
 
 import asyncio
+import signal
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
-from shared import migrate
+from queued.claim import Claimer
+from shared import database, migrate
+from shared.queued_config import Claim
 from tests.fixtures.flow import flowing
+from tests.fixtures.owner import DATABASE
 from tests.fixtures.patroni import clustered
 from tests.fixtures.postgres import LEAVES
 from tests.fixtures.standby import replicated
+from tests.fixtures.submit import Client, numbered
 from tests.fixtures.system import System
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from queued.claim import Claimed
     from tests.chaos.accounts import Figures
+    from tests.fixtures.flow import Flow
     from tests.fixtures.patroni import Member
+    from tests.fixtures.system import Daemon
+
+#: Duplicates there may be where one worker serves and lives on: none, for it takes nothing again that it has in hand,
+#: however long the outage lasts.
+ALIVE: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +85,7 @@ async def to_synchronous(folder: Path, *, enough: int = 300, down: float = 0.0) 
             figures = await flow.finish()
             assert (smtpd.pid, worker.pid) == pids
             assert flow.replies() <= {"451"}
-            expired = await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
-            return Outcome(figures, seconds, expired, reported(smtpd.log))
+            return Outcome(figures, seconds, ALIVE, reported(smtpd.log))
 
 
 async def by_patroni(folder: Path, *, enough: int = 300) -> Outcome:
@@ -98,8 +109,7 @@ async def by_patroni(folder: Path, *, enough: int = 300) -> Outcome:
             figures = await flow.finish()
             assert (smtpd.pid, worker.pid) == pids
             assert flow.replies() <= {"451"}
-            expired = await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
-            return Outcome(figures, seconds, expired, reported(smtpd.log), elected=promoted - died)
+            return Outcome(figures, seconds, ALIVE, reported(smtpd.log), elected=promoted - died)
 
 
 async def to_lagging(folder: Path, *, enough: int = 200) -> Outcome:
@@ -131,10 +141,108 @@ async def to_lagging(folder: Path, *, enough: int = 200) -> Outcome:
             return Outcome(flow.accounts.figures(), seconds, 0, named, missing)
 
 
+async def past_survivors(folder: Path, *, many: int = 60) -> Outcome:
+    """A worker outlives its server with results in hand, and a standby that lags gives the same ids to other mail.
+
+    Half of what it holds are deliveries, half are refusals whose senders are owed a notification. Both sequences are
+    set on the primary while the standby still listens, so that each new message gets the id, and with tokens from a
+    sequence each new claim the token, of one that is lost.
+    """
+    async with replicated() as pair:
+        migrate.migrate(pair.both, LEAVES)
+        async with flowing(System(pair.both, folder)) as flow:
+            system = flow.system
+            smtpd = await flow.smtpd()
+            async with await psycopg.AsyncConnection.connect(_ours(pair.primary), autocommit=True) as primary:
+                for sequence in ("queue_id_seq", "claim_token_seq"):
+                    await primary.execute("SELECT setval(%s::regclass, 1000)", (f"pillarbox.{sequence}",))
+            await pair.part()
+            blocking = await psycopg.AsyncConnection.connect(_ours(pair.primary))
+            try:
+                # Results wait for this, claims do not.
+                await blocking.execute("LOCK TABLE pillarbox.archive IN ACCESS EXCLUSIVE MODE")
+                claim, bounces = {"batch": 1}, {"enabled": True}
+                worker = await system.worker(flow.sink.port, "survivor", claim=claim, bounces=bounces)
+                await _submit(flow, smtpd, 0, many // 2, "r")
+                await _submit(flow, smtpd, many // 2, many // 2, "permerror")
+                await eventually(lambda: flow.accounts.arrived == many // 2, "what is not refused arrives", limit=60)
+                await worker.until_said("claim.taken", many)
+                worker.signal(signal.SIGSTOP)
+                await pair.lose_primary()
+            finally:
+                await blocking.close()
+            await pair.promote()
+            promoted = monotonic()
+            flow.accounts.mark()
+            await _submit(flow, smtpd, many, many, "r")
+            await smtpd.until_said("spool.lost_after_failover")
+            seconds = flow.accounts.first_accepted - promoted
+            theirs = await _claimed(_ours(pair.standby), many)
+            assert {c.id for c in theirs} == set(range(1001, 1001 + many)), "no id was given again: this proves nothing"
+            worker.signal(signal.SIGCONT)
+            await worker.until_said("claim.lost", many)
+            await worker.until_said("claim.timeline_changed")
+            touched = many - await system.value(
+                "SELECT count(*) FROM queue WHERE worker = 'other' AND status = 'DELIVER'"
+            )
+            owed = await system.value("SELECT count(*) FROM notices")
+            finished = await system.value("SELECT count(*) FROM archive")
+            assert (touched, owed, finished) == (0, 0, 0), "other mail was settled"
+            await _given_back(_ours(pair.standby), theirs)
+            await system.until_finished()
+            figures = flow.accounts.figures()
+            assert (
+                await system.value("SELECT count(DISTINCT messages__id) FROM archive WHERE result = 'success'") == many
+            )
+            senders = {line["id"]: line["sender"] for line in smtpd.said("spool.committed")}
+            arrived = {sender for (sender, _), entry in flow.accounts.entries.items() if entry.arrivals}
+            named = frozenset(senders[each] for each in reported(smtpd.log)) - arrived
+            missing = frozenset(sender for sender, _ in flow.accounts.lost())
+            return Outcome(figures, seconds, 0, named, missing)
+
+
+async def _submit(flow: Flow, smtpd: Daemon, first: int, count: int, box: str) -> None:
+    """Numbered mail, each message accepted before the next; again after the failover until it is."""
+    client: Client | None = None
+    for sample in numbered(count, first=first, box=box):
+        flow.accounts.submit(sample)
+        while True:
+            client = client if client is not None and client.usable else await Client.open(smtpd.address)
+            replies = await client.send(sample)
+            if replies[0].startswith("250"):
+                break
+        flow.accounts.answer(sample, replies, monotonic())
+    if client is not None:
+        await client.close()
+
+
+def _ours(administrator: str) -> str:
+    """Our database on one of the servers."""
+    return make_conninfo(administrator, dbname=DATABASE)
+
+
+async def _claimed(uri: str, count: int) -> list[Claimed]:
+    """What another worker claims, one after the other as the survivor did."""
+    connection = await database.connect(uri, "other")
+    try:
+        claimer = Claimer("true", "other", Claim())
+        return [c for _ in range(count) for c in await claimer.take(connection, 1)]
+    finally:
+        await connection.close()
+
+
+async def _given_back(uri: str, claimed: list[Claimed]) -> None:
+    connection = await database.connect(uri, "other")
+    try:
+        await Claimer("true", "other", Claim()).give_back(connection, claimed)
+    finally:
+        await connection.close()
+
+
 def takes_writes(member: Member) -> bool:
     """Whether this server is promoted."""
     try:
-        with psycopg.connect(member.uri("pillarbox"), connect_timeout=2) as connection:
+        with psycopg.connect(member.uri(DATABASE), connect_timeout=2) as connection:
             return connection.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
     except psycopg.OperationalError:
         return False

@@ -1,7 +1,6 @@
 """mutants — our own packages with one safeguard taken out
 
 Owns: MUTANTS, which text is replaced by which, and the cell that must notice; `mutated`, which makes the copy.
-Called by: tests/chaos/test_safeguards.py.
 Guarantees: a replacement that does not apply exactly as often as it says is an error: a mutant that is no mutant would
     prove nothing. The tree itself is never touched; daemons find the copy first.
 See: docs/explanation/crash-table.md, "What each safeguard is for".

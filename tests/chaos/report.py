@@ -1,15 +1,18 @@
 """report — the outcomes of a run as a table, as one line, as JSON and as a page of the documentation
 
 Owns: the columns; docs/explanation/crash-table.md between its marks.
-Called by: tests/chaos/__main__.py.
-Guarantees: the page's table is written by runs alone: a row for each cell with the worst of its last run's seeds.
-See: tests/chaos/run_cell.py.
+Guarantees: the page's table is written by runs alone: a row for each cell with the worst of its last run's seeds, and
+    with its least, median and longest recovery where there were several. What could not run is told apart from a
+    promise that was broken, by a line of its own and an exit status of its own.
+See: tests/chaos/run_cell.py; sysexits.h.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.chaos.cells import CELLS
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 PAGE: Final = Path("docs/explanation/crash-table.md")
 BEGIN: Final = "<!-- written by `make chaos ARGS=--write`: begin -->"
 END: Final = "<!-- end -->"
+MISSING: Final = 69  # EX_UNAVAILABLE
 _NAME: Final = re.compile(r"--only ([a-z-]+)\"")
 _HEAD: Final = (
     "| fault | instant | accepted | lost | duplicated | bound | recovery (limit) | command |",
@@ -33,7 +37,7 @@ def heading() -> str:
     """Over the rows."""
     return (
         f"{'cell':26} {'seed':>4} {'accepted':>8} {'lost':>4} {'dup.':>4} {'bound':>5} {'refused':>7} {'unknown':>7} "
-        f"{'accepts':>7} {'delivers':>8} {'clears':>6} {'took':>5}"
+        f"{'accepts':>7} {'delivers':>8} {'clears':>6} {'recovery (limit)':>16} {'took':>5}"
     )
 
 
@@ -43,28 +47,50 @@ def row(outcome: Outcome) -> str:
     return (
         f"{outcome.cell.name:26} {outcome.seed:4} {f.accepted:8} {f.lost:4} {f.duplicated:4} {outcome.bound:5} "
         f"{f.refused:7} {f.unknown:7} {outcome.accepts:7.1f} {outcome.delivers:8.1f} {outcome.clears:6.1f} "
-        f"{outcome.took:5.0f}"
+        f"{outcome.recovery:9.1f} ({outcome.cell.limit:4.1f}) {outcome.took:5.0f}"
     )
 
 
-def totals(outcomes: Sequence[Outcome], stuck: Sequence[str] = ()) -> dict[str, int]:
-    """The sums of a run; `stuck` are the cells that came to no end."""
+@dataclass(slots=True)
+class Run:
+    """outcomes: of the cells that came to an end. stuck: the cells that did not. unrun: those for which something is
+    missing here, and what.
+    """
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    stuck: list[str] = field(default_factory=list)
+    unrun: list[str] = field(default_factory=list)
+
+    @property
+    def broken(self) -> int:
+        """How many cells broke a promise."""
+        return sum(bool(outcome.broken()) for outcome in self.outcomes) + len(self.stuck)
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 when every promise was kept, 1 when one was broken, 69 when only something was missing."""
+        return 1 if self.broken else MISSING if self.unrun else 0
+
+
+def totals(run: Run) -> dict[str, int]:
+    """The sums of a run."""
     return {
-        "faults": sum(outcome.cell.strike != "nothing" for outcome in outcomes),
-        "accepted": sum(outcome.figures.accepted for outcome in outcomes),
-        "lost": sum(outcome.figures.lost for outcome in outcomes),
-        "duplicates": sum(outcome.figures.duplicated for outcome in outcomes),
-        "bound": sum(outcome.bound for outcome in outcomes),
-        "broken": sum(bool(outcome.broken()) for outcome in outcomes) + len(stuck),
+        "faults": sum(outcome.cell.strike != "nothing" for outcome in run.outcomes),
+        "accepted": sum(outcome.figures.accepted for outcome in run.outcomes),
+        "lost": sum(outcome.figures.lost for outcome in run.outcomes),
+        "duplicates": sum(outcome.figures.duplicated for outcome in run.outcomes),
+        "bound": sum(outcome.bound for outcome in run.outcomes),
+        "broken": run.broken,
+        "could_not_run": len(run.unrun),
     }
 
 
-def summary(outcomes: Sequence[Outcome], stuck: Sequence[str] = ()) -> str:
+def summary(run: Run) -> str:
     """The one line at the end."""
-    return " ".join(f"{name}={value}" for name, value in totals(outcomes, stuck).items())
+    return " ".join(f"{name}={value}" for name, value in totals(run).items())
 
 
-def as_json(outcomes: Sequence[Outcome], stuck: Sequence[str] = ()) -> dict[str, Any]:
+def as_json(run: Run) -> dict[str, Any]:
     """For programs."""
     rows = [
         {
@@ -74,6 +100,7 @@ def as_json(outcomes: Sequence[Outcome], stuck: Sequence[str] = ()) -> dict[str,
             "lost": outcome.figures.lost,
             "duplicates": outcome.figures.duplicated,
             "bound": outcome.bound,
+            "unexplained": outcome.unexplained,
             "altered": outcome.figures.altered,
             "refused": outcome.figures.refused,
             "unknown": outcome.figures.unknown,
@@ -81,11 +108,13 @@ def as_json(outcomes: Sequence[Outcome], stuck: Sequence[str] = ()) -> dict[str,
             "accepts_seconds": round(outcome.accepts, 2),
             "delivers_seconds": round(outcome.delivers, 2),
             "clears_seconds": round(outcome.clears, 2),
+            "recovery_seconds": round(outcome.recovery, 2),
+            "limit_seconds": outcome.cell.limit,
             "broken": outcome.broken(),
         }
-        for outcome in outcomes
+        for outcome in run.outcomes
     ]
-    return {**totals(outcomes, stuck), "cells": rows, "stuck": list(stuck)}
+    return {**totals(run), "cells": rows, "stuck": run.stuck, "unrun": run.unrun}
 
 
 def rows(outcomes: Sequence[Outcome]) -> dict[str, str]:
@@ -98,14 +127,19 @@ def rows(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 def _row(seeds: Sequence[Outcome]) -> str:
     cell = seeds[0].cell
-    recovery = max(o.clears if cell.recovers == "lease" else max(o.accepts, o.delivers) for o in seeds)
     lost, doubled = max(o.figures.lost for o in seeds), max(seeds, key=lambda o: o.figures.duplicated)
-    limit = f"a lease, {cell.lease:.0f} s" if cell.recovers == "lease" else "5 s"
+    recovery = _spread([o.recovery for o in seeds])
     return (
         f"| {cell.fault} | {cell.instant} | {sum(o.figures.accepted for o in seeds)} | {lost} "
-        f"| {doubled.figures.duplicated} | {doubled.bound} | {recovery:.1f} s ({limit}) "
+        f"| {doubled.figures.duplicated} | {doubled.bound} | {recovery} s ({cell.limit:g} s) "
         f'| `make chaos ARGS="--only {cell.name}"` |'
     )
+
+
+def _spread(values: Sequence[float]) -> str:
+    """The least, the median and the most; one value by itself."""
+    three = (min(values), median(values), max(values))
+    return " / ".join(f"{value:.1f}" for value in (three if len(values) > 1 else three[:1]))
 
 
 def write(outcomes: Sequence[Outcome], path: Path = PAGE) -> None:

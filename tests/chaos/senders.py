@@ -1,7 +1,6 @@
 """senders — several clients that submit numbered mail until told to stop, and remember every reply
 
 Owns: Load, the sessions of a run; what they send, which a seed decides.
-Called by: tests/chaos/arena.py.
 Guarantees: the same seed makes the same messages. A session that is lost is followed by another at the daemon's new
     place. Nobody gets further ahead of the sink than `window` recipients, so that a run's end is never far.
 See: tests/fixtures/submit.py for the client, which shares no code with the daemons.

@@ -1,10 +1,9 @@
 """soak — faults at random for hours, and what must not grow
 
 Owns: `make soak`: one line a minute; the bounds on memory, files, connections, dead rows and the age of the queue.
-Called by: people, as `python -m tests.chaos.soak --hours H`.
-Guarantees: exit status 0 when nothing was lost, duplicates kept to what the history calls uncertain, and every bound
-    held at the end; 1 otherwise, with what did not. A process that was killed begins anew, so memory is looked at in
-    those that live.
+Guarantees: exit status 0 when nothing was lost, each duplicate is of what was in flight when a fault struck (as the
+    sinks and the claims show) and the history called it uncertain, and every bound held at the end; 1 otherwise, with
+    what did not. A process that was killed begins anew, so memory is looked at in those that live.
 See: tests/chaos/strikes_storm.py for the faults; docs/explanation/crash-table.md for a run and its figures.
 """
 
@@ -77,11 +76,15 @@ async def soak(server: Killable, folder: Path, seconds: float, seed: int) -> lis
         await arena_.until("SELECT count(*) = 0 FROM queue WHERE status = 'DELIVER'", limit=180)
         figures = arena_.accounts.figures()
         uncertain = int(await arena_.value("SELECT count(*) FROM attempts WHERE uncertain"))
-        print(f"faults={faults.total()} {figures} bound={uncertain} minutes={(monotonic() - began) / 60:.0f}")
+        arena_.unanswered()
+        bound, unexplained = len(arena_.accounts.in_flight), len(arena_.accounts.unexplained())
+        minutes = (monotonic() - began) / 60
+        print(f"faults={faults.total()} {figures} bound={bound} uncertain={uncertain} minutes={minutes:.0f}")
         print("faults: " + " ".join(f"{name}={count}" for name, count in sorted(faults.items())))
         checks = {
             f"{figures.lost} are lost": figures.lost,
             f"{figures.altered} are altered": figures.altered,
+            f"{unexplained} duplicates of what was not in flight": unexplained,
             f"{figures.duplicated} duplicates, {uncertain} uncertain": figures.duplicated > uncertain,
         }
         return broken + [what for what, wrong in checks.items() if wrong]

@@ -1,10 +1,10 @@
 """strikes-around — the faults of peers, of the clock, of memory, and of operators' commands
 
 Owns: one function for each such strike; each returns when the fault is over.
-Called by: tests/chaos/run_cell.py, by the name in a cell.
-Guarantees: a peer's fault may double what the peer has taken without an answer, which the database calls uncertain.
+Guarantees: a peer's fault may double what the peer has taken without its answer reaching the worker, which the way to
+    the sink knows.
     The clock is the daemons' own (libfaketime, wall clock alone); leases and due times go by PostgreSQL's.
-See: tests/chaos/way_to_sink.py; cgroups(7), memory controller.
+See: tests/chaos/cells.py, which names them; tests/chaos/way_to_sink.py; cgroups(7), memory controller.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, LiteralString
+from typing import TYPE_CHECKING, Final, LiteralString
 
 import psycopg
 
 from tests.chaos.arena import Arena, Struck
+from tests.chaos.strikes_database import over
 from tests.fixtures.killable import POINTS, Ambush
 from tests.fixtures.partitions import apply, configure
 from tests.fixtures.postgres import LEAVES
@@ -28,10 +29,15 @@ from tests.fixtures.system import ROOT
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
+    import random
+
+    from scripts.partitions_layout import Layout
     from tests.chaos.way_to_sink import Mood
 
 _MEMORY: Final = Path("/sys/fs/cgroup/memory")
 _NEW_LEAVES: Final = {"all": frozenset("123456")}
+_NAMES: Final = ("123", "456", "all")  # few, so that leaves are renamed and old names come again
+_CUTS: Final = 6
 
 
 async def sink_hangs(arena: Arena) -> Struck:
@@ -55,20 +61,18 @@ async def sink_after_dot(arena: Arena) -> Struck:
 
 
 async def _moody(arena: Arena, mood: Mood) -> Struck:
-    way = arena.way
-    assert way is not None
     await arena.until_arrived(arena.chance.randrange(100))
-    way.mood = mood
-    await eventually(lambda: way.spoilt >= 20, f"answers are spoilt: {mood}", limit=90)
-    way.mood = "good"
-    ended = monotonic()
-    # What was answered and spoilt is recorded as uncertain a little later, the last after its time limit.
-    await arena.until("SELECT count(*) = 0 FROM queue WHERE last_retry < %s AND token IS NOT NULL", await _now(arena))
-    return Struck(ended, int(await arena.value("SELECT count(*) FROM attempts WHERE uncertain")))
+    before = _spoilt(arena)
+    for way in arena.ways.values():
+        way.mood = mood
+    await eventually(lambda: _spoilt(arena) >= before + 20, f"answers are spoilt: {mood}", limit=90)
+    for way in arena.ways.values():
+        way.mood = "good"
+    return Struck(monotonic())
 
 
-async def _now(arena: Arena) -> Any:
-    return await arena.value("SELECT now()")
+def _spoilt(arena: Arena) -> int:
+    return sum(way.spoilt for way in arena.ways.values())
 
 
 async def clock_back(arena: Arena) -> Struck:
@@ -108,9 +112,9 @@ async def out_of_memory(arena: Arena) -> Struck:
         with suppress(OSError):
             group.rmdir()
     ended = monotonic()
-    in_flight = await arena.leased_to_the_dead(victim.name)
+    await arena.died(victim.name)
     await victim.start()
-    return Struck(ended, in_flight)
+    return Struck(ended)
 
 
 async def hold_release(arena: Arena) -> Struck:
@@ -164,7 +168,10 @@ async def late_recipient(arena: Arena) -> Struck:
 
 
 async def repartition(arena: Arena) -> Struck:
-    """The command dies between two of its steps; the same command then does the rest, mail flowing."""
+    """The command dies between two of its steps; the same command then does the rest, mail flowing.
+
+    Then the leaves are cut at random, and the same few names go from leaf to leaf.
+    """
     folder = arena.folder / "config"
     folder.mkdir()
     configure(folder, arena.uri, LEAVES)
@@ -174,19 +181,29 @@ async def repartition(arena: Arena) -> Struck:
     assert await pillarbox(*words, **failing) == -9
     await arena.until_arrived(50)
     assert await pillarbox(*words) == 0
+    for layout in ({"123": frozenset("123456")}, *(_cut(arena.chance) for _ in range(_CUTS))):
+        await apply(arena.uri, layout)
     return Struck(monotonic())
+
+
+def _cut(chance: random.Random) -> Layout:
+    """All ids in up to three leaves."""
+    layout: dict[str, set[str]] = {}
+    for id_ in "123456":
+        layout.setdefault(chance.choice(_NAMES), set()).add(id_)
+    return {name: frozenset(ids) for name, ids in layout.items()}
 
 
 async def repartition_postmaster(arena: Arena) -> Struck:
     """PostgreSQL dies inside the copy of a repartitioning; the next run begins anew."""
     await arena.until_arrived(50)
-    leased, began = await arena.leased(), monotonic()
+    claimed, began = await arena.claims(), monotonic()
     ambush = Ambush(arena.server, POINTS["workplace"], uri=arena.uri)
     assert await ambush.run(_NEW_LEAVES) is not None
     await arena.serving()
-    ended = monotonic()
+    struck = await over(arena, began, claimed)
     await apply(arena.uri, _NEW_LEAVES)
-    return Struck(ended, leased if ended - began > arena.cell.lease / 2 else 0)
+    return struck
 
 
 async def migration(arena: Arena) -> Struck:

@@ -1,9 +1,9 @@
 """strikes-daemons — the faults of our own processes: killed, stopped, started again as a service manager would
 
 Owns: one function for each such strike; each returns when the fault is over.
-Called by: tests/chaos/run_cell.py, by the name in a cell.
-Guarantees: what was in flight is asked of the database after the death, when it cannot change any more.
-See: tests/chaos/cells.py.
+Guarantees: what was in flight is noted after the death and before anybody is started again, when it cannot change any
+    more (tests/chaos/arena.py).
+See: tests/chaos/cells.py, which names them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.chaos.arena import WORKERS, Arena, Struck, alive
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
+    from tests.chaos.accounts import Key
     from tests.fixtures.system import Daemon
 
 
@@ -36,10 +37,13 @@ async def at_point(arena: Arena) -> Struck:
         return Struck(monotonic())
     await eventually(arena.ended, "the daemon is gone")
     [dead] = arena.ended()
-    in_flight = await arena.leased_to_the_dead(dead.name) if dead.name in WORKERS else 0
     ended = monotonic()
+    if dead.name in WORKERS:
+        await arena.died(dead.name)
+        await dead.start()
+        return Struck(ended)
     await dead.start()
-    return Struck(ended if in_flight else monotonic(), in_flight)
+    return Struck(monotonic())
 
 
 async def worker(arena: Arena) -> Struck:
@@ -48,9 +52,9 @@ async def worker(arena: Arena) -> Struck:
     victim = arena.chance.choice(arena.workers)
     await victim.kill()
     ended = monotonic()
-    in_flight = await arena.leased_to_the_dead(victim.name)
+    await arena.died(victim.name)
     await victim.start()
-    return Struck(ended, in_flight)
+    return Struck(ended)
 
 
 async def maintainer_in_statement(arena: Arena) -> Struck:
@@ -69,9 +73,9 @@ async def maintainer_in_statement(arena: Arena) -> Struck:
         [victim] = [each for each in arena.workers if name == f"pillarbox {each.name}"]
         await victim.kill()
         ended = monotonic()
-    in_flight = await arena.leased_to_the_dead(victim.name)
+    await arena.died(victim.name)
     await victim.start()
-    return Struck(ended, in_flight)
+    return Struck(ended)
 
 
 async def smtpd_child(arena: Arena) -> Struck:
@@ -124,9 +128,10 @@ async def smtpd_and_worker(arena: Arena) -> Struck:
     await arena.until_arrived(arena.chance.randrange(150))
     victim = arena.chance.choice(arena.workers)
     await asyncio.gather(arena.smtpd.kill(), victim.kill())
-    in_flight = await arena.leased_to_the_dead(victim.name)
+    ended = monotonic()
+    await arena.died(victim.name)
     await asyncio.gather(arena.smtpd.start(), victim.start())
-    return Struck(monotonic(), in_flight)
+    return Struck(ended)
 
 
 async def everything(arena: Arena) -> Struck:
@@ -135,26 +140,27 @@ async def everything(arena: Arena) -> Struck:
     arena.server.kill()
     await asyncio.gather(*(daemon.kill() for daemon in arena.daemons))
     await arena.serving()
-    in_flight = await arena.leased()
+    await arena.died(*WORKERS)
     await asyncio.gather(*(daemon.start() for daemon in arena.daemons))
-    return Struck(monotonic(), in_flight)
+    return Struck(monotonic())
 
 
 async def sleeper(arena: Arena) -> Struck:
     """SIGSTOP until the other worker has taken over all it had, then SIGCONT: what it still knows is fenced off."""
     await arena.until_arrived(arena.chance.randrange(150))
     victim = arena.chance.choice(arena.workers)
-    in_flight = 0
-    while not in_flight:  # with empty hands it has nothing to lose
+    held: set[Key] = set()
+    while not held:  # with empty hands it has nothing to lose
         victim.signal(signal.SIGCONT)
         await arena.until_arrived(5)
         victim.signal(signal.SIGSTOP)
         await eventually(lambda: victim in arena.stopped(), "the worker stands still")
-        in_flight = await arena.leased_to_the_stopped(victim.name)
+        held = await arena.stopped_with(victim.name)
+    arena.accounts.strike(held, alive=True)
     began = monotonic()
     await arena.until("SELECT count(*) = 0 FROM queue WHERE token IS NOT NULL AND worker LIKE %s", f"{victim.name}@%")
     victim.signal(signal.SIGCONT)
-    return Struck(began, in_flight)
+    return Struck(began)
 
 
 async def late_deferral(arena: Arena) -> Struck:
@@ -164,10 +170,8 @@ async def late_deferral(arena: Arena) -> Struck:
     """
     await eventually(arena.stopped, f"{arena.cell.point} is reached", limit=90)
     [asleep] = arena.stopped()
-    await arena.leased_to_the_stopped(asleep.name)
-    held = "SELECT senderlocalpart || '@' || senderdomain FROM queue WHERE token IS NOT NULL AND worker LIKE %s"
     arena.gate.clear()
-    arena.gated = {sender for (sender,) in await arena.rows(held, f"{asleep.name}@%")}
+    arena.gated = {sender for sender, _ in await arena.stopped_with(asleep.name)}
     taken = [entry for (sender, _), entry in arena.accounts.entries.items() if sender in arena.gated]
     await eventually(lambda: any(entry.arrivals for entry in taken), "the other one sends what it took over")
     await arena.until("SELECT count(*) = 0 FROM queue WHERE token IS NOT NULL AND worker LIKE %s", f"{asleep.name}@%")

@@ -1,10 +1,9 @@
 """strikes-database — the faults of PostgreSQL and of the way to it
 
 Owns: one function for each such strike; each returns when the fault is over, which is when PostgreSQL answers again.
-Called by: tests/chaos/run_cell.py, by the name in a cell.
 Guarantees: the workers live on and keep their results, so nothing may come twice where the fault is shorter than a
-    lease; where it was not, what was leased before may.
-See: tests/fixtures/proxy.py; sql/README.md, "Crash table", 17.
+    lease; where it was not, what they had claimed may.
+See: tests/chaos/cells.py, which names them; tests/fixtures/proxy.py; sql/README.md, "Crash table", 17.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from tests.chaos.arena import RESULTS_WAIT, Arena, Struck
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
+    from tests.chaos.accounts import Key
     from tests.fixtures.proxy import Proxy
 
 _END: Final = """SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
@@ -40,33 +40,33 @@ async def terminate(arena: Arena) -> Struck:
 async def backend(arena: Arena) -> Struck:
     """Kill -9 of one backend: PostgreSQL ends all the others and recovers."""
     await arena.until_arrived(arena.chance.randrange(150))
-    leased, began = await arena.leased(), monotonic()
+    claimed, began = await arena.claims(), monotonic()
     pids = sorted(pid for (pid,) in await arena.rows(f"SELECT pid {_OURS}"))
     os.kill(arena.chance.choice(pids), signal.SIGKILL)
     await arena.until_refused(1)
     await arena.value("SELECT 1")
-    return _over(arena, began, leased)
+    return await over(arena, began, claimed)
 
 
 async def postmaster(arena: Arena) -> Struck:
     """Kill -9 of the server; it is started again once clients have heard of it."""
     await arena.until_arrived(arena.chance.randrange(150))
-    leased, began = await arena.leased(), monotonic()
+    claimed, began = await arena.claims(), monotonic()
     arena.server.kill()
     await arena.until_refused(20)
     await arena.serving()
-    return _over(arena, began, leased)
+    return await over(arena, began, claimed)
 
 
 async def no_connections(arena: Arena) -> Struck:
     """Somebody else takes every connection there is, ours that idle included."""
     await arena.until_arrived(arena.chance.randrange(150))
-    leased, began = await arena.leased(), monotonic()
+    claimed, began = await arena.claims(), monotonic()
     with ExitStack() as held:
         await asyncio.to_thread(_take_all, arena.uri, held)
         await arena.until_refused(20)
     await arena.value("SELECT 1")
-    return _over(arena, began, leased)
+    return await over(arena, began, claimed)
 
 
 def _take_all(uri: str, held: ExitStack) -> None:
@@ -84,12 +84,12 @@ async def network_cut(arena: Arena) -> Struck:
     """No connection and no way to make one, until clients have heard of it."""
     network = _network(arena)
     await arena.until_arrived(arena.chance.randrange(150))
-    leased, began = await arena.leased(), monotonic()
+    claimed, began = await arena.claims(), monotonic()
     network.refuse = True
     network.cut()
     await arena.until_refused(20)
     network.refuse = False
-    return _over(arena, began, leased)
+    return await over(arena, began, claimed)
 
 
 async def results_wait(arena: Arena) -> Struck:
@@ -118,20 +118,22 @@ async def network_deaf(arena: Arena) -> Struck:
     """Connections stay open and nothing comes back on them; what is between forgets them only after a lease."""
     network = _network(arena)
     await arena.until_arrived(arena.chance.randrange(150))
-    leased = await arena.leased()
+    claimed = await arena.claims()
     began: Any = await arena.value("SELECT now()")
     network.deaf()
     await arena.until("SELECT now() > %s + make_interval(secs => %s)", began, arena.cell.lease)
-    leased = max(leased, await arena.leased())
+    arena.accounts.strike(claimed | await arena.claims(), alive=True)
     network.cut()
     await eventually(lambda: network.open > 0, "they connect again")
-    return Struck(monotonic(), leased)
+    return Struck(monotonic())
 
 
-def _over(arena: Arena, began: float, leased: int) -> Struck:
-    """The fault is over; what was leased may come twice if that took so long that leases ran out."""
+async def over(arena: Arena, began: float, claimed: set[Key]) -> Struck:
+    """The fault is over; what was claimed before may come twice if that took so long that leases ran out."""
     ended = monotonic()
-    return Struck(ended, leased if ended - began > arena.cell.lease / 2 else 0)
+    if ended - began > arena.cell.lease / 2:
+        arena.accounts.strike(claimed | await arena.claims(), alive=True)
+    return Struck(ended)
 
 
 def _network(arena: Arena) -> Proxy:

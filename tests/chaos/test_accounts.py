@@ -24,6 +24,10 @@ def sent(accounts: Accounts, name: str, reply: str, at: float = 1.0) -> None:
     accounts.answer(sample, [reply], at)
 
 
+def key(name: str) -> tuple[str, str]:
+    return f"{name}@origin.example", f"{name}@elm.example"
+
+
 def arrived(accounts: Accounts, name: str, at: float, content: bytes = OURS + CONTENT) -> None:
     digest = hashlib.sha256(content).hexdigest()
     recipients = (f"{name}@elm.example",)
@@ -69,6 +73,40 @@ def test_times_are_from_a_fault_s_end_on() -> None:
     arrived(accounts, "before", 9.0)
     assert accounts.first_after(4.0) == (2.0, 3.0)
     assert accounts.cleared(4.0) == 5.0
+
+
+def test_of_a_dead_worker_only_what_the_sink_had_may_come_again() -> None:
+    accounts = Accounts()
+    for name in ("taken", "claimed", "idle"):
+        sent(accounts, name, "250 2.0.0 OK")
+    arrived(accounts, "taken", 2.0)
+    accounts.strike({key("taken"), key("claimed")})
+    assert accounts.in_flight == {(key("taken"), 1)}
+    for name in ("taken", "claimed"):
+        arrived(accounts, name, 3.0)
+    assert accounts.unexplained() == []
+    arrived(accounts, "claimed", 4.0)  # one duplicate in all, as many as were in flight, but of somebody else
+    assert accounts.unexplained() == [key("claimed")]
+
+
+def test_what_was_in_flight_may_come_once_more_and_not_twice() -> None:
+    accounts = Accounts()
+    sent(accounts, "taken", "250 2.0.0 OK")
+    arrived(accounts, "taken", 2.0)
+    accounts.strike({key("taken")})
+    arrived(accounts, "taken", 3.0)
+    assert accounts.unexplained() == []
+    arrived(accounts, "taken", 4.0)
+    assert accounts.unexplained() == [key("taken")]
+
+
+def test_who_lives_on_may_send_what_it_had_claimed_and_not_yet_sent() -> None:
+    accounts = Accounts()
+    sent(accounts, "claimed", "250 2.0.0 OK")
+    accounts.strike({key("claimed")}, alive=True)
+    for at in (2.0, 3.0):
+        arrived(accounts, "claimed", at)
+    assert (len(accounts.in_flight), accounts.unexplained()) == (1, [])
 
 
 def test_a_promise_is_accounted_like_mail() -> None:

@@ -1,7 +1,6 @@
 """upgrade — a rolling upgrade with mail flowing: old and new code side by side on one schema
 
 Owns: `from_older`, from a commit of the past to this tree; `to_newer`, from this tree to one with migrations to come.
-Called by: tests/chaos/test_upgrade.py.
 Guarantees: daemons are stopped as an operator stops them, one after the other, so nothing may arrive twice.
 See: docs/how-to/upgrade.md; shared/migrate.py, `compare`.
 """

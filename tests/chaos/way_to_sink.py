@@ -1,7 +1,6 @@
-"""way-to-sink — stands between the workers and the sink, and makes it look hung, cut, mad or dead
+"""way-to-sink — stands between a worker and its sink, and makes it look hung, cut, mad or dead
 
-Owns: WayToSink and its moods.
-Called by: tests/chaos/arena.py; the faults of peers set `mood`.
+Owns: WayToSink and its moods; which messages' last answers went through to the worker.
 Guarantees: what a worker sends reaches the sink unchanged, whatever the mood: only answers are tampered with, so that
     what the sink has is what a peer would have.
     good: as it is. hang: answers vanish, connections stay. reset: the connection is cut at the next answer.
@@ -12,6 +11,7 @@ See: scripts/sink_behaviour.py, which scripts single recipients for good; a mood
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 type Mood = Literal["good", "hang", "reset", "garbage", "after_dot"]
 
 _CHUNK: Final = 65536
-_RECORDED: Final = b"250 2.0.0 OK recorded"
+_RECORDED: Final = re.compile(rb"250 2\.0\.0 OK recorded as (\d+)\r\n")
 
 
 class WayToSink:
@@ -33,6 +33,7 @@ class WayToSink:
         self.port = 0
         self.mood: Mood = "good"
         self.spoilt = 0  # answers that were tampered with
+        self.answered: set[int] = set()  # the sink's numbers of the messages whose last answer the worker was sent
         self._open: set[asyncio.StreamWriter] = set()
 
     def cut(self) -> None:
@@ -76,7 +77,9 @@ class WayToSink:
 
     def _tampered(self, octets: bytes) -> bytes | None:
         """What goes on instead; None when the connection is to be cut."""
-        if self.mood == "good" or (self.mood == "after_dot" and _RECORDED not in octets):
+        recorded = [int(number) for number in _RECORDED.findall(octets)]  # the sink writes each reply at once
+        if self.mood == "good" or (self.mood == "after_dot" and not recorded):
+            self.answered.update(recorded)
             return octets
         self.spoilt += 1
         if self.mood == "hang":

@@ -1,6 +1,7 @@
 """test_attack_logins — who guesses passwords pays for each guess, however the connection ends
 
-Owns: guesses whose reply nobody waits for, guesses held back and sent at once, and SCRAM that is given up.
+Owns: guesses whose reply nobody waits for, guesses held back and sent at once, SCRAM that is given up, what a guess
+    costs by the hash it meets, and bans beside a reload that is refused.
 See: tests/unit/test_failures.py for the arithmetic; tests/scenario/test_failed_logins_are_banned.py for processes.
 """
 
@@ -14,12 +15,16 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from argon2 import PasswordHasher, extract_parameters
 
+from shared.errors import ConfigError
 from smtpd import hashing
 from tests.fixtures.login import HASH, PASSWORD
-from tests.fixtures.serving import Dialogue, serving
+from tests.fixtures.serving import Dialogue, configured, listening, serving
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.fixtures.factory import Factory
     from tests.fixtures.heard import Heard
 
@@ -64,8 +69,9 @@ async def test_guesses_sent_at_once_are_no_more_than_one_may_make(
     """Each session was let in when nobody was banned, and holds its guess until all of them have one."""
     tried: list[str] = []
 
-    def verify(_known: str, password: str) -> bool:
-        tried.append(password)
+    def verify(known: str, password: str) -> bool:
+        if known == HASH:
+            tried.append(password)
         return False
 
     monkeypatch.setattr(hashing, "verify", verify)
@@ -101,3 +107,65 @@ async def test_giving_up_where_scram_has_shown_its_salt_is_a_failure(factory: Fa
                 await heard.wait("authenticate.refused", number + 1)
         async with Dialogue(port) as client:
             assert (await client.ask(first)).startswith("421 4.7.0")
+
+
+#: As another system may have made it.
+CHEAPER = PasswordHasher(time_cost=2, memory_cost=1024, parallelism=1).hash(PASSWORD)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        HASH,
+        CHEAPER,
+        hashing.make_hash(PASSWORD),
+        "$argon2id$v=19$m=1,t=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc",
+        None,
+    ],
+    ids=["cheap", "cheaper than ours", "ours", "that nothing matches", "unknown"],
+)
+async def test_a_wrong_password_costs_no_less_than_an_unknown_user(
+    factory: Factory, monkeypatch: pytest.MonkeyPatch, known: str | None
+) -> None:
+    """The work is counted, not timed: memory times passes of each hash that is verified."""
+    work: list[int] = []
+    verify = hashing.verify
+
+    def counted(of: str, password: str) -> bool:
+        if of.startswith("$argon2"):
+            cost = extract_parameters(of)
+            work.append(cost.memory_cost * cost.time_cost)
+        return verify(of, password)
+
+    monkeypatch.setattr(hashing, "verify", counted)
+    ours = extract_parameters(hashing.nobody())
+    users = {} if known is None else {"alice": known}
+    async with (
+        serving(factory.uri, authentication=guarded(users={"bob": HASH, **users})) as port,
+        Dialogue(port) as client,
+    ):
+        assert (await client.ask(WRONG)).startswith("535")
+        assert sum(work) >= ours.memory_cost * ours.time_cost
+        if known is not None and "m=1," not in known:
+            work.clear()
+            assert (await client.ask(RIGHT)).startswith("235")
+            assert len(work) == 1, "a right one costs what its hash does"
+
+
+async def test_a_refused_reload_forgets_no_ban(factory: Factory, tmp_path: Path) -> None:
+    """What is wrong with the new configuration is found when half of it is made already."""
+    config = configured(authentication=guarded())
+    pair = {"certificate": str(tmp_path / "none.pem"), "privatekey": str(tmp_path / "none.key")}
+    failures = {"trusted": [], "delay": "0s", "ban": 0}
+    unusable = configured({"tls": pair}, authentication=guarded(failures=failures))
+    async with listening(factory.uri, config) as (port, listeners):
+        async with Dialogue(port) as client:
+            for _ in range(BAN + 1):
+                assert (await client.ask(WRONG)).startswith("535")
+        with pytest.raises(ConfigError):
+            listeners.use(unusable)
+        async with Dialogue(port) as client:
+            assert (await client.ask(RIGHT)).startswith("421 4.7.0")
+        listeners.use(configured(authentication=guarded(failures=failures)))
+        async with Dialogue(port) as client:
+            assert (await client.ask(RIGHT)).startswith("235"), "one that is taken bans nobody"

@@ -33,9 +33,9 @@ class Watched(BodyBudget):
         self.most = 0
         Watched.made = self
 
-    def take(self, octets: int) -> bool:
+    def take(self, octets: int, stranger: str | None = None) -> bool:
         """As in BodyBudget."""
-        taken = super().take(octets)
+        taken = super().take(octets, stranger)
         self.most = max(self.most, self.used)
         return taken
 
@@ -176,3 +176,55 @@ def _send(port: int, content: bytes) -> bytes:
             replies.readline()
         connection.sendall(content + b".\r\n")
         return replies.readline()
+
+
+FRIEND, STRANGER = "127.0.0.2", "127.0.0.1"
+REPORTS = b"<b@bounces.example>"
+
+
+def besieged(**more: Any) -> dict[str, Any]:
+    """Anybody may write to bounces.example, and only one address to everybody."""
+    settings = sizes("8MiB", "1MiB")
+    return {**settings, "relay": {"networks": [FRIEND]}, "suppression": {"accept": ["bounces.example"]}, **more}
+
+
+async def drip(stack: AsyncExitStack, port: int, source: str, octets: int) -> Dialogue:
+    """A connection in the middle of a message, which goes on for as long as the server is patient."""
+    client = await stack.enter_async_context(Dialogue(port, source=source))
+    await client.envelope(REPORTS)
+    assert (await client.ask(b"DATA")).startswith("354")
+    for at in range(0, octets, STEP):
+        await client.send(b"x" * min(STEP, octets - at))
+    return client
+
+
+@pytest.mark.parametrize("sources", [[STRANGER], [f"127.0.0.{n}" for n in range(10, 17)]], ids=["one", "many"])
+async def test_strangers_leave_room_for_who_may_relay(
+    factory: Factory, budget: type[Watched], sources: list[str]
+) -> None:
+    """46 slow connections to an address that anybody may write to, and 60 of 60 messages are accepted beside them."""
+    async with serving(factory.uri, **besieged()) as port, AsyncExitStack() as stack:
+        for number in range(46):
+            await drip(stack, port, sources[number % len(sources)], 1_000_000)
+        async with Dialogue(port, source=FRIEND) as client:
+            replies = [await client.submit(LINES * 9000) for _ in range(60)]
+        assert [reply[:3] for reply in replies] == ["250"] * 60
+        limit = budget.made.limit * (0.25 if len(sources) == 1 else 0.75)
+        assert 0 < budget.made.used <= limit
+    assert budget.made.used == 0
+    assert len(factory.queue()) == 60
+
+
+async def test_one_stranger_leaves_room_for_another(factory: Factory, budget: type[Watched]) -> None:
+    async with serving(factory.uri, **besieged()) as port, AsyncExitStack() as stack:
+        for _ in range(10):
+            await drip(stack, port, STRANGER, 1_000_000)
+        async with Dialogue(port, source="127.0.0.9") as other:
+            assert (await other.submit(LINES * 9000, REPORTS)).startswith("250")
+    assert budget.made.used == 0
+
+
+async def test_a_stranger_may_send_a_message_of_the_largest_size(factory: Factory) -> None:
+    settings = besieged(memory={"bodies": "1MiB", "share": 0, "reserve": 1})
+    async with serving(factory.uri, **settings) as port, Dialogue(port, source=STRANGER) as client:
+        assert (await client.submit(LINES * 10_000, REPORTS)).startswith("250")

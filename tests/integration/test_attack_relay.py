@@ -155,3 +155,27 @@ async def test_nothing_tells_whether_an_address_exists(factory: Factory) -> None
         assert await client.say(b"VRFY root") == await client.say(b"VRFY nobody-at-all")
         assert (await client.ask(b"EXPN staff")).startswith("502 5.5.1")
         assert (await client.ask(b"VRFY")).startswith("501 5.5.4")
+
+
+async def test_who_is_named_again_gets_the_message_once(factory: Factory) -> None:
+    """Each RCPT is answered and counted as usual."""
+    rates = {"exempt": [], "window": "1h", "address": {"recipients": 4}}
+    async with serving(factory.uri, rates=rates) as port, Dialogue(port) as client:
+        await client.envelope(b"<b@example.com>", b"<b@example.com>", b"<b@EXAMPLE.com>", b"<B@example.com>")
+        assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("450 4.7.1")
+        assert (await client.data()).startswith("250")
+    assert sorted(row.recipientlocalpart for row in factory.queue()) == ["B", "b"]
+
+
+async def test_who_is_named_again_for_another_notification_gets_it_again(factory: Factory) -> None:
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        await client.envelope(
+            b"<b@example.com>",
+            b"<b@example.com> NOTIFY=SUCCESS",
+            b"<b@example.com> ORCPT=rfc822;list@example.com",
+            b"<b@example.com> NOTIFY=SUCCESS",
+            b"<b@example.com> ORCPT=rfc822;list@example.com",
+        )
+        assert (await client.data()).startswith("250")
+    asked = [row.metadata.get("_dsn") for row in factory.queue()]
+    assert asked == [None, {"notify": ["SUCCESS"]}, {"orcpt": ["rfc822", "list@example.com"]}]

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts.bench_book import POSTFIX, last_line, named
-from scripts.bench_flow_report import DRAIN, LATENCY, OURS, Results, flow_table
+from scripts.bench_core_server import fill
+from scripts.bench_flow_ours import Ours
+from scripts.bench_flow_report import DRAIN, LATENCY, OURS, SWEEP, Results, flow_table, sweep_row
+from scripts.bench_smtpd_postfix import Log
+from scripts.supervise import Child
+from shared.database import connect, fetch
 from tests.fixtures.benchmarks import POSTFIX_IS_HERE, tiny
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ async def test_a_tiny_run_measures_everything_and_its_ledgers_agree(tmp_path: Pa
         cell = ran.rounds[flow_table(recipients), named(4096)]
         assert set(cell) == ({OURS, POSTFIX, "ratio"} if POSTFIX_IS_HERE else {OURS})
         assert min(cell[OURS]) > 0
+        assert min(ran.rounds[SWEEP, sweep_row(4096, recipients)][OURS]) > 0
     assert all(len(values) == 2 for cell in ran.rounds.values() for values in cell.values())
     latency = ran.rounds[LATENCY, named(4096)]
     assert 0 < min(latency["p50"]) <= min(latency["p99"])
@@ -43,7 +49,7 @@ def results(*, peer: bool) -> Results:
     made = Results({})
     for ours, theirs, p50 in ((900.0, 300.0, 5.0), (200.0, 100.0, 9.0), (840.0, 420.0, 4.0)):
         for size in (4096, 102_400):
-            made.add(flow_table(1), named(size), pillarbox=ours, Postfix=theirs if peer else None)
+            made.compared(flow_table(1), named(size), pillarbox=ours, **({POSTFIX: theirs} if peer else {}))
         made.add(DRAIN, named(4096), pillarbox=ours)
         made.add(LATENCY, named(4096), p50=p50, p99=2 * p50)
     return made
@@ -59,5 +65,41 @@ def test_ratios_compare_figures_of_the_same_round() -> None:
 
 def test_without_postfix_no_ratio_is_a_number() -> None:
     found = results(peer=False)
-    found.compare()
     assert list(found.figures().values()) == [None, None, 840.0, 5.0, 10.0]
+
+
+def test_the_cells_in_which_postfix_is_ahead_are_named() -> None:
+    found = results(peer=True)
+    assert found.worst()[0] == "Postfix is ahead nowhere"
+    for ours in (90.0, 80.0, 70.0):
+        found.compared(flow_table(20), named(1024), pillarbox=ours, Postfix=100.0)
+    table = "messages/s end to end, 20 recipients each, 1 KB: 0.80 (0.70 to 0.90)"
+    assert found.worst() == [f"Postfix is ahead at: {table}", f"lowest ratio: {table}"]
+
+
+def test_of_a_log_only_what_is_new_is_read_and_only_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"A: to=<x>, status=sent (250 ok)\nA: remo")
+    log = Log(path)
+    log.look()
+    assert (log.sent, log.removed) == (1, 0)
+    with path.open("r+b") as written:
+        written.write(b"x" * 10)  # what was read is not read again
+        written.seek(0, 2)
+        written.write(b"ved\nB: status=deferred\nB: to=<y>, status=sent (250 ok)\n")
+    log.look()
+    log.look()
+    assert (log.sent, log.removed) == (2, 1)
+
+
+@pytest.mark.slow
+async def test_our_time_goes_on_until_the_last_body_is_deleted(database: str) -> None:
+    connection = await connect(database, "test")
+    try:
+        await fill(connection, 20, 1024)
+        await fetch(connection, "bench_empty")  # every recipient is finished
+        assert not (await fetch(connection, "bench_swept"))[0].swept
+        await Ours(Child("smtpd", ()), [], connection, 0).sweep()
+        assert (await fetch(connection, "bench_swept"))[0].swept
+    finally:
+        await connection.close()

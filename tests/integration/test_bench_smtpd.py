@@ -46,7 +46,7 @@ def results(*, peer: bool) -> Results:
     made = Results({})
     for ours, theirs, p99 in ((3000.0, 1000.0, 20.0), (300.0, 200.0, 90.0), (2800.0, 1400.0, 30.0)):
         for size in (4096, 102_400):
-            made.add(accept_table(size), row(20, reuse=True), smtpd=ours, Postfix=theirs if peer else None)
+            made.compared(accept_table(size), row(20, reuse=True), smtpd=ours, **({POSTFIX: theirs} if peer else {}))
         made.add(reply_table(4096), row(20, reuse=True), **{"smtpd p99": p99})
     return made
 
@@ -60,14 +60,12 @@ def test_ratios_compare_figures_of_the_same_round() -> None:
 
 def test_without_postfix_no_ratio_is_a_number() -> None:
     found = results(peer=False)
-    found.compare()
     assert list(found.figures().values()) == [None, None, None, 30.0]
     assert all("ratio" not in cell.values for cell in found.cells.values())
 
 
 def test_each_ratio_stands_beside_its_cell() -> None:
     found = results(peer=True)
-    found.compare()
     assert found.cells[accept_table(4096), row(20, reuse=True)].values["ratio"] == [3.0, 1.5, 2.0]
     assert POSTFIX in found.cells[accept_table(4096), row(20, reuse=True)].values
 

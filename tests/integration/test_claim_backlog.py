@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 
-from queued.claim import Claimer
+from queued.claim import NO_FLOORS, Claimer
 from queued.result import Recorder
 from shared import database as db
 from shared.queries import where_query
@@ -40,13 +40,14 @@ LEAF = {DUE: "queue_def_123", DEFERRED: "queue_def_456"}
 SETTINGS = Claim.model_validate({"lease": "15m", "poll": "1h"})
 VALUES = {
     "now": "NULL",
-    "floor": "NULL",
-    "floor_retried": "NULL",
+    **dict.fromkeys(NO_FLOORS, "NULL"),
     "batch": "100",
+    "ordinary": "20",
     "retried": "50",
     "worker": "'w'",
     "lease": "interval '15 minutes'",
     "suspects": "false",
+    "token": "1",
 }
 # Received one by one, 250 a second.
 _FILL = """
@@ -86,7 +87,7 @@ class Worker:
         async with self.pool.connection() as connection:
             [[name, generic]] = await (
                 await connection.execute(
-                    "SELECT name, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%claim_token_seq%'"
+                    "SELECT name, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%lost_since%'"
                 )
             ).fetchall()
             assert generic > 0, "this plan was not kept: the test proves nothing"
@@ -154,7 +155,7 @@ def assert_walks_its_indexes(plan: list[dict[str, Any]], leaf: str) -> None:
     assert {node["Relation Name"] for node in read} == {leaf}
     assert {node["Node Type"] for node in read} <= {"Index Scan", "Index Only Scan"}
     classes = [node for node in read if "next_retry" in node["Index Name"]]
-    assert len({node["Index Name"] for node in classes}) == len(("urgent", "ordinary", "retried", "bulk", "suspect"))
+    assert len({node["Index Name"] for node in classes}) == len((*NO_FLOORS, "suspect"))
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ async def test_urgent_first_bulk_last_and_first_in_first_out_within_a_class(fact
         factory.sql("UPDATE pillarbox.queue SET priority = %(p)s WHERE id = %(id)s", p=priority, id=id_)
         wanted[(priority > 0) - (priority < 0)].append(id_)
     connection = await db.connect(factory.uri, "worker")
-    claimer = Claimer("true", "worker", SETTINGS)
+    claimer = Claimer("true", "worker", SETTINGS.model_copy(update={"ordinary": 0.0}))
     taken = [c.id for _ in range(7) for c in await claimer.take(connection, 4)]
     await connection.close()
     assert taken == wanted[1] + wanted[0] + wanted[-1]
@@ -91,15 +91,15 @@ async def test_a_heartbeat_keeps_rows_from_others_and_tells_which_are_lost(facto
     theirs = Claimer("true", "theirs", SETTINGS)
     kept, lost, settled = await mine.take(connection, 10)
     factory.sql("UPDATE pillarbox.queue SET lease_until = now() - interval '1 second'")
-    assert await mine.extend(connection, [kept]) == {kept.id: True}
+    assert await mine.extend(connection, [kept]) == {(kept.id, kept.token): True}
     factory.sql("DELETE FROM pillarbox.queue WHERE id = %(id)s", id=settled.id)
     [other] = await theirs.take(connection, 10)
     assert other.id == lost.id
-    assert await mine.extend(connection, [kept, lost, settled]) == {kept.id: True}
+    assert await mine.extend(connection, [kept, lost, settled]) == {(kept.id, kept.token): True}
     assert await theirs.take(connection, 10) == []
     with factory.another() as operator:
         operator.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", (kept.id,))
-        assert await mine.extend(connection, [kept]) == {kept.id: False}
+        assert await mine.extend(connection, [kept]) == {(kept.id, kept.token): False}
     await connection.close()
     rows = {row.id: row for row in factory.queue()}
     assert (rows[kept.id].worker, rows[lost.id].worker) == ("mine", "theirs")

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 
+from queued.claim import NO_FLOORS
 from shared.queries import where_query
 from tests.fixtures.factory import Factory
 
@@ -25,23 +26,25 @@ if TYPE_CHECKING:
 ROWS = 50_000
 TYPES = {
     "now": "timestamptz",
-    "floor": "timestamptz",
-    "floor_retried": "timestamptz",
+    **dict.fromkeys(NO_FLOORS, "timestamptz"),
     "batch": "integer",
+    "ordinary": "integer",
     "retried": "integer",
     "worker": "text",
     "lease": "interval",
     "suspects": "boolean",
+    "token": "bigint",
 }
 VALUES = {
     "now": "NULL",
-    "floor": "now() - interval '10 seconds'",
-    "floor_retried": "now() - interval '10 seconds'",
+    **dict.fromkeys(NO_FLOORS, "now() - interval '10 seconds'"),
     "batch": "200",
+    "ordinary": "40",
     "retried": "100",
     "worker": "'worker'",
     "lease": "interval '15 minutes'",
     "suspects": "false",
+    "token": "1",
 }
 ONE_LEAF = "metadata->>'_partid' IN ('1','3')"
 TWO_LEAVES = "metadata->>'_partid' IN ('4','5','6') OR metadata->>'_partid' IS NULL"
@@ -67,7 +70,7 @@ def explain(factory: Factory, name: str, where: str, mode: str, floor: str | Non
     """The plan that a prepared statement runs by."""
     names = [n for n in TYPES if f"%({n})s" in where_query(name, where)]
     text = re.sub(r"%\((\w+)\)s", lambda m: f"${names.index(m[1]) + 1}", where_query(name, where)).replace("%%", "%")
-    values = {**VALUES, "floor": floor or VALUES["floor"], "floor_retried": floor or VALUES["floor"]}
+    values = VALUES | dict.fromkeys(NO_FLOORS, floor or VALUES["floor"])
     factory.sql("DEALLOCATE ALL")
     factory.sql(f"SET plan_cache_mode = {mode}")
     factory.sql(f"PREPARE asked ({', '.join(TYPES[n] for n in names)}) AS {text}")
@@ -83,22 +86,25 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def due_indexes(factory: Factory) -> set[str]:
-    """The parts of the four class indexes on the leaves."""
+    """The parts of the class indexes on the leaves."""
     found = factory.sql(
         """SELECT c.relname
-             FROM unnest(ARRAY['queue_due_urgent', 'queue_due', 'queue_due_retried', 'queue_due_bulk']) AS root(name),
+             FROM unnest(ARRAY['queue_due_urgent_fresh', 'queue_due_urgent_retried', 'queue_due_urgent',
+                               'queue_due', 'queue_due_retried', 'queue_due_bulk']) AS root(name),
                   pg_partition_tree(to_regclass('pillarbox.' || root.name)) t JOIN pg_class c ON c.oid = t.relid
             WHERE t.isleaf"""
     )
     return {row.relname for row in found}
 
 
-def suspect_indexes(factory: Factory, leaves: set[str]) -> set[str]:
-    """The parts of the index of what was lost on these leaves."""
+def parts_of(factory: Factory, index: str, leaves: set[str]) -> set[str]:
+    """The parts of this index of the root on these leaves."""
     found = factory.sql(
-        """SELECT x.relname FROM pg_partition_tree('pillarbox.queue_suspect') t JOIN pg_class x ON x.oid = t.relid
+        """SELECT x.relname
+             FROM pg_partition_tree(('pillarbox.' || %(index)s)::regclass) t JOIN pg_class x ON x.oid = t.relid
              JOIN pg_index i ON i.indexrelid = x.oid JOIN pg_class c ON c.oid = i.indrelid
             WHERE t.isleaf AND c.relname = ANY (%(leaves)s)""",
+        index=index,
         leaves=list(leaves),
     )
     return {row.relname for row in found}
@@ -121,16 +127,21 @@ def test_a_claim_reads_queue_due_of_its_leaves_only(
     due = [node for node in read if node.get("Index Name") in due_indexes(filled)]
     assert {node["Relation Name"] for node in due} == leaves, "not every leaf is read by queue_due"
     # Sorting would mean reading every due row first, however few are wanted.
-    limits = [node for node in plan if node["Node Type"] == "Limit"]
+    limits = [node for node in plan if node["Node Type"] == "Limit" and "Subplan Name" in node]
     assert {limit["Subplan Name"] for limit in limits} == {
-        f"CTE {name}" for name in ("urgent", "kept", "ordinary", "retried", "bulk", "suspect")
+        f"CTE {name}"
+        for name in ("urgent_kept", "urgent_fresh", "urgent_retried", "kept", "ordinary", "retried", "bulk", "suspect")
     }
+    for name, index in (("urgent_fresh", "queue_due_urgent_fresh"), ("urgent_retried", "queue_due_urgent_retried")):
+        [walk] = [limit for limit in limits if limit["Subplan Name"] == f"CTE {name}"]
+        walked = {node["Index Name"] for node in nodes(walk) if "Index Name" in node}
+        assert walked == parts_of(filled, index, leaves), "the two classes of urgent mail are not told apart"
     walks = [limit for limit in limits if limit["Subplan Name"] != "CTE suspect"]
     assert not any(node["Node Type"] in {"Sort", "Incremental Sort"} for limit in walks for node in nodes(limit))
     # Of what was lost there is little: it may be sorted, but what is merely due must not be read for it.
     [suspects] = [limit for limit in limits if limit["Subplan Name"] == "CTE suspect"]
     looked = [node["Index Name"] for node in nodes(suspects) if "Index Name" in node]
-    assert set(looked) == suspect_indexes(filled, leaves)
+    assert set(looked) == parts_of(filled, "queue_suspect", leaves)
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])

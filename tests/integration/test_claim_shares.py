@@ -104,3 +104,64 @@ async def test_retries_that_somebody_has_locked_keep_no_places(factory: Factory)
         operator.execute("SELECT FROM pillarbox.queue WHERE retry_count > 0 FOR UPDATE")
         assert await take(factory, 40, 2) == [(40, 0)] * 2
     assert await take(factory, 40, 1) == [(20, 20)]
+
+
+async def classes(factory: Factory, limit: int, times: int = 1, **settings: float) -> list[list[int]]:
+    """How many urgent recipients and how many others each claim of one worker gets."""
+    connection = await database.connect(factory.uri, "claimer")
+    try:
+        claimer = Claimer("true", "w", Claim.model_validate({"batch": limit, **settings}))
+        taken = [await claimer.take(connection, limit) for _ in range(times)]
+    finally:
+        await connection.close()
+    return [[sum(c.priority > 0 for c in each), sum(c.priority == 0 for c in each)] for each in taken]
+
+
+def urgent(factory: Factory, count: int) -> list[int]:
+    ids = factory.rows(count)
+    factory.sql("UPDATE pillarbox.queue SET priority = 9 WHERE id = ANY (%(ids)s)", ids=ids)
+    return ids
+
+
+async def test_urgent_mail_without_end_leaves_a_share_to_ordinary_mail(factory: Factory) -> None:
+    """Whoever may submit may call all its mail urgent."""
+    urgent(factory, 200)
+    factory.rows(12)
+    retried(factory, 12)
+    assert await classes(factory, 40, 4) == [[32, 8], [32, 8], [32, 8], [40, 0]]
+    assert await classes(factory, 20, 1, ordinary=0) == [[20, 0]]
+
+
+async def test_of_that_share_fresh_mail_and_retries_have_theirs(factory: Factory) -> None:
+    urgent(factory, 40)
+    factory.rows(20)
+    retried(factory, 20)
+    assert await take(factory, 40, 1) == [(36, 4)]  # 32 urgent, 4 fresh, 4 retried
+
+
+async def test_places_that_ordinary_mail_leaves_are_filled(factory: Factory) -> None:
+    urgent(factory, 100)
+    factory.rows(3)
+    assert await classes(factory, 40, 3) == [[37, 3], [40, 0], [23, 0]]
+    urgent(factory, 3)
+    factory.rows(60)
+    assert await classes(factory, 40, 2) == [[3, 37], [0, 23]]
+
+
+async def test_claims_of_one_row_leave_a_share_too(factory: Factory) -> None:
+    urgent(factory, 100)
+    factory.rows(100)
+    taken = await classes(factory, 1, 60)
+    assert [1, 0] in taken
+    assert [0, 1] in taken
+
+
+async def test_when_urgent_mail_leaves_a_single_place_both_have_it_in_turn(factory: Factory) -> None:
+    """A part of a place is a chance of it: rounded, it would go to the same class as long as urgent mail comes."""
+    urgent(factory, 400)
+    factory.rows(100)
+    retried(factory, 100)
+    taken = await take(factory, 4, 60, batch=4, ordinary=0.25)
+    assert {fresh for fresh, _ in taken} == {3, 4}
+    taken = await take(factory, 10, 60, batch=10, ordinary=0.1, retried=0.2)
+    assert {again for _, again in taken} >= {0, 1}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from queued.claim import Claimer
+from queued.claim import NO_FLOORS, Claimer
 from shared import database as db
 from shared.queries import where_query
 from shared.queued_config import Claim
@@ -26,11 +26,12 @@ DUE = 20_000
 ONE_LEAF = "metadata->>'_partid' IN ('1','2','3')"
 VALUES = {
     "now": None,
-    "floor": None,
-    "floor_retried": None,
+    **NO_FLOORS,
+    "ordinary": 0,
     "retried": 0,
     "worker": "w",
     "lease": timedelta(minutes=15),
+    "token": 1,
 }
 PAST = timedelta(seconds=-1)
 
@@ -91,17 +92,17 @@ async def test_the_search_reads_nothing_of_a_backlog_that_is_due(factory: Factor
                 factory.sql("ANALYZE pillarbox.queue_def_123")
             [[name, generic]] = await (
                 await connection.execute(
-                    "SELECT name, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%claim_token_seq%'"
+                    "SELECT name, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%lost_since%'"
                 )
             ).fetchall()
             assert generic > 0, "this plan was not kept"
             asked = where_query("claim", ONE_LEAF)
             order = sorted(
-                ["now", "floor", "floor_retried", "batch", "retried", "worker", "lease", "suspects"],
+                ["now", *NO_FLOORS, "batch", "ordinary", "retried", "worker", "lease", "suspects", "token"],
                 key=lambda n: asked.index(f"%({n})s"),
             )
             given = {**dict.fromkeys(order, "NULL"), "batch": "1", "retried": "0", "worker": "'w'", "suspects": "true"}
-            given["lease"] = "interval '15 minutes'"
+            given |= {"lease": "interval '15 minutes'", "ordinary": "0"}
             values = ", ".join(given[word] for word in order)
             await connection.execute("BEGIN")
             cursor = await connection.execute(
@@ -117,10 +118,10 @@ async def test_the_search_reads_nothing_of_a_backlog_that_is_due(factory: Factor
     assert ["lost_count" in str(n.get("Filter", "")) for n in begun] == [True], "a class of ordinary mail was looked at"
 
 
-def test_claims_and_results_stay_hot_beside_the_index(factory: Factory) -> None:
+def test_claims_and_results_stay_hot_beside_the_index(factory: Factory, superuser: Factory) -> None:
     ids = factory.rows(200)
     factory.sql("VACUUM pillarbox.queue_def_123")
-    factory.sql("SELECT pg_stat_reset_single_table_counters('pillarbox.queue_def_123'::regclass)")
+    superuser.sql("SELECT pg_stat_reset_single_table_counters('pillarbox.queue_def_123'::regclass)")
     assert take(factory, 100, suspects=False) == ids[:100]
     factory.sql(
         """UPDATE pillarbox.queue SET token = NULL, worker = NULL, lease_until = NULL, lost_count = 0

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from queued.routing.route import Hop
-from queued.smtp.connections import ConnectionPool, PoolClosedError, ReuseLimits, SessionWanted
+from queued.smtp.connections import ConnectionPool, PoolClosedError, Rest, ReuseLimits, SessionWanted
 from queued.smtp.transaction import ConversationError, Timeouts, Transaction
 from scripts.sink_server import Sink
 from tests.fixtures.scripted_peer import CLOSE, PLAIN, ScriptedPeer, until
@@ -219,3 +219,124 @@ async def test_closing_turns_away_who_waits_for_a_host_that_says_nothing() -> No
             await pool.close()
             ended = await asyncio.gather(opening, waiting, return_exceptions=True)
         assert [type(each) for each in ended] == [PoolClosedError, PoolClosedError]
+
+
+class CountedSlot:
+    """A slot that says whether it is out."""
+
+    def __init__(self, out: list[CountedSlot]) -> None:
+        self.wanted = False
+        self._out = out
+        out.append(self)
+
+    def done(self) -> None:
+        if self in self._out:
+            self._out.remove(self)
+
+
+def counted(out: list[CountedSlot], hostname: str = "c.example") -> SessionWanted:
+    """A session whose connections need a slot each."""
+
+    async def gate(_: Rest) -> CountedSlot:
+        return CountedSlot(out)
+
+    return SessionWanted(hostname, connect_gate=gate)  # type: ignore[arg-type]
+
+
+async def test_a_slot_is_held_from_before_the_connection_is_opened_until_it_is_closed() -> None:
+    out: list[CountedSlot] = []
+    async with Sink() as sink:
+        pool = make_pool()
+        for _ in range(3):
+            async with pool.acquire(at(sink), counted(out)) as connection:
+                await connection.send(MESSAGE)
+        assert (len(out), pool.idle, sink.connections) == (1, 1, 1), "a kept connection holds its slot"
+        await pool.close()
+        assert out == []
+
+
+async def test_a_connection_whose_slot_another_worker_waits_for_is_not_kept() -> None:
+    out: list[CountedSlot] = []
+    async with Sink() as sink:
+        pool = make_pool()
+        async with pool.acquire(at(sink), counted(out)) as connection:
+            await connection.send(MESSAGE)
+            out[0].wanted = True
+        assert pool.idle == 0
+        await until(lambda: not out)
+        await sink.wait_until_empty()
+        await pool.close()
+
+
+async def test_a_kept_connection_of_another_session_makes_room() -> None:
+    out: list[CountedSlot] = []
+    async with Sink() as sink:
+        pool = make_pool()
+        async with pool.acquire(at(sink), counted(out)):
+            pass
+        async with pool.acquire(at(sink), counted(out, "d.example")):
+            await until(lambda: len(out) == 1)
+        await pool.close()
+    assert out == []
+
+
+async def test_a_connection_that_does_not_come_about_holds_no_slot() -> None:
+    out: list[CountedSlot] = []
+    async with Sink(greeting=554) as sink:
+        pool = make_pool()
+        with pytest.raises(ConversationError):
+            async with pool.acquire(at(sink), counted(out)):
+                pass
+        await pool.close()
+    assert out == []
+
+
+async def test_who_waits_for_a_slot_takes_a_connection_that_is_given_back() -> None:
+    out: list[CountedSlot] = []
+    waits = asyncio.Event()
+
+    async def gate(rest: Rest) -> CountedSlot | None:
+        while out:
+            waits.set()
+            if await rest(60.0):
+                return None
+        return CountedSlot(out)
+
+    session = SessionWanted("c.example", connect_gate=gate)  # type: ignore[arg-type]
+
+    async def one() -> int:
+        async with pool.acquire(at(sink), session) as connection:
+            await connection.send(MESSAGE)
+            return connection.transactions
+
+    async with Sink() as sink:
+        pool = make_pool()
+        async with pool.acquire(at(sink), session) as connection:
+            second = asyncio.create_task(one())
+            await waits.wait()
+            await connection.send(MESSAGE)
+        assert await second == 2
+        assert (sink.connections, len(out)) == (1, 1)
+        await pool.close()
+    assert out == []
+
+
+async def test_closing_turns_away_who_waits_for_a_slot() -> None:
+    waits = asyncio.Event()
+
+    async def gate(rest: Rest) -> None:
+        waits.set()
+        assert await rest(60.0)
+
+    async with Sink() as sink:
+        pool = make_pool()
+
+        async def one() -> None:
+            async with pool.acquire(at(sink), SessionWanted("c.example", connect_gate=gate)):
+                pass
+
+        waiting = asyncio.create_task(one())
+        await waits.wait()
+        await pool.close()
+        with pytest.raises(PoolClosedError):
+            await waiting

@@ -79,8 +79,8 @@ def dead(
     return ids
 
 
-async def test_each_way_to_fail_is_announced_and_is_in_the_servers_log(factory: Factory) -> None:
-    log = Path(factory.one("SHOW data_directory")).parent / "postgres.log"
+async def test_each_way_to_fail_is_announced_and_is_in_the_servers_log(factory: Factory, superuser: Factory) -> None:
+    log = Path(superuser.one("SHOW data_directory")).parent / "postgres.log"
     if not log.exists():
         pytest.skip("the log of this server is not ours to read")
     before = log.stat().st_size

@@ -19,6 +19,7 @@ from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.fixtures.examined import Patient
+    from tests.fixtures.factory import Factory
     from tests.fixtures.postgres import ServerUnderTest
 
 OK, NOTE, WARN, ALARM = Verdict.OK, Verdict.NOTE, Verdict.WARN, Verdict.ALARM
@@ -73,8 +74,8 @@ async def test_a_leaf_made_by_hand_lacks_everything(patient: Patient) -> None:
         assert "queue_def_9" in (await patient.worst(check)).found
 
 
-async def test_an_invalid_index(patient: Patient) -> None:
-    patient.factory.sql(
+async def test_an_invalid_index(patient: Patient, superuser: Factory) -> None:
+    superuser.sql(
         """UPDATE pg_index SET indisvalid = false
             WHERE indexrelid = 'pillarbox.queue_def_123_next_retry_id_idx'::regclass"""
     )
@@ -174,6 +175,29 @@ async def test_a_claim_that_nobody_took_over(patient: Patient) -> None:
     assert "partition 2: 2 since 3m by gone@host:9" in finding.found
 
 
+@pytest.mark.parametrize(
+    ("reason", "gate"),
+    [
+        (
+            "waiting: host mx.evil.test[192.0.2.1]:25 does not answer: no reply within 300 s",
+            "host mx.evil.test[192.0.2.1]:25",
+        ),
+        ("waiting: 5 attempts under way to host mx.evil.test[192.0.2.1]:25", "host mx.evil.test[192.0.2.1]:25"),
+        ("waiting: DNS does not answer about evil.test", "DNS"),
+    ],
+)
+async def test_mail_that_waits_for_a_dead_host_or_for_dns(patient: Patient, reason: str, gate: str) -> None:
+    assert (await patient.worst("mail.hosts")).verdict is OK
+    patient.factory.rows(7, partid="1")
+    patient.factory.sql(
+        "UPDATE pillarbox.queue SET recipientdomain = 'd' || id || '.test', last_error = %(r)s", r=reason
+    )
+    finding = await patient.worst("mail.hosts")
+    assert (finding.verdict, finding.found) == (NOTE, f"7 recipients of 7 domains wait for {gate}")
+    assert (await patient.worst("mail.hosts", shut=(5, 10))).verdict is WARN
+    assert (await patient.worst("mail.hosts", shut=(5, 7))).verdict is ALARM
+
+
 @pytest.mark.parametrize(("age", "limit", "verdict"), [(HOUR, 100, NOTE), (HOUR, 3, WARN), (2 * DAY, 1, OK)])
 async def test_dead_letters(patient: Patient, age: timedelta, limit: int, verdict: Verdict) -> None:
     patient.factory.sql("SELECT pillarbox.history_create(now() - %(age)s, 1)", age=age)
@@ -201,8 +225,8 @@ async def test_an_old_snapshot_and_whose_it_is(patient: Patient) -> None:
         assert (await patient.worst("server.horizon")).verdict is OK
 
 
-async def test_a_replication_slot_nobody_reads(patient: Patient) -> None:
-    patient.factory.sql("SELECT pg_create_physical_replication_slot('forgotten', true)")
+async def test_a_replication_slot_nobody_reads(patient: Patient, superuser: Factory) -> None:
+    superuser.sql("SELECT pg_create_physical_replication_slot('forgotten', true)")
     try:
         finding = await patient.worst("server.slots")
         assert finding.verdict is WARN
@@ -210,7 +234,7 @@ async def test_a_replication_slot_nobody_reads(patient: Patient) -> None:
         assert "read by nobody" in finding.found
         assert (await patient.worst("server.slots", wal=(0, 0))).verdict is ALARM
     finally:
-        patient.factory.sql("SELECT pg_drop_replication_slot('forgotten')")
+        superuser.sql("SELECT pg_drop_replication_slot('forgotten')")
 
 
 async def test_notifications_that_cannot_be_forgotten(patient: Patient) -> None:
@@ -227,13 +251,13 @@ async def test_notifications_that_cannot_be_forgotten(patient: Patient) -> None:
         assert "deaf listener in a transaction" in finding.found
 
 
-async def test_commits_that_do_not_last(patient: Patient) -> None:
+async def test_commits_that_do_not_last(patient: Patient, superuser: Factory) -> None:
     database = patient.factory.one("SELECT current_database()")
     patient.factory.sql(f"ALTER DATABASE {database} SET synchronous_commit = off")
     assert (await patient.worst("server.durability")).verdict is WARN
-    patient.factory.sql("ALTER SYSTEM SET full_page_writes = off")
+    superuser.sql("ALTER SYSTEM SET full_page_writes = off")
     try:
-        patient.factory.sql("SELECT pg_reload_conf()")
+        superuser.sql("SELECT pg_reload_conf()")
 
         async def told() -> bool:
             finding = await patient.worst("server.durability")
@@ -241,8 +265,8 @@ async def test_commits_that_do_not_last(patient: Patient) -> None:
 
         await eventually(told, "doctor sees that full_page_writes is off")
     finally:
-        patient.factory.sql("ALTER SYSTEM RESET full_page_writes")
-        patient.factory.sql("SELECT pg_reload_conf()")
+        superuser.sql("ALTER SYSTEM RESET full_page_writes")
+        superuser.sql("SELECT pg_reload_conf()")
 
 
 async def test_hardly_a_connection_left(patient: Patient) -> None:
@@ -269,9 +293,9 @@ async def test_a_clock_that_is_off(
     assert ("ahead of" if ahead > 0 else "behind") in finding.found
 
 
-async def test_what_a_role_may_not_see_is_said_and_the_rest_goes_on(patient: Patient) -> None:
-    separator = "&" if "?" in patient.uri else "?"
-    uri = f"{patient.uri}{separator}options=-c%20role%3Dpillarbox_analyst"
+async def test_what_a_role_may_not_see_is_said_and_the_rest_goes_on(patient: Patient, administrator: str) -> None:
+    separator = "&" if "?" in administrator else "?"
+    uri = f"{administrator}{separator}options=-c%20role%3Dpillarbox_analyst"
     findings = {finding.check: finding for finding in await patient.findings(uri)}
     assert findings["mail.overdue"].verdict is WARN
     assert "permission denied" in findings["mail.overdue"].found
@@ -291,3 +315,20 @@ async def test_nothing_is_left_behind_and_nothing_changed(patient: Patient, serv
     before = state()
     await patient.findings()
     assert state() == before
+
+
+async def test_mail_that_waits_for_a_login_is_told(patient: Patient) -> None:
+    for said in (
+        "cannot log in: host refused our login by PLAIN: 535 5.7.8 no",
+        "waiting: transport default is left alone: 530 5.7.0 log in",
+        "450 4.2.1 not now",
+        "550 5.1.1 535 is my number",
+    ):
+        patient.factory.rows(1, partid="1")
+        patient.factory.sql(
+            "UPDATE pillarbox.queue SET last_error = %(said)s WHERE id = (SELECT max(id) FROM pillarbox.queue)",
+            said=said,
+        )
+    [finding] = [f for f in await patient.findings() if f.check == "login.refused"]
+    assert finding.verdict is ALARM
+    assert finding.found.startswith("transport default: 2 recipients wait: ")

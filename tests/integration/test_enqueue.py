@@ -18,6 +18,7 @@ from queued.claim import Claimer
 from shared import database as db
 from shared.partition import partition_id
 from shared.queued_config import Claim
+from tests.fixtures.listening import LISTEN
 from tests.fixtures.logins import name_of
 
 if TYPE_CHECKING:
@@ -231,9 +232,23 @@ def test_one_bad_submission_refuses_the_batch(factory: Factory) -> None:
     assert factory.bodies() == {}
 
 
+def test_an_application_may_leave_the_waking_to_the_poll(factory: Factory) -> None:
+    with psycopg.connect(factory.uri, autocommit=True) as listening, factory.another() as application:
+        listening.execute(LISTEN)
+        for word in ("off", "no", "FALSE"):
+            application.execute(f"SET LOCAL pillarbox.wake = '{word}'".encode())
+            application.execute(f"{ENQUEUE})".encode(), {"content": CONTENT})
+            application.commit()
+        assert list(listening.notifies(timeout=0.2)) == []
+        application.execute(f"{ENQUEUE})".encode(), {"content": CONTENT})  # what was local has ended
+        application.commit()
+        assert len(list(listening.notifies(timeout=20, stop_after=1))) == 1
+    assert len(factory.queue()) == 4
+
+
 def test_its_workers_are_woken_at_commit(factory: Factory) -> None:
     with psycopg.connect(factory.uri, autocommit=True) as listening, factory.another() as application:
-        listening.execute("LISTEN pillarbox")
+        listening.execute(LISTEN)
         application.execute(f"{ENQUEUE}, deliver_at => now() + interval '1 day')".encode(), {"content": CONTENT})
         assert list(listening.notifies(timeout=0.1)) == []
         application.commit()

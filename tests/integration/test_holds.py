@@ -80,7 +80,7 @@ async def test_claimed_mail_without_a_body_is_held_with_the_reason(factory: Fact
             connection.add_notice_handler(lambda notice: warned.append(f"{notice.severity} {notice.message_primary}"))
         bodies = Bodies(pool, 1000)
         lost = {c.id for c in taken if c.message_id == gone}
-        assert await bodies.hold_missing(taken) == lost
+        assert {id_ for id_, _ in await bodies.hold_missing(taken)} == lost
         assert await bodies.hold_missing(taken) == set()
     finally:
         await pool.close()
@@ -105,7 +105,7 @@ async def test_what_another_claim_has_or_somebody_held_is_left_alone(factory: Fa
     factory.move([held], "HOLD")
     pool = await db.open_pool(factory.uri, "bodies", 1)
     try:
-        assert await Bodies(pool, 1000).hold_missing(taken) == {mine}
+        assert await Bodies(pool, 1000).hold_missing(taken) == {(mine, taken[0].token)}
     finally:
         await pool.close()
     assert [row.metadata.get("_quarantineid") for row in factory.queue(theirs, held)] == [None, None]
@@ -114,4 +114,4 @@ async def test_what_another_claim_has_or_somebody_held_is_left_alone(factory: Fa
 def test_whoever_only_reviews_or_submits_cannot_hold(factory: Factory, logins: Logins) -> None:
     for role in ("smtpd", "reviewer", "application", "maintainer"):
         with logins.session(role) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
-            session.execute("SELECT pillarbox.hold_missing_body(now(), '{}', '{}')")
+            session.execute("SELECT pillarbox.hold_missing_body(now(), '{}', '{}', '{}', '{}')")

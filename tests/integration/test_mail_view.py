@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from tests.fixtures.listening import LISTEN
 from tests.fixtures.results import DELIVERED, claim, deferred, finished, running_recorder
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def test_what_is_made_due_wakes_its_worker(factory: Factory) -> None:
     factory.row(due=HOUR, partid="5")
     factory.row(status="HOLD", partid="6")
     with psycopg.connect(factory.uri, autocommit=True) as listening:
-        listening.execute("LISTEN pillarbox")
+        listening.execute(LISTEN)
         change(factory, "UPDATE pillarbox.mail SET next_retry = now() WHERE partition = '5'")
         change(factory, "UPDATE pillarbox.mail SET state = 'DELIVER' WHERE partition = '6'")
         heard = [n.payload for n in listening.notifies(timeout=20, stop_after=2)]

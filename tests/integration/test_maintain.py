@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued import maintain
+from queued.maintain import Maintainer
 from shared import database as db
 from shared.queued_config import Maintenance
-from tests.fixtures.heard import until
+from tests.fixtures.listening import LISTEN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def connection(database: str) -> AsyncIterator[db.Connection]:
 
 
 async def one_round(connection: db.Connection, **settings: Any) -> bool:
-    return await maintain.round_if_elected(connection, "worker", Maintenance.model_validate(settings))
+    return await Maintainer("worker", Maintenance.model_validate(settings)).round_if_elected(connection)
 
 
 def released(factory: Factory, *messages: UUID, ago: timedelta = HOUR) -> None:
@@ -148,6 +148,34 @@ async def test_a_body_that_another_session_holds_is_passed_over(factory: Factory
     assert factory.bodies() == {}
 
 
+@pytest.mark.parametrize("priority", [5, 0, -5])
+@pytest.mark.parametrize("error", [None, "451 Later"])
+async def test_workers_of_overdue_mail_are_woken_whatever_its_class(
+    factory: Factory, connection: db.Connection, heard: Heard, priority: int, error: str | None
+) -> None:
+    factory.row(partid="1", due=-HOUR)
+    factory.row(partid=None, due=-HOUR)
+    factory.row(partid="2")
+    leased = factory.row(partid="3", due=-HOUR)
+    factory.sql("UPDATE pillarbox.queue SET priority = %(p)s, last_error = %(e)s", p=priority, e=error)
+    factory.lease([leased], ends=HOUR)
+    factory._connection.execute(LISTEN)
+    await one_round(connection, overdue="1m")
+    told = sorted(n.payload for n in factory._connection.notifies(timeout=1, stop_after=2))
+    assert told == ["", "1"]
+    assert heard.all("maintain.renotified") == [{"partitions": 2}]
+
+
+async def test_the_backlog_of_one_leaf_keeps_no_other_from_being_woken(
+    factory: Factory, connection: db.Connection
+) -> None:
+    factory.rows(2000, partid="1", due=-2 * HOUR)
+    factory.row(partid="4", due=-HOUR)
+    factory._connection.execute(LISTEN)
+    await one_round(connection, overdue="1m")
+    assert sorted(n.payload for n in factory._connection.notifies(timeout=1, stop_after=2)) == ["1", "4"]
+
+
 async def test_coming_days_are_made_once(factory: Factory, connection: db.Connection, heard: Heard) -> None:
     await one_round(connection, ahead=9)
     assert heard.all("maintain.days") == [{"partitions": 4}]  # the fixture's migration made 7: two more of each kind
@@ -178,13 +206,41 @@ def test_days_are_utc_whatever_the_sessions_zone(factory: Factory, zone: str) ->
     ]
 
 
-async def test_only_one_session_maintains_at_a_time(factory: Factory, connection: db.Connection) -> None:
+async def test_only_one_worker_maintains_at_a_time_and_a_dead_one_for_no_longer_than_its_lease(
+    factory: Factory, connection: db.Connection
+) -> None:
     factory.row(status="DELETE")
     rival = await db.connect(factory.uri, "rival")
-    assert (await db.fetch(rival, "maintain_elect"))[0][0] is True
+    assert (await db.fetch(rival, "maintain_elect", worker="rival", lease=timedelta(minutes=2)))[0][0] is True
+    await rival.close()
     assert await one_round(connection) is False
     assert len(factory.queue()) == 1
-    await rival.close()
-    await until(lambda: not factory.sql("SELECT FROM pg_stat_activity WHERE application_name = 'rival'"))
+    left = factory.one("SELECT until - clock_timestamp() FROM pillarbox.locks WHERE name = 'maintain'")
+    assert timedelta(minutes=1) < left <= timedelta(minutes=2)
+    factory.sql("UPDATE pillarbox.locks SET until = clock_timestamp() WHERE name = 'maintain'")
     assert await one_round(connection) is True
     assert factory.queue() == []
+    assert factory.one("SELECT holder FROM pillarbox.locks WHERE name = 'maintain'") is None
+
+
+async def test_a_lease_of_a_clock_that_was_put_back_does_not_last(factory: Factory, connection: db.Connection) -> None:
+    factory.sql("UPDATE pillarbox.locks SET holder = 'gone', until = now() + interval '1 year' WHERE name = 'maintain'")
+    assert await one_round(connection) is True
+
+
+async def test_who_lost_the_lease_stops_after_its_step(
+    factory: Factory, connection: db.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took: list[str] = []
+
+    async def overtaken(*_: object) -> None:
+        took.append("step")
+        factory.sql(
+            "UPDATE pillarbox.locks SET holder = 'rival', until = now() + interval '1m' WHERE name = 'maintain'"
+        )
+
+    steps = {"first": overtaken, "second": overtaken}
+    monkeypatch.setattr(Maintainer, "_steps", lambda *_, **__: steps)
+    assert await one_round(connection) is True
+    assert took == ["step"]
+    assert factory.one("SELECT holder FROM pillarbox.locks WHERE name = 'maintain'") == "rival"

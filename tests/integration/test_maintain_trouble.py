@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from queued import maintain
+from queued.maintain import Maintainer
 from shared import database as db
 from shared.queued_config import Maintenance
 from tests.fixtures.heard import until
@@ -36,7 +37,9 @@ async def connection(database: str) -> AsyncIterator[db.Connection]:
 
 
 async def one_round(connection: db.Connection, **settings: Any) -> bool:
-    return await maintain.round_if_elected(connection, "worker", Maintenance.model_validate(settings))
+    elected = await Maintainer("worker", Maintenance.model_validate(settings)).round_if_elected(connection)
+    await maintain.vacuum(connection)
+    return elected
 
 
 # What takes away what each step needs, and the event that tells of its work.
@@ -44,8 +47,12 @@ BREAKS = {
     "make_days": "ALTER FUNCTION pillarbox.history_create(timestamptz, integer) RENAME TO away",
     "hold_poison": "ALTER FUNCTION pillarbox.maintain_hold_poison(timestamptz, integer, integer) RENAME TO away",
     "finish": "ALTER FUNCTION pillarbox.maintain_finish(timestamptz, text, integer) RENAME TO away",
-    "sweep": "ALTER FUNCTION pillarbox.maintain_sweep(timestamptz, interval, interval, integer) RENAME TO away",
-    "renotify": "ALTER FUNCTION pillarbox.maintain_renotify(timestamptz, interval, integer) RENAME TO away",
+    "sweep": """ALTER FUNCTION pillarbox.maintain_sweep_since(timestamptz, interval, interval, integer, timestamptz)
+                RENAME TO away""",
+    "renotify": """ALTER FUNCTION pillarbox.maintain_renotify_since(timestamptz, interval, integer, timestamptz)
+                   RENAME TO away""",
+    "unserved": """ALTER FUNCTION pillarbox.maintain_unserved(timestamptz, interval, integer, timestamptz)
+                   RENAME TO away""",
     "forget_keys": "ALTER TABLE pillarbox.idempotency RENAME TO away",
     "vacuum": "ALTER VIEW pillarbox.maintain_vacuum RENAME TO away",
     "drop_days": "ALTER FUNCTION pillarbox.maintain_history_drop(timestamptz, interval) RENAME TO away",
@@ -75,7 +82,7 @@ async def test_a_step_that_fails_is_told_and_stops_no_other(
     [keys] = factory.on("away" if broken == "forget_keys" else "idempotency", "SELECT count(*) AS left FROM {table}")
     assert keys.left == (broken == "forget_keys")
     rival = await db.connect(factory.uri, "rival")
-    assert await maintain.round_if_elected(rival, "rival", Maintenance()), "the election was not given up"
+    assert await Maintainer("rival", Maintenance()).round_if_elected(rival), "the election was not given up"
     await rival.close()
 
 

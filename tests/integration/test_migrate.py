@@ -5,6 +5,7 @@ Owns: proofs about shared/migrate.py.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -16,12 +17,15 @@ import shared.migrate
 from shared.errors import ConfigError, DatabaseUnavailable, SchemaMismatch
 from shared.migrate import Migration, check, compare, known, migrate, missing
 from tests.fixtures.heard import until
+from tests.fixtures.operating import write_config
 from tests.fixtures.postgres import LEAVES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from tests.fixtures.factory import Factory
+    from tests.fixtures.postgres import ServerUnderTest
 
 MIGRATE = """
 import sys
@@ -57,6 +61,61 @@ def start(uri: str) -> subprocess.Popen[str]:
     return subprocess.Popen((sys.executable, "-c", MIGRATE, uri), stdout=subprocess.PIPE, text=True)
 
 
+@pytest.fixture(params=["server", "debian15"])
+def either(request: pytest.FixtureRequest) -> ServerUnderTest:
+    """The server of this run, and the oldest that we support."""
+    found: ServerUnderTest = request.getfixturevalue(request.param)
+    return found
+
+
+def test_an_ordinary_role_of_another_name_migrates_and_all_of_it_is_in_our_schema(either: ServerUnderTest) -> None:
+    with either.fresh_database() as uri:
+        assert migrate(uri, LEAVES).applied == tuple(step.name for step in known())
+        with psycopg.connect(uri) as connection:
+            [who] = connection.execute(
+                """SELECT current_user::text, rolsuper, current_setting('search_path')
+                     FROM pg_roles WHERE rolname = current_user"""
+            ).fetchall()
+            assert who == ("mailops", False, '"$user", public')
+            elsewhere = connection.execute(
+                """SELECT relname::text FROM pg_class WHERE relowner = current_user::regrole
+                      AND relnamespace NOT IN (to_regnamespace('pillarbox'), 'pg_toast'::regnamespace)
+                   UNION ALL
+                   SELECT proname::text FROM pg_proc WHERE proowner = current_user::regrole
+                      AND pronamespace <> to_regnamespace('pillarbox')"""
+            ).fetchall()
+            assert elsewhere == []
+
+
+@pytest.fixture(params=["LATIN1", "SQL_ASCII"])
+def other_encoding(server: ServerUnderTest, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URI of an empty database of this encoding."""
+    name = server.create_database(
+        template="template0", options=f"ENCODING '{request.param}' LOCALE 'C' LOCALE_PROVIDER libc"
+    )
+    yield server.uri_of(name)
+    server.drop_database(name)
+
+
+@pytest.mark.parametrize("command", ["migrate", "up", "doctor", "smtpd", "queued"])
+def test_a_database_of_another_encoding_is_refused_before_the_first_migration(
+    other_encoding: str, tmp_path: Path, command: str
+) -> None:
+    folder = write_config(tmp_path, other_encoding)
+    words = {
+        "smtpd": ("smtpd", "--config", str(folder / "smtpd.yaml")),
+        "queued": ("queued", "--config", str(folder / "queued.yaml"), "--worker", "queued-123"),
+    }.get(command, ("scripts.cli", command, "--config", str(folder)))
+    done = subprocess.run((sys.executable, "-m", *words), check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert re.search(
+        r'database "\w+" has the encoding (LATIN1|SQL_ASCII), and Pillarbox needs UTF8',
+        " ".join((done.stdout + done.stderr).split()),
+    )
+    assert "Traceback" not in done.stderr
+    assert leftovers(other_encoding) == 0
+
+
 def test_an_empty_database_gets_everything_and_the_next_run_nothing(empty_database: str) -> None:
     first = migrate(empty_database, LEAVES)
     assert first.applied == tuple(migration.name for migration in known())
@@ -68,11 +127,11 @@ def test_an_empty_database_gets_everything_and_the_next_run_nothing(empty_databa
     assert fingerprint(empty_database) == before
 
 
-def test_two_processes_at_once_do_it_once(empty_database: str) -> None:
+def test_two_processes_at_once_do_each_step_once(empty_database: str) -> None:
     both = [start(empty_database) for _ in range(2)]
-    reports = sorted(each.communicate(timeout=60)[0].strip() for each in both)
+    done = [name for each in both for name in each.communicate(timeout=60)[0].split()]
     assert [each.returncode for each in both] == [0, 0]
-    assert reports == ["", " ".join(migration.name for migration in known())]
+    assert sorted(done) == [migration.name for migration in known()]
     check(empty_database)
 
 

@@ -98,11 +98,13 @@ async def test_what_never_gets_its_locks_changes_nothing_and_says_who_holds_them
     assert (await asyncio.to_thread(migrate, factory.uri, LEAVES)).applied == (NAME,)
 
 
-async def test_an_autovacuum_that_takes_long_gives_way(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_autovacuum_that_takes_long_gives_way(
+    factory: Factory, superuser: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As PostgreSQL has it end for one who waits for deadlock_timeout, and for nobody who gives up before."""
     factory.sql(_HISTORY)
     factory.sql(_SLOW_VACUUM)
-    await eventually(lambda: factory.one(_VACUUMING), "autovacuum comes round", limit=90.0)
+    await eventually(lambda: superuser.one(_VACUUMING), "autovacuum comes round", limit=90.0)
     monkeypatch.setattr(shared.migrate, "_FIRST_PAUSE", 0.1)
     monkeypatch.setattr(shared.migrate, "_LONGEST_PAUSE", 0.1)
     assert (await asyncio.to_thread(migrate, factory.uri, LEAVES, patience=2.0)).applied == (NAME,)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -132,6 +133,33 @@ async def test_a_notification_that_postgresql_refuses_waits_and_stops_no_other(
     assert [whom for whom, _ in sent(factory)] == ["app@sender.example"]
     assert factory.one(f"{GONE} WHERE due > now() + interval '59 minutes'") == 1
     assert len(heard.all("notice.refused")) == 1
+
+
+FORGET = "SELECT pillarbox.maintain_forget_notices(now() + %(later)s, '30 days', 100)"
+
+
+async def test_what_a_rate_holds_back_is_kept_for_as_long_as_it_takes(
+    factory: Factory, connection: db.Connection
+) -> None:
+    for _ in range(3):
+        noted(factory)
+    limited = notifier(rate={"persender": 1})
+    assert await limited.send_due(connection) == 1
+    factory.sql(FORGET, later=timedelta(days=400))
+    assert factory.one(GONE) == 2
+
+
+async def test_what_was_refused_for_long_enough_is_forgotten(factory: Factory, connection: db.Connection) -> None:
+    noted(factory, sender="app@bad..domain")
+    assert await notifier().send_due(connection) == 0
+    since = factory.one("SELECT refused FROM pillarbox.notices")
+    factory.sql("UPDATE pillarbox.notices SET due = now()")
+    await notifier().send_due(connection)
+    assert factory.one("SELECT refused FROM pillarbox.notices") == since  # from the first time on
+    factory.sql(FORGET, later=timedelta(days=29))
+    assert factory.one(GONE) == 1
+    factory.sql(FORGET, later=timedelta(days=31))
+    assert factory.one(GONE) == 0
 
 
 async def test_the_body_stays_until_its_sender_was_told(factory: Factory, connection: db.Connection) -> None:

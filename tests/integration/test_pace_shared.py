@@ -214,9 +214,9 @@ async def test_limits_that_are_full_again_are_forgotten(pool: db.Pool, factory: 
     one = Table(pool, "one")
     await one.share("2026-01-01 00:00:00Z", rate=1.0, burst=10, want=5, most=2, more=1)
     async with pool.connection() as connection:
-        await db.fetch(connection, "pace_forget", now="2026-01-01 00:00:20Z")
+        factory.sql("SELECT pillarbox.pace_forget('2026-01-01 00:00:20Z')")
         assert factory.sql("SELECT FROM pillarbox.pace_limits")
-        await db.fetch(connection, "pace_forget", now="2026-01-01 00:05:00Z")
+        await db.fetch(connection, "pace_forget")
     assert not factory.sql("SELECT FROM pillarbox.pace_limits")
     assert not factory.sql("SELECT FROM pillarbox.pace_shares")
 

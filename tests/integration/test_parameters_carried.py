@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from queued.claim import NO_FLOORS
 from shared import database
 from shared.content_config import DataPhase
 from shared.message import Address, Recipient
@@ -18,6 +19,7 @@ from smtpd.client import Client
 from smtpd.parameters import MailParameters, RcptParameters
 from smtpd.receive import Judgement, Place, receive
 from smtpd.transaction import Accepted, Transaction
+from tests.fixtures.listening import LISTEN, first
 from tests.fixtures.serving import HOSTNAME, MESSAGE, Dialogue, serving
 from tests.fixtures.submissions import recipient, running_spool, submission
 
@@ -94,13 +96,14 @@ async def claimed(factory: Factory, now: datetime) -> int:
             "claim",
             where="true",
             now=now,
-            floor=None,
-            floor_retried=None,
+            **NO_FLOORS,
             batch=10,
+            ordinary=0,
             retried=0,
             worker="w",
             lease=timedelta(minutes=1),
             suspects=False,
+            token=1,
         )
     finally:
         await connection.close()
@@ -190,7 +193,7 @@ async def test_what_submitted_mail_lacks_is_added_and_nothing_else_changed(facto
 async def test_mail_for_later_wakes_its_worker_to_ask_when(factory: Factory) -> None:
     """A worker that sleeps until its next poll would else send it late."""
     with psycopg.connect(factory.uri, autocommit=True) as listener:
-        listener.execute("LISTEN pillarbox")
+        listener.execute(LISTEN)
         async with running_spool(factory.uri) as spool:
             await spool.submit(submission(recipient("4"), not_before=datetime(2030, 1, 1, tzinfo=UTC)))
-        assert [n.payload for n in listener.notifies(timeout=20, stop_after=1)] == ["4"]
+            assert [n.payload for n in await first(listener)] == ["4"]

@@ -122,14 +122,59 @@ def test_leaves_that_only_exchange_names_keep_their_rows_in_place(factory: Facto
         assert (row.leaf, row.partid) == (swapped.get(leaf, leaf), partid)
 
 
+def test_the_name_of_a_leaf_that_was_renamed_is_used_again(factory: Factory, folder: Path) -> None:
+    before = contents(factory)
+    for layout in (
+        {"other": LEAVES["123"], "456": LEAVES["456"]},  # 123 gets another name
+        {"other": ["1", "2"], "123": ["3"], "456": LEAVES["456"]},  # a new leaf gets the old one
+        {"123": ["1", "2"], "456": ["3"], "other": LEAVES["456"]},  # names pass round
+        {"123": LEAVES["456"], "456": ["1", "2", "3"]},
+        LEAVES,
+    ):
+        configure(folder, factory.uri, layout)
+        assert pillarbox(folder, "apply", "--yes") == 0
+        assert {leaf: bounds(factory)[leaf] for leaf in bounds(factory) if leaf != "queue_def_def"}.keys() == {
+            f"queue_def_{name}" for name in layout
+        }
+        assert misnamed(factory) == []
+        assert contents(factory) == before
+
+
+def test_names_that_an_older_version_left_behind_stop_nothing(factory: Factory, folder: Path) -> None:
+    """That version renamed leaves without their indexes."""
+    factory.sql("ALTER TABLE pillarbox.queue_def_123 RENAME TO queue_def_other")
+    assert misnamed(factory)
+    configure(folder, factory.uri, {"123": ["1"], "other": ["2", "3"], "456": LEAVES["456"]})
+    assert pillarbox(folder, "apply", "--yes") == 0
+    factory.sql("ALTER TABLE pillarbox.queue_def_456 RENAME TO queue_def_third")
+    configure(folder, factory.uri, {"456": ["1", "2"], "other": ["3"], "third": LEAVES["456"]})
+    assert pillarbox(folder, "apply", "--yes") == 0
+    configure(folder, factory.uri, {"456": ["1"], "123": ["2", "3"], "fourth": LEAVES["456"]})
+    assert pillarbox(folder, "apply", "--yes") == 0
+    assert misnamed(factory) == []
+
+
+def misnamed(factory: Factory) -> list[tuple[str, str]]:
+    """Indexes of leaves that are not called after their leaf."""
+    rows = factory.sql(
+        """SELECT t.relname::text AS leaf, x.relname::text AS index
+             FROM pg_inherits h JOIN pg_class t ON t.oid = h.inhrelid JOIN pg_index i ON i.indrelid = t.oid
+             JOIN pg_class x ON x.oid = i.indexrelid
+            WHERE h.inhparent = 'pillarbox.queue_def'::regclass AND NOT starts_with(x.relname, t.relname || '_')"""
+    )
+    return [(row.leaf, row.index) for row in rows]
+
+
 def test_the_new_leaves_are_like_those_migrate_makes(factory: Factory, folder: Path) -> None:
     shape = """
         SELECT (SELECT array_agg(format('%%s %%s %%s', tgname, tgenabled, tgfoid::regproc) ORDER BY tgname)
                   FROM pg_trigger WHERE tgrelid = c.oid)::text AS triggers,
                (SELECT array_agg(pg_get_constraintdef(oid) ORDER BY pg_get_constraintdef(oid))
                   FROM pg_constraint WHERE conrelid = c.oid)::text AS constraints,
-               (SELECT array_agg(replace(pg_get_indexdef(indexrelid), relname, 'X') ORDER BY indexrelid::regclass::text)
-                  FROM pg_index WHERE indrelid = c.oid)::text AS indexes,
+               (SELECT array_agg(d.text ORDER BY d.text)
+                  FROM pg_index, substring(pg_get_indexdef(indexrelid) FROM 'USING .*') AS uses,
+                       format('%%s %%s', indisunique, uses) AS d (text)
+                 WHERE indrelid = c.oid)::text AS indexes,
                (SELECT array_agg(format('%%s %%s %%s %%s %%s', attname, format_type(atttypid, atttypmod), attstorage,
                                         attnotnull, pg_get_expr(adbin, adrelid)) ORDER BY attnum)
                   FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
@@ -187,6 +232,6 @@ def test_plan_changes_nothing_and_its_sql_does_the_same_by_hand(
 
 async def test_only_one_repartitioning_goes_on_at_a_time(factory: Factory, folder: Path) -> None:
     with factory.another() as session:
-        session.execute("SELECT pg_advisory_lock(hashtext('pillarbox.partitions'))")
+        session.execute("LOCK TABLE pillarbox.repartition_lock IN SHARE UPDATE EXCLUSIVE MODE")
         assert await asyncio.to_thread(pillarbox, folder, "move", "1", "456", "--yes") == 1
     assert set(bounds(factory)) == {"queue_def_123", "queue_def_456", "queue_def_def"}

@@ -218,12 +218,12 @@ async def test_no_row_is_read_under_the_exclusive_lock(factory: Factory, ids: in
 
 
 async def test_whoever_may_only_submit_can_do_so_while_changes_are_noted(
-    factory: Factory, mail: dict[str | None, list[int]]
+    factory: Factory, mail: dict[str | None, list[int]], administrator: str
 ) -> None:
     *before, switch = await planned(factory.uri, SPLIT)
     await take(factory.uri, before)
     message = factory.message()
-    with psycopg.connect(factory.uri) as session:
+    with psycopg.connect(administrator) as session:
         session.execute("SET ROLE pillarbox_smtpd")
         session.execute(
             """INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain, metadata)

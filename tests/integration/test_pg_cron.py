@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import namedtuple_row
 
 from shared import embedded
@@ -25,6 +26,8 @@ from shared.migrate import migrate
 from shared.queued_config import Maintenance
 from shared.units import parse_duration
 from tests.fixtures.factory import Factory
+from tests.fixtures.listening import LISTEN
+from tests.fixtures.owner import DATABASE, ROLE, hand_over
 from tests.fixtures.postgres import LEAVES, temporary_var
 from tests.fixtures.waiting import eventually
 
@@ -35,8 +38,8 @@ BINARIES = Path("/usr/lib/postgresql/15/bin")
 CONTROL = Path("/usr/share/postgresql/15/extension/pg_cron.control")
 SCRIPT = (Path(__file__).parents[2] / "sql" / "pg_cron.sql").read_text(encoding="utf-8")
 NAMES = {
-    *("hold_poison", "finish", "sweep", "renotify", "forget_keys", "history_create", "history_drop", "vacuum"),
-    "forget_runs",
+    *("hold_poison", "finish", "sweep", "renotify", "unserved", "forget_keys", "forget_notices"),
+    *("history_create", "history_drop", "vacuum", "forget_runs"),
 }
 A_MINUTE_AND_A_HALF = 90.0
 
@@ -56,9 +59,16 @@ def cron() -> Iterator[Factory]:
         embedded.stop(var)
         with (place.data / "postgresql.conf").open("a", encoding="utf-8") as conf:
             conf.write("shared_preload_libraries = 'pg_cron'\n")
-            conf.write("cron.database_name = 'pillarbox'\n")
+            conf.write(f"cron.database_name = '{DATABASE}'\n")
             conf.write(f"cron.host = '{place.socket()}'\n")
-        uri = server.start().uri
+        administrator = server.start().uri
+        uri = hand_over(administrator)
+        with psycopg.connect(make_conninfo(administrator, dbname=DATABASE)) as connection:
+            # Making the extension is for a superuser, using it is not.
+            connection.execute("CREATE EXTENSION pg_cron")
+            connection.execute(f"GRANT USAGE ON SCHEMA cron TO {ROLE}".encode())
+            # Only for this test, which has no hour to wait.
+            connection.execute(f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA cron TO {ROLE}".encode())
         migrate(uri, LEAVES)
         with psycopg.connect(uri, autocommit=True, row_factory=namedtuple_row) as connection:
             yield Factory(uri, connection)
@@ -74,7 +84,7 @@ async def test_the_database_maintains_itself(cron: Factory) -> None:
     plan_damage(cron)
     # What runs once an hour or less is asked for now.
     cron.sql("SELECT cron.alter_job(jobid, schedule => '* * * * *') FROM cron.job")
-    cron.sql("LISTEN pillarbox")
+    cron.sql(LISTEN.decode())
     await eventually(lambda: ran(cron) == NAMES, "every command of pg_cron has succeeded", limit=A_MINUTE_AND_A_HALF)
 
     assert failures(cron) == []
@@ -89,21 +99,25 @@ async def test_the_database_maintains_itself(cron: Factory) -> None:
     assert cron.one("SELECT to_regclass('pillarbox.attempts_20200101') IS NULL")
     days = cron.one("SELECT count(*) FROM pg_inherits WHERE inhparent = 'pillarbox.archive'::regclass")
     assert days == 9  # from yesterday to a week ahead
-    vacuumed = cron.sql("SELECT relname FROM pg_stat_user_tables WHERE relname = 'queue_def_123' AND vacuum_count > 0")
-    assert len(vacuumed) == 1
-    heard = [n.payload for n in cron._connection.notifies(timeout=1, stop_after=1)]
-    assert heard == ["4"]
+    vacuumed = cron.sql("SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0 AND schemaname = 'pillarbox'")
+    assert {row.relname for row in vacuumed} >= {"queue_def_123", "messages", "refcounts", "released"}
+    heard = {n.payload for n in cron._connection.notifies(timeout=1)}
+    assert heard == {"4", "5", "6"}  # urgent, ordinary and bulk
+    assert {row.partid for row in cron.sql("SELECT partid FROM pillarbox.unserved")} == {"4", "5", "6"}
+    assert cron.one("SELECT count(*) FROM pillarbox.notice_counts") == 0
 
 
 def test_its_figures_are_the_defaults_of_the_configuration() -> None:
     settings = Maintenance()
-    assert int(figure(r"maintain_hold_poison\(now\(\), (\d+),")) == settings.poison
-    assert duration(r"maintain_renotify\(now\(\), '(\w+)',") == settings.overdue
-    assert duration(r"maintain_sweep\(now\(\), '(\w+)', '\w+',") == settings.grace
-    assert duration(r"maintain_sweep\(now\(\), '\w+', '(\w+)',") == settings.keep.deadletters
-    assert duration(r"maintain_forget_keys\(now\(\), '(\w+)',") == settings.keep.idempotency
-    assert duration(r"maintain_history_drop\(now\(\), '(\w+)'\)") == settings.keep.history
-    assert int(figure(r"history_create\(now\(\), (\d+)\)")) == settings.ahead
+    assert int(figure(r"maintain_hold_poison\((\d+),")) == settings.poison
+    assert duration(r"maintain_renotify\('(\w+)',") == settings.overdue
+    assert duration(r"maintain_unserved\('(\w+)',") == settings.overdue
+    assert duration(r"maintain_sweep_since\('(\w+)', '\w+',") == settings.grace
+    assert duration(r"maintain_sweep_since\('\w+', '(\w+)',") == settings.keep.deadletters
+    assert duration(r"maintain_forget_notices\('(\w+)',") == settings.keep.history
+    assert duration(r"maintain_forget_keys\('(\w+)',") == settings.keep.idempotency
+    assert duration(r"maintain_history_drop\('(\w+)'\)") == settings.keep.history
+    assert int(figure(r"history_create\((\d+)\)")) == settings.ahead
 
 
 def plan_damage(cron: Factory) -> None:
@@ -116,7 +130,10 @@ def plan_damage(cron: Factory) -> None:
     poison = cron.row(partid="3")
     cron.lease([poison], ends=timedelta(seconds=-1))
     cron.sql("UPDATE pillarbox.queue SET lost_count = 2 WHERE id = %(id)s", id=poison)
-    cron.row(partid="4", due=timedelta(minutes=-5))
+    for partid, priority in (("4", 5), ("5", 0), ("6", -5)):
+        overdue = cron.row(partid=partid, due=timedelta(minutes=-5))
+        cron.sql("UPDATE pillarbox.queue SET priority = %(p)s WHERE id = %(id)s", p=priority, id=overdue)
+    cron.sql("INSERT INTO pillarbox.notice_counts VALUES (now() - interval '2 days', '', 1)")
     message = cron.message()
     cron.sql("INSERT INTO pillarbox.released VALUES (%(id)s, now() - interval '1 hour')", id=message)
     cron.sql(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_server_is_new_enough_and_keeps_what_it_commits(server: ServerUnderTest) -> None:
-    with psycopg.connect(server.uri) as connection:
+    with psycopg.connect(server.administrator) as connection:
         assert connection.info.server_version // 10000 == server.version >= 15
         assert connection.execute("SHOW fsync").fetchone() == ("on",)
 
@@ -39,7 +39,7 @@ def test_empty_database_has_none_of_our_tables(empty_database: str) -> None:
 
 
 def test_debian15_is_postgresql_15_with_our_settings(debian15: ServerUnderTest) -> None:
-    with psycopg.connect(debian15.uri) as connection:
+    with psycopg.connect(debian15.administrator) as connection:
         assert connection.info.server_version // 10000 == 15
         assert connection.execute("SHOW wal_compression").fetchone() == ("lz4",)
         assert connection.execute("SHOW search_path").fetchone() == ("pillarbox, public",)

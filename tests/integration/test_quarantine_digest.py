@@ -116,14 +116,16 @@ async def test_digests_run_at_once_send_one(factory: Factory, reviewer: Reviewer
     assert len(digests(factory)) == 1
 
 
-async def test_a_digest_killed_before_its_commit_is_sent_by_the_next_one(factory: Factory, reviewer: Reviewer) -> None:
+async def test_a_digest_killed_before_its_commit_is_sent_by_the_next_one(
+    factory: Factory, superuser: Factory, reviewer: Reviewer
+) -> None:
     hold(factory, "review", count=5)
     with factory.another() as session:
         session.execute("LOCK TABLE pillarbox.messages IN EXCLUSIVE MODE")  # where spooling waits
         cut = await reviewer.start("digest", "--yes")
-        await eventually(lambda: factory.waiting("pillarbox queue"), "the digest is being spooled")
+        await eventually(lambda: superuser.waiting("pillarbox queue"), "the digest is being spooled")
         await killed(cut)
-    factory.terminate("pillarbox queue")
+    superuser.terminate("pillarbox queue")
     assert digests(factory) == []
     assert factory.one("SELECT count(*) FROM pillarbox.digest_rows") == 0
     assert (await reviewer.done("digest", "--yes"))["recipients"] == 5

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from tests.fixtures.reviewing import Reviewing
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "review-quarantined-mail.md"
+PHISHING = (
+    b"Subject: Your account\r\nMIME-Version: 1.0\r\nContent-Type: multipart/alternative; boundary=b\r\n\r\n"
+    b"--b\r\nContent-Type: text/plain\r\n\r\nhello\r\n"
+    b"--b\r\nContent-Type: text/html\r\n\r\n<p>Log in here</p>\r\n--b--\r\n"
+)
 _COMMAND = re.compile(r"^    pillarbox quarantine (.*)$", re.MULTILINE)
 _YAML = re.compile(r"^    quarantines:\n(?:      .*\n)+", re.MULTILINE)
 
@@ -64,7 +69,7 @@ async def test_every_command_finds_what_it_is_about(
         for words in found:
             factory.sql("UPDATE pillarbox.queue SET status = 'DELETE' WHERE status = 'HOLD'")
             factory.sql("UPDATE pillarbox.queue SET status = 'DELETE' WHERE status = 'DELIVER'")
-            [held] = hold(factory, "contentcheck")
+            [held] = hold(factory, "contentcheck", message=factory.message(PHISHING))
             factory.sql(
                 """UPDATE pillarbox.queue SET ts = now() - interval '8 days', senderdomain = 'customer.example'
                     WHERE id = %(id)s""",

@@ -33,6 +33,8 @@ PARTS: Final = (
     "heartbeat",
     "register",
     "maintain",
+    "vacuum",
+    "hints",
     "schedule",
     "paces",
     "notices",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.fixtures.factory import Factory
+    from tests.fixtures.logins import Logins
     from tests.fixtures.system import System
 
 WHERE = "metadata->>'_partid' IN ('1', '50%')"
@@ -30,10 +31,10 @@ ME = Identity("mine", "host", 7)
 
 
 @asynccontextmanager
-async def running(uri: str, *, size: int = 1) -> AsyncIterator[Register]:
+async def running(uri: str, *, size: int = 1, where: str = WHERE) -> AsyncIterator[Register]:
     """A register that beats once a second as long as the block."""
     pool = await database.open_pool(uri, "register under test", size)
-    register = Register(pool, ME, WHERE, Claim.model_validate({"poll": "500ms", "lease": "3m"}))
+    register = Register(pool, ME, where, Claim.model_validate({"poll": "500ms", "lease": "3m"}))
     beating = asyncio.create_task(register.run())
     try:
         yield register
@@ -138,9 +139,9 @@ async def test_a_lost_connection_is_a_missed_beat(
         await eventually(lambda: entries(factory)[0].seen > first.seen, "it beats again")
 
 
-async def test_the_role_of_workers_suffices(database: str, factory: Factory) -> None:
-    separator = "&" if "?" in database else "?"
-    async with running(f"{database}{separator}options=-c%20role%3Dpillarbox_queued") as register:
+async def test_the_role_of_workers_suffices(administrator: str, factory: Factory) -> None:
+    separator = "&" if "?" in administrator else "?"
+    async with running(f"{administrator}{separator}options=-c%20role%3Dpillarbox_queued") as register:
         await entered(factory)
         await register.leave()
         assert entries(factory) == []
@@ -160,3 +161,30 @@ async def test_a_worker_that_was_killed_stays_until_it_counts_as_gone(system: Sy
     await worker.ended()
     assert await system.value("SELECT count(*) FROM workers") == 1
     await system.until("SELECT NOT live FROM workers_seen", limit=15)
+
+
+async def test_what_its_condition_selects_is_withdrawn_from_what_nobody_serves(
+    factory: Factory, logins: Logins
+) -> None:
+    """With the rights of a worker, and row by row where the condition is not about partitions alone."""
+    hour = timedelta(hours=1)
+    for partid in ("1", "2", "50%", None):
+        factory.rows(2, partid=partid, due=-hour)
+    stranger = factory.row(partid="1", due=-hour, domain="elsewhere.example")
+    factory.sql("SELECT pillarbox.maintain_unserved(now(), '1m', 10)")
+    where = f"{WHERE} AND recipientdomain = 'example.com'"
+    async with running(logins.uri("queued"), where=where):
+        left = "SELECT partid, queue__id FROM pillarbox.unserved ORDER BY queue__id"
+        await eventually(lambda: len(factory.sql(left)) == 5, "what this worker selects is withdrawn")
+    assert {row.partid for row in factory.sql(left)} == {"", "1", "2"}
+    assert [row.queue__id for row in factory.sql(left) if row.partid == "1"] == [stranger]
+
+
+def test_a_backlog_that_is_served_hides_no_partition_of_its_leaf_that_is_not(factory: Factory) -> None:
+    """By default three partitions lie in one leaf: a slow worker of one, and a dead one of another."""
+    factory.rows(60, partid="1", due=-timedelta(hours=2))
+    forgotten = factory.row(partid="2", due=-timedelta(hours=1))
+    factory.sql("SELECT pillarbox.maintain_unserved(now(), '1m', 10)")
+    noted = factory.sql("SELECT partid, queue__id FROM pillarbox.unserved WHERE partid <> '1'")
+    assert [(row.partid, row.queue__id) for row in noted] == [("2", forgotten)]
+    assert factory.one("SELECT count(*) FROM pillarbox.unserved") == 11

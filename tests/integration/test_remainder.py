@@ -87,7 +87,7 @@ async def test_what_ends_the_next_transaction_takes_no_delivery_back(phase: str)
     script = (*TAKEN, "RCPT", TOO_MANY, *end, b"250 2.0.0 taken\r\n", *last)
     async with ScriptedPeer(*PLAIN, *script) as peer, routing({}, connection=to(peer)) as routed:
         lease = Lease(monotonic() + 60)
-        progress = Progress(lease, 60.0)
+        progress = Progress(lease, 60.0, 60.0)
         Watch().begin(progress)
         sending = asyncio.create_task(routed.send(ONE, TWO, lease=lease))
         sent = b"RCPT TO:<two@example.test>"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
 
+from queued.not_now import ParkedError
 from queued.routing import resolver as under_test
 from queued.routing.resolver import Resolver, ResolverClosedError
 from shared.routing_config import Dns
@@ -17,6 +19,8 @@ from tests.fixtures.heard import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+
+    from queued.routing.answer import Answer
 
 RECORDS: dict[tuple[str, str], Sequence[str]] = {
     ("example.test", "MX"): ["10 mx1.example.test.", "20 mx2.example.test."],
@@ -80,12 +84,18 @@ async def test_one_family_is_enough_but_none_proves_nothing_while_the_other_is_u
 
 
 @pytest.mark.parametrize("name", ["servfail.test", "refused.test", "garbage.test", "silent.test"])
-async def test_trouble_is_a_failure_and_is_not_remembered(name: str) -> None:
+async def test_trouble_is_a_failure_and_is_remembered_for_moments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(under_test, "monotonic", lambda: now)
     async with resolving(timeout="300ms") as (resolver, server):
         answer = await resolver.mx(name)
         assert (answer.state, answer.records) == ("failed", ())
         assert answer.text
         server.records[name, "MX"] = ["1 mx.test."]
+        asked = len(server.asked)
+        assert (await resolver.mx(name)).state == "failed"
+        assert len(server.asked) == asked, "RFC 9520 section 3.2: a failure is kept for a second at least"
+        now += 1.1
         assert (await resolver.mx(name)).records == ((1, "mx.test"),)
 
 
@@ -191,3 +201,58 @@ async def test_what_is_no_name_is_not_asked_for(text: str) -> None:
         with pytest.raises(ValueError, match="is not a domain name"):
             await resolver.mx(text)
         assert server.asked == []
+
+
+async def test_nobody_waits_for_silent_name_servers_and_their_answer_is_kept_for_who_comes_again() -> None:
+    async with resolving(timeout="2500ms") as (resolver, server):
+        with pytest.raises(ParkedError) as parked:
+            await resolver.mx("silent.test")
+        assert parked.value.until.reason == "DNS does not answer about silent.test"
+        assert parked.value.until.stopped == "destination"
+        assert 1.3 <= parked.value.until.seconds <= 2.5, "who waits comes again when the question has ended"
+        assert (await resolver.mx("example.test")).state == "found"
+        asked = server.asked.count(("silent.test", "MX"))
+        await until(lambda: not resolver._asking, "the question to end")
+        answer = await resolver.mx("silent.test")
+        assert (answer.state, answer.text) == ("failed", "no answer within 2.5 s")
+        assert server.asked.count(("silent.test", "MX")) <= asked + 1, "the same question goes on"
+
+
+async def test_silent_zones_have_a_share_of_the_questions_and_others_are_answered() -> None:
+    silent = {(f"d{n}.evil.test", "MX"): [SILENT] for n in range(300)} | {
+        (f"{n}.e{n}.test", "MX"): [SILENT] for n in range(300)
+    }
+    async with FakeDns({("good.test", "MX"): ["10 mx.good.test."], **silent}) as server:
+        resolver = Resolver(Dns.model_validate({"servers": [server.where], "timeout": "30s"}))
+        try:
+            for _ in range(3):
+                asking = [_unless_parked(resolver, name) for name, _ in silent]
+                assert set(await asyncio.gather(*asking)) == {None}
+                assert len(resolver._going) <= 100
+            began = monotonic()
+            assert (await resolver.mx("good.test")).state == "found"
+            assert monotonic() - began < 0.5
+            with pytest.raises(ParkedError) as parked:
+                await resolver.mx("another.evil.test")
+            assert parked.value.until.reason == "DNS does not answer about evil.test"
+        finally:
+            await resolver.close()
+
+
+async def test_while_name_servers_are_silent_an_answer_that_has_ended_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(under_test, "monotonic", lambda: now)
+    async with resolving(lives=60, timeout="300ms") as (resolver, server):
+        known = await resolver.mx("example.test")
+        server.records["example.test", "MX"] = [SILENT]
+        now += 61
+        assert await resolver.mx("example.test") == known
+        now += 86_400
+        assert (await resolver.mx("example.test")).state == "failed"
+
+
+async def _unless_parked(resolver: Resolver, name: str) -> Answer[tuple[int, str]] | None:
+    try:
+        return await resolver.mx(name)
+    except ParkedError:
+        return None

@@ -119,4 +119,4 @@ async def test_the_next_claims_result_is_not_taken_for_the_one_whose_answer_was_
         await recorder.drained()
     assert factory.queue() == []
     assert len(factory.archive()) == len(heard.all("result.delivered")) == len(heard.all("result.deferred")) == 1
-    assert sorted(row.token for row in factory.attempts()) == [first.token, second.token]
+    assert sorted(row.token for row in factory.attempts()) == sorted([first.token, second.token])

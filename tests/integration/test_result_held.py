@@ -131,12 +131,14 @@ async def test_a_worker_may_hold_and_tell_with_its_own_rights(factory: Factory, 
 async def test_a_hold_that_is_refused_keeps_what_was_recorded_before_it(factory: Factory, heard: Heard) -> None:
     """The others of its group are recorded by then, and are not recorded again."""
     factory.rows(count=2)
-    factory.sql("ALTER FUNCTION pillarbox.result_hold RENAME TO result_hold_away")
+    takes = "timestamptz, bigint[], uuid[], bigint[], text[], text[], text[], timestamptz[]"
+    away = f"ALTER FUNCTION pillarbox.{{}} ({takes}) RENAME TO {{}}"
+    factory.sql(away.format("result_hold", "result_hold_away"))
     async with running_recorder(factory.uri) as recorder:
         one, two = await claim(factory.uri)
         recorder.add([held(one), finished(two, DELIVERED, "success")])
         await until(lambda: heard.all("result.unrecorded"))
-        factory.sql("ALTER FUNCTION pillarbox.result_hold_away RENAME TO result_hold")
+        factory.sql(away.format("result_hold_away", "result_hold"))
         await recorder.drained()
     assert [(row.id, row.status) for row in factory.queue()] == [(one.id, "HOLD")]
     assert sorted(attempt.queue__id for attempt in factory.attempts()) == sorted([one.id, two.id])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -14,7 +15,7 @@ import pytest
 
 from queued.result import Recorder
 from tests.fixtures.heard import until
-from tests.fixtures.results import DELIVERED, RECORDER, claim, finished, running_recorder
+from tests.fixtures.results import DEFERRED, DELIVERED, FAILED, RECORDER, claim, deferred, finished, running_recorder
 
 if TYPE_CHECKING:
     from shared.database import Connection
@@ -81,20 +82,82 @@ async def test_the_pause_grows_while_the_outage_lasts(factory: Factory, heard: H
     assert pauses == [0.1, 0.2, 0.4]
 
 
-async def test_a_result_postgresql_refuses_is_refused_alone(factory: Factory, heard: Heard) -> None:
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b"], ids=["NUL", "surrogate"])
+async def test_a_success_whose_text_is_refused_is_recorded_without_it(
+    factory: Factory, heard: Heard, text: str
+) -> None:
+    """Alone: the others keep what their peers said."""
     factory.rows(9)
     async with running_recorder(factory.uri) as recorder:
         taken = await claim(factory.uri)
-        poison = replace(DELIVERED, text="a\0b")
+        poison = replace(DELIVERED, text=text)
         recorder.add([finished(c, poison if c is taken[4] else DELIVERED, "success") for c in taken])
         async with asyncio.timeout(20):
             await recorder.drained()
-    assert [refused["recipient_id"] for refused in heard.all("result.refused")] == [taken[4].id]
-    assert [row.id for row in factory.queue()] == [taken[4].id]
-    assert len(factory.archive()) == len(factory.attempts()) == 8
-    # Its lease runs out, so it is tried again: nothing is lost by the refusal.
-    factory.sql("UPDATE pillarbox.queue SET lease_until = now()")
-    assert [c.id for c in await claim(factory.uri)] == [taken[4].id]
+    assert factory.queue() == []
+    assert [archived.result for archived in factory.archive()] == ["success"] * 9
+    said = {row.queue__id: row.reply_text for row in factory.attempts()}
+    assert said.pop(taken[4].id).startswith("(left out")
+    assert set(said.values()) == {DELIVERED.text}
+    [refused] = heard.all("result.refused")
+    assert (refused["recipient_id"], refused["then"]) == (taken[4].id, "recorded without its texts")
+
+
+@pytest.mark.parametrize("result", ["failed", None])
+async def test_what_is_owed_after_a_refused_text_is_owed_all_the_same(factory: Factory, result: str | None) -> None:
+    """The failure is recorded and its sender told; the deferral waits for its time."""
+    factory.row()
+    later = datetime.now(UTC) + timedelta(hours=1)
+    async with running_recorder(factory.uri) as recorder:
+        [c] = await claim(factory.uri)
+        poison = replace(FAILED if result else DEFERRED, text="a\0b", enhanced=None)
+        recorder.add([finished(c, poison, result) if result else deferred(c, later, poison)])
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert [archived.result for archived in factory.archive()] == ([result] if result else [])
+    assert len(factory.sql("SELECT FROM pillarbox.notices")) == bool(result)
+    assert [row.next_retry for row in factory.queue()] == ([] if result else [later])
+
+
+async def test_a_success_that_history_refuses_is_finished_all_the_same(factory: Factory, heard: Heard) -> None:
+    """Whatever an operator's own constraint on attempts says: it was delivered, and must not be sent again."""
+    factory.rows(3)
+    factory.sql("ALTER TABLE pillarbox.attempts ADD CONSTRAINT mine CHECK (queue__id <> 2) NOT VALID")
+    async with running_recorder(factory.uri) as recorder:
+        recorder.add([finished(c, DELIVERED, "success") for c in await claim(factory.uri)])
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert factory.queue() == []
+    assert len(factory.archive()) == 3
+    assert sorted(row.queue__id for row in factory.attempts()) == [1, 3]
+    assert [each["then"] for each in heard.all("result.refused")] == [
+        "recorded without its texts",
+        "recorded without an attempt",
+    ]
+
+
+async def test_what_is_refused_in_every_form_keeps_its_claim_until_it_is_taken(
+    factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not sent again meanwhile, and holds up no other result."""
+    monkeypatch.setattr("queued.result._AGAIN", 0.2)
+    factory.rows(3)
+    factory.sql("ALTER TABLE pillarbox.archive ADD CONSTRAINT mine CHECK (id <> 2) NOT VALID")
+    recorded: list[int] = []
+    async with running_recorder(factory.uri) as recorder:
+        recorder.on_recorded = lambda claimed: recorded.extend(c.id for c in claimed)
+        taken = await claim(factory.uri)
+        recorder.add([finished(c, DELIVERED, "success") for c in taken])
+        await until(lambda: [e for e in heard.all("result.refused") if e["then"].startswith("kept")], "it to be kept")
+        await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
+        assert sorted(recorded) == [1, 3]  # so this one stays in hand, and the heartbeat renews its lease
+        await until(lambda: len(heard.all("result.refused")) > 4, "it to be tried again")
+        factory.sql("ALTER TABLE pillarbox.archive DROP CONSTRAINT mine")
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert sorted(recorded) == [1, 2, 3]
+    assert len(factory.archive()) == 3
+    assert factory.queue() == []
 
 
 async def test_a_result_that_meets_a_hold_in_the_making_is_recorded_after_it(factory: Factory, heard: Heard) -> None:
@@ -158,7 +221,8 @@ async def test_a_late_result_and_the_next_claims_are_told_apart_in_one_group(fac
     assert [lost["recipient_id"] for lost in heard.all("claim.lost")] == [id_]
     assert len(heard.all("result.delivered")) == len(factory.archive()) == 1
     tried = sorted((row.token, row.outcome) for row in factory.attempts())
-    assert tried == [(late.token, "delivered"), (late.token, "lease_expired"), (again.token, "delivered")]
+    expected = [(late.token, "delivered"), (late.token, "lease_expired"), (again.token, "delivered")]
+    assert tried == sorted(expected)
 
 
 async def test_a_group_whose_late_results_fail_is_not_recorded_twice(
@@ -170,11 +234,13 @@ async def test_a_group_whose_late_results_fail_is_not_recorded_twice(
     write = Recorder._write
     failed: list[str] = []
 
-    async def once(self: Recorder, connection: Connection, query: str, values: dict[str, Any]) -> list[Any]:
+    async def once(
+        self: Recorder, connection: Connection, query: str, values: dict[str, Any], *parts: Any
+    ) -> list[Any]:
         if query == "result_record_lost" and not failed:
             failed.append(query)
             raise psycopg.errors.LockNotAvailable("somebody makes an index on attempts")
-        return await write(self, connection, query, values)
+        return await write(self, connection, query, values, *parts)
 
     monkeypatch.setattr(Recorder, "_write", once)
     async with running_recorder(factory.uri) as recorder:

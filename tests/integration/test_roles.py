@@ -123,15 +123,17 @@ def test_the_manuals_retention_statement_runs_as_a_reviewer(factory: Factory, lo
 def test_every_function_of_maintenance_runs(factory: Factory, logins: Logins, role: str) -> None:
     asked = factory.row(status="DELETE")
     with logins.session(role) as session:
-        finished = session.execute("SELECT * FROM maintain_finish(now(), 'me', 10)").fetchall()
+        finished = session.execute("SELECT * FROM maintain_finish('me', 10)").fetchall()
         assert [tuple(row) for row in finished] == [("deleted", 1)]
         for call in (
-            "maintain_sweep(now() + interval '1 hour', '0s', '7d', 10)",
-            "maintain_hold_poison(now(), 3, 10)",
-            "maintain_renotify(now(), '1m', 10)",
-            "maintain_history_drop(now(), '30d')",
-            "maintain_forget_keys(now(), '7d', 10)",
-            "history_create(now(), 9)",
+            "maintain_sweep('0s', '7d', 10)",
+            "maintain_hold_poison(3, 10)",
+            "maintain_renotify('1m', 10)",
+            "maintain_history_drop('30d')",
+            "maintain_forget_keys('7d', 10)",
+            "maintain_forget_notices('7d', 10)",
+            "history_create(9)",
+            "pace_forget()",
         ):
             session.execute(f"SELECT {call}".encode())
         session.execute("SELECT * FROM maintain_vacuum")
@@ -171,7 +173,9 @@ def test_the_roles_are_made_once_and_an_administrator_may_make_them_before(facto
     assert len(found) == len(names)
 
 
-def test_a_schema_can_be_made_by_somebody_who_may_not_create_roles(factory: Factory, logins: Logins) -> None:
+def test_a_schema_can_be_made_by_somebody_who_may_not_create_roles(
+    factory: Factory, superuser: Factory, logins: Logins
+) -> None:
     from shared.migrate import migrate  # noqa: PLC0415 - only this test makes a schema
 
     uri = logins.uri("analyst")
@@ -181,7 +185,7 @@ def test_a_schema_can_be_made_by_somebody_who_may_not_create_roles(factory: Fact
     database_name = factory.one("SELECT current_database()")
     factory.sql(f"GRANT CREATE ON DATABASE {database_name} TO {name}")
     migrate(uri, {"123": ["1", "2", "3"]})
-    granted = factory.one("SELECT has_table_privilege('pillarbox_analyst', 'pillarbox.archive', 'SELECT')")
+    granted = superuser.one("SELECT has_table_privilege('pillarbox_analyst', 'pillarbox.archive', 'SELECT')")
     assert granted
     factory.sql(f"REVOKE CREATE ON DATABASE {database_name} FROM {name}")
 
@@ -203,6 +207,6 @@ async def test_a_worker_shares_limits_and_suspends_with_its_own_rights(factory: 
         await paces.suspends.follow(connection, "true")
         factory.sql("DELETE FROM pillarbox.suspends WHERE who = 'rule'")
         await paces.suspends.follow(connection, "true")
-        await db.fetch(connection, "pace_forget", now=None)
+        await db.fetch(connection, "pace_forget")
     await pool.close()
     assert factory.sql("SELECT id FROM pillarbox.queue WHERE next_retry <= now()")[0].id == waiting

@@ -31,7 +31,7 @@ REFUSALS = [
     ),
     ("smtpd", "COPY queue TO STDOUT"),
     ("smtpd", "SELECT * FROM archive"),
-    ("smtpd", "SELECT maintain_sweep(now(), '0s', '0s', 1)"),
+    ("smtpd", "SELECT maintain_sweep('0s', '0s', 1)"),
     ("smtpd", ENQUEUE),
     ("queued", "INSERT INTO messages (id, size, content) VALUES (gen_random_uuid(), 1, 'x')"),
     (
@@ -70,6 +70,9 @@ REFUSALS = [
     ("analyst", "SELECT * FROM queue_def_123"),
     ("analyst", "SELECT * FROM messages"),
     ("analyst", "DELETE FROM archive"),
+    ("queued", "SELECT maintain_history_drop(now() + interval '4 years', '30d')"),
+    ("maintainer", "SELECT maintain_history_drop(now() + interval '4 years', '30d')"),
+    ("maintainer", "SELECT maintain_sweep(now() + interval '1 day', '0s', '0s', 1)"),
     ("maintainer", "SELECT content FROM messages"),
     ("maintainer", "SELECT * FROM queue"),
     ("maintainer", "DELETE FROM queue"),
@@ -86,7 +89,7 @@ REFUSALS = [
     ("application", "UPDATE own_mail SET state = 'HOLD'"),
     ("application", "UPDATE own_mail SET metadata = '{}'"),
     ("application", "SELECT dead_letters_requeue(ARRAY[1])"),
-    ("application", "SELECT maintain_finish(now(), 'me', 1)"),
+    ("application", "SELECT maintain_finish('me', 1)"),
     ("application", "UPDATE settings SET partitions = 1"),
     ("application", "CREATE TABLE pillarbox.mine (x integer)"),
     ("application", "CREATE FUNCTION pillarbox.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT $1'"),
@@ -161,6 +164,32 @@ def test_every_function_with_its_owners_rights_fixes_its_search_path(factory: Fa
               AND NOT 'search_path=pillarbox, pg_temp' = ANY (coalesce(p.proconfig, '{}'))"""
     )
     assert found == []
+
+
+def test_nobody_but_the_owner_gives_maintenance_the_time(factory: Factory) -> None:
+    found = factory.sql(
+        """SELECT p.oid::regprocedure::text FROM pg_proc p
+            WHERE p.pronamespace = 'pillarbox'::regnamespace
+              AND EXISTS (SELECT FROM unnest(p.proargtypes::oid[], p.proargnames[1:p.pronargs]) AS a(type, name)
+                           WHERE a.type = 'timestamptz'::regtype AND a.name IS DISTINCT FROM 'since')
+              AND p.proname ~ '^(maintain|history|orphans|pace_forget)'
+              AND has_function_privilege('pillarbox_maintainer', p.oid, 'EXECUTE')"""
+    )
+    assert found == []
+
+
+def test_history_of_coming_years_cannot_be_dropped_by_a_negative_span_either(factory: Factory, logins: Logins) -> None:
+    factory.sql("SELECT pillarbox.history_create('2035-03-08 12:00:00+00', 0)")
+    with logins.session("maintainer") as session:
+        session.execute("SELECT maintain_history_drop('0s')")
+        for call in (
+            "maintain_history_drop('-20 years')",
+            "history_drop_if_counted('archive', '2035-03-08', 0, '-20 years')",
+            "maintain_sweep('-1 day', '0s', 1)",
+        ):
+            with pytest.raises(psycopg.errors.InvalidParameterValue, match="keeping for"):
+                session.execute(f"SELECT {call}".encode())
+    assert factory.one("SELECT to_regclass('pillarbox.archive_20350308') IS NOT NULL")
 
 
 def test_nobody_may_run_what_was_not_granted(factory: Factory) -> None:

@@ -7,6 +7,7 @@ See: test_failover.py for who is asked next.
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,13 +89,15 @@ async def test_no_way_for_good(recipient: str, enhanced: str) -> None:
 
 
 @pytest.mark.parametrize("domain", ["servfail.test", "silent.test", "halfway.test"])
-async def test_no_way_for_now_is_tried_again_and_decided_anew(domain: str) -> None:
+async def test_no_way_for_now_is_tried_again_and_decided_anew(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
         result = await routed.send_one(f"bob@{domain}")
         assert (result.outcome.kind, result.outcome.enhanced, result.result) == ("deferred", "4.4.3", None)
         assert result.next_retry is not None
         routed.dns.records[domain, "MX"] = ["10 mx1.test."]
         routed.dns.records["broken.test", "A"] = ["127.0.0.2"]
+        later = monotonic() + 60  # a failure is kept for a while
+        monkeypatch.setattr("queued.routing.resolver.monotonic", lambda: later)
         assert (await routed.send_one(f"bob@{domain}")).result == "success"
 
 

@@ -34,6 +34,14 @@ async def connection(database: str) -> AsyncIterator[db.Connection]:
     await opened.close()
 
 
+@pytest.fixture
+async def anybody(administrator: str) -> AsyncIterator[db.Connection]:
+    """A connection that may take any role."""
+    opened = await db.connect(administrator, "scheduler")
+    yield opened
+    await opened.close()
+
+
 def scheduled(factory: Factory, name: str = "report", *, ago: timedelta = MINUTE, **columns: Any) -> datetime:
     """A schedule that is due since `ago`; returns that time."""
     values: dict[str, Any] = {
@@ -222,10 +230,10 @@ async def test_the_next_occurrence_must_lie_ahead(factory: Factory) -> None:
 
 
 async def test_a_worker_can_send_a_schedule_but_neither_read_its_mail_nor_change_it(
-    factory: Factory, connection: db.Connection
+    factory: Factory, anybody: db.Connection
 ) -> None:
     scheduled(factory)
-    await connection.execute("SET ROLE pillarbox_queued")
+    await anybody.execute("SET ROLE pillarbox_queued")
     for refused in (
         "SELECT content FROM pillarbox.schedules",
         "SELECT recipients FROM pillarbox.schedules",
@@ -235,30 +243,30 @@ async def test_a_worker_can_send_a_schedule_but_neither_read_its_mail_nor_change
         "SELECT pillarbox.enqueue('', '{a@b.example}', '')",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            await connection.execute(refused)
-    assert await schedule.send_due(connection) == 1
-    assert await schedule.until_next(connection) <= schedule._GLANCE
+            await anybody.execute(refused)
+    assert await schedule.send_due(anybody) == 1
+    assert await schedule.until_next(anybody) <= schedule._GLANCE
 
 
 @pytest.mark.parametrize("role", ["smtpd", "analyst", "reviewer", "application"])
-async def test_others_cannot_touch_schedules(factory: Factory, connection: db.Connection, role: str) -> None:
+async def test_others_cannot_touch_schedules(factory: Factory, anybody: db.Connection, role: str) -> None:
     scheduled(factory)
-    await connection.execute(f"SET ROLE pillarbox_{role}".encode())
+    await anybody.execute(f"SET ROLE pillarbox_{role}".encode())
     for refused in (
         "SELECT id FROM pillarbox.schedules",
         "SELECT pillarbox.schedule_send('report', now(), now(), now())",
         "SELECT pillarbox.schedule_disable('report', now(), '')",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            await connection.execute(refused)
+            await anybody.execute(refused)
 
 
 async def test_a_missing_right_is_told_and_disables_nothing(
-    factory: Factory, connection: db.Connection, heard: Heard
+    factory: Factory, anybody: db.Connection, heard: Heard
 ) -> None:
     scheduled(factory)
     factory.sql("REVOKE EXECUTE ON FUNCTION pillarbox.schedule_send FROM pillarbox_queued")
-    await connection.execute("SET ROLE pillarbox_queued")
-    assert await schedule.send_due(connection) == 0
+    await anybody.execute("SET ROLE pillarbox_queued")
+    assert await schedule.send_due(anybody) == 0
     assert schedules(factory)["report"].enabled
     assert "permission denied" in heard.all("schedule.failed")[0]["error"]

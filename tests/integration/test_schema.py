@@ -93,7 +93,8 @@ def test_every_leaf_has_a_unique_id_and_the_storage_of_a_hot_table(grown: Factor
 
 def test_every_leaf_has_the_indexes_of_the_root(grown: Factory) -> None:
     wanted = {
-        *("queue_due_urgent", "queue_due", "queue_due_retried", "queue_due_bulk"),
+        *("queue_due_urgent", "queue_due_urgent_fresh", "queue_due_urgent_retried"),
+        *("queue_due", "queue_due_retried", "queue_due_bulk"),
         *("queue_suspect", "queue_messages__id", "queue_finish"),
     }
     found = grown.sql(

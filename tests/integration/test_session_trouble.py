@@ -54,11 +54,11 @@ class Gate:
         change = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}").format(
             sql.Identifier(str(self._name)), sql.Literal(word == "true")
         )
-        with psycopg.connect(self._server.uri, autocommit=True) as connection:
+        with psycopg.connect(self._server.administrator, autocommit=True) as connection:
             connection.execute(change)
 
     def _run(self, text: str, *values: object) -> None:
-        with psycopg.connect(self._server.uri, autocommit=True) as connection:
+        with psycopg.connect(self._server.administrator, autocommit=True) as connection:
             connection.execute(text.encode(), values)
 
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from queued.routing.route import Hop
-from queued.smtp.connections import ConnectionPool, ReuseLimits, SessionWanted
+from queued.smtp.auth import Login
+from queued.smtp.connections import ConnectionPool, Rest, ReuseLimits, SessionWanted
 from queued.smtp.transaction import ConversationError, Timeouts, Transaction
 from queued.tls.context import Contexts
 from queued.tls.policy import TlsWanted
 from scripts.sink_server import Sink
+from shared.login_config import Auth
 from shared.transport_tls_config import TransportTls
+from tests.fixtures.relay import Relay
 from tests.fixtures.tls_peer import TlsPeer, server_context
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ MESSAGE: Final = Transaction("alice@example.com", ("bob@example.net",), b"Subjec
 FOREVER: Final = ReuseLimits(transactions=1_000_000, idle=3600.0, age=3600.0)
 US: Final = SessionWanted("c.example")
 VERIFIED: Final = TlsWanted("must", "certificate", server="peer.example", names=("peer.example",), why="test")
+NAMED: Final = TlsWanted("must", "certificate", implicit=True, server="127.0.0.1", names=("127.0.0.1",), why="test")
 UNVERIFIED: Final = TlsWanted("offered", "none", server="peer.example")
 
 
@@ -99,7 +103,7 @@ async def test_as_many_are_kept_for_all_sessions_as_may_be_borrowed() -> None:
 async def test_the_gate_is_passed_for_each_new_connection_and_for_no_kept_one() -> None:
     passed: list[str] = []
 
-    async def gate() -> None:
+    async def gate(_: Rest) -> None:
         passed.append("gate")
 
     async with Sink() as sink:
@@ -116,7 +120,7 @@ async def test_what_the_gate_raises_ends_the_attempt_before_a_connection() -> No
     class Shut(Exception):
         pass
 
-    async def gate() -> None:
+    async def gate(_: Rest) -> None:
         raise Shut
 
     async with Sink() as sink:
@@ -126,3 +130,30 @@ async def test_what_the_gate_raises_ends_the_attempt_before_a_connection() -> No
                 await send(pool, sink, US._replace(connect_gate=gate))
         assert sink.connections == 0
         await pool.close()
+
+
+async def test_another_login_is_another_connection(authority: Authority) -> None:
+    """What one login may send is nobody else's; nor does mail without a login go over a connection with one."""
+    made = []
+    for name in ("alice", "bob"):
+        file = authority.folder / name
+        file.write_text("the password")
+        file.chmod(0o600)
+        settings = Auth.model_validate({"user": name, "password": {"file": str(file)}})
+        made.append(US._replace(tls=NAMED, login=Login(settings, "auth", "default")))
+    alice, bob = made
+    async with Relay(authority, "the password") as relay:
+        hop = Hop("127.0.0.1", relay.port, "")
+        pool = make_pool(contexts=Contexts(TransportTls.model_validate({"ca": str(authority.file)})))
+        for session in (alice, bob, alice, bob):
+            async with pool.acquire(hop, session) as connection:
+                assert (await connection.send(MESSAGE)).fault is None
+        nobody = US._replace(tls=NAMED)
+        async with pool.acquire(hop, nobody) as connection:
+            [reply] = (await connection.send(MESSAGE)).recipients
+            assert reply is not None
+            assert reply.code == 530
+        assert pool.idle == 3
+        await pool.close()
+    assert relay.logins == [("alice", True), ("bob", True)]
+    assert relay.mails == ["alice", "bob", "alice", "bob"]

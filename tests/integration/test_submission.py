@@ -153,6 +153,22 @@ async def test_another_sender_than_one_s_own_is_refused(factory: Factory, author
     assert factory.queue() == []
 
 
+async def test_where_from_is_not_checked_a_foreign_one_is_marked(factory: Factory, authority: Authority) -> None:
+    """So that its domain is not signed for: queued/signing/sign.py."""
+    trust = authority.trust()
+    trust.check_hostname = False
+    chosen = settings(authority, "starttls")
+    chosen["authentication"]["checkfrom"] = False
+    async with serving(factory.uri, **chosen) as port:
+        client = aiosmtplib.SMTP(hostname="127.0.0.1", port=port, start_tls=True, tls_context=trust, timeout=PATIENCE)
+        async with client:
+            await client.login("alice", PASSWORD)
+            await client.sendmail(SENDER, [RECIPIENT], TEXT)
+            dressed = '"x" (a\\) <alice@sender.example>) <ceo@elsewhere.example>'
+            await client.sendmail(SENDER, [RECIPIENT], TEXT.replace(f"From: {SENDER}", f"From: {dressed}"))
+    assert [(row.metadata or {}).get("_foreignfrom") for row in factory.queue()] == [None, True]
+
+
 async def test_relaying_by_certificate_needs_no_auth(factory: Factory, authority: Authority) -> None:
     """`tls.client.relay`: the client is its certificate's user as soon as TLS stands."""
     made = authority.issue("app.example", common_name="app")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scripts import supervise as up_supervise
 from shared.config import smtpd_from
 from shared.errors import PillarboxError
 from smtpd import bind
@@ -104,11 +105,45 @@ async def test_a_child_that_cannot_start_ends_the_start(database: str, tmp_path:
     doors = bind.bind(smtpd_from(told))
     told["servers"][0]["tls"] = {"certificate": "absent.pem", "privatekey": "absent.key"}
     supervisor = Supervisor(told, database, doors)
-    with pytest.raises(PillarboxError, match=r"smtpd-\d was not ready \(status 78\)") as failed:
+    with pytest.raises(PillarboxError, match=r"smtpd-\d ended with status 78 before it was ready") as failed:
         await supervisor.open()
     assert failed.value.exit_status == 78
     for bound in (each for process in doors for each in process):
         bound.door.close()
+
+
+async def test_a_child_that_is_killed_while_it_starts_is_named_with_the_signal(
+    database: str, tmp_path: Path, heard: Heard
+) -> None:
+    told = values(database, tmp_path)
+    doors = bind.bind(smtpd_from(told))
+    supervisor = Supervisor(told, database, doors)
+    opening = asyncio.create_task(supervisor.open())
+    await heard.wait("child.started")
+    os.kill(int(heard.all("child.started")[0]["pid"]), signal.SIGKILL)
+    with pytest.raises(PillarboxError, match=r"smtpd-\d was killed by SIGKILL .*before it was ready") as failed:
+        await opening
+    assert failed.value.exit_status == 137
+    for bound in (each for process in doors for each in process):
+        bound.door.close()
+
+
+@pytest.mark.parametrize(
+    ("ends", "said", "status", "logged"),
+    [
+        ("os.kill(os.getpid(), 9)", "worker was killed by SIGKILL", 137, False),
+        ("print('busy', file=sys.stderr); os.kill(os.getpid(), 9)", "worker was killed by SIGKILL", 137, True),
+        ("os.kill(os.getpid(), 15)", "worker was killed by SIGTERM", 143, False),
+        ("os._exit(3)", "worker ended with status 3", 3, True),
+    ],
+)
+async def test_a_daemon_that_ends_without_a_word_before_it_is_ready_is_named(
+    tmp_path: Path, ends: str, said: str, status: int, *, logged: bool
+) -> None:
+    child = up_supervise.Child("worker", ("-c", f"import os, sys; {ends}"), tmp_path / "log" if logged else None)
+    with pytest.raises(up_supervise.ChildFailed, match=f"{said}.* before it was ready") as failed:
+        await up_supervise.Supervisor().start(child)
+    assert failed.value.exit_status == status
 
 
 async def test_what_a_stopped_supervisor_started_is_gone(database: str, tmp_path: Path, heard: Heard) -> None:

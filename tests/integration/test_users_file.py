@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts.user_store import FileStore, text
-from shared.message import Address
+from shared.address import parse
 from shared.users_config import UserEntry
 from smtpd.user_sources import FileUsers
 from smtpd.users import User
@@ -70,7 +70,7 @@ def test_the_file_is_read_by_its_owner_only_and_keeps_its_rights(tmp_path: Path)
     ],
 )
 def test_a_user_s_own_senders(senders: tuple[str, ...], sender: str | None, allowed: bool) -> None:  # noqa: FBT001
-    address = None if sender is None else Address(*sender.split("@"))
+    address = None if sender is None else parse(sender)
     assert User("alice", senders=senders).may_send_as(address) is allowed
 
 

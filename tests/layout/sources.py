@@ -1,7 +1,6 @@
 """sources — which files the layout tests look at
 
 Owns: finding the repository's own files: what git tracks or would track; without git, everything not ignored by name.
-Called by: every test in tests/layout.
 Guarantees: files deleted from the work tree but still in git's index are left out; the order is stable.
 """
 

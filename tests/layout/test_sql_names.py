@@ -1,6 +1,7 @@
 """test-sql-names — SQL is found by name, says its purpose, and migrations form one unbroken row
 
-Guarantees: each query opens with a sentence and is used; migrations are numbered without gaps, each `pre` or `post`.
+Guarantees: each query opens with a sentence and is used; migrations are numbered without gaps, each `pre` or
+    `post`, and choose their search_path before anything else.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ def migration_faults(names: Sequence[str]) -> list[str]:
     return found
 
 
+def chooses_its_search_path(text: str) -> bool:
+    """Whether a migration's first statement, but for making the schema, says where names are looked up."""
+    statements = re.sub(r"--.*", "", text).replace("CREATE SCHEMA IF NOT EXISTS pillarbox;", "")
+    return statements.lstrip().startswith("SET LOCAL search_path = pillarbox;")
+
+
 def test_every_query_opens_with_a_sentence_of_purpose() -> None:
     assert [str(path) for path in sql_files("queries") if not opens_with_a_sentence(read(path))] == []
 
@@ -64,6 +71,18 @@ def test_migrations_form_one_unbroken_row() -> None:
     names = [path.name for path in sql_files("migrations")]
     assert names, "sql/migrations is empty"
     assert migration_faults(names) == []
+
+
+def test_every_migration_chooses_its_search_path() -> None:
+    assert [str(path) for path in sql_files("migrations") if not chooses_its_search_path(read(path))] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["CREATE TABLE a ();", "CREATE TABLE a ();\nSET LOCAL search_path = pillarbox;", "SET search_path = pillarbox;"],
+)
+def test_a_migration_for_one_role_only_is_seen(text: str) -> None:
+    assert not chooses_its_search_path(text)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ QUOTED = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size
 TEXTS = st.sampled_from(["a", "b.example", "*", "x*", "10%", "_"]) | QUOTED
 VALUES = {
     "text": TEXTS,
-    "domain": TEXTS,
+    "domain": st.sampled_from(["a", "b.example", "*.example", "größe.example", "FAẞ.de", '"x*"', "*ß*"]),
     "address": st.sampled_from(["a@b.example", "@b.example", "*@*.example", "<>"]),
     "number": st.sampled_from(["0", "7", "1..3", "..3", "1.."]),
     "size": st.sampled_from(["0", "10KiB", "1MiB..2MiB", "..512"]),

@@ -65,7 +65,7 @@ UPKEEP = st.one_of(
     st.just(Finish()),
     st.just(Finish()),
     st.builds(Sweep, HOURS, HOURS),
-    st.builds(HoldPoison, st.sampled_from([1, 3])),
+    st.builds(HoldPoison, st.sampled_from([2, 3])),
     st.just(Renotify()),
     st.builds(Requeue, PICKS),
 )

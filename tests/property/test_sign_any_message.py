@@ -31,6 +31,8 @@ UNSIGNED = {
     "error_emails-bad_encoded_subject.eml",  # no From
     "error_emails-multiple_references_with_one_invalid.eml",  # a line of the header is no field
     "plain_emails-raw_email_incorrect_header.eml",  # the same
+    "plain_emails-mix_caps_content_type.eml",  # From cannot be read in one way: words beside an address
+    "plain_emails-raw_email_multiple_from.eml",  # the same: two addresses without a comma
     "rfc2822-example13.eml",  # white space before the colon
 }
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.smtp_reply import LINE_LIMIT, LINES_LIMIT, Reply, ReplyParser
+from shared.smtp_reply import KEPT, LINE_LIMIT, LINES_LIMIT, Reply, ReplyParser
 
 TEXTS = st.text(st.sampled_from("abcXYZ0189.-_<>@:;%\\ßéл中🙂"), max_size=40)
 ENHANCED = st.tuples(st.integers(0, 999), st.integers(0, 999))
@@ -65,6 +65,7 @@ def test_any_bytes_are_survived_and_cut_independent(noise: bytes, cuts: list[int
     for reply in whole[0]:
         assert str(reply).isprintable()
         assert len(reply.lines) <= LINES_LIMIT
+        assert sum(map(len, reply.lines)) <= 10 * KEPT
     assert whole[1] is None or whole[1].isprintable()
 
 
@@ -76,4 +77,4 @@ def test_memory_is_bounded(noise: bytes, times: int) -> None:
         if parser.broken is not None:
             break
     assert len(parser._buffer) < LINE_LIMIT
-    assert len(parser._lines) <= LINES_LIMIT
+    assert sum(map(len, (*parser._head, *parser._tail))) <= KEPT

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -219,3 +220,27 @@ def test_a_condition_that_is_none(
 
 def test_an_unknown_worker(folder: Folder) -> None:
     refused(folder.start("queued", "--worker", "nobody"), CONFIG, "queued.yaml", "nobody", "allowed: all")
+
+
+@pytest.mark.parametrize("whom", ["smtpd", "all"])
+def test_up_names_a_daemon_that_is_killed_while_it_starts(database: str, tmp_path: Path, free: int, whom: str) -> None:
+    folder = Folder(tmp_path, database, free)
+    for settings in (folder.smtpd, folder.queued):
+        settings["environment"]["log"]["level"] = "info"
+    folder.write()
+    with subprocess.Popen(
+        (sys.executable, "-m", "scripts.cli", "up", "--config", str(tmp_path)),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as up:
+        assert up.stderr
+        for line in up.stderr:
+            if found := re.search(rf"child\.started name={whom} pid=(\d+)", line):
+                os.kill(int(found[1]), signal.SIGKILL)
+                break
+        rest = up.stderr.read()
+        assert up.wait(timeout=DEADLINE) == 137
+    assert f"pillarbox: {whom} was killed by SIGKILL (perhaps for want of memory) before it was ready\n" in rest
+    assert "Traceback" not in rest

@@ -64,6 +64,43 @@ async def test_real_mail_is_all_accounted_for(corpus: list[Path]) -> None:
     assert status == 0
 
 
+@pytest.mark.slow
+async def test_mail_whose_header_does_not_end_is_told_apart_from_altered_mail(tmp_path: Path) -> None:
+    (tmp_path / "text.eml").write_bytes(b"This is no header field\r\nnor is this\r\n")
+    # A blank at the very beginning would continue a field of ours, so an empty line comes before it.
+    (tmp_path / "blank.eml").write_bytes(b"  This is no header field either\r\n\r\nbody\r\n")
+    (tmp_path / "usual.eml").write_bytes(b"Subject: s\r\n\r\nbody\r\n")
+    with temporary_var() as var:
+        status, lines = await run_demo(var / "demo", "--mail", str(tmp_path))
+    found = FIGURES.fullmatch(lines[-1])
+    assert found, "\n".join(lines)
+    assert status == 0
+    ended = re.fullmatch(r"(\d+) of them had a header that no empty line ends, and arrived with one .*", lines[-2])
+    assert ended, "\n".join(lines)
+    assert 1 <= int(ended[1]) < int(found[1])
+
+
+@pytest.mark.parametrize(
+    ("submitted", "arrived", "altered", "ended"),
+    [
+        (b"text\r\n", b"\r\ntext\r\n", 0, 1),
+        (b"A: b\r\n c\r\ntext\r\n", b"A: b\r\n c\r\n\r\ntext\r\n", 0, 1),
+        (b"text\r\n", b"text\r\n", 0, 0),  # where endofheader is accept
+        (b"text\r\n", b"\r\n\r\ntext\r\n", 1, 0),
+        (b"A: b\r\n\r\ntext\r\n", b"A: b\r\n\r\n\r\ntext\r\n", 1, 0),
+        (b"A: b\r\n\r\ntext\r\n", b"\r\nA: b\r\n\r\ntext\r\n", 1, 0),
+    ],
+)
+def test_only_the_empty_line_that_was_lacking_is_no_alteration(
+    submitted: bytes, arrived: bytes, altered: int, ended: int
+) -> None:
+    ledger = Ledger()
+    ledger.accept(*WHO, submitted)
+    ledger.arrive(*WHO, HEADER + arrived)
+    account = ledger.account()
+    assert (account.altered, account.ended, account.clean) == (altered, ended, not altered)
+
+
 def _once(ledger: Ledger) -> None:
     ledger.arrive(*WHO, HEADER + CONTENT)
 

@@ -93,7 +93,7 @@ async def test_trusted_networks_are_exempt_unless_told_otherwise(system: System)
             assert (await client.submit()).startswith("250")
 
 
-async def test_a_count_that_cannot_be_had_lets_the_client_in(system: System) -> None:
+async def test_a_count_that_cannot_be_had_stops_nobody(system: System) -> None:
     smtpd = await limited(system, address={"sessions": 50})
     smtpd.signal(signal.SIGSTOP)  # the supervisor, which counts
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from queued.claim import NO_FLOORS
 from shared import database
 from tests.fixtures.partitions import configure, pillarbox
 from tests.fixtures.postgres import LEAVES
@@ -64,8 +65,8 @@ class Pulse:
 
     async def run(self) -> None:
         connection = await database.connect(self.uri, "pulse")
-        values: dict[str, object] = {"now": None, "floor": None, "floor_retried": None, "batch": 0, "retried": 0}
-        values |= {"worker": "pulse", "lease": timedelta(0), "suspects": False}
+        values: dict[str, object] = {"now": None, **NO_FLOORS, "batch": 0, "ordinary": 0, "retried": 0}
+        values |= {"worker": "pulse", "lease": timedelta(0), "suspects": False, "token": 1}
         while not self.stopped.is_set():
             began = monotonic()
             assert await database.fetch(connection, "claim", where="true", **values) == []

@@ -68,7 +68,7 @@ def test_a_delivery_is_divided_by_what_becomes_of_each() -> None:
         recipient(3, 5 * HOUR, noticed=True),
         recipient(4, HOUR),
     )
-    results, parked, until = aged((old, late, told, young), SUSPENDED, SCHEDULE, tells=True)
+    results, parked, until = aged((old, late, told, young), SUSPENDED, SCHEDULE, tells=lambda _: True)
     assert parked == (told, young)
     assert until == SUSPENDED
     given_up, notified = results
@@ -84,19 +84,19 @@ def test_a_delivery_is_divided_by_what_becomes_of_each() -> None:
 def test_who_wants_no_notice_of_delays_costs_no_try() -> None:
     never = {"_dsn": {"notify": ["FAILURE"]}}
     silent = (recipient(1, 5 * HOUR, metadata=never), recipient(2, 5 * HOUR, sender=None))
-    assert aged(silent, SUSPENDED, SCHEDULE, tells=True) == ([], silent, SUSPENDED)
+    assert aged(silent, SUSPENDED, SCHEDULE, tells=lambda _: True) == ([], silent, SUSPENDED)
     asking = (recipient(3, 5 * HOUR),)
-    assert aged(asking, SUSPENDED, SCHEDULE, tells=False) == ([], asking, SUSPENDED)
+    assert aged(asking, SUSPENDED, SCHEDULE, tells=lambda _: False) == ([], asking, SUSPENDED)
 
 
 def test_nobody_is_parked_past_the_end_of_its_age() -> None:
     delivery = (recipient(1, HOUR), recipient(2, 120 * HOUR - timedelta(minutes=10), noticed=True))
-    results, parked, until = aged(delivery, CLOSED, SCHEDULE, tells=True)
+    results, parked, until = aged(delivery, CLOSED, SCHEDULE, tells=lambda _: True)
     assert (results, parked, until.reason) == ([], delivery, CLOSED.reason)
     assert until.seconds == pytest.approx(600, abs=5)
 
 
 def test_what_a_host_that_is_dead_holds_up_is_blamed_on_the_host() -> None:
-    [result], _, _ = aged((recipient(1, 200 * HOUR),), DEAD, SCHEDULE, tells=True)
+    [result], _, _ = aged((recipient(1, 200 * HOUR),), DEAD, SCHEDULE, tells=lambda _: True)
     assert result.outcome.scope == "destination"
     assert result.outcome.text == "delivery time expired: example.com does not answer: connection refused"

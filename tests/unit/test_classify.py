@@ -47,6 +47,17 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind.__value__)
         (503, "5.5.1", "rcpt", "deferred", "message", "4.5.1"),
         (503, "5.7.0", "mail", "failed", "message", "5.7.0"),  # refuses with a reason
         (554, "5.5.1", "data", "failed", "message", "5.5.1"),
+        # What says that we lack a login, or TLS, is our trouble: it bounces nothing (RFC 4954 §6, RFC 3207 §4).
+        (530, "5.7.0", "mail", "deferred", "us", "4.7.0"),
+        (530, None, "rcpt", "deferred", "us", None),
+        (534, "5.7.9", "mail", "deferred", "us", "4.7.9"),
+        (535, "5.7.8", "mail", "deferred", "us", "4.7.8"),
+        (538, "5.7.11", "data", "deferred", "us", "4.7.11"),
+        (550, "5.7.8", "rcpt", "deferred", "us", "4.7.8"),
+        (525, "5.7.13", "mail", "deferred", "us", "4.7.13"),
+        (454, "4.7.12", "mail", "deferred", "us", "4.7.12"),
+        (554, "5.7.1", "rcpt", "failed", "recipient", "5.7.1"),  # relay access denied says too little
+        (535, "5.7.8", "auth", "deferred", "destination", "4.7.8"),
         (421, "4.3.2", "greeting", "deferred", "destination", "4.3.2"),
         (554, "5.2.1", "helo", "deferred", "destination", "4.2.1"),
         (421, "4.7.0", "rcpt", "deferred", "destination", "4.7.0"),
@@ -81,7 +92,8 @@ def test_every_fault_is_deferred(kind: FaultKind, phase: Phase) -> None:
     assert outcome.enhanced is not None
     assert outcome.enhanced.startswith("4.")
     assert outcome.uncertain is (phase == "dot")
-    if phase in {"connect", "greeting", "helo", "starttls"} or kind in {"connect", "refused", "tls"}:
+    before_mail = phase in {"connect", "greeting", "helo", "starttls", "auth"}
+    if before_mail or kind in {"connect", "refused", "tls", "login"}:
         assert outcome.scope == "destination"
     else:
         assert outcome.scope == "message"

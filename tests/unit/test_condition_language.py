@@ -22,6 +22,22 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ("recipientdomain=Example.COM", "q.recipientdomain = ANY (%(c0)s::text[])", [["example.com"]]),
         ("domain=*.example.com", "(q.recipientdomain LIKE %(c0)s::text)", ["%.example.com"]),
         ('domain="*.example.com"', "q.recipientdomain = ANY (%(c0)s::text[])", [["*.example.com"]]),
+        # What was queued before domains were brought into one spelling may have U-labels.
+        (
+            "domain=GRÖßE.example",
+            "q.recipientdomain = ANY (%(c0)s::text[])",
+            [["xn--gre-6ka8i.example", "größe.example"]],
+        ),
+        (
+            "domain=*.xn--gre-6ka8i.example",
+            "(q.recipientdomain LIKE %(c0)s::text OR q.recipientdomain LIKE %(c1)s::text)",
+            ["%.xn--gre-6ka8i.example", "%.größe.example"],
+        ),
+        (
+            "to=@größe.example",
+            "((q.recipientdomain = ANY (%(c0)s::text[])))",
+            [["xn--gre-6ka8i.example", "größe.example"]],
+        ),
         ("age>1h", "(q.ts < %(c0)s::timestamptz)", [NOW - timedelta(hours=1)]),
         (
             "age=1h..2h",

@@ -97,7 +97,7 @@ policy:
     one, two = config.policy.rules
     assert one.condition.client == [ip_network("192.0.2.0/24"), ip_network("2001:db8::/32")]
     assert one.condition.sender == ["", "Bob@example.com"]
-    assert one.condition.senderdomain == ["*.example.com", "bücher.example"]
+    assert one.condition.senderdomain == ["*.example.com", "xn--bcher-kva.example"]
     assert one.condition.recipient == []
     assert (one.action.hold, one.action.metadata, one.action.partition) == ("review", {"tenant": "a"}, None)
     assert two.condition.recipientdomain == []

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from queued.whole_leaves import opened
 from scripts import doctor_queue, doctor_server, doctor_workers
 from scripts.doctor_checks import CHECKS, Finding, Limits, Verdict, graded, listed, span, worst
-from scripts.doctor_conditions import homes, opened
+from scripts.doctor_conditions import homes
 from scripts.doctor_workers import Proof, Server
 from shared.coverage import Partid, Serves, configured, judge, nobody
 from shared.where_condition import read
@@ -67,6 +68,26 @@ def test_durability(unsafe: list[str], verdict: Verdict) -> None:
 @pytest.mark.parametrize(("number", "verdict"), [(150_018, OK), (180_001, OK), (190_000, NOTE)])
 def test_version(number: int, verdict: Verdict) -> None:
     assert doctor_server.version(row(version="x", number=number, standby=False)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("opened", "leaves", "verdict"),
+    [
+        ([3, 3], 3, OK),
+        ([16] * 32, 500, ALARM),  # 32 * (320 + 400) + 20,000
+        ([16] * 8, 128, WARN),
+        ([16] * 4, 64, OK),
+        ([500], 500, ALARM),
+        ([500] * 32, 500, ALARM),
+    ],
+)
+def test_room_for_locks(opened: list[int], leaves: int, verdict: Verdict) -> None:
+    shipped = row(locks_each=64, lockers=200)
+    finding = doctor_server.locks(shipped, opened, leaves, LIMITS)
+    assert finding.verdict is verdict
+    if verdict:
+        enough = int(finding.remedy.split(" = ")[1].split(" ")[0])
+        assert doctor_server.locks(row(locks_each=enough, lockers=200), opened, leaves, LIMITS).verdict is OK
 
 
 def test_a_prepared_transaction_is_named_with_its_own_remedy() -> None:

@@ -139,7 +139,7 @@ def test_requiretls_needs_tls_and_an_offer() -> None:
 
 def test_urgency_is_not_for_everybody() -> None:
     """RFC 6710 section 4.1: no priority above 0 from whom one does not trust; below 0 anybody may go."""
-    lowly = Offered(priority=True, urgent=False)
+    lowly = Offered(priority=True, relay=False)
     assert mail_parameters(["MT-PRIORITY=5"], lowly, NOW).priority == 0
     assert mail_parameters(["MT-PRIORITY=-5"], lowly, NOW).priority == -5
 

@@ -72,7 +72,7 @@ def test_a_rate_is_asked_only_when_all_else_matches() -> None:
     rule = {"if": {"rate": {"key": ["user", "client"], "over": "2/1m"}, "user": ["alice"]}, "then": {"hold": "x"}}
     with pytest.raises(Unanswered) as asked:
         outcome(rule)
-    question = Rate("rule-0", ("alice", "192.0.2.7"), 2, 60.0)
+    question = Rate("rule-0", ("alice", "192.0.2.7/32"), 2, 60.0)
     assert asked.value.question == question
     assert outcome(rule, facts=replace(FACTS, user="bob")).changes.hold is None
     answered = {over: Known({question: over}, check="skipped") for over in (True, False)}

@@ -179,9 +179,9 @@ async def test_a_rate_counts_once_for_each_recipient_and_once_for_a_message() ->
         await asked.rcptto(recipient)
     assert (await asked.eod(CONTENT)).decision.accepted
     assert sources.counts == [
-        ("policy/r0\x00192.0.2.7\x00one.example", 5, 60.0),
-        ("policy/r0\x00192.0.2.7\x00two.example", 5, 60.0),
-        ("policy/r1\x00192.0.2.7", 2, 3600.0),
+        ("policy/r0\x00192.0.2.7/32\x00one.example", 5, 60.0),
+        ("policy/r0\x00192.0.2.7/32\x00two.example", 5, 60.0),
+        ("policy/r1\x00192.0.2.7/32", 2, 3600.0),
     ]
     sources.wait = 1.5
     assert (await asked.eod(CONTENT)).decision.reply == "450 4.7.1 b"

@@ -16,7 +16,7 @@ import pytest
 
 from scripts.quarantine.decode import characters, decoded, from_base64, printable
 from scripts.quarantine.html_text import from_html
-from scripts.quarantine.render import ShownPart, fields_of, render
+from scripts.quarantine.render import NotShown, ShownPart, fields_of, render
 from scripts.quarantine.walk import DEEPEST, MOST_COUNTED, MOST_PARTS, walk
 
 if TYPE_CHECKING:
@@ -240,3 +240,55 @@ def test_a_bomb_takes_no_longer_than_its_size_says(bomb: str) -> None:
     assert process_time() - began < 2  # seconds; each takes a tenth at most on two slow cores
     assert len(shown.parts) <= MOST_PARTS
     assert len(shown.text) <= 200 * 501
+
+
+PHISHING = (
+    b"From: a@example.com\r\nSubject: lunch\r\nContent-Type: multipart/alternative; boundary=b\r\n\r\n"
+    b"--b\r\n\r\nSee you at noon.\r\n"
+    b"--b\r\nContent-Type: multipart/related; boundary=c\r\n\r\n"
+    b"--c\r\nContent-Type: text/html\r\n\r\n"
+    b"<p>Your account is locked: <a href='http://x.example'>log in</a></p>\r\n--c--\r\n"
+    b"--b--\r\n"
+)
+
+
+def test_an_alternative_that_is_not_shown_is_named_and_can_be_seen() -> None:
+    """A mail program shows the HTML, a reviewer saw the harmless text alone."""
+    shown = render(PHISHING)
+    assert shown.text == "See you at noon."
+    assert [note for note in shown.notes if "part 2 (text/html)" in note and "--part 2" in note]
+    other = render(PHISHING, 2)
+    assert "Your account is locked" in other.text
+    assert any("part 1 (text/plain)" in note for note in other.notes)
+    assert any("made from HTML" in note for note in other.notes)
+
+
+def test_text_that_is_not_shown_is_named() -> None:
+    content = MULTIPART + b"--b\r\n\r\none\r\n--b\r\nContent-Type: text/html; name=invoice.html\r\n\r\ntwo\r\n--b--\r\n"
+    assert [note for note in render(content).notes if note.startswith("part 2 (text/html) is text")]
+    many = render(MULTIPART + b"--b\r\n\r\nx\r\n" * 100 + b"--b--\r\n")
+    assert len(many.notes) == 6
+    assert many.notes[-1].startswith("94 more parts")
+
+
+@pytest.mark.parametrize("field", ["From", "Subject", "Reply-To", "sUBJECT"])
+def test_a_field_that_is_there_again_is_told(field: str) -> None:
+    content = f"{field}: one\r\nTo: x@y.example\r\n{field}: two\x1b[2J\r\n\r\nbody".encode()
+    [note] = render(content).notes
+    assert note.lower().startswith(field.lower())
+    assert "two" in note
+    assert is_harmless(note)
+    assert render(content).header[field.title()] == "one"
+
+
+def test_a_header_beyond_what_is_looked_at_is_told() -> None:
+    assert (
+        "the header is longer than what was looked at" in render(b"X: y\r\n" * 300 + b"From: a@b.example\r\n\r\n").notes
+    )
+
+
+@pytest.mark.parametrize(("number", "why"), [(0, "no part 0"), (3, "no part 3"), (2, "part 2 is image/png")])
+def test_a_part_that_cannot_be_shown_is_refused(number: int, why: str) -> None:
+    content = MULTIPART + b"--b\r\n\r\none\r\n--b\r\nContent-Type: image/png\r\n\r\ntwo\r\n--b--\r\n"
+    with pytest.raises(NotShown, match=why):
+        render(content, number)

@@ -66,13 +66,13 @@ def test_percent_signs_are_not_parameters() -> None:
 
 def test_the_condition_stands_everywhere_the_query_asks_for_it() -> None:
     text = where_query("claim", "metadata->>'_partid' = '7'")
-    assert text.count("(metadata->>'_partid' = '7')") == 7
+    assert text.count("(metadata->>'_partid' = '7')") == 9
     assert "{where}" not in text
 
 
 def test_a_query_is_its_text_without_comments() -> None:
     text = query("claim")
-    assert text.startswith("WITH fresh AS MATERIALIZED")
+    assert text.startswith("WITH urgent_kept AS MATERIALIZED")
     assert "--" not in text
     assert query("claim") is text
 

@@ -158,7 +158,7 @@ async def test_remote_counts_answer_as_local_ones_do() -> None:
         if found is not None:
             asyncio.get_running_loop().call_soon(remote.answered, found)
 
-    remote = RemoteCounts(ask)
+    remote = RemoteCounts(ask, 1)
     asked = ClientRates(Settings.model_validate({"address": {"sessions": 1, "messages": 1}}), [], remote)
     first = await asked.connected(client("192.0.2.1"))
     assert not (await asked.connected(client("192.0.2.1"))).allowed
@@ -169,7 +169,7 @@ async def test_remote_counts_answer_as_local_ones_do() -> None:
 
 async def test_a_client_that_goes_while_it_is_counted_gives_its_place_back() -> None:
     questions: list[dict[str, Any]] = []
-    asked = ClientRates(Settings.model_validate({"address": {"sessions": 1}}), [], RemoteCounts(questions.append))
+    asked = ClientRates(Settings.model_validate({"address": {"sessions": 1}}), [], RemoteCounts(questions.append, 1))
     asking = asyncio.create_task(asked.connected(client("192.0.2.1")))
     await asyncio.sleep(0)
     asking.cancel()
@@ -179,12 +179,17 @@ async def test_a_client_that_goes_while_it_is_counted_gives_its_place_back() -> 
     assert questions[0]["token"] == questions[1]["token"]
 
 
-async def test_no_answer_lets_the_client_in_and_is_said_once(heard: Heard) -> None:
-    remote = RemoteCounts(lambda _: None)
-    asked = ClientRates(Settings.model_validate({"address": {"sessions": 1, "messages": 1}}), [], remote)
-    for _ in range(3):
-        assert (await asked.connected(client("192.0.2.1"))).allowed
-        assert (await asked.hit("message", client("192.0.2.1"))).allowed
+async def test_without_an_answer_each_process_has_its_share_which_is_said_once(heard: Heard) -> None:
+    clock = Clock()
+    remote = RemoteCounts(lambda _: None, 3, clock)
+    asked = ClientRates(Settings.model_validate({"address": {"sessions": 7, "messages": 7}}), [], remote)
+    verdicts = [await asked.connected(client("192.0.2.1")) for _ in range(3)]
+    assert [verdict.allowed for verdict in verdicts] == [True, True, False]
+    assert [(await asked.hit("message", client("192.0.2.1"))).allowed for _ in range(3)] == [True, True, False]
+    asked.disconnected(verdicts[0])
+    clock.now += 30
+    assert (await asked.connected(client("192.0.2.1"))).allowed
+    assert (await asked.hit("message", client("192.0.2.1"))).allowed
     [said] = heard.all("rates.unanswered")
     assert said["ask"] == "open"
     remote.answered({"id": 1, "wait": 0.0})  # too late, and nobody minds
@@ -193,3 +198,63 @@ async def test_no_answer_lets_the_client_in_and_is_said_once(heard: Heard) -> No
 def test_a_question_nobody_asks_is_an_error_of_ours() -> None:
     with pytest.raises(ValueError, match="no such question"):
         answer(RateServer(), 1, {"ask": "who"})
+
+
+class Stalling:
+    """A counting process that answers at once, or reads no question while it is stalled."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.server = RateServer(clock)
+        self.stalled = False
+        self._unread: list[tuple[int, dict[str, Any]]] = []
+
+    def remote(self, process: int, processes: int, clock: Clock) -> RemoteCounts:
+        def send(question: dict[str, Any]) -> None:
+            if self.stalled:
+                self._unread.append((process, question))
+            elif (found := answer(self.server, process, question)) is not None:
+                asyncio.get_running_loop().call_soon(made.answered, found)
+
+        made = RemoteCounts(send, processes, clock)
+        return made
+
+    def resume(self) -> None:
+        """Read what has come meanwhile."""
+        self.stalled = False
+        for process, question in self._unread:
+            answer(self.server, process, question)
+        self._unread.clear()
+
+
+async def test_a_limit_that_is_used_up_stays_so_where_it_was_used() -> None:
+    clock = Clock()
+    stalling = Stalling(clock)
+    one, two = (
+        ClientRates(Settings.model_validate({"address": {"messages": 10, "sessions": 10}}), [], remote)
+        for remote in (stalling.remote(1, 2, clock), stalling.remote(2, 2, clock))
+    )
+    for _ in range(10):
+        assert (await one.hit("message", client("192.0.2.1"))).allowed
+        assert (await one.connected(client("192.0.2.1"))).allowed
+    stalling.stalled = True
+    hits = [(await rates.hit("message", client("192.0.2.1"))).allowed for rates in (one, two) for _ in range(8)]
+    assert hits == [False] * 8 + [True] * 5 + [False] * 3
+    sessions = [(await rates.connected(client("192.0.2.1"))).allowed for rates in (one, two) for _ in range(8)]
+    assert sessions == [False] * 8 + [True] * 5 + [False] * 3
+    stalling.resume()
+    assert not (await two.hit("message", client("192.0.2.1"))).allowed
+    assert stalling.server._sessions.count("session/address/192.0.2.1/32") == 10, "what was refused is not held"
+
+
+async def test_a_ban_that_a_process_knows_stands_without_an_answer() -> None:
+    clock = Clock()
+    stalling = Stalling(clock)
+    one, two, three = (ClientRates(Settings(), [], stalling.remote(n, 3, clock)) for n in (1, 2, 3))
+    assert await one.count("auth/ban/x", 1, 600) == 0
+    assert await two.count("auth/ban/x", 1, 600, 0) == pytest.approx(600)
+    stalling.stalled = True
+    for knows in (one, two):
+        assert await knows.count("auth/ban/x", 1, 600, 0) == pytest.approx(600)
+    assert await three.count("auth/ban/x", 1, 600, 0) == 0
+    clock.now += 601
+    assert await one.count("auth/ban/x", 1, 600, 0) == 0

@@ -64,7 +64,7 @@ routing:
     assert direct.routes == {
         "example.com": Place("mail.example.com", 2525),
         ".example.com": Place("2001:db8::25", 26),
-        "bücher.example": Place("192.0.2.1", None),
+        "xn--bcher-kva.example": Place("192.0.2.1", None),
         "six.example": Place("2001:db8::26", None),
     }
     assert [str(place) for place in direct.routes.values()] == [

@@ -116,11 +116,16 @@ async def test_a_host_that_may_not_be_spoken_to_again_does_not_count_as_asked() 
     assert (speaker.asked, speaker.spoke) == (set(), True)
 
 
+async def _rested(_: float) -> bool:
+    """Nothing was given back meanwhile."""
+    return False
+
+
 async def test_a_connection_that_may_not_be_opened_for_long_is_not_waited_for() -> None:
     speaking = Speaking(policies=[{"fields": ["destination"], "connectinterval": "1h"}])
     gate = (await speaking.attempt(FOUR)).session(FOUR, CLEAR).connect_gate
     assert gate is not None
-    await gate()
+    await gate(_rested)
     with pytest.raises(HeldBack) as held:
-        await gate()
+        await gate(_rested)
     assert held.value.wait.seconds > 3000

@@ -171,9 +171,9 @@ async def test_a_message_is_signed_once_for_all_who_ask(tmp_path: Path, monkeypa
 async def test_large_content_is_signed_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large: list[int] = []
 
-    async def to_thread(work: Any, *arguments: Any) -> Any:
+    async def to_thread(work: Any, *arguments: Any, **named: Any) -> Any:
         large.append(len(arguments[1]))
-        return work(*arguments)
+        return work(*arguments, **named)
 
     monkeypatch.setattr(asyncio, "to_thread", to_thread)
     by = signer(rule(key_files(tmp_path, "ed")), thread=1000)
@@ -193,3 +193,10 @@ def test_a_key_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
 
 def test_a_record_holds_no_private_key() -> None:
     assert "PRIVATE" not in key("rsa").record()
+
+
+async def test_a_from_that_is_not_the_user_s_is_not_signed_for(tmp_path: Path) -> None:
+    """With `authentication.checkfrom: false` such mail is taken; smtpd marks it."""
+    by = signer(rule(key_files(tmp_path, "ed")))
+    assert verified(await signed(by)) == 1
+    assert verified(await signed(by, metadata={"_foreignfrom": True})) == 0

@@ -1,7 +1,6 @@
 """deliverability — what became of the tries, by destination, sender, transport or source address
 
 Owns: the counts of outcomes and the shares made of them.
-Called by: scripts.analytics.figures.
 Guarantees: pure; most attempts first, equals by name. attempts = delivered + deferred + failed + lost.
 """
 

@@ -1,7 +1,6 @@
 """encryption — how much mail went over TLS, which version, and who takes it only in the clear
 
 Owns: the classes of `attempts.tls`.
-Called by: scripts.analytics.figures.
 Guarantees: pure; delivered mail only, for what was refused may never have come as far as STARTTLS.
 """
 

@@ -1,7 +1,6 @@
 """marks — what the analyses call values that are not there or cannot be
 
 Owns: the names; how many refusals or deferrals are enough.
-Called by: the rollups, which write them; the analyses and the report, which read them.
 Guarantees: none of them can be a domain, a source address or a partition id.
 """
 

@@ -1,7 +1,6 @@
 """soundness — what in the history itself is odd: silent days, jumped clocks, values that cannot be
 
 Owns: the list of faults, each with the rows it concerns and what was done with them.
-Called by: scripts.analytics.figures.
 Guarantees: pure; nothing is left out of the other figures without a row here that counts it.
 """
 

@@ -1,7 +1,6 @@
 """steps — how far each step of the retry schedule gets
 
 Owns: the counts by step, and the share of all deliveries that was reached by then.
-Called by: scripts.analytics.figures.
 Guarantees: pure; in the order of the steps.
 """
 

@@ -1,7 +1,6 @@
 """throttling — which destinations slow us down, when, and what they let through
 
 Owns: when an hour counts as slowed, and the pace that is read off it.
-Called by: scripts.analytics.figures.
 Guarantees: pure; the destination that slowed most attempts first.
 """
 

@@ -1,7 +1,6 @@
 """volume — attempts by the hour: what is usual, what was not, and what to expect
 
 Owns: the season (hour of the week), its robust spread, the flags and the forecast.
-Called by: scripts.analytics.figures.
 Guarantees: pure; hours without a row count as 0, so a silent hour is seen. Medians throughout: one bad day moves
     nothing. With less than two weeks the season is the hour of the day.
 See: B. Iglewicz and D. Hoaglin, "How to Detect and Handle Outliers", 1993: a modified z-score beyond 3.5 is an

@@ -1,7 +1,6 @@
 """waiting — how long mail took: percentiles of time in the queue, and of time to deliver
 
 Owns: percentiles by nearest rank over counted values.
-Called by: scripts.analytics.figures.
 Guarantees: pure. A percentile is a value that occurred, to two significant digits (rollup_archive), so at most 5 % off.
     Recipients whose clock jumped are not in it.
 """

@@ -1,7 +1,6 @@
 """weights — what each partition id costs, for a fairer division of leaves among workers
 
 Owns: the weight of an id: the seconds that its tries took.
-Called by: scripts.analytics.figures; scripts.analytics.report writes the weights for `pillarbox partitions balance`.
 Guarantees: pure; the heaviest first.
 """
 

@@ -1,0 +1,109 @@
+"""pace_host — how many connections all workers together have to one host
+
+Owns: the count behind `concurrencyper: host` of a transport, and the slots that are out: one for each open connection,
+    in use or kept for the next message.
+Guarantees: asking never awaits. All workers together never have more connections to a host than `concurrency`: a slot
+    is taken before a connection is opened and goes back when it is closed. The slots of a worker that was killed lapse
+    after 30 s. A transport that counts by worker costs nothing here, and PostgreSQL is not asked.
+See: queued/pacing/pace_shared.py, which shares the slots; docs/explanation/pacing.md, "One limit for a host".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from queued.pacing.pace_shared import SharedGauge
+from shared.pacing_config import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queued.pacing.pace_shared import Shares
+
+_SWEEP: Final = 4096  # hosts at which those nobody is connected to are first forgotten
+
+
+class HostLimit(NamedTuple):
+    """Which connections are counted together, and how many there may be."""
+
+    transport: str
+    host: str  # name and port
+    most: int
+
+
+class Short(NamedTuple):
+    """No connection can be opened now; the fields as in queued.pacing.pace, Wait."""
+
+    seconds: float
+    reason: str
+    every: float
+    of: tuple[str, ...]
+
+
+class Slot:
+    """Leave to have one connection, until `done`."""
+
+    __slots__ = ("_done", "_gauge", "_hosts", "_started")
+
+    def __init__(self, hosts: HostSlots, gauge: SharedGauge, started: float) -> None:
+        self._hosts = hosts
+        self._gauge = gauge
+        self._started = started
+        self._done = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether another worker waits for it: its connection is not to be kept."""
+        return self._gauge.starved
+
+    def done(self) -> None:
+        """The connection is closed. Idempotent."""
+        if not self._done:
+            self._done = True
+            self._hosts.back(self._gauge, self._started)
+
+
+class HostSlots:
+    """Every host that this worker shares a limit for."""
+
+    def __init__(self, shares: Shares, clock: Callable[[], float], on_free: Callable[[], None]) -> None:
+        self._shares = shares
+        self._clock = clock
+        self._on_free = on_free
+        self._gauges: dict[tuple[str, str], SharedGauge] = {}
+        self._sweep_at = _SWEEP
+
+    def ask(self, limit: HostLimit) -> Slot | Short:
+        """A slot for one more connection to a host."""
+        now, gauge = self._clock(), self._gauge(limit)
+        held = gauge.look(now)
+        if held is not None:
+            reason = f"transport {limit.transport}: {limit.most} connections to {limit.host}, of all workers"
+            return Short(held.seconds, reason, held.every, (limit.transport, limit.host))
+        gauge.take(now)
+        return Slot(self, gauge, now)
+
+    def back(self, gauge: SharedGauge, started: float) -> None:
+        """A connection was closed."""
+        gauge.back(self._clock(), started, unused=False)
+        self._on_free()
+
+    def _gauge(self, limit: HostLimit) -> SharedGauge:
+        known = self._gauges.get((limit.transport, limit.host))
+        if known is None:
+            if len(self._gauges) >= self._sweep_at:
+                now = self._clock()
+                self._gauges = {key: gauge for key, gauge in self._gauges.items() if not gauge.idle(now)}
+                self._sweep_at = max(_SWEEP, 2 * len(self._gauges))
+            known = SharedGauge(self._shares, _policy(limit), (limit.host,))
+            self._gauges[limit.transport, limit.host] = known
+        elif known.policy.concurrency != limit.most:  # queued.yaml was read again
+            known.policy = _policy(limit)
+        return known
+
+
+def _policy(limit: HostLimit) -> Policy:
+    """The limit as pace_shared counts it. No policy of queued.yaml has a colon in its id."""
+    return Policy.model_construct(
+        id=f"host:{limit.transport}", concurrency=limit.most, rate=None, burst=None, shared=True
+    )

@@ -1,2 +1,0 @@
--- Lets the next repartitioning begin.
-SELECT pg_advisory_unlock(hashtext('pillarbox.partitions'))

@@ -1,0 +1,90 @@
+"""test_report — a run says what was broken, what could not run, and the limit it was held to
+
+Owns: the exit status; the difference between a missing library and a broken promise; the page's row.
+See: tests/chaos/report.py; tests/chaos/__main__.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos import __main__ as chaos
+from tests.chaos import arena, report
+from tests.chaos.accounts import Figures
+from tests.chaos.cells import BY_NAME, POLL, ROUND
+from tests.chaos.run_cell import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fixtures.killable import Killable
+
+FIGURES = Figures(300, 300, 0, 7, 0, 0, 0, 0)
+
+
+def outcome(name: str = "worker", *, clears: float = 4.4, seed: int = 1) -> Outcome:
+    return Outcome(
+        BY_NAME[name],
+        seed,
+        FIGURES,
+        bound=7,
+        unexplained=0,
+        uncertain=7,
+        left=0,
+        accepts=0.1,
+        delivers=0.2,
+        clears=clears,
+        took=9.0,
+        faults=(),
+    )
+
+
+def test_a_worker_s_mail_is_there_after_a_lease_a_poll_and_a_round_and_not_later() -> None:
+    limit = BY_NAME["worker"].lease + POLL + ROUND
+    assert outcome(clears=limit).broken() == []
+    [what] = outcome(clears=limit + 0.1).broken()
+    assert what == "recovered after 5.60 s, limit 5.5 s"
+
+
+def test_a_duplicate_of_what_was_not_in_flight_is_broken_although_there_are_no_more_than_the_bound() -> None:
+    [what] = replace(outcome(), unexplained=1).broken()
+    assert what == "1 duplicates of what was not in flight"
+
+
+def test_the_limit_shown_is_the_limit_asserted() -> None:
+    for name in ("worker", "postmaster", "storm"):
+        assert f"({BY_NAME[name].limit:g} s)" in report.rows([outcome(name)])[name]
+
+
+def test_several_seeds_show_their_spread() -> None:
+    seeds = [outcome(clears=clears, seed=seed) for seed, clears in enumerate((4.0, 4.4, 3.9))]
+    assert "| 3.9 / 4.0 / 4.4 s (5.5 s) |" in report.rows(seeds)["worker"]
+    assert "| 4.0 s (5.5 s) |" in report.rows(seeds[:1])["worker"]
+
+
+@pytest.mark.parametrize(
+    ("run", "status"),
+    [
+        (report.Run([outcome()]), 0),
+        (report.Run([outcome()], unrun=["clock-back"]), 69),
+        (report.Run([outcome(clears=9.0)], unrun=["clock-back"]), 1),
+        (report.Run(stuck=["worker"]), 1),
+    ],
+)
+def test_what_is_missing_and_what_is_broken_have_a_status_each(run: report.Run, status: int) -> None:
+    assert run.status == status
+
+
+@pytest.mark.slow
+async def test_a_missing_library_is_said_and_breaks_nothing(
+    chaos_server: Killable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arena, "find_library", lambda _: None)
+    said: list[str] = []
+    run = await chaos.run_all([BY_NAME["clock-back"]], range(1, 2), chaos_server, tmp_path, said.append)
+    assert (run.outcomes, run.stuck, run.broken, run.status) == ([], [], 0, 69)
+    [line] = said
+    assert line.strip().startswith("clock-back, seed 1: could not run: libfaketime is missing; run `make peers`")

@@ -1,0 +1,65 @@
+"""test_system_names — hosts that queued.yaml names are found as the system finds them, and slow names delay nobody"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from queued.routing import system_names as under_test
+from queued.routing.system_names import SystemNames
+
+
+async def test_what_the_system_knows_is_found_and_an_address_is_its_own() -> None:
+    names = SystemNames()
+    assert "127.0.0.1" in await names.addresses("localhost")
+    assert await names.addresses("192.0.2.1") == ("192.0.2.1",)
+    assert await names.addresses("2001:db8::1") == ("2001:db8::1",)
+
+
+async def test_slow_names_take_their_threads_and_neither_the_loops_nor_anothers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go, asked = threading.Event(), list[str]()
+
+    def slowly(host: str, *rest: Any, **options: Any) -> Any:
+        asked.append(host)
+        if host.startswith("slow"):
+            go.wait(10)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.9", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", slowly)
+    names = SystemNames(threads=4)
+    try:
+        waiting = [asyncio.create_task(names.addresses(f"slow{n % 3}.test")) for n in range(100)]
+        began = monotonic()
+        assert await names.addresses("quick.test") == ("192.0.2.9",)
+        assert await asyncio.get_running_loop().run_in_executor(None, lambda: 7) == 7
+        assert monotonic() - began < 2
+        assert not any(task.done() for task in waiting)
+    finally:
+        go.set()
+    assert set(await asyncio.gather(*waiting)) == {("192.0.2.9",)}
+    assert sorted(asked) == ["quick.test", "slow0.test", "slow1.test", "slow2.test"], "a name is asked for once"
+
+
+async def test_a_name_that_was_known_is_used_while_it_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, failing = 1000.0, False
+
+    def look_up(host: str) -> under_test._Known:
+        return under_test._Known(now, failure=(-3, "later")) if failing else under_test._Known(now, ("192.0.2.9",))
+
+    monkeypatch.setattr(under_test, "monotonic", lambda: now)
+    monkeypatch.setattr(under_test, "_look_up", look_up)
+    names = SystemNames()
+    assert await names.addresses("host.test") == ("192.0.2.9",)
+    failing = True
+    now += 60
+    assert await names.addresses("host.test") == ("192.0.2.9",), "what was known holds meanwhile"
+    now += 600
+    with pytest.raises(OSError, match="later"):
+        await names.addresses("host.test")
