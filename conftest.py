@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
@@ -41,47 +42,52 @@ settings.load_profile("pillarbox")
 settings.register_profile("long", parent=settings.get_profile("pillarbox"), derandomize=False, max_examples=3000)
 
 pytest_plugins = [
-    "tests.fixtures.certificates",
+    "tests.fixtures.peers.certificates",
     "tests.fixtures.corpus",
-    "tests.fixtures.dovecot",
-    "tests.fixtures.examined",
-    "tests.fixtures.factory",
+    "tests.fixtures.peers.dovecot",
+    "tests.fixtures.database.examined",
+    "tests.fixtures.database.factory",
     "tests.fixtures.heard",
-    "tests.fixtures.lake",
-    "tests.fixtures.line_fuzz",
-    "tests.fixtures.logins",
-    "tests.fixtures.operating",
-    "tests.fixtures.peers",
-    "tests.fixtures.pooler",
-    "tests.fixtures.postfix",
-    "tests.fixtures.postgres",
-    "tests.fixtures.chaos_server",  # after postgres, which it imports
-    "tests.fixtures.reviewing",
-    "tests.fixtures.rspamd",
-    "tests.fixtures.spark",
-    "tests.fixtures.submit",
-    "tests.fixtures.system",
+    "tests.fixtures.database.lake",
+    "tests.fixtures.daemons.line_fuzz",
+    "tests.fixtures.database.logins",
+    "tests.fixtures.database.operating",
+    "tests.fixtures.peers.peers",
+    "tests.fixtures.peers.pooler",
+    "tests.fixtures.peers.postfix",
+    "tests.fixtures.database.postgres",
+    "tests.fixtures.database.chaos_server",  # after postgres, which it imports
+    "tests.fixtures.database.reviewing",
+    "tests.fixtures.peers.rspamd",
+    "tests.fixtures.database.spark",
+    "tests.fixtures.daemons.submit",
+    "tests.fixtures.daemons.system",
 ]
 
+#: Folders and files below tests/integration whose tests run on the event loop of the daemons.
 _ON_THE_DAEMONS_LOOP = (
-    "test_attack_",
-    "test_bdat",
-    "test_connections",
-    "test_content_check",
-    "test_failover",
-    "test_metrics_server",
-    "test_mta_sts",
-    "test_proxy_and_xclient",
-    "test_reload_closes",
-    "test_session",
-    "test_smtp_",
-    "test_sources",
-    "test_tls",
+    "attacks/",
+    "delivery/test_connections",
+    "delivery/test_failover",
+    "delivery/test_reload_closes",
+    "delivery/test_smtp_",
+    "delivery/test_sources",
+    "doctor/test_metrics_server",
+    "routing/test_mta_sts",
+    "routing/test_tls",
+    "login/test_session_login",
+    "smtpd/test_bdat",
+    "smtpd/test_content_check",
+    "smtpd/test_proxy_and_xclient",
+    "smtpd/test_session",
 )
+_INTEGRATION = Path(__file__).parent / "tests" / "integration"
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The event loop of this test, by its name."""
-    if item.path.parent.name == "integration" and item.path.name.startswith(_ON_THE_DAEMONS_LOOP):
-        return {"uvloop": event_loop.new}
+    """The event loop of this test, by its file."""
+    if item.path.is_relative_to(_INTEGRATION):
+        name = item.path.relative_to(_INTEGRATION).as_posix()
+        if name.startswith(_ON_THE_DAEMONS_LOOP):
+            return {"uvloop": event_loop.new}
     return {"asyncio": asyncio.new_event_loop}

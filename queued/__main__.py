@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from queued import daemon, dry_run
 from queued.daemon import Worker
-from shared import event_loop, events
-from shared.config import load_queued
+from shared import event_loop
+from shared.config.load import load_queued
 from shared.errors import ConfigError
 from shared.lifecycle import exit_status
+from shared.observe import events
 
 if TYPE_CHECKING:
-    from shared.queued_config import QueuedConfig
+    from shared.config.queued.settings import QueuedConfig
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ Guarantees: every recipient of a delivery that was admitted ends in exactly one 
     so for `claim.wait` at most. An attempt that gets nowhere for as long as its time limits together allow, or that as
     a whole takes longer than `timeout.attempt`, is cut off (attempt.stuck); where the final dot was out its recipients
     are uncertain. Our own faults neither stop the worker nor lose mail, and never bounce it.
-See: queued/lanes.py; queued/pacing/pace.py; docs/explanation/pacing.md.
+See: queued/destinations/lanes.py; queued/pacing/pace.py; docs/explanation/pacing.md.
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued.claim import Lease
-from queued.deciding.ageing import aged
-from queued.deciding.settle import deferred
-from queued.deciding.verdict import Verdict, ours, stuck_after, verdict
+from queued.claiming.claim import Lease
 from queued.deliver import without_transport
-from queued.lane import Busy
-from queued.not_now import NotNow
+from queued.destinations.lane import Busy
+from queued.destinations.not_now import NotNow
+from queued.outcome.ageing import aged
+from queued.outcome.settle import deferred
+from queued.outcome.verdict import Verdict, ours, stuck_after, verdict
 from queued.pacing.pace import Wait
-from queued.progress import Progress, Watch
 from queued.smtp.envelope import fields
-from queued.traced import traced
-from shared import database, events, tracing
+from queued.tracing import traced
+from queued.watchdog import Progress, Watch
 from shared.failure_points import reach
-from shared.outcome import Outcome
+from shared.mail.outcome import Outcome
+from shared.observe import events, tracing
+from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from queued.bodies import Bodies
-    from queued.bounces.screen import Screen
-    from queued.claim import Claimed, Fence
+    from queued.claiming.bodies import Bodies
+    from queued.claiming.claim import Claimed, Fence
+    from queued.claiming.in_flight import Hand
     from queued.deliver import Body, Transport
-    from queued.hand import Hand
-    from queued.lane import Place
-    from queued.lanes import Lanes
+    from queued.destinations.lane import Place
+    from queued.destinations.lanes import Lanes
+    from queued.destinations.unproven import Unproven
     from queued.pacing.pace import Paces, Turn
+    from queued.reports.suppression_screen import Screen
     from queued.result import Recorder, Result
     from queued.signing.sign import Signer
-    from queued.unproven import Unproven
-    from shared.transport_config import Transport as TransportSettings
+    from shared.config.queued.transport import Transport as TransportSettings
 
 _AT_ONCE: Final = 1.0  # seconds that a turn is kept while a policy lets its delivery wait; beyond them it is parked
 _NOTHING: Final = Verdict()

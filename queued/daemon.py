@@ -13,25 +13,28 @@ import os
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
-from queued import maintain, observe, reload, schedule, whole_leaves
-from queued.bodies import Bodies
-from queued.bounces.screen import Screen
-from queued.build import Delivering, Equipment
-from queued.claim import Claimer
-from queued.deciding.react import suspending
-from queued.dispatch import Dispatcher
-from queued.notices import notice
-from queued.register import Identity, Register
+from queued import maintain, metrics, reload, schedule
+from queued.claiming import whole_leaves
+from queued.claiming.bodies import Bodies
+from queued.claiming.claim import Claimer
+from queued.claiming.dispatch import Dispatcher
+from queued.claiming.register import Identity, Register
+from queued.dsn import send
+from queued.equipment import Delivering, Equipment
+from queued.outcome.react import suspending
+from queued.reports.suppression_screen import Screen
 from queued.result import Recorder
-from shared import database, events, lifecycle, migrate, tracing, wakeup
+from shared import lifecycle
 from shared.errors import ConfigError, told
-from shared.notifier import Notifier
+from shared.observe import events, tracing
+from shared.postgres import database, migrate, wakeup
+from shared.postgres.notifier import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from queued.observe import Observing
-    from shared.queued_config import QueuedConfig
+    from queued.metrics import Observing
+    from shared.config.queued.settings import QueuedConfig
 
 # One connection each for claiming, fetching bodies, recording, maintaining, vacuuming, recurring mail, notices,
 # suspends and shared limits together, and the register.
@@ -93,7 +96,7 @@ class _Daemon:
         )
         self._hints = Notifier(conninfo, f"pillarbox {worker.name} dead letters")
         self._recorder.on_dead = self._hints.announce
-        self._notifier = notice.Notifier(config.bounces)
+        self._notifier = send.Notifier(config.bounces)
         self._dispatcher = Dispatcher(
             pool,
             Claimer(worker.where, self._identity, config.claim),
@@ -111,7 +114,7 @@ class _Daemon:
     async def serve(self, again: Callable[[], QueuedConfig]) -> None:
         """Run every part until a signal comes."""
         worker, observed = self._worker, (self._pool, self._dispatcher, self._recorder)
-        async with observe.observing(self._config, worker.name, worker.where, *observed) as observing:
+        async with metrics.observing(self._config, worker.name, worker.where, *observed) as observing:
             events.emit(
                 "daemon.started",
                 role="queued",
@@ -140,7 +143,7 @@ class _Daemon:
             "vacuum": maintain.run_vacuum(pool, self._config.maintenance),
             "schedule": schedule.run(pool),
             "paces": self._delivering.paces.run(pool, self._identity, self._worker.where, poll),
-            "notices": notice.run(pool, self._notifier),
+            "notices": send.run(pool, self._notifier),
             "hints": self._hints.run(),
         }
         if self._config.wakeup.mode == "listen":

@@ -3,8 +3,8 @@
 Owns: the steps find hosts → talk → classify → decide about a retry, within the lease; and what becomes of mail whose
     transport is not configured.
 Guarantees: a Result for every recipient, whatever a peer does. An attempt ends when its lease does, so that no other
-    worker begins while this one still talks; heartbeats put that off (queued.dispatch). No database connection is held
-    meanwhile.
+    worker begins while this one still talks; heartbeats put that off (queued.claiming.dispatch). No database
+    connection is held meanwhile.
 See: RFC 5321 section 4.5.4.1 (retries); RFC 1047 (why a lost final reply duplicates).
 """
 
@@ -16,40 +16,40 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued import progress
-from queued.deciding.classify import wants_login
-from queued.deciding.remainder import cut_off, with_remainder
-from queued.deciding.settle import Settler, deferred
-from queued.hosts import Entrance, Hosts
-from queued.not_now import NotNow, ParkedError
+from queued import watchdog
+from queued.destinations.hosts import Entrance, Hosts
+from queued.destinations.not_now import NotNow, ParkedError
+from queued.outcome.classify import wants_login
+from queued.outcome.remainder import cut_off, with_remainder
+from queued.outcome.settle import Settler, deferred
 from queued.pacing.pace import Paces
 from queued.result import Spoken
 from queued.routing.find_hops import HopFinder, Ourselves
-from queued.routing.mx_site import Parted, SeenSites, site_lane
 from queued.routing.resolver import Resolver, ResolverClosedError
 from queued.routing.route import Unroutable, lane
+from queued.routing.site import Parted, SeenSites, site_lane
 from queued.routing.warmup import Warmups
 from queued.smtp.auth import logins
 from queued.smtp.client import SmtpConnection
-from queued.smtp.connections import ConnectionPool, PoolClosedError, ReuseLimits
 from queued.smtp.envelope import fields, transaction
 from queued.smtp.failover import talk
 from queued.smtp.lmtp import LmtpConnection
+from queued.smtp.pool import ConnectionPool, PoolClosedError, ReuseLimits
 from queued.smtp.sessions import HeldBack, Speaker, Voice
 from queued.smtp.transaction import Timeouts
 from queued.tls.context import Contexts
 from queued.tls.plan import TlsPlanner
-from shared import events
-from shared.outcome import Outcome
-from shared.queued_config import Claim as ClaimSettings
-from shared.routing_config import Dns
-from shared.transport_config import Retry
+from shared.config.queued.routing import Dns
+from shared.config.queued.settings import Claim as ClaimSettings
+from shared.config.queued.transport import Retry
+from shared.mail.outcome import Outcome
+from shared.observe import events
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from queued.claim import Claimed, Lease
-    from queued.deciding.react import Reactions
+    from queued.claiming.claim import Claimed, Lease
+    from queued.outcome.react import Reactions
     from queued.result import Result
     from queued.routing.find_hops import Found
     from queued.routing.route import Hop
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from queued.smtp.transaction import Transaction, TransactionResult
     from queued.tls.mta_sts_cache import MtaSts
     from queued.tls.plan import Plan
-    from shared.transport_config import Timeout
-    from shared.transport_config import Transport as TransportSettings
+    from shared.config.queued.transport import Timeout
+    from shared.config.queued.transport import Transport as TransportSettings
 
 __all__ = ["Body", "NotNow", "Transport", "without_transport"]
 
@@ -259,7 +259,7 @@ class Transport:
         """
 
         async def again(offered: Transaction) -> TransactionResult | None:
-            progress.reached("connect")
+            watchdog.reached("connect")
             try:
                 async with lease.held():
                     return (await self._talk(speaker, [hop], plan, offered, entrance)).result
@@ -268,7 +268,7 @@ class Transport:
             except Exception as error:  # noqa: BLE001 - the end of the lease, or a fault of ours
                 if not isinstance(error, TimeoutError):
                     events.emit("daemon.failed", part="attempt", error=repr(error))
-                return cut_off(offered, progress.latest() or "dot")
+                return cut_off(offered, watchdog.latest() or "dot")
 
         return again
 

@@ -16,28 +16,28 @@ from datetime import UTC
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from queued import dry_run_tell
-from queued.build import Equipment
-from queued.claim import from_row
-from queued.deciding.ageing import fate
-from queued.deciding.retry import decide, limit
+from queued import dry_run_report
+from queued.claiming.claim import from_row
 from queued.deliver import Body
-from queued.not_now import NotNow
+from queued.destinations.not_now import NotNow
+from queued.equipment import Equipment
+from queued.outcome.ageing import fate
+from queued.outcome.retry import decide, limit
 from queued.pacing.pace import Wait
 from queued.routing.route import Unroutable, override
 from queued.routing.source import usable
 from queued.smtp.envelope import fields, transaction
-from shared import database, migrate
+from shared.postgres import database, migrate
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from queued.claim import Claimed
+    from queued.claiming.claim import Claimed
     from queued.daemon import Worker
     from queued.deliver import Transport
     from queued.pacing.pace import Paces
     from queued.signing.sign import Signer
-    from shared.queued_config import QueuedConfig
+    from shared.config.queued.settings import QueuedConfig
 
 ROWS: Final = 10
 _HEAD: Final = 256 * 1024  # octets of content: more than the header of any mail
@@ -81,7 +81,7 @@ async def run(config: QueuedConfig, worker: Worker, most: int, *, as_json: bool)
             await equipment.paces.suspends.follow(connection, worker.where)  # which, in one that is new, only reads
         for number, row in enumerate(rows, 1):
             found = await look(row, equipment)
-            sys.stdout.write(dry_run_tell.document(found) if as_json else dry_run_tell.block(number, found))
+            sys.stdout.write(dry_run_report.document(found) if as_json else dry_run_report.block(number, found))
         if not rows and not as_json:
             sys.stdout.write(f"nothing is due for worker {worker.name} where {worker.where}\n")
     finally:
@@ -112,12 +112,12 @@ async def _hosts(found: Found, transport: Transport) -> Found:
     hops = hops[: transport.settings.connection.addresses]
     offered = transaction([found.claimed], Body(b"", smtputf8=False), b"")
     plan = await transport.tls.plan(found.claimed.recipient.domain, hops, requiretls=offered.tls_only)
-    asked = [(hop, dry_run_tell.tls(plan[hop])) for hop in hops if hop in plan]
+    asked = [(hop, dry_run_report.tls(plan[hop])) for hop in hops if hop in plan]
     alike = dict.fromkeys(text for _, text in asked)
     each = tuple(f"{hop}: {text}" for hop, text in asked) if len(alike) > 1 else tuple(alike)
     today = found.claimed.claimed_at.astimezone(UTC).date()
     sources, why = usable(transport.settings.sources, [hop.host for hop in hops], today)
-    told = tuple(dry_run_tell.source(source, transport.settings, today) for source in sources)
+    told = tuple(dry_run_report.source(source, transport.settings, today) for source in sources)
     return found._replace(hosts=tuple(map(str, hops)), tls=each, sources=told, nosource=why)
 
 

@@ -21,15 +21,16 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from queued.floor import FullPass
-from shared import database, events
+from queued.claiming.floor import FullPass
 from shared.failure_points import reach
+from shared.observe import events
+from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from shared.queued_config import Maintenance
+    from shared.config.queued.settings import Maintenance
 
 _ROUND: Final = 4.5  # seconds for a round; what the last call needs to commit, or to be cancelled, comes on top
 _STEP: Final = (

@@ -3,7 +3,7 @@
 Owns: which keys wait for a restart. Pure.
 Guarantees: what is returned can be used at once by a worker that began with `running`; what was changed in vain is
     named. Every section is in one of the two lists.
-See: docs/how-to/reload.md; smtpd/reload.py
+See: docs/how-to/reload.md; smtpd/process/reload.py
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from shared.queued_config import QueuedConfig
+    from shared.config.queued.settings import QueuedConfig
 
 #: Connections to the database made, rows chosen, ports bound, parts begun: once, at the start.
 FIXED: Final = frozenset({"workers", "claim", "wakeup", "maintenance", "metrics", "tracing"})

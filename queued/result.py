@@ -26,22 +26,23 @@ from itertools import islice, takewhile
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from queued import gather
-from queued.claim import fence
-from queued.leaves import Leaves, among
+from queued.claiming import gather
+from queued.claiming.claim import fence
+from queued.claiming.leaves import Leaves, among
 from queued.result_columns import claims, holds, notices, results
-from shared import database, events, tracing
 from shared.failure_points import reach
-from shared.results import DEAD
-from shared.timeline import Timeline
+from shared.mail.results import DEAD
+from shared.observe import events, tracing
+from shared.postgres import database
+from shared.postgres.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from uuid import UUID
 
-    from queued.claim import Claimed, Fence
-    from queued.leaves import Partid
-    from shared.outcome import Outcome
+    from queued.claiming.claim import Claimed, Fence
+    from queued.claiming.leaves import Partid
+    from shared.mail.outcome import Outcome
 
 _GROUP = 500
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
@@ -96,7 +97,7 @@ class Recorder:
         notices: bool = True,
         untold: Callable[[Claimed], bool] = lambda _: False,
     ) -> None:
-        """`notices`: whether what senders are to be told is written down for queued.notices.notice.
+        """`notices`: whether what senders are to be told is written down for queued.dsn.send.
 
         untold: of which recipients nobody is told, whatever was asked.
         """

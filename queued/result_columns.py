@@ -2,20 +2,20 @@
 
 Owns: which field of a result goes into which parameter of sql/queries/result_*.sql.
 Guarantees: pure; every column has one element for each result, in their order.
-See: shared/array_text.py, for why arrays are written as text.
+See: shared/postgres/array_text.py, for why arrays are written as text.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queued.notices.owed import notice
-from shared.array_text import numbers, texts
+from queued.dsn.owed import notice
+from shared.postgres.array_text import numbers, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queued.claim import Claimed
+    from queued.claiming.claim import Claimed
     from queued.result import Result
 
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from shared import cron, database, events
+from shared import cron
+from shared.observe import events
+from shared.postgres import database
 
 if TYPE_CHECKING:
     from datetime import datetime

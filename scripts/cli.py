@@ -15,31 +15,30 @@ from typing import Final
 
 from shared.errors import PillarboxError
 
-#: The verbs, each a module of scripts with `add_parser`; imported only as far as the command line needs them.
-VERBS: Final = (
-    "demo",
-    "up",
-    "migrate",
-    "database",
-    "user",
-    "suppress",
-    "sink",
-    "bench",
-    "queue",
-    "quarantine",
-    "retention",
-    "deadletters",
-    "doctor",
-    "schedule",
-    "suspend",
-    "partitions",
-    "volumes",
-    "policy",
-    "config",
-    "dkim",
-    "rules",
-    "analytics",
-)
+#: Each verb and the module below scripts whose `add_parser` adds it; imported only when the command line needs it.
+VERBS: Final = {
+    "demo": "commands.demo",
+    "up": "commands.up",
+    "migrate": "commands.migrate",
+    "database": "commands.database",
+    "user": "commands.user",
+    "suppress": "commands.suppress",
+    "sink": "sink.command",
+    "queue": "queue.command",
+    "quarantine": "quarantine.command",
+    "retention": "retention.command",
+    "deadletters": "commands.deadletters",
+    "doctor": "doctor.command",
+    "schedule": "commands.schedule",
+    "suspend": "commands.suspend",
+    "partitions": "partitions.command",
+    "volumes": "commands.volumes",
+    "policy": "policy.command",
+    "config": "commands.config",
+    "dkim": "commands.dkim",
+    "rules": "commands.rules",
+    "analytics": "analytics.command",
+}
 _INTERRUPTED, _UNREAD = 130, 141  # as a shell has it: 128 and the number of the signal
 
 
@@ -50,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     subparsers = parser.add_subparsers(required=True, metavar="VERB")
     wanted = [verb for verb in VERBS if verb in given[:1]] or VERBS
     for verb in wanted:
-        importlib.import_module(f"scripts.{verb}").add_parser(subparsers)
+        importlib.import_module(f"scripts.{VERBS[verb]}").add_parser(subparsers)
     options, rest = parser.parse_known_args(given)
     if rest and (not hasattr(options, "condition") or any(word.startswith("-") for word in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from shared import database
-from shared.config import load_smtpd
+from shared.config.load import load_smtpd
 from shared.errors import PillarboxError
+from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse

@@ -9,15 +9,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from scripts.up import add_config
-from shared.address import AddressRefused, parse
-from shared.units import parse_duration
+from scripts.commands.up import add_config
+from shared.config.units import parse_duration
+from shared.mail.address import AddressRefused, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from shared.message import Address
+    from shared.mail.message import Address
 
 
 def finish(verb: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *, json: bool = True) -> None:

@@ -11,7 +11,7 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from shared import embedded
+from shared.postgres.embedded import embedded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,8 @@
 
 Owns: POINTS, every name there is; `reach`, called once at each; the reading of PILLARBOX_FAIL.
 Guarantees: unset, which is how every installation runs, `reach` is an empty function chosen when this module is
-    imported: no lookup, no branch (measured by tests/unit/test_failure_points.py). Set, one point acts once: at its
+    imported: no lookup, no branch (measured by tests/unit/shared/test_failure_points.py). Set, one point acts once:
+    at its
     `count`th passing in a process, and, where PILLARBOX_FAIL_MARK names a file, only in the process that makes it,
     so that neither a sibling nor the one that is started next dies as well.
     PILLARBOX_FAIL=point:action[:count]; actions: kill (SIGKILL), stop (SIGSTOP), exit (status 70), raise, hang.

@@ -19,8 +19,8 @@ from contextlib import suppress
 from time import CLOCK_MONOTONIC, clock_gettime_ns, monotonic
 from typing import TYPE_CHECKING
 
-from shared import events
 from shared.errors import PillarboxError
+from shared.observe import events
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping

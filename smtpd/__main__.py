@@ -13,7 +13,8 @@ from pathlib import Path
 
 from shared import event_loop
 from shared.lifecycle import exit_status
-from smtpd import child, daemon
+from smtpd import daemon
+from smtpd.process import child
 
 
 def main() -> int:

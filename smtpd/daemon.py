@@ -12,19 +12,22 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from shared import database, event_loop, events, lifecycle, migrate, tracing
-from shared.config import read_smtpd
+from shared import event_loop, lifecycle
+from shared.config.load import read_smtpd
 from shared.errors import ListenFailed, told
-from smtpd import bind, observe, privileges, reload
-from smtpd.rate_server import LocalCounts, RateServer
-from smtpd.serve import Serving, patience
-from smtpd.supervise import Supervisor
+from shared.observe import events, tracing
+from shared.postgres import database, migrate
+from smtpd.process import metrics as observe
+from smtpd.process import privileges, reload, sockets
+from smtpd.process.serve import Serving, patience
+from smtpd.process.supervise import Supervisor
+from smtpd.rates.server import LocalCounts, RateServer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from shared.smtpd_config import SmtpdConfig
-    from smtpd.bind import Bound
+    from shared.config.smtpd.settings import SmtpdConfig
+    from smtpd.process.sockets import Bound
 
 type Values = dict[str, Any]
 
@@ -37,13 +40,13 @@ def run(path: Path) -> None:
     settings = config.environment.database
     conninfo = database.resolve(settings.uri, config.environment.var)
     migrate.check(conninfo)
-    doors = bind.bind(config)
+    doors = sockets.bind(config)
     try:
         privileges.drop(account)
         daemon = Daemon(path, config, conninfo, doors)
         event_loop.run(daemon.alone() if len(doors) == 1 else daemon.supervised(values))
     finally:
-        bind.close(bound for process in doors for bound in process)
+        sockets.close(bound for process in doors for bound in process)
 
 
 class Daemon:
@@ -128,7 +131,7 @@ class Daemon:
         return config, values
 
     def _ready(self) -> str:
-        return f"listening {bind.addresses(self._doors[0])}"
+        return f"listening {sockets.addresses(self._doors[0])}"
 
     def _started(self, metrics: str | None) -> None:
         events.emit(
@@ -136,7 +139,7 @@ class Daemon:
             role="smtpd",
             pid=os.getpid(),
             processes=len(self._doors),
-            listening=bind.addresses(self._doors[0]),
+            listening=sockets.addresses(self._doors[0]),
             synchronous_commit=self._config.spool.synchronous_commit,
             metrics=metrics,
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from shared.pacing_config import Policy
+    from shared.config.queued.pacing import Policy
 
 _SHORTEST, _LONGEST = 0.01, 10.0  # seconds guessed until one of those under way is done
 _FIRST_GUESS = 1.0

@@ -3,15 +3,15 @@
 Owns: the fields mail is paced by, and matching them. Pure.
 Guarantees: what is given must fit, what is left out fits anything; a value that begins with a dot is every domain
     below. Domains fit whatever their case. Mail without a field fits nothing that asks for it.
-See: shared.pacing_config, Match.
+See: shared.config.queued.pacing, Match.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from shared.domain import comparable
-from shared.pacing_config import FIELDS, FOLDED
+from shared.config.queued.pacing import FIELDS, FOLDED
+from shared.mail.domain import comparable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

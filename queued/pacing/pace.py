@@ -24,15 +24,15 @@ from queued.pacing.match import LATE, Fields, Selection
 from queued.pacing.pace_host import HostSlots, Slot
 from queued.pacing.pace_shared import Shares
 from queued.pacing.suspends import Suspends
-from shared.pacing_config import Pacing
+from shared.config.queued.pacing import Pacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from queued.pacing.pace_host import HostLimit
-    from shared import database
-    from shared.outcome import Scope
-    from shared.pacing_config import Policy, Window
+    from shared.config.queued.pacing import Policy, Window
+    from shared.mail.outcome import Scope
+    from shared.postgres import database
 
 __all__ = ["Fields", "Paces", "Turn", "Wait"]
 

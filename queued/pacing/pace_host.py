@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.pacing.pace_shared import SharedGauge
-from shared.pacing_config import Policy
+from shared.config.queued.pacing import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,12 +19,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.pacing.gauge import LATEST, Held
-from shared import database, events
+from shared.observe import events
+from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shared.pacing_config import Policy
+    from shared.config.queued.pacing import Policy
 
 #: Seconds after which the slots of a worker that no longer says so are free.
 LEASE: Final = 30.0

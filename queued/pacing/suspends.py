@@ -4,7 +4,7 @@ Owns: the suspends that are in force in this worker, and how they follow the tab
 Guarantees: the table is the truth, read at every poll and as soon as a change is heard of; what it no longer has is
     lifted, and what waits for it in the queue is due at once. What a rule suspends counts here before it is written.
     While PostgreSQL is away what is known stays in force until its end.
-See: docs/explanation/pacing.md; scripts/suspend.py.
+See: docs/explanation/pacing.md; scripts/commands/suspend.py.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.pacing.gauge import Held
 from queued.pacing.match import Selection
-from shared import database, events
+from shared.observe import events
+from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from queued.pacing.match import Fields
-    from shared.pacing_config import Suspend
+    from shared.config.queued.pacing import Suspend
 
 #: Seconds that suspended mail is parked at a time. What lifts a suspend makes its mail due earlier.
 LONGEST: Final = 600.0

@@ -4,7 +4,7 @@ Owns: the meaning of delivery windows. Pure.
 Guarantees: a window is open when the clock on the wall of its zone shows a time inside it, whatever changes of the
     clock there are: an hour that comes twice is open twice, one that is skipped is not missed for what lies after it.
     What is answered is open, and no earlier time is.
-See: shared.pacing_config, Window; docs/explanation/pacing.md.
+See: shared.config.queued.pacing, Window; docs/explanation/pacing.md.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from shared import cron
-from shared.pacing_config import DAYS
+from shared.config.queued.pacing import DAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import tzinfo
 
-    from shared.pacing_config import Window
+    from shared.config.queued.pacing import Window
 
 _DAY: Final = timedelta(days=1)
 _WEEK: Final = timedelta(days=7)

@@ -3,7 +3,7 @@
 Owns: the memory of places where connecting, the greeting or EHLO failed.
 Guarantees: pure; bounded: of too many the oldest is forgotten. It never takes a host out, nor moves it behind one that
     is less preferred, so that a wrong memory costs nothing but the order among equals.
-See: RFC 5321 section 5.1 (hosts of equal preference); queued/hosts.py, which leaves dead hosts alone
+See: RFC 5321 section 5.1 (hosts of equal preference); queued/destinations/hosts.py, which leaves dead hosts alone
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.routing.answer import Answer
 from queued.routing.dead_hosts import DeadHosts
-from queued.routing.mx_site import Site, site
+from queued.routing.dns_answer import Answer
 from queued.routing.route import (
     PORT,
     ByMx,
@@ -34,13 +33,14 @@ from queued.routing.route import (
     no_domain,
     reachable,
 )
+from queued.routing.site import Site, site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from queued.routing.resolver import Resolver
     from queued.routing.route import Address, Hop, Host
-    from shared.transport_config import Transport
+    from shared.config.queued.transport import Transport
 
 _MOST_HOSTS: Final = 30  # by preference; the largest honest lists have about ten
 

@@ -36,17 +36,17 @@ import dns.nameserver
 import dns.rdatatype
 import dns.resolver
 
-from queued.not_now import Line, NotNow, ParkedError
-from queued.routing.answer import Answer, Tlsa
-from shared.domain import DomainRefused, to_ascii
+from queued.destinations.not_now import Line, NotNow, ParkedError
+from queued.routing.dns_answer import Answer, Tlsa
 from shared.errors import in_words
-from shared.smtp_reply import printable
+from shared.mail.domain import DomainRefused, to_ascii
+from shared.mail.smtp_reply import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from queued.routing.route import Address
-    from shared.routing_config import Dns
+    from shared.config.queued.routing import Dns
 
 _LEAST: Final = 5.0  # seconds: a time to live of nothing would mean one question for each message
 _MOST_NO: Final = 300.0  # seconds; RFC 2308 section 5 bids a limit, and a new domain should not wait long

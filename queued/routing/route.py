@@ -15,15 +15,15 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from shared.outcome import Outcome
+from shared.mail.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from random import Random
 
-    from queued.routing.answer import Answer
-    from shared.routing_config import Place
-    from shared.transport_config import Transport
+    from queued.routing.dns_answer import Answer
+    from shared.config.queued.routing import Place
+    from shared.config.queued.transport import Transport
 
 type Address = IPv4Address | IPv6Address
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import date
     from random import Random
 
-    from shared.source_config import Source
+    from shared.config.queued.source import Source
 
 
 def draw(sources: Iterable[Source], random: Random) -> list[Source]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from shared import database, events
+from shared.observe import events
+from shared.postgres import database
 
 if TYPE_CHECKING:
     from datetime import date

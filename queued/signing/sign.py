@@ -30,17 +30,17 @@ from queued.signing import arc
 from queued.signing.keys import PrivateKey, UnusableKey, read_key
 from queued.signing.sign_content import ascii_domain, author_domain, body_digest, covered, header_end
 from queued.smtp.content import without_strays
-from shared import events
 from shared.errors import ConfigError
+from shared.observe import events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from queued.claim import Claimed
+    from queued.claiming.claim import Claimed
     from queued.deliver import Body
-    from shared.message import Address
-    from shared.signing_config import Arc, Signing, SigningKey, SigningRule
+    from shared.config.queued.signing import Arc, Signing, SigningKey, SigningRule
+    from shared.mail.message import Address
 
 _RELAXED: Final = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
 _QUIET: Final = logging.getLogger("pillarbox.dkim")  # dkimpy has nothing to tell that an event does not say

@@ -13,8 +13,8 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from shared.domain import comparable
-from shared.from_header import authors
+from shared.mail.domain import comparable
+from shared.mail.from_header import authors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

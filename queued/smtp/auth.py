@@ -22,10 +22,10 @@ from queued.smtp.sasl import SaslError, binds, machine
 from queued.smtp.secret_files import UnusableSecret
 from queued.smtp.tokens import NoTokenError
 from queued.smtp.transaction import ConversationError, Fault
-from shared import events
+from shared.config.masking import MASK
 from shared.errors import ConfigError
-from shared.masking import MASK
-from shared.smtp_reply import Reply
+from shared.mail.smtp_reply import Reply
+from shared.observe import events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from queued.smtp.sasl import Machine
     from queued.smtp.transaction import FaultKind
     from queued.smtp.wire import Wire
-    from queued.tls.policy import TlsWanted
-    from shared.login_config import Auth, Mechanism
-    from shared.transport_config import Transport
+    from queued.tls.demanded import TlsWanted
+    from shared.config.queued.login import Auth, Mechanism
+    from shared.config.queued.transport import Transport
 
     #: Where we log in, by host and port.
     type Logins = Mapping[tuple[str, int], Login]
@@ -136,7 +136,7 @@ async def log_in(wire: Wire, login: Login, place: Place, extensions: Mapping[str
 
 
 def _check_channel(login: Login, place: Place) -> None:
-    """What queued.tls.policy has made sure of, once more where it matters."""
+    """What queued.tls.demanded has made sure of, once more where it matters."""
     over, encrypted = login.settings.over, place.tls != "none"
     if over == "verified_tls" and not (encrypted and place.wanted.proof != "none"):
         raise _fault("login", "no verified TLS to log in over, which auth.over asks for")

@@ -8,8 +8,8 @@ protocol, or a reply that came when none was due, no reply of the transaction is
 another command: not the refusal of a recipient, and no acceptance but one that what came besides repeats, or by LMTP a
 recipient's own that came before what cannot be read.
 Raises: ConversationError from `open`; ValueError for a host name of ours that is none.
-See: queued/smtp/open.py for what comes before; RFC 5321 §3.3, §4.1.4 (order of commands), §3.8 (421); RFC 2920 §3.1
-(pipelining); RFC 6531 §3.2.
+See: queued/smtp/handshake.py for what comes before; RFC 5321 §3.3, §4.1.4 (order of commands), §3.8 (421); RFC 2920
+    §3.1 (pipelining); RFC 6531 §3.2.
 Our own client because the well-known ones pass stray CR and LF through, and which octets leave, in which
 order and with which time limits is what this server is about.
 """
@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from queued.smtp import commands
 from queued.smtp.content import wire_pieces
-from queued.smtp.open import Introduction, open_session
+from queued.smtp.handshake import Introduction, open_session
 from queued.smtp.transaction import ConversationError, Fault, TransactionResult
 from queued.tls.context import Contexts
-from queued.tls.policy import CLEAR
+from queued.tls.demanded import CLEAR
 from shared.failure_points import reach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from queued.smtp.auth import Login
-    from queued.smtp.open import Opened
+    from queued.smtp.handshake import Opened
     from queued.smtp.transaction import Phase, Timeouts, Transaction
-    from queued.tls.policy import TlsWanted
-    from shared.smtp_reply import Reply
+    from queued.tls.demanded import TlsWanted
+    from shared.mail.smtp_reply import Reply
 
 _CLOSING = 421  # RFC 5321 §3.8: may answer any command, and the connection ends
 _GO_ON = 354  # RFC 5321 §4.3.2: the one reply that lets content follow DATA

@@ -15,8 +15,8 @@ import re
 from typing import TYPE_CHECKING
 
 from queued.smtp.content import wire_size
-from shared import xtext
-from shared.smtp_reply import Reply
+from shared.mail import xtext
+from shared.mail.smtp_reply import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queued.notices import asked
+from queued.dsn import requested
 from queued.pacing.pace import Fields
 from queued.smtp.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queued.claim import Claimed
+    from queued.claiming.claim import Claimed
     from queued.deliver import Body
 
 
@@ -32,8 +32,8 @@ def transaction(claimed: Sequence[Claimed], body: Body, prefix: bytes, sender: s
     by = str(first.sender or "") if sender is None else sender
     if not first.metadata:
         return Transaction(by, recipients, body.content, body.smtputf8, prefix=prefix, priority=first.priority)
-    message = asked.of_message(first.metadata)
-    wishes = tuple(asked.of_recipient(c.metadata) for c in claimed)
+    message = requested.of_message(first.metadata)
+    wishes = tuple(requested.of_recipient(c.metadata) for c in claimed)
     return Transaction(
         sender=by,
         recipients=recipients,
@@ -45,7 +45,7 @@ def transaction(claimed: Sequence[Claimed], body: Body, prefix: bytes, sender: s
         envid=message.envid,
         dsn=wishes if any(wishes) else (),
         priority=first.priority,
-        requiretls=asked.requiretls(first.metadata),
+        requiretls=requested.requiretls(first.metadata),
     )
 
 

@@ -4,8 +4,8 @@ Owns: which end of a conversation leads to the next host, and how many are tried
 Guarantees: a host that did not answer, or would not talk to us, is passed over; so is one that gave up before any
     content was sent and before it judged any recipient. Once content was sent nobody else is asked, whatever became of
     it, so that going on never duplicates. At most `addresses` hosts are tried and at most `sessions` of those that
-    greeted us. What the last one said decides. A host that is shut (queued/hosts.py) is passed over without being
-    tried; where all are, nothing was said to anybody.
+    greeted us. What the last one said decides. A host that is shut (queued/destinations/hosts.py) is passed over
+    without being tried; where all are, nothing was said to anybody.
 Raises: PoolClosedError when the pool closes meanwhile; ParkedError when no host may be connected to now.
 See: RFC 5321 section 5.1 (try the next host); Postfix smtp_mx_address_limit and smtp_mx_session_limit;
     smtp_skip_5xx_greeting: a permanent refusal in a greeting speaks of that host alone.
@@ -15,20 +15,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued import progress
-from queued.hosts import soonest
-from queued.lane import Busy
-from queued.not_now import NotNow, ParkedError
+from queued import watchdog
+from queued.destinations.hosts import soonest
+from queued.destinations.lane import Busy
+from queued.destinations.not_now import NotNow, ParkedError
 from queued.smtp.commands import NEEDS_REQUIRETLS
 from queued.smtp.transaction import ConversationError, TransactionResult
-from shared import events
+from shared.observe import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from queued.hosts import Entrance
+    from queued.destinations.hosts import Entrance
     from queued.routing.route import Hop
-    from queued.smtp.connections import ConnectionPool, SessionWanted
+    from queued.smtp.pool import ConnectionPool, SessionWanted
     from queued.smtp.transaction import Phase, Transaction
 
 _BEFORE_CONTENT: Final[frozenset[Phase]] = frozenset(
@@ -87,7 +87,7 @@ async def talk(
             why, barred = error.fault.text, error.fault.kind == "login"
         except BaseException:
             # Stopping, or a lease that ended, says nothing about the host; that nothing moved does.
-            reached, why = (False, "no progress") if progress.stuck() else (None, "")
+            reached, why = (False, "no progress") if watchdog.stuck() else (None, "")
             raise
         finally:
             entrance.leave(place, reached=reached, why=why, barred=barred)

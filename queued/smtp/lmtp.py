@@ -17,7 +17,7 @@ from queued.smtp.transaction import ConversationError, Fault
 if TYPE_CHECKING:
     from queued.smtp.client import Progress
     from queued.smtp.transaction import Transaction
-    from shared.smtp_reply import Reply
+    from shared.mail.smtp_reply import Reply
 
 
 class LmtpConnection(SmtpConnection):

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import scramp
 
-from shared.smtp_reply import printable
+from shared.mail.smtp_reply import printable
 
 if TYPE_CHECKING:
     from ssl import SSLObject
 
-    from shared.login_config import Mechanism
+    from shared.config.queued.login import Mechanism
 
 _LONGEST: Final = 200  # characters of what a server says of a token
 _BINDING: Final = "tls-server-end-point"

@@ -17,7 +17,7 @@ from shared.errors import ConfigError, cause
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from shared.login_config import Secret, Token
+    from shared.config.queued.login import Secret, Token
 
 LONGEST: Final = 16384  # octets; access tokens have a few thousand
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from queued.pacing.pace import Wait
 from queued.pacing.pace_host import HostLimit
 from queued.routing.source import allowance, draw, family, fits, until_tomorrow
-from queued.smtp.connections import SessionWanted
+from queued.smtp.pool import SessionWanted
 from queued.smtp.transaction import ConversationError, Fault
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from queued.routing.route import Hop
     from queued.routing.warmup import Warmups
     from queued.smtp.auth import Logins
-    from queued.smtp.connections import Rest
-    from queued.tls.policy import TlsWanted
-    from shared.source_config import Source
-    from shared.transport_config import Transport
+    from queued.smtp.pool import Rest
+    from queued.tls.demanded import TlsWanted
+    from shared.config.queued.source import Source
+    from shared.config.queued.transport import Transport
 
 _RANDOM: Final = Random()
 _LONGEST_GATE: Final = 5.0  # seconds that a connection is waited for in the attempt; for longer its mail is parked

@@ -25,7 +25,7 @@ from shared.errors import ConfigError, cause
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from shared.login_config import Auth, OAuth, Token
+    from shared.config.queued.login import Auth, OAuth, Token
 
 _PATIENCE: Final = 30.0  # seconds for a program or a server
 _LONGEST: Final = 65536  # octets of a server's answer
@@ -52,7 +52,7 @@ def source(auth: Auth) -> Tokens:
     if auth.oauth is not None:
         refreshed = _Refreshed(auth.oauth)
         return Tokens(refreshed.ask, refreshed.secrets)
-    assert auth.token is not None  # noqa: S101 - as shared.login_config has it
+    assert auth.token is not None  # noqa: S101 - as shared.config.queued.login has it
     if auth.token.command is not None:
         return Tokens(_printed(auth.token))
     secret_files.read(auth.token)

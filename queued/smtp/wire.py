@@ -17,19 +17,19 @@ from collections import deque
 from ssl import SSLError
 from typing import TYPE_CHECKING, Final, cast
 
-from queued import progress
+from queued import watchdog
 from queued.routing.system_names import NAMES
 from queued.smtp.transaction import ConversationError, Fault
-from shared import tracing
 from shared.errors import cause
-from shared.smtp_reply import ReplyParser
+from shared.mail.smtp_reply import ReplyParser
+from shared.observe import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from ssl import SSLContext, SSLObject
 
     from queued.smtp.transaction import FaultKind, Phase
-    from shared.smtp_reply import Reply
+    from shared.mail.smtp_reply import Reply
 
 _READ: Final = 4096  # octets read at once; several pipelined replies
 _CLOSING: Final = 421  # RFC 5321 §3.8: the one reply that may come though none is due
@@ -41,7 +41,7 @@ _FOR_EACH: Final = 1024
 
 async def connect(host: str, port: int, *, limit: float, source: str | None = None) -> Wire:
     """A connection to host:port within `limit` seconds, from the local address `source` where one is given."""
-    progress.reached("connect")
+    watchdog.reached("connect")
     local = None if source is None else (source, 0)
     try:
         async with asyncio.timeout(limit):
@@ -160,7 +160,7 @@ class Wire(asyncio.BufferedProtocol):
 
     async def reply(self, phase: Phase, limit: float) -> Reply:
         """The next reply, within `limit` seconds from now."""
-        progress.reached(phase)
+        watchdog.reached(phase)
         if not self._replies:
             await self._wait(self._replies.__len__, phase, limit)
         reply = self._replies.popleft()
@@ -173,7 +173,7 @@ class Wire(asyncio.BufferedProtocol):
 
     async def drain(self, phase: Phase, limit: float) -> None:
         """Until the peer has taken most of what was written, or has something to say about it."""
-        progress.reached(phase)
+        watchdog.reached(phase)
         if self._paused:
             await self._wait(lambda: not self._paused or self._replies, phase, limit)
         else:

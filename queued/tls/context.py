@@ -2,7 +2,7 @@
 
 Owns: the contexts of one transport: one that verifies certificates and one that does not, made when first needed.
 Guarantees: a file of ours that cannot be used is one clear line when the transport is made, not a fault of a host's.
-    TLS 1.2 at least, no compression, no password prompt for a key. Names are not compared here: queued.tls.check does.
+    TLS 1.2 at least, no compression, no password prompt for a key. Names are not compared here: queued.tls.verify does.
 Raises: ConfigError from the constructor.
 See: ssl.SSLContext; RFC 8996 (no TLS below 1.2); Postfix smtp_tls_CAfile and smtp_tls_cert_file.
 Bugs: the files are read once; new ones count after a restart, or a reload that makes the transport anew.
@@ -13,11 +13,11 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Final
 
+from shared.config.queued.transport_tls import TransportTls
 from shared.errors import ConfigError, cause
-from shared.transport_tls_config import TransportTls
 
 if TYPE_CHECKING:
-    from queued.tls.policy import Proof
+    from queued.tls.demanded import Proof
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 

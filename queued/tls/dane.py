@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from queued.routing.answer import Tlsa
+    from queued.routing.dns_answer import Tlsa
 
 _DANE_TA, _DANE_EE = 2, 3
 _LONGEST_CHAIN: Final = 10  # certificates; OpenSSL itself stops at 100

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from queued.routing.resolver import ResolverClosedError
 from queued.tls.mta_sts import read_record
 from queued.tls.mta_sts_fetch import NoPolicyError
-from shared import events
+from shared.observe import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import h11
 
 from queued.routing.route import may_connect
-from queued.tls.check import misnamed
 from queued.tls.mta_sts import LONGEST, Policy, read_policy
+from queued.tls.verify import misnamed
 from shared.errors import cause
 
 if TYPE_CHECKING:

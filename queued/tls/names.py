@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
-from shared.config_fields import is_address
+from shared.config.fields import is_address
 
 
 def covers(presented: str, host: str) -> bool:

@@ -5,7 +5,7 @@ Guarantees: a transport whose mode needs no questions asks none, and for hosts t
     was asked a moment ago for the route is answered from the resolver's memory. What cannot be learnt about one host
     keeps mail from that host only.
 Raises: ResolverClosedError while stopping.
-See: queued/tls/policy.py for the decision; RFC 7672 sections 2.1.2 (what fails) and 2.2; RFC 8461 section 5.
+See: queued/tls/demanded.py for the decision; RFC 7672 sections 2.1.2 (what fails) and 2.2; RFC 8461 section 5.
 Bugs: smart hosts are not asked for an MTA-STS policy of their own (RFC 8461 section 3.4).
 """
 
@@ -14,24 +14,24 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from queued.routing.answer import Answer
+from queued.routing.dns_answer import Answer
 from queued.routing.route import ByMx, Unroutable, choose
+from queued.tls.demanded import CLEAR, Known, decide
 from queued.tls.mta_sts_cache import MtaSts
 from queued.tls.mta_sts_fetch import Fetcher, Trust, by_resolver
-from queued.tls.policy import CLEAR, Known, decide
-from shared.config_fields import is_address
+from shared.config.fields import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from queued.routing.answer import Tlsa
+    from queued.routing.dns_answer import Tlsa
     from queued.routing.resolver import Resolver
     from queued.routing.route import Address, Hop
     from queued.tls.context import Contexts
+    from queued.tls.demanded import TlsWanted
     from queued.tls.mta_sts import Policy
-    from queued.tls.policy import TlsWanted
-    from shared.login_config import Over
-    from shared.transport_config import Transport
+    from shared.config.queued.login import Over
+    from shared.config.queued.transport import Transport
 
     type Plan = Mapping[Hop, TlsWanted]
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, Final
 
-from scripts.analytics import copying, rest_workers
+from scripts.analytics import rest_workers
+from scripts.analytics.export import copying
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Guarantees: a local Spark listens on loopback only, shows no web page and says n
     Python workers it starts only when nothing else wants to (SCHED_IDLE); workers rest besides while mail flows
     (scripts/analytics/give_way.py). Java that is missing or too old is one line.
 Raises: PillarboxError.
-See: scripts/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html; sched(7).
+See: scripts/analytics/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html; sched(7).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from scripts import java_runtime
+from scripts.analytics import java_runtime
 from scripts.analytics.give_way import can_give_way, giving_way
 from shared.errors import PillarboxError
 

@@ -5,7 +5,7 @@ Guarantees: a minute's figure is written as a whole, so a batch that is repeated
     begins at a whole minute, so no minute is written in part. A minute is settled LATE after it; what comes later is
     left out here. Ctrl-C ends it at once; with --checkpoint the next start goes on where this one was.
 Raises: PillarboxError.
-See: docs/how-to/report.md; scripts/analytics/stream_source.py, on late commits.
+See: docs/how-to/report.md; scripts/analytics/source/stream_source.py, on late commits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(options: argparse.Namespace) -> int:
     """Run until Ctrl-C, or once."""
     from scripts.analytics import session  # noqa: PLC0415 - it loads Spark
-    from scripts.analytics.figures import understood  # noqa: PLC0415
+    from scripts.analytics.report.figures import understood  # noqa: PLC0415
 
     conninfo = terminal.conninfo(options)
     sink = _printed if options.console or options.json else stored(conninfo)
@@ -77,7 +77,7 @@ def start(
     reread: float = 10,
 ) -> StreamingQuery:
     """The query, running: attempts since a whole minute, to `sink` as figures that changed."""
-    from scripts.analytics.stream_source import NAME, AttemptsStream  # noqa: PLC0415 - it loads Spark
+    from scripts.analytics.source.stream_source import NAME, AttemptsStream  # noqa: PLC0415 - it loads Spark
 
     spark.dataSource.register(AttemptsStream)
     options = {"database": conninfo, "since": since.isoformat(), "reread": str(reread)}
@@ -110,7 +110,7 @@ def stored(conninfo: str) -> Sink:
     """A sink that writes the table report_minutes."""
 
     def write(figures: list[dict[str, Any]]) -> None:
-        from scripts.analytics import copying  # noqa: PLC0415 - it loads psycopg
+        from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
 
         with copying.session(conninfo, read_only=False) as session:
             copying.rows(session, "report_minutes_store", figures=json.dumps(figures))

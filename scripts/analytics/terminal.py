@@ -16,11 +16,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from scripts.analytics.session import MASTER
+from scripts.commands.up import add_config
 from scripts.one_connection import configured
-from scripts.up import add_config
-from shared import database
-from shared.config import load_smtpd
+from shared.config.load import load_smtpd
 from shared.errors import PillarboxError
+from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable

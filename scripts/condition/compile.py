@@ -16,7 +16,7 @@ from typing import Any, Final
 from scripts.condition.fields import METADATA
 from scripts.condition.tree import All, Node, Not, Some, Term
 from scripts.condition.values import Instant, Value
-from shared.domain import comparable, spellings
+from shared.mail.domain import comparable, spellings
 
 _DUE: Final = "q.next_retry <= {now}"
 _FREE: Final = "(q.lease_until IS NULL OR q.lease_until <= {now})"

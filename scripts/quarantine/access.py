@@ -17,18 +17,18 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from scripts.queue.ask import asked, cell
-from shared import database
+from scripts.queue.query import asked, cell
+from shared.config.quarantine import all_quarantines
 from shared.errors import PillarboxError
-from shared.quarantine_config import all_quarantines
+from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from scripts.queue.ask import Asked
-    from shared.quarantine_config import Quarantine
-    from shared.smtpd_config import SmtpdConfig
+    from scripts.queue.query import Asked
+    from shared.config.quarantine import Quarantine
+    from shared.config.smtpd.settings import SmtpdConfig
 
 _REVIEWER: Final = "pillarbox_reviewer"
 _MOST_IDS: Final = 1000

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final
 from scripts.options import address, finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import Change, act, add_acting
-from scripts.queue.ask import run
-from shared.config import load_smtpd
+from scripts.queue.query import run
+from shared.config.load import load_smtpd
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     import argparse
 
-    from shared import database
-    from shared.message import Address
+    from shared.mail.message import Address
+    from shared.postgres import database
 
 _MOST_ADDRESSES: Final = 20
 

@@ -20,21 +20,21 @@ from typing import TYPE_CHECKING, Final
 from scripts.options import finish
 from scripts.quarantine.access import admit
 from scripts.quarantine.decode import printable
-from scripts.quarantine.look import BEGINNING
 from scripts.quarantine.render import fields_of
-from scripts.queue.ask import cell, run
-from shared import database
-from shared.config import load_smtpd
+from scripts.quarantine.show import BEGINNING
+from scripts.queue.query import cell, run
+from shared.config.load import load_smtpd
+from shared.config.units import format_duration
 from shared.errors import PillarboxError
-from shared.units import format_duration
+from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
     from datetime import datetime
 
     from scripts.quarantine.access import Access
-    from shared.quarantine_config import Quarantine
-    from shared.smtpd_config import SmtpdConfig
+    from shared.config.quarantine import Quarantine
+    from shared.config.smtpd.settings import SmtpdConfig
 
 _MOST: Final = 100  # recipients that are listed; the others are counted
 _WIDTH: Final = 120  # characters of what a message says

@@ -20,17 +20,17 @@ from uuid import uuid4
 from scripts.options import finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import progress
-from scripts.queue.ask import add_condition, run
-from shared import database
-from shared.config import load_smtpd
+from scripts.queue.query import add_condition, run
+from shared.config.load import load_smtpd
+from shared.config.masking import show as quoted
 from shared.errors import PillarboxError
-from shared.masking import show as quoted
+from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
     from uuid import UUID
 
-    from scripts.queue.ask import Asked
+    from scripts.queue.query import Asked
 
 _PIECE: Final = 2**20
 _PORTION: Final = 200

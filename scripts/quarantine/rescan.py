@@ -5,7 +5,7 @@ Guarantees: without `--release` nothing changes. With it what is clean is releas
     its audit row; what is not, what is too large to be checked, and all that is left when rspamd does not answer stays
     held. Killed, the same command does the rest.
 Raises: PillarboxError for what a reviewer can mend.
-See: smtpd/content_check.py; docs/how-to/check-content-with-rspamd.md.
+See: smtpd/policy/content_check.py; docs/how-to/check-content-with-rspamd.md.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rich.table import Table
 from scripts.options import finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import Change, Done, Span, add_acting, begin, change_batch, progress
-from scripts.queue.ask import asked, run
-from scripts.shown import text
-from shared import database
-from shared.config import load_smtpd
+from scripts.queue.query import asked, run
+from scripts.terminal import text
+from shared.config.load import load_smtpd
 from shared.errors import PillarboxError
-from smtpd.content_check import ContentChecker
-from smtpd.policy_facts import CheckResult
-from smtpd.policy_session import Envelope
+from shared.postgres import database
+from smtpd.policy.content_check import ContentChecker
+from smtpd.policy.facts import CheckResult
+from smtpd.policy.session import Envelope
 
 if TYPE_CHECKING:
     import argparse
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from scripts.queue.ask import Asked
-    from shared.policy_check_config import ContentCheck
+    from scripts.queue.query import Asked
+    from shared.config.smtpd.policy_check import ContentCheck
 
 _PORTION: Final = 200
 _AT_ONCE: Final = 4  # messages in memory

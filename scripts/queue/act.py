@@ -25,13 +25,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from scripts.options import count
-from scripts.queue.ask import add_condition, asked, cell, fields
-from scripts.shown import text
-from shared import database, timeline
+from scripts.queue.query import add_condition, asked, cell, fields
+from scripts.terminal import text
 from shared.errors import PillarboxError
+from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
-    from scripts.queue.ask import Asked
+    from scripts.queue.query import Asked
 
 BATCH: Final = 1000
 _SAMPLE: Final = 10

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.options import count, finish
-from scripts.queue.ask import cell, fields, run
-from scripts.shown import text
-from shared import database
+from scripts.queue.query import cell, fields, run
+from scripts.terminal import text
 from shared.errors import PillarboxError
+from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse

@@ -15,13 +15,13 @@ from rich.live import Live
 from rich.table import Table
 
 from scripts.options import count, duration, finish
-from scripts.queue.ask import add_condition, asked, cell, run
-from scripts.shown import text
+from scripts.queue.query import add_condition, asked, cell, run
+from scripts.terminal import text
 
 if TYPE_CHECKING:
     import argparse
 
-    from shared import database
+    from shared.postgres import database
 
 _SHORTEST: Final = 0.2  # seconds
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from scripts.queue import act
 from scripts.queue.act import Change, Done, apply, begin, progress, tell, wake
-from scripts.queue.ask import cell
-from shared import database
+from scripts.queue.query import cell
 from shared.errors import PillarboxError
+from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from scripts.options import address, duration, finish
 from scripts.queue.act import Change, act, add_acting, add_consent
-from scripts.queue.ask import run
+from scripts.queue.query import run
 from scripts.queue.undo import undo
+from shared.config.units import format_duration
 from shared.errors import PillarboxError
-from shared.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shared.message import Address
+    from shared.mail.message import Address
 
 _WAITING: Final = ("DELIVER",)
 _BOTH: Final = ("HOLD", "DELIVER")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scripts.condition.read import read
-from shared.units import format_duration
+from shared.config.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

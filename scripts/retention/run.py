@@ -20,14 +20,14 @@ from rich.table import Table
 
 from scripts.queue import act
 from scripts.queue.act import Change, Done, carry_out
-from scripts.queue.ask import Asked, asked_of, cell, plain, run
+from scripts.queue.query import Asked, asked_of, cell, plain, run
 from scripts.retention.rules import Rule, rules
-from scripts.shown import text
-from shared import database, timeline
-from shared.config import load_smtpd
+from scripts.terminal import text
+from shared.config.load import load_smtpd
+from shared.config.quarantine import all_quarantines
+from shared.config.units import format_duration
 from shared.errors import PillarboxError
-from shared.quarantine_config import all_quarantines
-from shared.units import format_duration
+from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
     import argparse

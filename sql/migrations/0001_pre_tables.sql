@@ -3,7 +3,7 @@
 CREATE SCHEMA IF NOT EXISTS pillarbox;
 SET LOCAL search_path = pillarbox;
 
--- Which migrations this database has; shared/migrate.py adds a row in each migration's own transaction.
+-- Which migrations this database has; shared/postgres/migrate.py adds a row in each migration's own transaction.
 CREATE TABLE migrations (
     number  integer PRIMARY KEY,
     name    text        NOT NULL,
@@ -46,7 +46,7 @@ SELECT m.id, m.ts, m.size, coalesce(c.refcount, 0) AS refcount, r.ts AS released
 
 CREATE TYPE queue_status AS ENUM ('HOLD', 'DELIVER', 'DELETE', 'BOUNCE');
 
--- Which status may follow which. The same list is shared/states.py; a test compares both with sql/README.md.
+-- Which status may follow which. The same list is shared/mail/states.py; a test compares both with sql/README.md.
 CREATE TABLE status_transitions (
     previous queue_status,           -- NULL: the row is new
     next     queue_status NOT NULL,

@@ -8,7 +8,7 @@ CREATE TABLE settings (
 );
 INSERT INTO settings DEFAULT VALUES;
 
--- The partition id of a domain: the same function as shared/partition.py, a test compares them. Only A-labels: PostgreSQL
+-- The partition id of a domain: the same function as shared/mail/partition.py, a test compares them. Only A-labels: PostgreSQL
 -- cannot turn `größe` into `xn--gre-6ka8i`, and the U-label's own hash would be another partition than smtpd chooses.
 CREATE FUNCTION partition_id(domain text, count integer) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
@@ -60,7 +60,7 @@ BEGIN
     RETURN greatest(asked, now());
 END $$;
 
--- Splits `local-part@domain` as shared/address.py does, the domain in lower case; '' is the null sender. Refuses what an
+-- Splits `local-part@domain` as shared/mail/address.py does, the domain in lower case; '' is the null sender. Refuses what an
 -- envelope may not hold, and domains that are not ASCII (see partition_id).
 CREATE FUNCTION address_split(address text, OUT localpart text, OUT domain text) LANGUAGE plpgsql IMMUTABLE
 SET search_path = pillarbox, pg_temp AS $$

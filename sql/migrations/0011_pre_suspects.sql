@@ -1,4 +1,4 @@
--- What claims have lost is found without reading what is merely due: claims look for it once a poll (queued/claim.py).
+-- What claims have lost is found without reading what is merely due: claims look for it once a poll (queued/claiming/claim.py).
 SET LOCAL search_path = pillarbox;
 
 -- Nearly always empty. A claim changes lost_count only of a row that it takes over from a lost one, and a result only of

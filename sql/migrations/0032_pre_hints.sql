@@ -2,7 +2,7 @@
 SET LOCAL search_path = pillarbox;
 
 -- The channel on which workers of this partition listen: one of 64, so that an id of any length has one, and a worker that may
--- get any id can listen to all. The same function as shared/partition.py, a test compares them. NULL is mail without an id.
+-- get any id can listen to all. The same function as shared/mail/partition.py, a test compares them. NULL is mail without an id.
 CREATE FUNCTION partition_channel(partid text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pillarbox, pg_temp AS $$
     SELECT 'pillarbox_' || (('x' || encode(substr(sha256(convert_to(coalesce(partid, ''), 'UTF8')), 1, 4), 'hex'))::bit(32)::bigint % 64)

@@ -9,7 +9,7 @@
 -- {where} is the worker's own condition; it stands in the UPDATE too, so that all prune to the worker's leaves.
 -- Each class is one scan, its ORDER BY exactly its index; MATERIALIZED keeps the planner from running a LIMIT twice.
 -- The floors, one for each class, keep the scans off the dead entries at the lower ends of their indexes (see
--- queued/claim.py). The scan of suspects has none: its index holds little, and it is begun once a full pass.
+-- queued/claiming/claim.py). The scan of suspects has none: its index holds little, and it is begun once a full pass.
 -- The bounds of next_retry stand in a SELECT, so that PostgreSQL estimates them alike whether it plans for these values or
 -- for any: it then keeps the plan. Seen as values they make each plan look better than the kept one when much mail is
 -- deferred, and every claim is planned anew, which takes longer than the claim.
@@ -17,7 +17,7 @@
 -- by itself, not with a batch of innocents. It has a scan of its own, whose index holds only what was lost before. The
 -- parameter too stands in a SELECT: the scans that are not wanted are not begun, and the plan is one for both.
 -- `token` is random: numbers of a sequence are given again once a standby that lagged is promoted, and would let the result of
--- one claim settle another. `leaf` tells which rows lie together (queued/leaves.py).
+-- one claim settle another. `leaf` tells which rows lie together (queued/claiming/leaves.py).
 -- A row that still carries a token had its lease run out: that try has no result and never will, so it gets its attempt
 -- row here.
 WITH urgent_kept AS MATERIALIZED (

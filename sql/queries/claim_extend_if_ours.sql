@@ -3,7 +3,7 @@
 --
 -- A row that somebody else has locked (an operator in the middle of a hold) stays ours for as long as its lease says, but is
 -- passed over: waiting for it would let all the other leases run out.
--- {among} says in which partitions they are looked for (queued/leaves.py).
+-- {among} says in which partitions they are looked for (queued/claiming/leaves.py).
 WITH hand AS (
     SELECT * FROM unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[]) AS h(id, message, token)
 ), free AS MATERIALIZED (

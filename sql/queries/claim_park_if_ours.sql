@@ -3,7 +3,7 @@
 -- has left its own.
 --
 -- A row that somebody else has locked is passed over; the caller comes again.
--- {among} says in which partitions they are looked for (queued/leaves.py).
+-- {among} says in which partitions they are looked for (queued/claiming/leaves.py).
 WITH hand AS (
     SELECT * FROM unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[], %(seconds)s::float8[], %(reasons)s::text[])
         AS h(id, message, token, seconds, reason)

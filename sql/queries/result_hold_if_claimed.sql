@@ -1,5 +1,5 @@
 -- Holds the recipients of a batch of attempts whose claims are still ours, writes their attempts, and returns them by id and token.
--- `partids` are the partitions they are looked for in, NULL all of them and what is on hold (queued/leaves.py).
+-- `partids` are the partitions they are looked for in, NULL all of them and what is on hold (queued/claiming/leaves.py).
 WITH result AS (
     SELECT * FROM unnest(%(id)s::bigint[], %(token)s::bigint[], %(messages__id)s::uuid[], %(retry_count)s::integer[], %(partid)s::text[],
                          %(transportid)s::text[], %(jobid)s::text[], %(senderdomain)s::text[], %(recipientdomain)s::text[],

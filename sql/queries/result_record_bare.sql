@@ -1,5 +1,5 @@
 -- Records a success of which PostgreSQL refused everything else: the recipient is finished, without a row in attempts and without
--- a notice. Returns it by id and token if the claim was still ours. {among} says where it is looked for (queued/leaves.py).
+-- a notice. Returns it by id and token if the claim was still ours. {among} says where it is looked for (queued/claiming/leaves.py).
 WITH finished AS (
     DELETE FROM pillarbox.queue q
      USING unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[]) AS h(claimed_id, claimed_message, claimed_token)

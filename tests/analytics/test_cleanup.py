@@ -11,17 +11,20 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from scripts.analytics import cleanup, cleanup_orphans, cleanup_verify, manifest
+from scripts.analytics.cleanup import command as cleanup
+from scripts.analytics.cleanup import orphans
+from scripts.analytics.cleanup import verify as cleanup_verify
+from scripts.analytics.export import manifest
 from scripts.analytics.runner import Here
-from tests.fixtures.lake import DAYS, ask, exported, late, today
+from tests.fixtures.database.lake import DAYS, ask, exported, late, today
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from scripts.analytics.portions import Leaf
-    from tests.fixtures.factory import Factory
+    from scripts.analytics.source.portions import Leaf
+    from tests.fixtures.database.factory import Factory
 
 pytestmark = pytest.mark.slow
 
@@ -139,14 +142,14 @@ def test_orphans_are_found_and_mended(spark: SparkSession, factory: Factory) -> 
     factory.sql("UPDATE pillarbox.attempts SET queue__id = 987654")
     assert unknown == 1
 
-    found = cleanup_orphans.find(spark, factory.uri)
+    found = orphans.find(spark, factory.uri)
     assert (found.bodies, found.recipients, found.attempts) == ([str(lonely)], [bodiless], [987654])
     assert (found.released, found.held) == (0, 0)
 
-    cleanup_orphans.mend(factory.uri, found)
+    orphans.mend(factory.uri, found)
     assert (found.released, found.held) == (1, 1)
     assert factory.one("SELECT status FROM pillarbox.queue WHERE id = %(id)s", id=bodiless) == "HOLD"
     assert factory.one("SELECT status FROM pillarbox.queue WHERE id = %(id)s", id=whole) == "DELIVER"
     assert factory.one("SELECT messages__id FROM pillarbox.released") == lonely
-    again = cleanup_orphans.find(spark, factory.uri)
+    again = orphans.find(spark, factory.uri)
     assert again.bodies == []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.fixtures.lake import exported, late, same
+from tests.fixtures.database.lake import exported, late, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ _PROGRAM: Final = """
 import json, os, signal, sys
 from pathlib import Path
 from scripts.analytics import classes, columns, copying, export_compact, export_day
-from scripts.analytics.export import export
+from scripts.analytics.export.command import export
 from scripts.analytics.runner import Here
 
 def run(uri, lake, wanted, times):

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from scripts.analytics import export, export_compact, export_day, export_portion, lake, manifest, portions
+from scripts.analytics import lake
+from scripts.analytics.export import command as export
+from scripts.analytics.export import compact, day, manifest, portion
 from scripts.analytics.runner import Here, OnSpark
-from tests.fixtures.lake import ask, exported, late, same, today
+from scripts.analytics.source import portions
+from tests.fixtures.database.lake import ask, exported, late, same, today
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,10 +86,10 @@ def test_small_files_become_one_with_the_same_rows(
 def test_a_damaged_file_is_not_compacted(exported_lake: Path) -> None:
     known = next(each for each in manifest.every(exported_lake, "attempts") if each.files)
     (exported_lake / known.files[0].path).write_bytes(b"PAR1")
-    bundle = export_compact.Bundle(exported_lake, "attempts", known.files, exported_lake)
+    bundle = compact.Bundle(exported_lake, "attempts", known.files, exported_lake)
 
     with pytest.raises(manifest.LakeFault, match="is damaged"):
-        export_compact.write_bundle(bundle)
+        compact.write_bundle(bundle)
 
 
 def test_a_missing_file_is_told_before_spark_reads(exported_lake: Path) -> None:
@@ -114,15 +117,15 @@ def test_a_day_dropped_while_it_is_read_is_refused_not_empty(
 ) -> None:
     victim = today()
 
-    def drop_first(piece: export_portion.Piece) -> export_portion.Written:
+    def drop_first(piece: portion.Piece) -> portion.Written:
         nonlocal victim
         if victim == today():
             victim = piece.portion.day
             with psycopg.connect(history_database, autocommit=True) as connection:
                 connection.execute(f"DROP TABLE pillarbox.attempts_{victim:%Y%m%d}".encode())
-        return export_portion.write_portion(piece)
+        return portion.write_portion(piece)
 
-    monkeypatch.setattr(export_day, "write_portion", drop_first)
+    monkeypatch.setattr(day, "write_portion", drop_first)
     done = exported(history_database, tmp_path)
 
     [refused] = done.refused
@@ -147,14 +150,14 @@ def test_spark_exports_the_same_and_reads_it(spark: SparkSession, history_databa
 
 def test_what_a_worker_of_spark_refuses_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     entry = manifest.LakeFile("attempts/nothing.parquet", 1, 1, "")
-    bundle = export_compact.Bundle(tmp_path, "attempts", (entry,), tmp_path)
+    bundle = compact.Bundle(tmp_path, "attempts", (entry,), tmp_path)
 
     with pytest.raises(manifest.LakeFault, match=r"nothing\.parquet: is missing") as raised:
-        OnSpark(spark).run(export_compact.write_bundle, [bundle], lambda _: None)
+        OnSpark(spark).run(compact.write_bundle, [bundle], lambda _: None)
     assert "\n" not in str(raised.value)
 
 
 def test_one_run_at_a_time(history_database: str, tmp_path: Path) -> None:
-    export_day.writable(tmp_path)
+    day.writable(tmp_path)
     with export.alone(tmp_path), pytest.raises(manifest.LakeFault, match="another export"):
         export.export(history_database, tmp_path, Here())

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 import pytest
 
-from scripts.analytics import copying, give_way, rest_workers
-from tests.fixtures.lake import late
+from scripts.analytics import give_way, rest_workers
+from scripts.analytics.export import copying
+from tests.fixtures.database.lake import late
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

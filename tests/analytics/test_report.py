@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.analytics import report, report_store
-from scripts.analytics.report_sections import Report
+from scripts.analytics.report import command as report
+from scripts.analytics.report import store
+from scripts.analytics.report.sections import Report
 from shared.errors import PillarboxError
-from tests.fixtures.history import MONDAY
+from tests.fixtures.database.history import MONDAY
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.fixtures.factory import Factory
+    from tests.fixtures.database.factory import Factory
 
 pytestmark = pytest.mark.slow
 
@@ -29,8 +30,8 @@ _TOP = 20
 
 
 def test_the_report_answers_as_postgresql_does(spark: SparkSession, factory: Factory) -> None:
-    from scripts.analytics.generate import generate  # noqa: PLC0415 - loads Arrow
-    from scripts.analytics.report_questions import ask  # noqa: PLC0415
+    from scripts.analytics.generate.command import generate  # noqa: PLC0415 - loads Arrow
+    from scripts.analytics.report.questions import ask  # noqa: PLC0415
 
     until = datetime.now(UTC).date()
     asked = report.Asked(until - timedelta(days=_DAYS), until, None, factory.uri, _TOP)
@@ -70,7 +71,7 @@ def test_a_period_is_stored_once(factory: Factory) -> None:
     one = Report(MONDAY, MONDAY + timedelta(days=1), MONDAY, "the lake x", {"soundness": rows}, frozenset(), {})
     again = Report(one.since, one.until, one.made, one.origin, {"soundness": rows * 2}, frozenset({"soundness"}), {})
 
-    assert report_store.store(one, factory.uri) == report_store.store(again, factory.uri) > 10
+    assert store.store(one, factory.uri) == store.store(again, factory.uri) > 10
     stored = factory.sql(
         "SELECT more, jsonb_array_length(rows) AS n FROM pillarbox.reports WHERE section = 'soundness'"
     )
@@ -78,7 +79,7 @@ def test_a_period_is_stored_once(factory: Factory) -> None:
 
 
 def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    from scripts.analytics import rollup_read  # noqa: PLC0415 - loads Arrow
+    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - as beside it
     from scripts.analytics.runner import OnSpark  # noqa: PLC0415
 
     file = tmp_path / "part-0.parquet"

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from scripts.analytics.report_page import page
-from scripts.analytics.report_sections import SECTIONS, Report
-from scripts.analytics.report_text import as_document, print_tables, written
-from tests.fixtures.history import MONDAY
+from scripts.analytics.report.page import page
+from scripts.analytics.report.sections import SECTIONS, Report
+from scripts.analytics.report.text import as_document, print_tables, written
+from tests.fixtures.database.history import MONDAY
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "\"><script>document.title='broken'</script><img src=http://127.0.0.1:9/x onerror=alert(1)>\u202e\x00'`"

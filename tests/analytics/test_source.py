@@ -11,16 +11,17 @@ from psycopg.conninfo import conninfo_to_dict
 from pyspark.errors import PySparkException
 from pyspark.sql import datasource
 
-from scripts.analytics import copying, source
-from scripts.analytics.columns import ATTEMPTS
+from scripts.analytics.export import copying
+from scripts.analytics.export.columns import ATTEMPTS
+from scripts.analytics.source import source
 from shared.errors import DatabaseUnavailable, PillarboxError
-from shared.queries import query
-from tests.fixtures.lake import ask, late, today
+from shared.postgres.queries import query
+from tests.fixtures.database.lake import ask, late, today
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.fixtures.postgres import ServerUnderTest
+    from tests.fixtures.database.postgres import ServerUnderTest
 
 pytestmark = pytest.mark.slow
 

@@ -10,14 +10,14 @@ import psycopg
 import pytest
 
 from scripts.analytics import stream
-from scripts.analytics.stream_source import AttemptsReader
+from scripts.analytics.source.stream_source import AttemptsReader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.fixtures.factory import Factory
+    from tests.fixtures.database.factory import Factory
 
 pytestmark = pytest.mark.slow
 

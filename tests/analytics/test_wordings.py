@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.history import attempts, rolled, tuples
+from tests.fixtures.database.history import attempts, rolled, tuples
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,13 +68,13 @@ def test_variants_of_a_wording_are_one_row_that_keeps_every_attempt(spark: Spark
 
 
 def test_bad_octets_and_endless_replies_neither_fail_nor_vanish(spark: SparkSession) -> None:
-    from scripts.analytics import source_read  # noqa: PLC0415 - loads Arrow
     from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
-    from scripts.analytics.columns import ATTEMPTS  # noqa: PLC0415
+    from scripts.analytics.export.columns import ATTEMPTS  # noqa: PLC0415
+    from scripts.analytics.source import portion  # noqa: PLC0415 - as beside it
 
     texts = [b"caf\xe9 is full", b"a-" * 20_000, b"9" * 20_000, b"<" * 20_000]
     rows = attempts(*[_said("") for _ in texts])
     rows = rows.set_column(rows.column_names.index("reply_text"), "reply_text", [texts])
-    found = tuples(wordings(rolled(spark, source_read.printable(rows, ATTEMPTS))["replies"]), "wording", "attempts")
+    found = tuples(wordings(rolled(spark, portion.printable(rows, ATTEMPTS))["replies"]), "wording", "attempts")
     assert sum(row[1] for row in found) == 4
     assert ("caf\ufffd is full", 1) in found

@@ -6,7 +6,7 @@ Guarantees: a recipient counts as accepted only when the final dot was answered 
     COMMIT's answer was lost, is told apart: such mail may arrive, and need not. Content is compared octet by octet,
     without our own Received field. Each duplicate must follow an arrival that was in flight: that other mail was does
     not excuse it. Pure but for the clock's readings, which are handed in.
-See: RFC 5321 section 6.1; scripts/ledger.py, which knows no time and no silence.
+See: RFC 5321 section 6.1; scripts/commands/ledger.py, which knows no time and no silence.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from scripts.ledger import without_trace
+from scripts.commands.ledger import without_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scripts.sample_mail import Sample
-    from scripts.sink_server import Received
+    from scripts.commands.sample_mail import Sample
+    from scripts.sink.server import Received
 
 type Key = tuple[str, str]
 #: The nth arrival of a recipient, from 1.

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from shared.migrate import migrate
+from shared.postgres.migrate import migrate
 from tests.chaos import disk, failover, upgrade
 from tests.chaos.cells import SOON
 from tests.chaos.report import MISSING, PAGE
-from tests.fixtures.killable import killable
-from tests.fixtures.postgres import LEAVES
+from tests.fixtures.database.killable import killable
+from tests.fixtures.database.postgres import LEAVES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

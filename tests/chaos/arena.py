@@ -6,7 +6,8 @@ Guarantees: a database of its own for each cell, on a server of this run that ma
     are signalled, by id. Both workers serve every partition, so that each takes over from the other.
     What the history of attempts calls uncertain is not asked for it.
 Raises: CannotRunError when a program or library that the cell needs is missing.
-See: tests/fixtures/system.py (daemons), tests/fixtures/killable.py (server), tests/fixtures/proxy.py (network).
+See: tests/fixtures/daemons/system.py (daemons), tests/fixtures/database/killable.py (server),
+    tests/fixtures/peers/proxy.py (network).
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import psycopg
 
-from scripts.peers import find_library, how_to_get
-from scripts.sink_server import Sink
-from shared.migrate import migrate
+from scripts.dev.peers import find_library, how_to_get
+from scripts.sink.server import Sink
+from shared.postgres.migrate import migrate
 from tests.chaos.accounts import Accounts
 from tests.chaos.senders import Load
 from tests.chaos.way_to_sink import WayToSink, leading_to
-from tests.fixtures.postgres import LEAVES, ServerUnderTest
-from tests.fixtures.proxy import Proxy, relaying
-from tests.fixtures.system import Daemon, System
+from tests.fixtures.daemons.system import Daemon, System
+from tests.fixtures.database.postgres import LEAVES, ServerUnderTest
+from tests.fixtures.peers.proxy import Proxy, relaying
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from scripts.sink_server import Received
+    from scripts.sink.server import Received
     from tests.chaos.accounts import Arrival, Key
     from tests.chaos.cells import Cell
-    from tests.fixtures.killable import Killable
+    from tests.fixtures.database.killable import Killable
 
 BOX: Final = "slow0.05"  # so slow a peer that there is always something in hand
 INFLIGHT: Final = 60  # recipients that one worker may have in hand

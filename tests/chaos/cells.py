@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 type Recovery = Literal["lease", "soon"]
 
-POLL: Final = 0.5  # seconds; `claim.poll` of the cells' workers (tests/fixtures/system.py)
+POLL: Final = 0.5  # seconds; `claim.poll` of the cells' workers (tests/fixtures/daemons/system.py)
 ROUND: Final = 1.0  # seconds for a claim and its 60 recipients, 20 at once at 50 ms each, on a busy machine
 SOON: Final = 5.0  # seconds; docs/explanation/crash-table.md, "Limits", derives both limits
 

@@ -4,7 +4,7 @@ Owns: `full_data`, where tables cannot grow, and `full_log`, where the write-ahe
     both where nobody looks how much room there is; `stopped`, where smtpd does.
 Guarantees: it is filled by mail that smtpd accepts, until it refuses. Daemons are never started again; PostgreSQL is,
     as a service manager does it, only where it gave up by itself.
-See: tests/fixtures/small_disk.py; docs/explanation/durability.md, "When the disk is full".
+See: tests/fixtures/database/small_disk.py; docs/explanation/durability.md, "When the disk is full".
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from shared import migrate
+from shared.postgres import migrate
 from tests.chaos.failover import ALIVE
-from tests.fixtures.flow import flowing
-from tests.fixtures.postgres import LEAVES
-from tests.fixtures.small_disk import small_disk
-from tests.fixtures.system import System
+from tests.fixtures.daemons.flow import flowing
+from tests.fixtures.daemons.system import System
+from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.database.small_disk import small_disk
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.chaos.accounts import Figures
-    from tests.fixtures.small_disk import Part, SmallDisk
+    from tests.fixtures.database.small_disk import Part, SmallDisk
 
 _ENOUGH = 60  # recipients before, while and after it is full
 _LEAST, _MORE = 192, 16  # megabytes: spool.minfree, and what may still be filled

@@ -3,7 +3,7 @@
 Owns: `to_synchronous`, `by_patroni`, `to_lagging` and `past_survivors`, one run each, and what they find.
 Guarantees: daemons get both hosts in one URI and are never started again. The primary dies as by a power cut: no
     checkpoint, no word to anybody.
-See: docs/explanation/durability.md, "When a standby takes over"; tests/fixtures/standby.py.
+See: docs/explanation/durability.md, "When a standby takes over"; tests/fixtures/database/standby.py.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from queued.claim import Claimer
-from shared import database, migrate
-from shared.queued_config import Claim
-from tests.fixtures.flow import flowing
-from tests.fixtures.owner import DATABASE
-from tests.fixtures.patroni import clustered
-from tests.fixtures.postgres import LEAVES
-from tests.fixtures.standby import replicated
-from tests.fixtures.submit import Client, numbered
-from tests.fixtures.system import System
+from queued.claiming.claim import Claimer
+from shared.config.queued.settings import Claim
+from shared.postgres import database, migrate
+from tests.fixtures.daemons.flow import flowing
+from tests.fixtures.daemons.submit import Client, numbered
+from tests.fixtures.daemons.system import System
+from tests.fixtures.database.owner import DATABASE
+from tests.fixtures.database.patroni import clustered
+from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.database.standby import replicated
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queued.claim import Claimed
+    from queued.claiming.claim import Claimed
     from tests.chaos.accounts import Figures
-    from tests.fixtures.flow import Flow
-    from tests.fixtures.patroni import Member
-    from tests.fixtures.system import Daemon
+    from tests.fixtures.daemons.flow import Flow
+    from tests.fixtures.daemons.system import Daemon
+    from tests.fixtures.database.patroni import Member
 
 #: Duplicates there may be where one worker serves and lives on: none, for it takes nothing again that it has in hand,
 #: however long the outage lasts.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.fixtures.system import ROOT
+from tests.fixtures.daemons.system import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Mutant:
 MUTANTS: Final = (
     Mutant(
         "250 only after COMMIT",
-        "smtpd/receive.py",
+        "smtpd/message/receive.py",
         "await place.spool.submit(submission)",
         '__import__("asyncio").ensure_future(place.spool.submit(submission))',
         "smtpd-before-commit",

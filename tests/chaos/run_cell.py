@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.chaos.accounts import Figures
     from tests.chaos.arena import Arena, Struck
     from tests.chaos.cells import Cell
-    from tests.fixtures.killable import Killable
+    from tests.fixtures.database.killable import Killable
 
 _ENOUGH: Final = 60  # recipients accepted and delivered after a fault, before the load ends
 _DRAIN: Final = 12.0  # seconds and two leases without a single arrival, after which what is left counts as lost

@@ -3,7 +3,7 @@
 Owns: Load, the sessions of a run; what they send, which a seed decides.
 Guarantees: the same seed makes the same messages. A session that is lost is followed by another at the daemon's new
     place. Nobody gets further ahead of the sink than `window` recipients, so that a run's end is never far.
-See: tests/fixtures/submit.py for the client, which shares no code with the daemons.
+See: tests/fixtures/daemons/submit.py for the client, which shares no code with the daemons.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from scripts.sample_mail import Sample
-from tests.fixtures.submit import DOMAINS, Client
+from scripts.commands.sample_mail import Sample
+from tests.fixtures.daemons.submit import DOMAINS, Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.chaos.accounts import Accounts
 
-_RECIPIENTS: Final = (1, 1, 1, 1, 2, 3, 12)  # some so many that they are copied (shared/spool_commit.py)
+_RECIPIENTS: Final = (1, 1, 1, 1, 2, 3, 12)  # some so many that they are copied (shared/spool/commit.py)
 _BREATH: Final = 0.03  # seconds between two tries that met a closed door
 
 

@@ -22,16 +22,16 @@ import psycopg
 
 from tests.chaos.arena import Arena, Struck
 from tests.chaos.strikes_database import over
-from tests.fixtures.killable import POINTS, Ambush
-from tests.fixtures.partitions import apply, configure
-from tests.fixtures.postgres import LEAVES
-from tests.fixtures.system import ROOT
+from tests.fixtures.daemons.system import ROOT
+from tests.fixtures.database.killable import POINTS, Ambush
+from tests.fixtures.database.partitions import apply, configure
+from tests.fixtures.database.postgres import LEAVES
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     import random
 
-    from scripts.partitions_layout import Layout
+    from scripts.partitions.layout import Layout
     from tests.chaos.way_to_sink import Mood
 
 _MEMORY: Final = Path("/sys/fs/cgroup/memory")

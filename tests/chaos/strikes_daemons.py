@@ -21,7 +21,7 @@ from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.chaos.accounts import Key
-    from tests.fixtures.system import Daemon
+    from tests.fixtures.daemons.system import Daemon
 
 
 async def nothing(arena: Arena) -> Struck:

@@ -3,7 +3,7 @@
 Owns: one function for each such strike; each returns when the fault is over, which is when PostgreSQL answers again.
 Guarantees: the workers live on and keep their results, so nothing may come twice where the fault is shorter than a
     lease; where it was not, what they had claimed may.
-See: tests/chaos/cells.py, which names them; tests/fixtures/proxy.py; sql/README.md, "Crash table", 17.
+See: tests/chaos/cells.py, which names them; tests/fixtures/peers/proxy.py; sql/README.md, "Crash table", 17.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.chaos.accounts import Key
-    from tests.fixtures.proxy import Proxy
+    from tests.fixtures.peers.proxy import Proxy
 
 _END: Final = """SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
                  WHERE application_name LIKE 'pillarbox%' AND datname = current_database()"""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from itertools import islice
 
-from scripts.sample_mail import Sample
-from scripts.sink_server import Received
+from scripts.commands.sample_mail import Sample
+from scripts.sink.server import Received
 from tests.chaos.accounts import Accounts
 from tests.chaos.senders import samples
 

@@ -2,7 +2,7 @@
 
 Owns: `from_older`, from a commit of the past to this tree; `to_newer`, from this tree to one with migrations to come.
 Guarantees: daemons are stopped as an operator stops them, one after the other, so nothing may arrive twice.
-See: docs/how-to/upgrade.md; shared/migrate.py, `compare`.
+See: docs/how-to/upgrade.md; shared/postgres/migrate.py, `compare`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.supervise import ChildFailed
-from tests.fixtures.code_versions import migrate_as, newer, older, running
-from tests.fixtures.flow import flowing
-from tests.fixtures.system import ROOT, System
+from scripts.commands.supervise import ChildFailed
+from tests.fixtures.daemons.code_versions import migrate_as, newer, older, running
+from tests.fixtures.daemons.flow import flowing
+from tests.fixtures.daemons.system import ROOT, System
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.chaos.accounts import Figures
-    from tests.fixtures.flow import Flow
-    from tests.fixtures.system import Daemon
+    from tests.fixtures.daemons.flow import Flow
+    from tests.fixtures.daemons.system import Daemon
 
 _ENOUGH = 100  # recipients between two steps
 

@@ -5,7 +5,7 @@ Guarantees: what a worker sends reaches the sink unchanged, whatever the mood: o
     what the sink has is what a peer would have.
     good: as it is. hang: answers vanish, connections stay. reset: the connection is cut at the next answer.
     garbage: octets that are no reply take the place of answers. after_dot: cut when the final dot is answered.
-See: scripts/sink_behaviour.py, which scripts single recipients for good; a mood passes.
+See: scripts/sink/behaviour.py, which scripts single recipients for good; a mood passes.
 """
 
 from __future__ import annotations

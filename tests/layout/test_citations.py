@@ -1,6 +1,6 @@
 """test_citations — every RFC and section that the sources cite exists, as far as docs/reference/rfcs.csv knows
 
-Owns: the comparison, and proofs that scripts/citations.py sees what it should.
+Owns: the comparison, and proofs that scripts/dev/citations.py sees what it should.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.citations import TABLE, Known, citations, examine, known, sources
+from scripts.dev.citations import TABLE, Known, citations, examine, known, sources
 
 if TYPE_CHECKING:
     from pathlib import Path

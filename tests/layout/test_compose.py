@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from shared.config import load_queued, load_smtpd
+from shared.config.load import load_queued, load_smtpd
 from tests.layout.sources import ROOT
 
 if TYPE_CHECKING:

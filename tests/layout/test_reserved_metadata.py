@@ -1,6 +1,6 @@
 """test_reserved_metadata — the reserved keys of queue.metadata are those that sql/README.md explains
 
-Owns: the comparison of the table, of shared.message.RESERVED and of the keys the code and the SQL really use.
+Owns: the comparison of the table, of shared.mail.message.RESERVED and of the keys the code and the SQL really use.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shared.message import RESERVED
+from shared.mail.message import RESERVED
 from tests.layout.sources import ROOT, python_files, read
 
 _ROW = re.compile(r"^\| `(_[a-z]+)` \|", re.MULTILINE)

@@ -1,0 +1,1 @@
+"""claiming — which recipients this worker takes, and what it has in flight."""

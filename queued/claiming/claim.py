@@ -1,0 +1,340 @@
+"""claim — takes due recipients of this worker's partitions
+
+Owns: the claim query and what is made of its rows, the floor under it, the heartbeat of leases, and giving back what
+    was not tried.
+Guarantees: what is returned is leased: nobody else takes it before the lease ends, and when it ends the rows are due
+    again by themselves. The try is counted before anything is sent. Two workers with overlapping conditions never both
+    get a row.
+Raises: whatever psycopg raises; the caller tells outage from refusal.
+See: sql/queries/claim.sql; sql/README.md, "Claims".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections import Counter
+from datetime import timedelta
+from time import monotonic
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from queued.claiming.floor import FullPass
+from queued.claiming.leaves import Leaves, among
+from shared.mail.domain import comparable
+from shared.mail.message import Address
+from shared.observe import events
+from shared.postgres import database
+from shared.postgres.array_text import numbers, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from shared.config.queued.settings import Claim as ClaimSettings
+
+# A row may become visible this long after its next_retry, because its transaction began earlier than it committed.
+# Rows later than that wait for the next full pass, at most one poll interval away.
+_MARGIN = timedelta(seconds=10)
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+#: The floors of a claim, one for each class of mail that is taken in the order it falls due: none of them.
+NO_FLOORS: Final[Mapping[str, datetime | None]] = MappingProxyType(
+    dict.fromkeys(("floor_urgent", "floor_urgent_retried", "floor", "floor_retried", "floor_bulk"))
+)
+
+
+#: What tells two claims apart, of one recipient too: the row's id and the claim's token.
+type Fence = tuple[int, int]
+
+
+class Lease:
+    """How long a delivery may go on: until its claim ends, which a heartbeat puts off."""
+
+    __slots__ = ("_cut", "_limit", "expires")
+
+    def __init__(self, expires: float) -> None:
+        self.expires = expires  # monotonic seconds
+        self._limit: asyncio.Timeout | None = None
+        self._cut = False
+
+    def held(self) -> asyncio.Timeout:
+        """For `async with`: what is done inside ends by TimeoutError when the lease does, or is cut."""
+        self._limit = asyncio.timeout_at(_loop_time(self.expires))
+        return self._limit
+
+    def put_off(self, expires: float) -> None:
+        """The claim holds until `expires`; a time that has passed ends what goes on under it."""
+        self.expires = expires
+        self._reschedule(expires)
+
+    def cut(self) -> None:
+        """End what goes on under it now, for good, although the claim holds."""
+        self._reschedule(monotonic())
+        self._cut = True
+
+    def let_go(self) -> None:
+        """Nothing goes on under it any more."""
+        self._limit = None
+
+    def _reschedule(self, expires: float) -> None:
+        if self._limit is not None and not self._cut and not self._limit.expired():
+            self._limit.reschedule(_loop_time(expires))
+
+
+class Claimed(NamedTuple):
+    """One recipient that is ours until `expires`. A tuple: a frozen dataclass takes nine times as long to make."""
+
+    id: int
+    token: int
+    message_id: UUID
+    actionid: int
+    sender: Address | None  # None is the null sender
+    recipient: Address
+    received: datetime
+    size: int
+    partid: str | None
+    transportid: str
+    jobid: str | None
+    retry_count: int  # which try this is, from 1
+    expires: float  # monotonic seconds
+    claimed_at: datetime  # by PostgreSQL's clock
+    since: float  # the same instant in monotonic seconds
+    priority: int = 0  # RFC 6710; above 0 urgent, below 0 bulk
+    metadata: Mapping[str, Any] = _NOTHING  # what was said of it at submission, besides `_partid`
+    noticed: bool = False  # its sender was told that it is late
+    leaf: int = 0  # PostgreSQL's number of the table it lies in; rows of one leaf are looked for together
+
+    def now(self) -> datetime:
+        """The time by PostgreSQL's clock: the queue's due times are compared with that, whatever this host's says."""
+        return self.claimed_at + timedelta(seconds=monotonic() - self.since)
+
+
+def from_row(row: Any, expires: float, since: float) -> Claimed:
+    """One row of the claim, or of what looks like it."""
+    return Claimed(
+        id=row.id,
+        token=row.token,
+        message_id=row.messages__id,
+        actionid=row.actionid,
+        sender=None if row.senderdomain is None else Address(row.senderlocalpart, comparable(row.senderdomain)),
+        recipient=Address(row.recipientlocalpart, comparable(row.recipientdomain)),
+        received=row.ts,
+        size=row.size,
+        partid=row.partid,
+        transportid=row.transportid,
+        jobid=row.jobid,
+        retry_count=row.retry_count,
+        expires=expires,
+        claimed_at=row.claimed_at,
+        since=since,
+        priority=row.priority,
+        metadata=row.said or _NOTHING,
+        noticed=row.noticed,
+        leaf=row.leaf,
+    )
+
+
+class Claimer:
+    """Claims for one worker.
+
+    A floor is a hint, one for each class: rows finished or taken leave dead entries at the lower end of the index,
+    which vacuum cannot remove while anybody holds an old snapshot. Starting each scan just below the last claim, or
+    below the last full pass where the class had nothing, skips them. A full pass without floors finds whatever lies
+    below: leases that ran out, what was released from hold, and late commits. There is one every poll interval, or as
+    often as a twentieth of the time allows, where what it has to read has become so much.
+    """
+
+    def __init__(self, where: str, worker: str, settings: ClaimSettings) -> None:
+        self._where = where
+        self._worker = worker
+        self._settings = settings
+        self._floors: dict[str, datetime] = {}
+        self._full = FullPass(settings.poll.total_seconds())
+        self._passed: datetime | None = None  # when the last full pass began, by PostgreSQL's clock
+        self._leaves = Leaves()
+        self._suspect: int | None = None  # the id of the one in hand
+        self._suspects_left = True
+
+    async def take(self, connection: database.Connection, limit: int, besides: Collection[int] = ()) -> list[Claimed]:
+        """Up to `limit` recipients, urgent first, then earliest due; empty when nothing is due. None of these ids.
+
+        What two claims in a row have lost is a suspect, and only one of them is in hand at a time: if it kills the
+        worker again, the other suspects have not been in it, and maintenance holds this one (maintain_hold_poison).
+        """
+        if not self._full.due():
+            return await self._take_both(connection, limit, besides)
+        started = monotonic()
+        try:
+            self._floors = {}
+            self._suspects_left = True
+            [clock] = await database.fetch(connection, "schedule_clock")
+            self._passed = clock.now
+            return await self._take_both(connection, limit, besides)
+        finally:
+            self._full.done(started)
+
+    async def _take_both(self, connection: database.Connection, limit: int, besides: Collection[int]) -> list[Claimed]:
+        """The next suspect, when none is in hand, and what else is due."""
+        claimed: list[Claimed] = []
+        if self._suspects_left and self._suspect is None:
+            claimed = await self._take(connection, 1, besides, suspects=True)
+            self._suspects_left = bool(claimed)
+            self._suspect = claimed[0].id if claimed else None
+        if len(claimed) == limit:
+            return claimed
+        try:
+            return claimed + await self._take(connection, limit - len(claimed), besides, suspects=False)
+        except (*database.OUTAGE, *database.REFUSAL):
+            if not claimed:
+                raise
+            return claimed  # the suspect is ours already; the next claim meets the trouble again
+
+    def start_over(self) -> None:
+        """The next claim is a full pass: what became due meanwhile may lie below the floor."""
+        self._full.hurry()
+
+    def done(self, claimed: Iterable[Claimed]) -> bool:
+        """These are out of hand; true when the suspect was among them, so that the next one may be taken."""
+        if self._suspect is None or all(c.id != self._suspect for c in claimed):
+            return False
+        self._suspect = None
+        return self._suspects_left
+
+    async def _take(
+        self, connection: database.Connection, limit: int, besides: Collection[int], *, suspects: bool
+    ) -> list[Claimed]:
+        started = monotonic()
+        # By chance, so that claims of one row share too.
+        ordinary = min(limit, int(self._settings.ordinary * limit + random.random()))
+        retried = int(self._settings.retried * limit + random.random())
+        rows = await _ask(
+            connection,
+            where=_besides(self._where, besides),
+            now=None,
+            **{**NO_FLOORS, **self._floors},
+            batch=limit,
+            token=secrets.randbits(63),
+            worker=self._worker,
+            lease=self._settings.lease,
+            suspects=suspects,
+            ordinary=ordinary,
+            retried=retried,
+        )
+        if not suspects:
+            self._raise_floors(rows, limit, retried, ordinary)
+        if not rows:
+            return []
+        expires = started + self._settings.lease.total_seconds()
+        since = (
+            monotonic()
+        )  # not before the claim: time by this reckoning may lag, and never runs ahead of PostgreSQL's
+        for row in rows:
+            if row.lost_token is not None:
+                events.emit("claim.expired", recipient_id=row.id, token=row.lost_token)
+        events.emit("claim.taken", recipients=len(rows), token=rows[0].token)
+        return [from_row(row, expires, since) for row in rows]
+
+    def _raise_floors(self, rows: Sequence[Any], limit: int, retried: int, ordinary: int) -> None:
+        """Each class begins below the first of its rows the next time; one that had none, below the last full pass."""
+        taken: Counter[str] = Counter()
+        for row in reversed(rows):
+            name = _class(row.priority, tried=row.tried_before)
+            self._floors[name] = row.next_retry - _MARGIN
+            taken[name] += 1
+        if self._passed is not None:
+            for name in exhausted(taken, limit, retried, ordinary) - self._floors.keys():
+                self._floors[name] = self._passed - _MARGIN
+
+    async def extend(self, connection: database.Connection, claimed: Sequence[Claimed]) -> dict[Fence, bool]:
+        """Heartbeat: start these leases anew. Those that are still ours, and whether their lease was put off.
+
+        It was not where somebody has the row locked; one that is missing belongs to another claim now.
+        """
+        rows = await self._fenced(connection, "claim_extend_if_ours", claimed, now=None, lease=self._settings.lease)
+        return {(row.id, row.token): row.extended for row in rows}
+
+    async def until_due(self, connection: database.Connection) -> float:
+        """Seconds until the earliest recipient that waits for its time is due; the poll interval when none waits."""
+        [row] = await database.fetch(connection, "claim_next_due", where=self._where, now=None)
+        return float(row.seconds) if row.seconds is not None else self._settings.poll.total_seconds()
+
+    async def give_back(self, connection: database.Connection, claimed: Sequence[Claimed]) -> None:
+        """Return recipients untried; the count of tries goes back too."""
+        await self._fenced(connection, "claim_release_if_ours", claimed)
+        events.emit("claim.released", recipients=len(claimed))
+
+    async def _fenced(
+        self, connection: database.Connection, query: str, claimed: Sequence[Claimed], **values: Any
+    ) -> list[database.Row]:
+        """Run a statement about these where they were claimed, and about those it misses in the whole queue."""
+        rows: list[database.Row] = []
+        for some in self._leaves.portions(claimed):
+            part = {"among": among(self._leaves.named(some))}
+            rows += await database.fetch_filled(connection, query, part, keep=True, **fence(some), **values)
+        found = {(row.id, row.token) for row in rows}
+        if missed := [c for c in claimed if (c.id, c.token) not in found]:
+            rows += await database.fetch_filled(connection, query, {"among": among(None)}, **fence(missed), **values)
+        return rows
+
+
+def fence(claimed: Sequence[Claimed]) -> dict[str, Any]:
+    """What a row must still say to be of these claims: its id, its message, and the token."""
+    return {
+        "ids": numbers(c.id for c in claimed),
+        "messages": texts(c.message_id.hex for c in claimed),
+        "tokens": numbers(c.token for c in claimed),
+    }
+
+
+def _class(priority: int, *, tried: bool) -> str:
+    """Which floor is this mail's."""
+    if priority < 0:
+        return "floor_bulk"
+    return ("floor_urgent" if priority > 0 else "floor") + ("_retried" if tried else "")
+
+
+def exhausted(taken: Mapping[str, int], limit: int, retried: int, ordinary: int = 0) -> set[str]:
+    """The classes that a claim of `limit` rows came to the end of, by what it took of each: claim.sql's own order."""
+    found = set()
+    room = limit
+    not_urgent = taken.get("floor", 0) + taken.get("floor_retried", 0)
+    for fresh, tried in (("floor_urgent", "floor_urgent_retried"), ("floor", "floor_retried")):
+        before = room
+        room -= taken.get(fresh, 0) + taken.get(tried, 0)
+        if fresh == "floor_urgent" and 0 < not_urgent <= ordinary and room <= not_urgent:
+            continue  # the share of ordinary mail may have been taken from urgent mail that was there
+        # What is kept for the second was taken of it.
+        if taken.get(fresh, 0) < before - min(retried, taken.get(tried, 0)):
+            found.add(fresh)
+        if room > 0:
+            found.add(tried)
+    if taken.get("floor_bulk", 0) < room:
+        found.add("floor_bulk")
+    return found
+
+
+async def _ask(connection: database.Connection, **values: Any) -> list[database.Row]:
+    """The claim, once more when a partition was not there yet or was there no longer."""
+    try:
+        return await database.fetch(connection, "claim", **values)
+    except database.NO_PARTITION:
+        # A lost try is written into today's attempts, and the clock jumped past the days made in advance; maintenance
+        # makes the others.
+        await database.fetch(connection, "history_create", ahead=1)
+    except database.VANISHED:
+        pass  # the leaves were cut anew meanwhile
+    return await database.fetch(connection, "claim", **values)
+
+
+def _besides(where: str, ids: Collection[int]) -> str:
+    """The condition, for all but these recipients. There are some so rarely that no kept plan need know of them."""
+    if not ids:
+        return where
+    return f"({where}) AND id <> ALL ('{{{','.join(map(str, ids))}}}')"
+
+
+def _loop_time(at: float) -> float:
+    """A monotonic() instant on the event loop's clock."""
+    return asyncio.get_running_loop().time() + at - monotonic()

@@ -1,0 +1,234 @@
+"""in_flight — everything a worker has claimed and not yet recorded, parked or given back
+
+Owns: what is in hand with the end of each lease, the heartbeat that puts it off, and the two ways back to the queue:
+    given back as if never claimed, and parked until a time.
+Guarantees: what waits for a body, a turn, or its result to be recorded keeps its lease as much as what is being sent.
+    Parking goes in groups and is tried again through an outage; a recipient stays in hand until it is parked, so nobody
+    else has it meanwhile. Neither way back counts as a try.
+See: sql/queries/claim_park_if_ours.sql; sql/README.md, "Claims".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from queued.claiming.claim import fence
+from queued.claiming.leaves import Leaves, among
+from queued.destinations.crowd import Crowd
+from shared.observe import events
+from shared.postgres import database
+from shared.postgres.array_text import numbers, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from queued.claiming.claim import Claimed, Claimer, Fence, Lease
+    from queued.destinations.not_now import NotNow
+    from shared.config.queued.settings import Claim as ClaimSettings
+
+_GROUP: Final = 500
+_GIVE_BACK: Final = 5  # tries against whoever moves one of the rows meanwhile
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+class _Parked(NamedTuple):
+    claimed: Claimed
+    seconds: float
+    reason: str
+    since: float
+
+
+class Hand:
+    """What a worker has in hand."""
+
+    def __init__(self, pool: database.Pool, claimer: Claimer, settings: ClaimSettings) -> None:
+        self._pool = pool
+        self._claimer = claimer
+        self._settings = settings
+        self._expires: dict[Fence, tuple[Claimed, float]] = {}
+        self._begun: set[Fence] = set()
+        self._leases: dict[Lease, Sequence[Claimed]] = {}
+        self._leaves = Leaves()
+        self._parking: deque[_Parked] = deque()
+        self._being_parked = 0
+        self._to_park = asyncio.Event()
+        self._all_parked = asyncio.Event()
+        self._all_parked.set()
+        self.crowd = Crowd(max(1, settings.inflight // 2))
+        self.on_left: Callable[[Sequence[Claimed]], None] = lambda _: None
+        self.stopping = False
+
+    def __len__(self) -> int:
+        return len(self._expires)
+
+    @property
+    def leaving(self) -> int:
+        """Those of them that are to be parked."""
+        return len(self._parking) + self._being_parked
+
+    def take(self, claimed: Sequence[Claimed]) -> None:
+        """These were claimed."""
+        self._expires.update((key(c), (c, c.expires)) for c in claimed)
+
+    def begin(self, delivery: Sequence[Claimed]) -> NotNow | None:
+        """The delivery is on its way, or must wait for others of its message."""
+        refused = self.crowd.begin(delivery[0].message_id, len(delivery), monotonic())
+        if refused is None:
+            self._begun.update(map(key, delivery))
+        return refused
+
+    def recorded(self, claimed: Sequence[Claimed]) -> None:
+        """The results of these are recorded."""
+        self.leave(claimed, recorded=True)
+
+    def leave(self, claimed: Sequence[Claimed], *, recorded: bool = False) -> None:
+        """These are out of hand: recorded, parked, given back, or lost."""
+        now = monotonic()
+        for c in claimed:
+            mine = c.id, c.token
+            if self._expires.pop(mine, None) and mine in self._begun:
+                self._begun.remove(mine)
+                self.crowd.leave(c.message_id, now, recorded=recorded)
+        self.on_left(claimed)
+
+    def late(self, seconds: float) -> set[int]:
+        """The ids whose lease ends within so many seconds."""
+        near = monotonic() + seconds
+        return {c.id for c, expires in self._expires.values() if expires < near}
+
+    def expires(self, delivery: Sequence[Claimed]) -> float:
+        """When the first of these leases ends, in monotonic seconds."""
+        ends = [held[1] for c in delivery if (held := self._expires.get((c.id, c.token))) is not None]
+        return min(ends) if ends else monotonic()
+
+    def hold(self, lease: Lease, delivery: Sequence[Claimed]) -> None:
+        """Put this lease off with those of its recipients, until it is let go."""
+        self._leases[lease] = delivery
+
+    def let_go(self, lease: Lease) -> None:
+        """Nobody goes by this lease any more."""
+        self._leases.pop(lease, None)
+
+    async def heartbeat(self) -> None:
+        """Put the end of leases off, until cancelled. A lease that is lost ends its attempt."""
+        lease = self._settings.lease.total_seconds()
+        while True:
+            await asyncio.sleep(lease / 6)
+            now = monotonic()
+            old = [c for c, expires in self._expires.values() if expires - now < lease * 2 / 3]
+            if not old:
+                continue
+            started = monotonic()
+            try:
+                async with asyncio.timeout(lease / 6), self._pool.connection() as connection:
+                    ours = await self._claimer.extend(connection, old)
+            except (*database.OUTAGE, *database.REFUSAL) as error:
+                # The attempts go on until their lease ends; the next beat may come through.
+                said = str(error) or f"no answer within {lease / 6:.1f} s"
+                events.emit("claim.failed", error=said, seconds=lease / 6)
+                continue
+            for c in old:
+                # Not where somebody has it locked: its lease ends when it ended.
+                if key(c) in self._expires and ours.get(key(c), True):
+                    self._expires[key(c)] = c, started + lease if key(c) in ours else started
+            for held, delivery in self._leases.items():
+                held.put_off(self.expires(delivery))
+
+    async def give_back(self, claimed: Sequence[Claimed]) -> None:
+        """As if they had not been claimed. If PostgreSQL is away, their lease gives them back."""
+        if not claimed:
+            return
+        try:
+            for _ in range(_GIVE_BACK):
+                try:
+                    async with self._pool.connection() as connection:
+                        await self._claimer.give_back(connection, claimed)
+                    break
+                except database.CONFLICT:
+                    continue  # somebody held one of the rows at that moment
+        except (*database.OUTAGE, *database.REFUSAL) as error:
+            events.emit("claim.failed", error=error, seconds=0.0)
+        self.leave(claimed)
+
+    def park(self, claimed: Sequence[Claimed], until: NotNow) -> None:
+        """Have these given back soon, due again after the time that `until` says."""
+        now = monotonic()
+        self._parking.extend(_Parked(c, until.seconds, until.reason, now) for c in claimed)
+        self._all_parked.clear()
+        self._to_park.set()
+
+    async def parked(self) -> None:
+        """Return when all that was to be parked is."""
+        await self._all_parked.wait()
+
+    async def run(self) -> None:
+        """Park groups until cancelled."""
+        pause = _FIRST_PAUSE
+        while True:
+            await self._to_park.wait()
+            group = self._group()
+            done, left = group, list[_Parked]()
+            self._being_parked = len(group)
+            try:
+                ours = await self._park(group)
+                pause = _FIRST_PAUSE
+                # What somebody has locked stays for the next time; what is not ours any more is out of hand.
+                left = [p for p in group if key(p.claimed) not in ours and monotonic() - p.since < _LONGEST_PAUSE]
+            except database.CONFLICT:
+                left = group
+            except (*database.OUTAGE, *database.REFUSAL) as error:
+                events.emit("claim.failed", error=error, seconds=pause)
+                if not self.stopping:
+                    left = group
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+            if left:
+                again = {key(p.claimed) for p in left}
+                done = [p for p in group if key(p.claimed) not in again]
+                self._parking.extend(left)
+                await asyncio.sleep(_FIRST_PAUSE)
+            if done:
+                self.leave([p.claimed for p in done])
+            self._being_parked = 0
+            if not self._parking:
+                self._to_park.clear()
+                self._all_parked.set()
+
+    def _group(self) -> list[_Parked]:
+        """Those to be parked next, of few leaves; they wait no more."""
+        group = [self._parking.popleft() for _ in range(min(_GROUP, len(self._parking)))]
+        chosen = self._leaves.first(group, lambda p: p.claimed)
+        if len(chosen) < len(group):
+            taken = {key(p.claimed) for p in chosen}
+            self._parking.extendleft(p for p in reversed(group) if key(p.claimed) not in taken)
+        return chosen
+
+    async def _park(self, group: Sequence[_Parked]) -> Collection[Fence]:
+        async with self._pool.connection() as connection:
+            ours = await self._park_among(connection, group, among(self._leaves.named(p.claimed for p in group)))
+            if missed := [p for p in group if key(p.claimed) not in ours]:
+                ours |= await self._park_among(connection, missed, among(None))
+        events.emit("claim.parked", recipients=len(ours), reason=group[0].reason, seconds=group[0].seconds)
+        return ours
+
+    async def _park_among(self, connection: database.Connection, group: Sequence[_Parked], where: str) -> set[Fence]:
+        now = monotonic()
+        rows = await database.fetch_filled(
+            connection,
+            "claim_park_if_ours",
+            {"among": where},
+            keep=where != among(None),
+            now=None,
+            **fence([p.claimed for p in group]),
+            seconds=numbers(max(0.0, p.seconds - (now - p.since)) for p in group),
+            reasons=texts(p.reason for p in group),
+        )
+        return {(row.id, row.token) for row in rows}
+
+
+def key(claimed: Claimed) -> Fence:
+    """What tells two claims apart, of one recipient too."""
+    return claimed.id, claimed.token

@@ -1,0 +1,96 @@
+"""register — this worker's row in the register of workers
+
+Owns: writing the row at the start, renewing it, and removing it when the worker stops claiming; with each renewal,
+    withdrawing from what maintenance takes for unserved what this worker's condition selects.
+Guarantees: a worker that cannot reach the register goes on delivering: the register is for people and for
+    `pillarbox doctor`, nothing is claimed by it. A row that has not been renewed for five beats counts as gone.
+See: sql/migrations, workers; docs/reference/doctor.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from shared.observe import events
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from shared.config.queued.settings import Claim as ClaimSettings
+
+# A beat costs one small commit; more seldom, and a dead worker is taken for a live one too long.
+_SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a worker is: its id in queued.yaml, and the host and process it runs on."""
+
+    id: str
+    host: str
+    pid: int
+
+    def __str__(self) -> str:
+        """As it stands in queue.worker, attempts.worker and the register."""
+        return f"{self.id}@{self.host}:{self.pid}"
+
+
+def beat(poll: timedelta) -> timedelta:
+    """How often a worker that polls this often renews its row."""
+    return min(max(poll, _SHORTEST), _LONGEST)
+
+
+class Register:
+    """One worker's entry."""
+
+    def __init__(self, pool: database.Pool, identity: Identity, where: str, settings: ClaimSettings) -> None:
+        self._pool = pool
+        self._identity = identity
+        self._where = where
+        self._settings = settings
+        self._started: datetime | None = None
+        self._left = False
+        self._writing = asyncio.Lock()  # a beat under way when we leave must not put the row back
+
+    async def run(self) -> None:
+        """Enter now and renew every beat, until cancelled."""
+        every = beat(self._settings.poll)
+        while True:
+            try:
+                await self._renew_unless_left(every)
+            except (*database.OUTAGE, *database.REFUSAL) as error:
+                events.emit("register.failed", error=error)
+            await asyncio.sleep(every.total_seconds())
+
+    async def leave(self) -> None:
+        """Take the row away; if PostgreSQL is away, five beats without news say the same."""
+        self._left = True
+        try:
+            async with self._writing, self._pool.connection() as connection:
+                await database.fetch(connection, "register_leave", worker=str(self._identity))
+        except (*database.OUTAGE, *database.REFUSAL) as error:
+            events.emit("register.failed", error=error)
+
+    async def _renew_unless_left(self, every: timedelta) -> None:
+        async with self._writing, self._pool.connection() as connection:
+            if self._left:
+                return
+            [row] = await database.fetch(
+                connection,
+                "register_beat",
+                worker=str(self._identity),
+                id=self._identity.id,
+                host=self._identity.host,
+                pid=self._identity.pid,
+                where_condition=self._where,
+                started=self._started,
+                beat=every,
+                lease=self._settings.lease,
+                poll=self._settings.poll,
+            )
+            self._started = row.started
+            await database.fetch(connection, "register_serves", where=self._where)

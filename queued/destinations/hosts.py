@@ -1,0 +1,145 @@
+"""hosts — which hosts of a transport may be connected to now, whatever domains lead there
+
+Guarantees: a host has one window and one memory of being dead for all domains whose mail it takes. An attempt waits for
+    a turn in memory only where the host has answered somebody within the last second, for `claim.wait` at most and
+    within the host's share of what is in hand; else it is parked at once, and so is everything for a dead host until
+    one attempt has asked after it. A domain whose hosts are all shut is parked before its body is fetched. Memory is
+    bounded: hosts that nothing is under way to are forgotten, and of too many domains the oldest.
+See: queued/destinations/lane.py, the window; docs/explanation/admission.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from queued.destinations.lane import Lane, Place
+from queued.destinations.lanes import room, steered
+from queued.destinations.not_now import NotNow
+from queued.smtp.pool import PoolClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from queued.destinations.lane import Rank
+    from queued.routing.route import Hop
+    from shared.config.queued.settings import Claim as ClaimSettings
+    from shared.config.queued.transport import Transport as TransportSettings
+
+_REMEMBERED: Final = 60.0  # seconds a host is kept after its last delivery
+_SWEEP: Final = 1000  # hosts at which those to forget are first looked for
+_MOST_DOMAINS: Final = 20_000  # whose hosts are remembered
+_LED_THERE: Final = 600.0  # seconds: what DNS said longer ago is asked again
+
+
+class Hosts:
+    """Every host of one transport."""
+
+    def __init__(
+        self, transport: TransportSettings, claim: ClaimSettings, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._steering, self._rest = steered(transport)
+        self._room = room(claim)
+        self._patience = claim.wait.total_seconds()
+        self._clock = clock
+        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._sweep_at = _SWEEP
+        self._led: dict[str, tuple[float, tuple[Hop, ...]]] = {}  # by domain, until when and where
+        self._same: dict[tuple[Hop, ...], tuple[Hop, ...]] = {}  # thousands of domains lead to one place
+        self._closed = False
+
+    async def enter(self, hop: Hop, rank: Rank, recipients: int, octets: int) -> Place | NotNow:
+        """A turn at this host, or for how long to park the delivery. PoolClosedError while stopping."""
+        if self._closed:
+            raise PoolClosedError
+        lane = self._lane(hop)
+        place = lane.offer(rank, recipients, octets, self._room, self._clock())
+        if isinstance(place, NotNow) or place.started:
+            return place
+        try:
+            async with asyncio.timeout(self._patience):
+                await place.settled.wait()
+        except TimeoutError:
+            lane.give_up(place, self._clock())
+        except BaseException:
+            self._abandon(place)
+            raise
+        if place.closed:
+            raise PoolClosedError
+        return place.away or place
+
+    def leave(self, place: Place, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
+        """The turn is over. reached: whether the host answered, None when that says nothing about it.
+
+        barred: it refused our login, and each further one may lock the account, whatever the hosts behind it take.
+        """
+        place.lane.leave(place, self._clock(), reached=reached, why=why, barred=barred)
+
+    def led(self, domain: str, hops: Sequence[Hop]) -> None:
+        """DNS says that mail for this domain goes there."""
+        if len(self._same) > _MOST_DOMAINS:
+            self._same.clear()
+        known = tuple(sorted(hops))
+        self._led.pop(domain, None)
+        self._led[domain] = self._clock() + _LED_THERE, self._same.setdefault(known, known)
+        if len(self._led) > _MOST_DOMAINS:
+            del self._led[next(iter(self._led))]
+
+    def shut(self, domain: str) -> NotNow | None:
+        """For how long to park mail for this domain, when no host that it led to may be connected to; else None."""
+        until, hops = self._led.get(domain, (0.0, ()))
+        now = self._clock()
+        if not hops or until < now:
+            return None
+        waits: list[NotNow] = []
+        for hop in hops:
+            lane = self._lanes.get((hop.host, hop.port))
+            if lane is None or (shut := lane.shut(now)) is None:
+                return None
+            waits.append(shut)
+        return soonest(waits)
+
+    def close(self) -> None:
+        """Whoever waits goes back: the transport ends."""
+        self._closed = True
+        for lane in self._lanes.values():
+            lane.close()
+
+    def _abandon(self, place: Place) -> None:
+        """The attempt ended while it waited for its turn."""
+        if place.started:
+            self.leave(place, reached=None)
+        elif not place.settled.is_set():
+            place.lane.give_up(place, self._clock())
+
+    def _lane(self, hop: Hop) -> Lane:
+        key, now = (hop.host, hop.port), self._clock()
+        lane = self._lanes.get(key)
+        if lane is None:
+            if len(self._lanes) >= self._sweep_at:
+                self._lanes = {k: known for k, known in self._lanes.items() if not known.forgettable(now, _REMEMBERED)}
+                self._sweep_at = max(_SWEEP, 2 * len(self._lanes))
+            lane = self._lanes[key] = Lane(f"host {hop}", self._steering, self._rest, now, patient=False)
+        return lane
+
+
+class Entrance:
+    """The hosts as one delivery meets them."""
+
+    def __init__(self, hosts: Hosts, rank: Rank, recipients: int, octets: int) -> None:
+        self._hosts = hosts
+        self._asked = rank, recipients, octets
+
+    async def enter(self, hop: Hop) -> Place | NotNow:
+        """A turn at this host, or for how long to park the delivery."""
+        return await self._hosts.enter(hop, *self._asked)
+
+    def leave(self, place: Place, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
+        """The turn is over."""
+        self._hosts.leave(place, reached=reached, why=why, barred=barred)
+
+
+def soonest(waits: Sequence[NotNow]) -> NotNow:
+    """The one of these that ends first."""
+    return min(waits, key=lambda wait: wait.seconds)

@@ -1,0 +1,251 @@
+"""lane — the deliveries in hand for one destination: who has a turn, who waits for one, and who is sent away to wait
+
+Owns: Place and Lane: the window of one destination, its waiting line in memory, its memory of being dead, and the
+    estimate of when a parked delivery can be started.
+Guarantees: no await, no clock: the time comes with each call, in monotonic seconds. Never more turns at once than the
+    window, one when it is asked whether a dead destination lives again. Turns go by priority, then by age; where
+    there is no room for an older delivery the youngest that waits makes way, so that what was parked is not overtaken
+    for ever. Every place comes to exactly one end: a turn, or being sent away.
+See: queued/destinations/feedback.py; docs/explanation/pacing.md, "Parking".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from bisect import insort
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from queued.destinations import feedback
+from queued.destinations.not_now import NotNow
+
+if TYPE_CHECKING:
+    from queued.destinations.feedback import Steering
+
+_SOONEST, _LATEST = 1.0, 600.0  # seconds that a delivery is parked for
+_QUICKEST: Final = 0.001  # seconds between two turns, when nothing is known yet
+_TURNS: Final = 50  # over how many turns their mean gap is taken: more than begin at one moment
+_MOVING: Final = 1.0  # seconds since the last turn for which a lane counts as moving
+_MOMENTS: Final = 0.25  # seconds: what has its turn within them takes nobody's room for long
+_SPREAD: Final = 60.0  # seconds over which what waited for a dead destination comes back, at most
+_APART: Final = 0.02  # seconds between two of them at the least: thousands come back in minutes, not at once
+
+type Rank = tuple[int, int]  # class of priority, urgent first; recipient's id
+
+
+class Room(NamedTuple):
+    """How much of what the worker has in hand one destination may hold."""
+
+    recipients: int
+    octets: int
+    most: int = 0  # recipients, where they have their turn within moments
+
+
+class Rest(NamedTuple):
+    """Seconds for which a dead destination is left alone: at first, and at most."""
+
+    first: float
+    longest: float
+
+
+class Busy(NotNow):
+    """The destination takes mail, and has all it may hold; every so many seconds it has a turn, 0 when unknown."""
+
+
+class Place:
+    """One delivery in a lane. `settled` is set once it has its turn or must go, by `away` if that says so."""
+
+    __slots__ = ("away", "closed", "lane", "octets", "rank", "recipients", "settled", "started")
+
+    def __init__(self, lane: Lane, rank: Rank, recipients: int, octets: int) -> None:
+        self.lane = lane
+        self.rank = rank
+        self.recipients = recipients
+        self.octets = octets
+        self.settled = asyncio.Event()
+        self.started = False
+        self.closed = False  # the worker stops: it goes back as if it had not been claimed
+        self.away: NotNow | None = None
+
+    def __lt__(self, other: Place) -> bool:
+        return self.rank < other.rank
+
+
+class Lane:
+    """One destination of one transport, as long as something is in hand for it or worth remembering."""
+
+    __slots__ = (
+        "_dead_for",
+        "_dead_until",
+        "_gap",
+        "_last_end",
+        "_last_parked",
+        "_last_start",
+        "_patient",
+        "_rest",
+        "_steering",
+        "_turns",
+        "_why",
+        "active",
+        "label",
+        "octets",
+        "proven",
+        "recipients",
+        "touched",
+        "waiting",
+        "window",
+    )
+
+    def __init__(self, label: str, steering: Steering, rest: Rest, now: float, *, patient: bool = True) -> None:
+        """`label`: the destination in words, for `last_error`.
+
+        patient: whether deliveries wait in memory though no attempt has ended of late; else they are parked at once.
+        """
+        self.label = label
+        self.window = feedback.begin(steering)
+        self.active = 0
+        self.waiting: list[Place] = []
+        self.recipients = self.octets = 0  # in hand, waiting or not
+        self.touched = now
+        self.proven = False  # it was reached, and has not died since
+        self._patient = patient
+        self._steering = steering
+        self._rest = rest
+        self._why = ""
+        self._dead_for = rest.first
+        self._dead_until = 0.0
+        self._gap = 0.0  # mean seconds between two turns while others wait for theirs
+        self._turns = 0  # that it is the mean of
+        self._last_start = now
+        self._last_end = float("-inf")  # when it was reached last
+        self._last_parked = now  # when the last one parked is expected to have its turn
+
+    def steer(self, steering: Steering, rest: Rest) -> None:
+        """The transport's settings, which may have changed since."""
+        self._steering, self._rest = steering, rest
+        if self.window.width > steering.limit:
+            self.window = self.window._replace(width=steering.limit)
+
+    def offer(self, rank: Rank, recipients: int, octets: int, room: Room, now: float) -> Place | NotNow:
+        """A place for a delivery, or for how long it is to be parked."""
+        self.touched = now
+        if (shut := self.shut(now)) is not None:
+            return shut
+        quick = int(_MOMENTS / self._gap) if self._gap and now - self._last_start < _MOVING else 0
+        most = max(room.recipients, min(quick, room.most))
+        while self._is_full(recipients, octets, most, room.octets):
+            if not self.waiting or self.waiting[-1].rank <= rank:
+                return self._park(now)
+            self._send_away(self.waiting[-1], self._park(now))
+        place = Place(self, rank, recipients, octets)
+        self.recipients += recipients
+        self.octets += octets
+        if not self.waiting or self.waiting[-1].rank <= rank:  # mail is mostly claimed in this order
+            self.waiting.append(place)
+        else:
+            insort(self.waiting, place)
+        self._advance(now)
+        return place
+
+    def shut(self, now: float) -> NotNow | None:
+        """For how long to park whatever comes: it is dead, or nothing moves and nobody waits for that; else None."""
+        if self.window.dead and (now < self._dead_until or self.active):
+            return self._left_alone(now)
+        if not self._patient and self.active >= max(self.window.width, 1) and now - self._last_end > _MOVING:
+            return self._park(now)
+        return None
+
+    def give_up(self, place: Place, now: float) -> None:
+        """It has waited long enough: sent away to come back later, unless its turn came meanwhile."""
+        if not place.settled.is_set():
+            self._send_away(place, self._park(now))
+
+    def close(self) -> None:
+        """Whoever waits goes back untried: the worker stops."""
+        while self.waiting:
+            place = self.waiting.pop()
+            place.closed = True
+            self._drop(place)
+
+    def leave(
+        self, place: Place, now: float, *, reached: bool | None = None, why: str = "", barred: bool = False
+    ) -> None:
+        """The turn is over. reached: whether the destination was, None when the attempt says nothing about it.
+
+        barred: it will fail every other attempt alike, so no more failures are needed for it to be left alone.
+        """
+        self.touched = now
+        self.active -= 1
+        self.recipients -= place.recipients
+        self.octets -= place.octets
+        if reached is True:
+            self.window = feedback.succeed(self.window, self.active, self._steering)
+            self._dead_for = self._rest.first
+            self._last_end, self.proven = now, True
+        elif reached is False:
+            self.lower(now, why, barred=barred)
+        self._advance(now)
+
+    def lower(self, now: float, why: str, *, barred: bool = False) -> None:
+        """An attempt failed by the destination's fault, or a rule says that it is to be treated so."""
+        was_dead = self.window.dead
+        self.window = feedback.DEAD if barred else feedback.fail(self.window, self._steering)
+        if not self.window.dead or (was_dead and now < self._dead_until):
+            return  # alive; or what began before it died tells nothing new
+        if was_dead:
+            self._dead_for = min(2 * self._dead_for, max(self._rest.longest, self._rest.first))
+        self._dead_until, self.proven = now + self._dead_for, False
+        self._why = f"{'is left alone' if barred else 'does not answer'}: {why}"
+        for place in tuple(self.waiting):
+            self._send_away(place, self._left_alone(now))
+
+    def forgettable(self, now: float, seconds: float) -> bool:
+        """Whether nothing is in hand and what is remembered is older than this, or past its time."""
+        remembered = self._dead_until + 2 * self._dead_for if self.window.dead else 0.0
+        return not self.recipients and now > max(self.touched + seconds, remembered)
+
+    def _is_full(self, recipients: int, octets: int, most: int, most_octets: int) -> bool:
+        """A delivery too large for any room has it alone."""
+        return bool(self.recipients) and (self.recipients + recipients > most or self.octets + octets > most_octets)
+
+    def _advance(self, now: float) -> None:
+        slots = self.window.width or int(now >= self._dead_until)
+        while self.waiting and self.active < slots:
+            place = self.waiting.pop(0)
+            self.active += 1
+            if self.waiting:
+                self._turns = min(self._turns + 1, _TURNS)
+                self._gap += (now - self._last_start - self._gap) / self._turns
+            self._last_start = now
+            place.started = True
+            place.settled.set()
+
+    def _send_away(self, place: Place, until: NotNow) -> None:
+        self.waiting.remove(place)
+        place.away = until
+        self._drop(place)
+
+    def _drop(self, place: Place) -> None:
+        self.recipients -= place.recipients
+        self.octets -= place.octets
+        place.settled.set()
+
+    def _park(self, now: float) -> NotNow:
+        """Behind those who wait here and those who were parked before, at the pace of late."""
+        # A lane that has stood still for longer than its mean is at least that slow.
+        gap = max(self._gap, (now - self._last_start) / max(1, self.active), _QUICKEST)
+        ahead = max(self._last_parked, now + len(self.waiting) * gap) + gap
+        self._last_parked = min(ahead, now + _LATEST)
+        # Spread, and rather early than late: who comes early is parked once more, who comes late leaves the lane idle.
+        seconds = (self._last_parked - now) * random.uniform(0.7, 1.0)
+        reason = f"{self.active} attempts under way to {self.label}"
+        if self.active and now - self._last_start < _MOVING:
+            return Busy(max(_MOMENTS, seconds), reason, self._gap)
+        return NotNow(max(_SOONEST, seconds), reason)
+
+    def _left_alone(self, now: float) -> NotNow:
+        left = max(self._dead_until - now, _SOONEST)
+        self._last_parked = min(max(self._last_parked, now + left) + _APART, now + _LATEST)
+        behind = max(0.0, (self._last_parked - now) * random.uniform(0.7, 1.0) - left)
+        left += behind + random.uniform(0, min(self._dead_for, _SPREAD))
+        return NotNow(left, f"{self.label} {self._why}", stopped="destination")

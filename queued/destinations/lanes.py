@@ -1,0 +1,142 @@
+"""lanes — what a worker has in hand for each destination, and what it knows of the destination
+
+Owns: the lanes, one for each transport and way, their making and forgetting; who of those told to come later comes
+    when.
+Guarantees: no await. One destination holds at most `claim.share` of `claim.inflight` and of `claim.maxbytes`, unless
+    that is fewer than a hundred recipients: the rest is parked, so that the others' mail is claimed. What is known of
+    a dead destination is kept for as long as it matters; thousands of others cost nothing once their mail is gone.
+    One that sends what it holds within a quarter of a second may hold three quarters.
+See: queued/destinations/lane.py; shared/config/queued/feedback.py.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from queued.destinations.feedback import Steering
+from queued.destinations.lane import Busy, Lane, Place, Rest, Room
+from queued.destinations.not_now import NotNow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from queued.claiming.claim import Claimed
+    from queued.deliver import Transport
+    from queued.pacing.pace import Wait
+    from shared.config.queued.settings import Claim as ClaimSettings
+    from shared.config.queued.transport import Transport as TransportSettings
+
+LEAST: Final = 100  # recipients that one destination may always hold: so few starve nobody
+_REMEMBERED: Final = 60.0  # seconds a lane is kept after its last delivery
+_SWEEP: Final = 1000  # lanes at which those to forget are first looked for
+_SOONEST, _LATEST = 1.0, 600.0  # seconds that a paced delivery is parked for, unless it was told a longer time
+_UNKNOWN: Final = Steering()  # of a transport that queued.yaml does not have: nobody is asked
+
+
+class Lanes:
+    """Every lane of a worker."""
+
+    def __init__(
+        self, transports: Mapping[str, Transport], settings: ClaimSettings, clock: Callable[[], float] = monotonic
+    ) -> None:
+        """`transports` may change within while this is used."""
+        self._transports = transports
+        self._room = room(settings)
+        self._clock = clock
+        self._lanes: dict[tuple[str, str], Lane] = {}
+        self._steered: dict[str, tuple[TransportSettings, Steering, Rest]] = {}
+        # By what is waited for, when the last one told to wait may have its turn.
+        self._paced: dict[tuple[str, ...], float] = {}
+        self._paced_sweep_at = _SWEEP
+        self._sweep_at = _SWEEP
+        self.full: dict[Lane, float] = {}  # without room for what was offered; seconds between two turns
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def offer(self, delivery: Sequence[Claimed]) -> Place | NotNow:
+        """A place for a delivery, all of one way, or for how long it is to be parked."""
+        first, now = delivery[0], self._clock()
+        transport = self._transports.get(first.transportid)
+        if transport is None:
+            lane = Lane(first.transportid, _UNKNOWN, Rest(1.0, 1.0), now)
+        else:
+            lane = self._lane(transport, first.recipient.domain, now)
+        urgency = (first.priority < 0) - (first.priority > 0)
+        place = lane.offer((urgency, first.id), len(delivery), first.size, self._room, now)
+        if isinstance(place, Busy):
+            self.full[lane] = place.every
+        return place
+
+    def give_up(self, place: Place) -> None:
+        """It has waited in memory for long enough."""
+        place.lane.give_up(place, self._clock())
+
+    def leave(self, place: Place, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
+        """A turn is over; `reached` and `barred` as queued.destinations.lane has them."""
+        place.lane.leave(place, self._clock(), reached=reached, why=why, barred=barred)
+
+    def lower(self, transport: str, destination: str) -> None:
+        """Treat mail for a domain as if an attempt had failed by the destination's fault: what a rule asks for."""
+        known = self._transports.get(transport)
+        if known is not None:
+            now = self._clock()
+            self._lane(known, destination, now).lower(now, "a rule of queued.yaml lowers it")
+
+    def paced(self, wait: Wait) -> NotNow:
+        """For how long to park what a policy lets wait, so that all of them do not come back at the same moment."""
+        if not wait.every:  # all may go at that moment
+            return NotNow(max(wait.seconds, _SOONEST), wait.reason, stopped=wait.stopped)
+        now = self._clock()
+        if len(self._paced) >= self._paced_sweep_at:
+            self._paced = {line: until for line, until in self._paced.items() if until > now}
+            self._paced_sweep_at = max(_SWEEP, 2 * len(self._paced))
+        line = wait.reason, *wait.of
+        turn = min(max(self._paced.get(line, 0.0) + wait.every, now + wait.seconds), now + max(_LATEST, wait.seconds))
+        self._paced[line] = turn
+        return NotNow(max(turn - now, _SOONEST), wait.reason)
+
+    def close(self) -> None:
+        """Whoever waits goes back: the worker stops."""
+        for lane in self._lanes.values():
+            lane.close()
+
+    def _lane(self, transport: Transport, domain: str, now: float) -> Lane:
+        steering, rest = self._steering(transport.settings)
+        way = transport.lane(domain)
+        lane = self._lanes.get((transport.settings.id, way))
+        if lane is None:
+            if len(self._lanes) >= self._sweep_at:
+                self._lanes = {k: known for k, known in self._lanes.items() if not known.forgettable(now, _REMEMBERED)}
+                self._sweep_at = max(_SWEEP, 2 * len(self._lanes))
+            label = way.partition(" ")[2] or f"transport {transport.settings.id}"
+            lane = self._lanes[transport.settings.id, way] = Lane(label, steering, rest, now)
+        else:
+            lane.steer(steering, rest)
+        return lane
+
+    def _steering(self, settings: TransportSettings) -> tuple[Steering, Rest]:
+        known = self._steered.get(settings.id)
+        if known is None or known[0] is not settings:
+            known = self._steered[settings.id] = settings, *steered(settings)
+        return known[1], known[2]
+
+
+def room(settings: ClaimSettings) -> Room:
+    """How much of what a worker has in hand one destination may hold, and one host as much."""
+    return Room(
+        max(int(settings.inflight * settings.share), min(settings.inflight, LEAST)),
+        int(settings.maxbytes * settings.share),
+        settings.inflight * 3 // 4,
+    )
+
+
+def steered(settings: TransportSettings) -> tuple[Steering, Rest]:
+    """What moves the windows of a transport, and how long what is dead is left alone."""
+    given = settings.feedback
+    first = given.dead or settings.retry.intervals[0]
+    return (
+        Steering(given.initial, settings.concurrency, given.positive, given.negative, given.cohorts),
+        Rest(first.total_seconds(), given.longest.total_seconds()),
+    )

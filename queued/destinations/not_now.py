@@ -1,0 +1,45 @@
+"""not_now — the answer of every gate that lets a delivery wait: for how long, for what, and whose doing it is
+
+Guarantees: a value. Whoever gets it parks the delivery: its claim is as if it had not been, and its try is not counted.
+See: docs/explanation/admission.md, the table of gates.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from shared.mail.outcome import Scope
+
+_SOONEST, _LATEST = 1.0, 600.0  # seconds that a delivery is parked for
+
+
+class NotNow(NamedTuple):
+    """No try was made, for something must be waited for: the recipients are parked, and the try is not counted."""
+
+    seconds: float
+    reason: str
+    every: float = 0.0  # seconds between one that may go and the next, where several wait for the same
+    of: tuple[str, ...] = ()  # what it is that they wait for, as queued.pacing.pace has it
+    stopped: Scope | None = None  # whose doing it is that nobody's turn comes, however long one waits
+
+
+class ParkedError(Exception):
+    """An attempt met a gate that is closed before it had said anything to anybody; `until` says what it waits for."""
+
+    def __init__(self, until: NotNow) -> None:
+        super().__init__(until.reason)
+        self.until = until
+
+
+class Line:
+    """Those who were sent away from one gate, in the order in which they shall come back."""
+
+    def __init__(self) -> None:
+        self._last = 0.0  # when the last one of them is expected to have its turn
+
+    def seconds(self, now: float, gap: float) -> float:
+        """How long one more is parked, where one has its turn every `gap` seconds; spread, and rather early."""
+        self._last = min(max(self._last, now) + gap, now + _LATEST)
+        return max(_SOONEST, (self._last - now) * random.uniform(0.7, 1.0))

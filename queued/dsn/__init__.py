@@ -1,0 +1,1 @@
+"""dsn — delivery status notifications: which are requested, how they are composed and queued."""

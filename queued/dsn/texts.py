@@ -1,0 +1,60 @@
+"""texts — the readable part of a notification
+
+Owns: the built-in texts, and what their placeholders stand for. Pure.
+Guarantees: lines end with CR LF. A placeholder is replaced once: what it stands for is not looked through again.
+See: shared/config/queued/bounces.py (PLACEHOLDERS); docs/how-to/bounces.md.
+"""
+
+from __future__ import annotations
+
+import re
+from email.utils import format_datetime
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from queued.dsn.compose import Manner, Original, Told
+
+_OPENING: Final = "This is the mail system at host {hostname}.\n\n"
+BUILT_IN: Final[Mapping[str, str]] = {
+    "failed": _OPENING + "Your message of {arrived} could not be delivered to the recipients below, and will not be\n"
+    "tried again. What follows this report is {returned}.\n\n{recipients}",
+    "delayed": _OPENING
+    + "Your message of {arrived} could not be delivered to the recipients below so far. You need not\n"
+    "send it again: it is tried until {until}.\n\n{recipients}",
+    "delivered": _OPENING
+    + "Your message of {arrived} was delivered to the recipients below, as you asked to be told.\n\n"
+    "{recipients}",
+    "relayed": _OPENING
+    + "Your message of {arrived} was handed on for the recipients below, to hosts that may not tell\n"
+    "you any more of it.\n\n{recipients}",
+}
+_NAMED: Final = re.compile(r"\{(\w+)\}")
+_LONGEST: Final = 700  # characters of a line that a peer fills
+
+
+def text(kind: str, original: Original, told: Sequence[Told], manner: Manner, returned: str) -> str:
+    """The text of this notification: the operator's, or the built-in one."""
+    untils = [each.until for each in told if each.until is not None]
+    values = {
+        "hostname": manner.hostname,
+        "sender": str(original.sender),
+        "recipients": "\n".join(map(_recipient, told)),
+        "returned": returned,
+        "arrived": format_datetime(original.arrived),
+        "until": format_datetime(max(untils)) if untils else "it is given up",
+    }
+    template = manner.texts.get(kind) or BUILT_IN[kind]
+    filled = _NAMED.sub(lambda found: values.get(found[1], found[0]), template)
+    lines = ("".join(c if c.isprintable() else "?" for c in line) for line in filled.split("\n"))
+    return "\r\n".join(line.rstrip() for line in lines).rstrip() + "\r\n"
+
+
+def _recipient(told: Told) -> str:
+    """`<address>: host said: text`."""
+    words = " ".join((told.text or "").split())[:_LONGEST]
+    named = told.remote and not told.remote.startswith("unix:")  # the path of a socket is nobody's business
+    host = told.remote if named and told.code is not None else None
+    said = f"host {host} said: {words}" if host else words
+    return f"<{told.recipient}>: {said}" if said else f"<{told.recipient}>"

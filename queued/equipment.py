@@ -1,0 +1,115 @@
+"""equipment — makes what mail is delivered with from a configuration, and replaces it while it is in use
+
+Owns: transports with their resolver and the MTA-STS policies they share, the signer, and the screening, as one whole
+    that a reload replaces.
+Guarantees: making it opens nothing but files, so that a configuration is proven by making it. A replacement is whole:
+    between two steps of the event loop. A transport that did not change keeps its connections; one that did ends as its
+    last attempt does, and whoever waits in it for a connection goes back to the queue untried.
+Raises: ConfigError for a key or a secret that cannot be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+from queued.deliver import Transport
+from queued.outcome.react import Reactions
+from queued.pacing.pace import Paces
+from queued.reports.suppression_screen import Screening
+from queued.routing.resolver import Resolver
+from queued.routing.warmup import Warmups
+from queued.signing.sign import Signer
+from queued.smtp.auth import alike, logins
+from queued.tls.mta_sts_cache import MtaSts
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from shared.config.queued.settings import QueuedConfig
+
+
+class Equipment:
+    """What one configuration delivers with."""
+
+    resolver: Resolver
+    sts: MtaSts
+    paces: Paces
+    warmups: Warmups
+    reactions: Reactions
+    transports: dict[str, Transport]
+
+    def __init__(self, config: QueuedConfig, replaced: Equipment | None = None) -> None:
+        """`replaced` is what serves now: what did not change is taken over from it."""
+        self.config = config
+        # Always anew: a file of keys, or of the secret, may have changed under the same name.
+        self.signer = Signer(config.signing)
+        self.screening = Screening(config.suppression)
+        kept = replaced is not None and replaced.config.routing == config.routing
+        self.resolver = replaced.resolver if replaced is not None and kept else Resolver(config.routing.dns)
+        self.sts = replaced.sts if replaced is not None else MtaSts()  # an enforced policy outlives a reload
+        self.paces = replaced.paces if replaced is not None else Paces()  # `use_pacing` tells it what to go by
+        self.warmups = replaced.warmups if replaced is not None else Warmups()
+        self.reactions = replaced.reactions if replaced is not None else Reactions(config.rules)
+        self.transports = {}
+        for settings in config.transports:
+            known = replaced.transports.get(settings.id) if replaced is not None and kept else None
+            # What is read from files may have changed though the settings have not.
+            if known is None or known.settings != settings or not alike(known.logins, logins(settings)):
+                known = Transport(
+                    settings,
+                    socket.getfqdn(),
+                    self.resolver,
+                    config.routing.ourselves,
+                    paces=self.paces,
+                    warmups=self.warmups,
+                    reactions=self.reactions,
+                    sts=self.sts,
+                    claim=config.claim,
+                )
+            self.transports[settings.id] = known
+        if replaced is None:
+            self.use_pacing()
+
+    def use_pacing(self) -> None:
+        """Go by the limits of this configuration from now on."""
+        self.paces.use(self.config.pacing, {each.id: each.windows for each in self.config.transports})
+
+
+class Delivering:
+    """The equipment that is in use, and what is left of those before."""
+
+    def __init__(self, config: QueuedConfig) -> None:
+        self.equipment = Equipment(config)
+        #: For who holds on to it: these three stay what they are, and change within.
+        self.transports: dict[str, Transport] = dict(self.equipment.transports)
+        self.signer = self.equipment.signer
+        self.paces = self.equipment.paces
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def use(self, equipment: Equipment) -> None:
+        """From now on attempts begin with this; it was made to replace what is in use."""
+        old, self.equipment = self.equipment, equipment
+        self.transports.clear()
+        self.transports.update(equipment.transports)
+        self.signer.use(equipment.signer)
+        equipment.use_pacing()
+        equipment.reactions.use(equipment.config.rules)
+        equipment.signer = self.signer
+        for id_, transport in old.transports.items():
+            if equipment.transports.get(id_) is not transport:
+                self._end(transport.close())
+        if old.resolver is not equipment.resolver:
+            self._end(old.resolver.close())
+
+    async def close(self) -> None:
+        """End every connection, waiting for those in use."""
+        equipment = self.equipment
+        closing = [equipment.resolver.close(), equipment.sts.close(), *(t.close() for t in self.transports.values())]
+        await asyncio.gather(*closing, *self._ending)
+
+    def _end(self, work: Coroutine[None, None, None]) -> None:
+        ending = asyncio.create_task(work)
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)

@@ -1,0 +1,1 @@
+"""outcome — what a reply means for the recipient, and what follows; pure."""

@@ -1,0 +1,84 @@
+"""ageing — what becomes of mail that waits without a try: it waits on, its sender is told, or it is given up
+
+Owns: the decision, and the results of those who wait no longer or are to be told of.
+Guarantees: pure but for the clock of the claim. Nothing is given up before its age is over. What a suspend or a dead
+    destination stops is given up then, and so is what waits for its turn (a policy, a window, a warm-up, a busy
+    destination), unless that is near; but mail that nobody looked at when its age was over, because it was on hold or
+    no worker ran, has its try first. Nobody is parked past the end of its age without being looked at.
+See: queued/outcome/retry.py, for mail that is tried; docs/explanation/retries.md; Postfix maximal_queue_lifetime and
+    delay_warning_time, which count for defer_transports too.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from queued.dsn.owed import notice
+from queued.outcome.retry import is_late, limit
+from queued.result import Result
+from shared.mail.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from queued.claiming.claim import Claimed
+    from queued.destinations.not_now import NotNow
+    from queued.outcome.retry import RetrySchedule
+
+type Fate = Literal["waits", "late", "expired"]
+
+_NEAR: Final = 60.0  # seconds: who has its turn within them is not told and not given up
+_AFTERWARDS: Final = timedelta(hours=1)  # within which a worker that runs looks at what has come to the end of its age
+
+
+class Aged(NamedTuple):
+    """The results of those who are given up or told, and for how long to park the others."""
+
+    results: list[Result]
+    parked: tuple[Claimed, ...]
+    until: NotNow
+
+
+def fate(now: datetime, until: NotNow, *, received: datetime, schedule: RetrySchedule, null: bool = False) -> Fate:
+    """What becomes of mail that must wait as `until` says; `null`: its sender is."""
+    end = limit(received, schedule, null=null)
+    if until.stopped != "destination" and until.seconds <= _NEAR:
+        return "waits"
+    if now >= end:
+        return "expired" if until.stopped or now < end + _AFTERWARDS else "waits"
+    return "late" if is_late(now, received=received, schedule=schedule) else "waits"
+
+
+def aged(
+    delivery: Sequence[Claimed], until: NotNow, schedule: RetrySchedule, *, tells: Callable[[Claimed], bool]
+) -> Aged:
+    """The results of those who are given up, or whose sender is told, once: these count as tries.
+
+    tells: whether the sender may be told what becomes of a recipient.
+    """
+    results: list[Result] = []
+    parked: list[Claimed] = []
+    seconds = until.seconds
+    for c in delivery:
+        now, null = c.now(), c.sender is None
+        end = limit(c.received, schedule, null=null)
+        became = fate(now, until, received=c.received, schedule=schedule, null=null)
+        if became == "expired":
+            results.append(Result(c, _outcome("delivery time expired", until), None, timedelta(0), "expired", None))
+            continue
+        if became == "late" and not c.noticed and tells(c):
+            due = min(now + timedelta(seconds=until.seconds), end)
+            late = Result(c, _outcome("waiting", until), None, timedelta(0), None, due, late=end)
+            if notice(late):
+                results.append(late)
+                continue
+        parked.append(c)
+        if now < end:
+            seconds = min(seconds, (end - now).total_seconds())
+    return Aged(results, tuple(parked), until._replace(seconds=seconds))
+
+
+def _outcome(why: str, until: NotNow) -> Outcome:
+    return Outcome("deferred", until.stopped or "us", None, "4.4.7", f"{why}: {until.reason}")

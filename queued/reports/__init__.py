@@ -1,0 +1,1 @@
+"""reports — bounces and feedback reports that come in, and what is learnt from them."""

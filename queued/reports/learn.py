@@ -1,0 +1,141 @@
+"""learn — learns from bounces and feedback reports which addresses get no more mail
+
+Owns: what a report must prove before it is believed, what it then changes in the table of suppressions.
+Guarantees: nobody on the Internet can suppress an address by writing to us: a report counts only for an address to
+    which we sent the message that it names, by a signed return path or an id that nobody guesses. One report counts
+    once, however often it is read.
+Raises: whatever psycopg raises; the caller defers.
+See: shared/mail/suppression.py; sql/queries/suppression_note.sql; docs/how-to/suppression.md.
+Bugs: whoever got a message can report on its other recipients; with evidence `known`, whoever sent it, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from shared.mail import address, suppression
+from shared.observe import events
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from queued.claiming.claim import Claimed
+    from queued.reports.read import Finding, Report
+    from shared.config.suppression import Suppression
+
+_ABOUT_CONTENT: Final = ("5.6.", "5.7.", "4.6.", "4.7.")
+_MESSAGES: Final = 5  # named by one report
+
+
+class Weight(NamedTuple):
+    """How much a finding counts."""
+
+    hard: bool  # one is enough
+    keep: timedelta | None  # None: for ever
+
+
+def weigh(kind: Literal["bounce", "arf"], finding: Finding, settings: Suppression) -> Weight | None:
+    """How much this failure counts; None when it does not. Pure."""
+    if kind == "arf":
+        return Weight(hard=True, keep=settings.keepfeedback)
+    status = finding.status or ""
+    if status in settings.hard:
+        return Weight(hard=True, keep=settings.keep)
+    if settings.soft == 0 or status.startswith(_ABOUT_CONTENT) or not status.startswith(("4.", "5.")):
+        return None
+    return Weight(hard=False, keep=settings.keep)
+
+
+def takes_reports(target: str, settings: Suppression) -> bool:
+    """Whether reports come in at this address, spelled as in the table."""
+    return target in settings.addresses or target.rpartition("@")[2] in settings.addresses
+
+
+async def learn(
+    connection: database.Connection,
+    claimed: Claimed,
+    report: Report | None,
+    settings: Suppression,
+    secret: bytes | None,
+) -> str:
+    """Note what a message proves that reports this; what came of it, in words."""
+    if report is None:
+        return "no report"
+    if report.feedback is not None and report.feedback not in settings.feedback:
+        return f"feedback {report.feedback}: nothing is suppressed for it"
+    messages = _messages(claimed, report, settings, secret)
+    noted = 0
+    for finding in report.findings:
+        weight = weigh(report.kind, finding, settings)
+        if weight is None:
+            continue
+        whom = await _known(connection, finding, messages)
+        # Anybody may write to where reports come in, and is told the id: such mail proves nothing about its recipient.
+        if whom is not None and not takes_reports(suppression.target(whom), settings):
+            await _note(connection, claimed, report, whom, finding, weight, settings)
+            noted += 1
+    if not noted:
+        return "a report that proves nothing" if not messages else "a report of nothing that counts"
+    return f"a report on {noted}"
+
+
+def _messages(claimed: Claimed, report: Report, settings: Suppression, secret: bytes | None) -> list[UUID]:
+    """The messages of ours that the report proves to have."""
+    named: list[UUID | None] = []
+    if secret is not None:
+        paths = [claimed.recipient.localpart, *(path.partition("@")[0] for path in report.return_paths)]
+        named += [suppression.named_message(path, secret) for path in paths]
+    if settings.evidence == "known":
+        named += report.ids
+    return list(dict.fromkeys(message for message in named if message is not None))[:_MESSAGES]
+
+
+async def _known(connection: database.Connection, finding: Finding, messages: list[UUID]) -> str | None:
+    """The address the finding is about, if one of these messages went there."""
+    for message in messages:
+        if not finding.recipients:
+            [row] = await database.fetch(connection, "report_only_recipient", message=message)
+            if row.address is not None:
+                return str(row.address)
+        for written in finding.recipients:
+            try:
+                whom = address.parse(written)
+            except address.AddressRefused:
+                continue
+            [row] = await database.fetch(
+                connection, "report_known", message=message, localpart=whom.localpart, domain=whom.domain
+            )
+            if row.known:
+                return str(whom)
+    return None
+
+
+async def _note(
+    connection: database.Connection,
+    claimed: Claimed,
+    report: Report,
+    whom: str,
+    finding: Finding,
+    weight: Weight,
+    settings: Suppression,
+) -> None:
+    now: datetime = claimed.now()
+    [row] = await database.fetch(
+        connection,
+        "suppression_note",
+        now=now,
+        target=suppression.target(whom),
+        reason=" ".join(filter(None, [finding.status, finding.reason])),
+        source=report.kind,
+        evidence=claimed.message_id,
+        hard=weight.hard,
+        keep=weight.keep,
+        window=settings.window,
+        enough=max(settings.soft, 1),
+    )
+    if row.active:
+        events.emit("suppression.added", address=whom, source=report.kind, reason=finding.reason, count=row.count)
+    else:
+        events.emit("suppression.noted", address=whom, reason=finding.reason, count=row.count)

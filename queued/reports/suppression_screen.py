@@ -1,0 +1,162 @@
+"""suppression_screen — keeps from delivery what is suppressed, and reads what is a report
+
+Owns: the look at recipients of one message before they are tried; what a configuration says about it, as one value.
+Guarantees: costs no question while nobody is suppressed, but one every few seconds. When PostgreSQL cannot say, mail to
+    addresses goes on, and reports wait. What it finishes is a Result like any other, fenced by the claim's token.
+    A look that has begun ends by the configuration it began with.
+Raises: ConfigError from `Screening` for a secret that cannot be read; nothing else.
+See: queued/reports/learn.py; shared/config/suppression.py; docs/how-to/suppression.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from queued.reports.learn import learn
+from queued.reports.read import read
+from queued.result import Result
+from shared.errors import ConfigError
+from shared.mail.outcome import Outcome
+from shared.mail.suppression import return_path, target
+from shared.observe import events
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from queued.claiming.claim import Claimed
+    from queued.destinations.not_now import NotNow
+    from queued.reports.read import Report
+    from shared.config.suppression import Suppression
+
+_GLANCE: Final = 5.0  # seconds for which it is remembered that nobody is suppressed
+_LATER: Final = timedelta(minutes=1)
+_LEAST_SECRET: Final = 16  # octets
+
+
+class Screening:
+    """What one configuration says of suppressions and reports. Raises ConfigError for a secret that cannot be read."""
+
+    def __init__(self, settings: Suppression) -> None:
+        self.settings = settings
+        self.patterns = frozenset(settings.addresses)
+        self.secret = _secret(settings)
+
+    def is_report(self, c: Claimed) -> bool:
+        """Whether mail to this recipient is read and not delivered."""
+        return bool(self.patterns) and (_key(c) in self.patterns or target(c.recipient.domain) in self.patterns)
+
+
+class Screen:
+    """What a worker knows of suppressions and reports."""
+
+    def __init__(self, pool: database.Pool, screening: Screening) -> None:
+        self._pool = pool
+        self._screening = screening
+        self._any = True
+        self._asked = -_GLANCE
+
+    def use(self, screening: Screening) -> None:
+        """From now on look by this."""
+        self._screening = screening
+
+    def is_report(self, c: Claimed) -> bool:
+        """Whether mail to this recipient is read and not delivered. Nobody is told what became of it: anybody may send
+        it, in the name of whom he likes.
+        """
+        return self._screening.is_report(c)
+
+    def sender(self, c: Claimed) -> str | None:
+        """Whom MAIL FROM is to name instead of the sender, where a return path is configured; the null sender stays."""
+        domain, secret = self._screening.settings.returnpath.domain, self._screening.secret
+        if c.sender is None or domain is None or secret is None:
+            return None
+        return f"{return_path(c.message_id, secret)}@{domain}"
+
+    async def around(
+        self,
+        claimed: tuple[Claimed, ...],
+        content: bytes,
+        send: Callable[[tuple[Claimed, ...]], Awaitable[list[Result] | NotNow | None]],
+    ) -> list[Result] | NotNow | None:
+        """What becomes of these recipients: those that are finished here, and what `send` says of the others.
+
+        Where those are not sent now, nobody is finished: the next try looks again.
+        """
+        done, left = await self.look(claimed, content)
+        if not done:
+            return await send(left)
+        ended = await send(left) if left else []
+        return [*done, *ended] if isinstance(ended, list) else ended
+
+    async def look(self, claimed: Sequence[Claimed], content: bytes) -> tuple[list[Result], tuple[Claimed, ...]]:
+        """What is finished before it is tried, and the recipients that are to be tried."""
+        screening = self._screening
+        reports = [c for c in claimed if screening.is_report(c)]
+        report = await asyncio.to_thread(read, content) if reports else None
+        done = [await self._read(c, report, screening) for c in reports]
+        left = [c for c in claimed if c not in reports] if reports else claimed
+        if left and screening.settings.atdelivery == "reject":
+            try:
+                listed = await self._listed(left)
+            except (*database.OUTAGE, *database.REFUSAL) as error:
+                events.emit("suppression.unavailable", error=database.reason(error))
+                listed = {}
+            if listed:
+                done += [_refused(c, listed[_key(c)]) for c in left if _key(c) in listed]
+                left = [c for c in left if _key(c) not in listed]
+        return done, tuple(left)
+
+    async def _read(self, c: Claimed, report: Report | None, by: Screening) -> Result:
+        try:
+            async with self._pool.connection() as connection:
+                said = await learn(connection, c, report, by.settings, by.secret)
+        except (*database.OUTAGE, *database.REFUSAL) as error:
+            text = f"the report could not be noted: {database.reason(error)}"
+            return Result.later(c, Outcome("deferred", "us", None, "4.3.0", text), _LATER)
+        self._any = True  # perhaps since this very report
+        events.emit("suppression.read", id=c.message_id, to=c.recipient, said=said)
+        return Result(c, Outcome("delivered", "recipient", None, "2.0.0", said), None, timedelta(0), "success", None)
+
+    async def _listed(self, claimed: Sequence[Claimed]) -> dict[str, str]:
+        """Those of these recipients that are suppressed, and why."""
+        if not self._any and monotonic() - self._asked < _GLANCE:
+            return {}
+        targets = {_key(c): target(c.recipient.domain) for c in claimed}
+        async with self._pool.connection() as connection:
+            rows = await database.fetch(
+                connection, "suppression_among", now=None, targets=[*targets, *set(targets.values())]
+            )
+            self._asked = monotonic()
+        self._any = rows[0].anybody
+        reasons = {row.target: row.reason for row in rows if row.target is not None}
+        return {
+            key: reasons.get(key) or reasons[domain] for key, domain in targets.items() if {key, domain} & {*reasons}
+        }
+
+
+def _key(c: Claimed) -> str:
+    return target(str(c.recipient))
+
+
+def _refused(c: Claimed, reason: str) -> Result:
+    outcome = Outcome("failed", "recipient", None, "5.7.1", f"recipient is on the suppression list: {reason}")
+    return Result(c, outcome, None, timedelta(0), "rejected", None)
+
+
+def _secret(settings: Suppression) -> bytes | None:
+    path = settings.returnpath.secret
+    if path is None:
+        return None
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(
+            f"suppression.returnpath.secret: {path}: cannot be read: {error.strerror}; allowed: a file"
+        ) from None
+    if len(secret) < _LEAST_SECRET:
+        raise ConfigError(f"suppression.returnpath.secret: {path}: too short; allowed: at least {_LEAST_SECRET} octets")
+    return secret

@@ -1,0 +1,362 @@
+"""pool — keep SMTP connections open between transactions, and count them
+
+Owns: every SmtpConnection from opening to closing, kept per host, port and session.
+Guarantees: at most `concurrency` connections borrowed per host and port, and as many kept; a kept one is handed
+out only for the session it was opened for, while it is usable and within its limits, the newest first; what is
+not kept is closed in the background; where all workers share a limit for the host, each connection has a slot from
+before it is opened until it is closed, and one whose slot another worker waits for is not kept;
+after `close` nothing is open any more.
+Raises: ConversationError from `acquire` when opening fails; PoolClosedError after `close` began.
+See: Postfix smtp_connection_cache_time_limit (idle), smtp_connection_reuse_count_limit (transactions),
+smtp_connection_reuse_time_limit (age), default_destination_concurrency_limit (concurrency).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from queued.smtp.client import SmtpConnection
+from queued.tls.context import Contexts
+from queued.tls.demanded import CLEAR
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+
+    from queued.pacing.pace_host import Slot
+    from queued.routing.route import Hop
+    from queued.smtp.auth import Login
+    from queued.smtp.transaction import Timeouts
+    from queued.tls.demanded import TlsWanted
+
+
+#: Waits for so many seconds; true as soon as a connection was given back that the session can have.
+type Rest = Callable[[float], Awaitable[bool]]
+
+
+class PoolClosedError(Exception):
+    """A connection was asked for after the pool began to close."""
+
+
+class SessionWanted(NamedTuple):
+    """How a host is to be spoken to; connections are shared only by those for whom the first four are equal.
+
+    hostname: our name in EHLO. source: the local address to leave from, None for the system's choice. tls: what is
+    asked of the host. login: as whom we log in, None for nobody. connect_gate: awaited before a new connection is
+    opened, for intervals between connections and for its slot, where all workers share a limit for the host; what it
+    raises ends the attempt. It waits for a slot by the function it is given, which says true as soon as a kept
+    connection will do instead, and then ends with None.
+    """
+
+    hostname: str
+    source: str | None = None
+    tls: TlsWanted = CLEAR
+    login: Login | None = None
+    connect_gate: Callable[[Rest], Awaitable[Slot | None]] | None = None
+
+    @property
+    def key(self) -> tuple[str, str | None, TlsWanted, Login | None]:
+        """What tells sessions apart."""
+        return self[:4]
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseLimits:
+    """When a connection is not kept any longer.
+
+    transactions: how many one connection carries. idle, age: seconds unused, and since it was opened.
+    """
+
+    transactions: int = 100
+    idle: float = 2.0
+    age: float = 300.0
+
+
+class ConnectionPool:
+    """Connections of one transport: one set of limits, any number of hosts and of ways to speak to them."""
+
+    def __init__(
+        self,
+        *,
+        timeouts: Timeouts,
+        concurrency: int = 20,
+        limits: ReuseLimits | None = None,
+        contexts: Contexts | None = None,
+        speaks: type[SmtpConnection] = SmtpConnection,
+    ) -> None:
+        """`concurrency` counts connections per host and port; `contexts` are OpenSSL's settings.
+
+        speaks: SMTP, or LMTP.
+        """
+        self._speaks = speaks
+        self._contexts = contexts or Contexts()
+        self._timeouts = timeouts
+        self._concurrency = concurrency
+        self._limits = limits or ReuseLimits()
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._borrowed: set[SmtpConnection] = set()
+        self._slots: dict[SmtpConnection, Slot] = {}
+        self._chores: set[asyncio.Task[None]] = set()
+        self._openings: set[asyncio.Task[SmtpConnection]] = set()
+        self._closing = False
+        self._changed = asyncio.Event()
+
+    @property
+    def borrowed(self) -> int:
+        """Connections in use now."""
+        return len(self._borrowed)
+
+    @property
+    def idle(self) -> int:
+        """Connections kept open and not in use."""
+        return sum(len(lane.idle) for lane in self._lanes.values())
+
+    @asynccontextmanager
+    async def acquire(self, hop: Hop, session: SessionWanted) -> AsyncIterator[SmtpConnection]:
+        """A connection to the host for the body of the `async with`, waiting for a free one.
+
+        Its `transactions` is 0 when it was opened just now; a fault in phase mail on an older one may only
+        mean that the host had grown tired of it.
+        """
+        place = hop.host, hop.port
+        lane = self._lanes.get(place)
+        if lane is None:
+            lane = self._lanes[place] = _Lane(place, self._concurrency)
+        lane.users += 1
+        try:
+            async with lane.slots:
+                connection = await self._take(lane, session)
+                self._borrowed.add(connection)
+                try:
+                    yield connection
+                finally:
+                    self._borrowed.discard(connection)
+                    self._give_back(lane, session, connection)
+        finally:
+            lane.users -= 1
+            self._forget_unused(lane)
+            self._changed.set()
+
+    async def close(self) -> None:
+        """Close what is idle, wait for what is borrowed, close that too; idempotent.
+
+        Cancelled, it cuts every connection that is left: the caller's patience is the limit.
+        """
+        self._closing = True
+        # Whoever waits for a slot, or for a host to answer, has begun nothing: turned away, it can go back at once.
+        for opening in self._openings:
+            opening.cancel()
+        for lane in self._lanes.values():
+            for _ in range(lane.users):
+                lane.slots.release()
+            lane.closing = True
+            lane.tell()
+            while lane.idle:
+                self._discard(lane.idle.pop()[1])
+        try:
+            while self._chores or any(lane.users for lane in self._lanes.values()):
+                self._changed.clear()
+                await self._changed.wait()
+        except asyncio.CancelledError:
+            for chore in self._chores:
+                chore.cancel()
+            for connection in self._borrowed:
+                connection.abort()
+            raise
+        finally:
+            for lane in self._lanes.values():
+                lane.stop_timer()
+            self._lanes.clear()
+
+    async def _take(self, lane: _Lane, session: SessionWanted) -> SmtpConnection:
+        if self._closing:
+            raise PoolClosedError
+        if (kept := self._kept(lane, session)) is not None:
+            return kept
+        if session.connect_gate is None:
+            return await self._open(lane, session)
+        if lane.idle and lane.idle[0][1] in self._slots:  # of another session: its slot is of more use to this one
+            self._discard(lane.idle.popleft()[1])
+
+        rest = _Resting(lane, session.key)
+        while (slot := await session.connect_gate(rest)) is None and rest.over:
+            self._refuse_if_closing()
+            if (kept := self._kept(lane, session)) is not None:
+                return kept
+        try:
+            connection = await self._open(lane, session)
+        except BaseException:
+            if slot is not None:
+                slot.done()
+            raise
+        if slot is not None:
+            self._slots[connection] = slot
+        return connection
+
+    def _kept(self, lane: _Lane, session: SessionWanted) -> SmtpConnection | None:
+        """The connection to go on with, if one is kept for this session."""
+        while (connection := lane.newest(session.key)) is not None:
+            if self._may_stay(connection):
+                return connection
+            self._discard(connection)
+        return None
+
+    def _refuse_if_closing(self) -> None:
+        if self._closing:
+            raise PoolClosedError
+
+    async def _open(self, lane: _Lane, session: SessionWanted) -> SmtpConnection:
+        """A new connection; PoolClosedError when the pool begins to close before it stands."""
+        self._refuse_if_closing()
+        hostname, source, tls, login = session.key
+        opening = asyncio.ensure_future(
+            self._speaks.open(
+                *lane.key,
+                hostname=hostname,
+                timeouts=self._timeouts,
+                source=source,
+                tls=tls,
+                contexts=self._contexts,
+                login=login,
+            )
+        )
+        self._openings.add(opening)
+        try:
+            return await opening
+        except asyncio.CancelledError:
+            if opening.done() and not opening.cancelled() and not opening.exception():
+                opening.result().abort()  # it stood in the moment nobody wanted it any more
+            current = asyncio.current_task()
+            if self._closing and opening.cancelled() and current is not None and not current.cancelling():
+                raise PoolClosedError from None
+            raise
+        finally:
+            self._openings.discard(opening)
+
+    def _give_back(self, lane: _Lane, session: SessionWanted, connection: SmtpConnection) -> None:
+        slot = self._slots.get(connection)
+        if self._closing or not self._may_stay(connection) or (slot is not None and slot.wanted):
+            self._discard(connection)
+            return
+        lane.idle.append((session.key, connection))
+        lane.tell()
+        if len(lane.idle) > self._concurrency:  # of several sessions: the host shall not hold them all
+            self._discard(lane.idle.popleft()[1])
+        if lane.timer is None:
+            loop = asyncio.get_running_loop()
+            lane.timer = loop.call_later(self._limits.idle, self._sweep, lane)
+
+    def _may_stay(self, connection: SmtpConnection) -> bool:
+        now, limits = asyncio.get_running_loop().time(), self._limits
+        return (
+            connection.usable
+            and connection.transactions < limits.transactions
+            and now - connection.last_used < limits.idle
+            and now - connection.opened_at < limits.age
+        )
+
+    def _sweep(self, lane: _Lane) -> None:
+        """Close what has been idle too long; look again when the next one will have been."""
+        lane.timer = None
+        looked_at, lane.idle = lane.idle, deque()
+        for kept in looked_at:
+            if self._may_stay(kept[1]):
+                lane.idle.append(kept)
+            else:
+                self._discard(kept[1])
+        if lane.idle:
+            loop = asyncio.get_running_loop()
+            soonest = min(connection.last_used for _, connection in lane.idle) + self._limits.idle
+            lane.timer = loop.call_at(soonest, self._sweep, lane)
+        self._forget_unused(lane)
+
+    def _forget_unused(self, lane: _Lane) -> None:
+        """A host we have nothing to do with any more costs nothing."""
+        if not lane.users and not lane.idle and self._lanes.get(lane.key) is lane:
+            lane.stop_timer()
+            del self._lanes[lane.key]
+
+    def _discard(self, connection: SmtpConnection) -> None:
+        """Close in the background: nobody need wait for a QUIT."""
+        if connection.usable:
+            self._start(self._ended(connection))
+        else:
+            connection.abort()
+            self._free(connection)
+
+    async def _ended(self, connection: SmtpConnection) -> None:
+        try:
+            await connection.close()
+        finally:
+            self._free(connection)
+
+    def _free(self, connection: SmtpConnection) -> None:
+        """It is closed: another may be opened in its place, here or by another worker."""
+        slot = self._slots.pop(connection, None)
+        if slot is not None:
+            slot.done()
+
+    def _start(self, chore: Coroutine[object, object, None]) -> None:
+        running = asyncio.ensure_future(chore)
+        self._chores.add(running)
+        running.add_done_callback(self._finished)
+
+    def _finished(self, chore: asyncio.Task[None]) -> None:
+        self._chores.discard(chore)
+        self._changed.set()
+
+
+class _Resting:
+    """How a gate waits: `over` once a connection was given back that the session can have, or the pool closes."""
+
+    def __init__(self, lane: _Lane, key: object) -> None:
+        self.over = False
+        self._lane = lane
+        self._key = key
+
+    async def __call__(self, seconds: float) -> bool:
+        returned = self._lane.returned
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await returned.wait()
+        self.over = returned.is_set() and (self._lane.closing or self._lane.holds(self._key))
+        return self.over
+
+
+class _Lane:
+    """What the pool holds for one host and port."""
+
+    def __init__(self, key: tuple[str, int], concurrency: int) -> None:
+        self.key = key
+        self.slots = asyncio.Semaphore(concurrency)
+        self.idle: deque[tuple[object, SmtpConnection]] = deque()  # each with the key of its session, newest last
+        self.users = 0  # holders of a slot and those who wait for one
+        self.timer: asyncio.TimerHandle | None = None
+        self.returned = asyncio.Event()  # set once a connection is kept, and then replaced
+        self.closing = False
+
+    def tell(self) -> None:
+        """Who waits for a slot looks whether a kept connection will do."""
+        self.returned.set()
+        self.returned = asyncio.Event()
+
+    def holds(self, key: object) -> bool:
+        """Whether an idle connection is of this session."""
+        return any(kept == key for kept, _ in self.idle)
+
+    def newest(self, key: object) -> SmtpConnection | None:
+        """The idle connection of this session that was used last, which is idle no more; None when there is none."""
+        for index in range(len(self.idle) - 1, -1, -1):
+            if self.idle[index][0] == key:
+                connection = self.idle[index][1]
+                del self.idle[index]
+                return connection
+        return None
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

@@ -1,0 +1,136 @@
+"""watchdog — how far attempts have come in their conversations, and the end of those that get nowhere
+
+Owns: Progress, the one that the code under way belongs to, and the watch over all of them.
+Guarantees: a connection opened for an attempt by a task of its own counts for that attempt. One that has not moved for
+    its limit is cut off by way of its lease, at that moment, and so is one that as a whole takes longer than it may,
+    however often it moves; one timer serves all, and a step costs no more than a look at the clock. Where others wait
+    for room, the one that has stood still for longest, and for _LONG_STANDING at least, is cut off before its content.
+See: RFC 1047 (why it matters whether the final dot was out); docs/explanation/admission.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from queued.claiming.claim import Lease
+    from queued.smtp.transaction import Phase
+
+_LONG_STANDING: Final = 30.0  # seconds; smtp_connect_timeout, longer than honest hosts let clients wait for a greeting
+_CONTENT: Final = frozenset({"body", "dot"})  # the phases in which the peer has content of ours
+
+
+class Progress:
+    """The step an attempt has reached; None before anybody was spoken to. stuck: why it was cut off, else ""."""
+
+    __slots__ = ("ends", "lease", "limit", "moved", "phase", "seconds", "stuck", "unproven", "whole")
+
+    def __init__(self, lease: Lease, limit: float, whole: float, *, unproven: bool = False) -> None:
+        """limit: seconds without a step after which it is stuck. whole: seconds for all steps. Then its lease is cut.
+
+        unproven: whether its destination has not been reached of late.
+        """
+        self.lease = lease
+        self.limit = limit
+        self.whole = whole
+        self.unproven = unproven
+        self.phase: Phase | None = None
+        self.moved = monotonic()
+        self.ends = self.moved + whole
+        self.stuck = ""
+        self.seconds = 0.0  # of the limit that it came to
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the final dot is out: the peer may have taken the message."""
+        return self.phase == "dot"
+
+    @property
+    def due(self) -> float:
+        """When it is to be cut off, in monotonic seconds."""
+        return min(self.moved + self.limit, self.ends)
+
+    def cut(self, why: str, seconds: float) -> None:
+        """End it now."""
+        self.stuck, self.seconds = why, seconds
+        self.lease.cut()
+
+
+_CURRENT: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+def reached(phase: Phase) -> None:
+    """The attempt this code runs for, if any, waits for this now."""
+    progress = _CURRENT.get()
+    if progress is not None:
+        progress.phase = phase
+        progress.moved = monotonic()
+
+
+def latest() -> Phase | None:
+    """What the attempt this code runs for has waited for last."""
+    progress = _CURRENT.get()
+    return None if progress is None else progress.phase
+
+
+def stuck() -> bool:
+    """Whether the attempt this code runs for was cut off because it got nowhere."""
+    progress = _CURRENT.get()
+    return progress is not None and bool(progress.stuck)
+
+
+class Watch:
+    """The attempts of a worker that are under way."""
+
+    def __init__(self) -> None:
+        self._watched: set[Progress] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._look_at = 0.0  # monotonic seconds
+        self._room_at = 0.0  # when somebody may have stood for long enough
+
+    def begin(self, progress: Progress) -> None:
+        """The task that runs now is this attempt, and what it begins belongs to it."""
+        _CURRENT.set(progress)
+        self._watched.add(progress)
+        if self._timer is None or progress.due < self._look_at:
+            self._wait(progress.due - monotonic())
+
+    def end(self, progress: Progress) -> None:
+        """It is over."""
+        self._watched.discard(progress)
+
+    def make_room(self, now: float) -> None:
+        """Cut off, of those whose destination is not proven, the one that stands still for longest, if that is long."""
+        if now < self._room_at:
+            return
+        standing = [each for each in self._watched if each.unproven and each.phase not in _CONTENT]
+        if not standing:
+            return
+        longest = min(standing, key=lambda each: each.moved)
+        if now - longest.moved < _LONG_STANDING:
+            self._room_at = longest.moved + _LONG_STANDING
+            return
+        self._watched.discard(longest)
+        seconds = now - longest.moved
+        longest.cut(f"no progress for {seconds:.0f} seconds, and others wait for their turn,", seconds)
+
+    def _wait(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._look_at = monotonic() + seconds
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = monotonic()
+        for progress in [each for each in self._watched if each.due <= now]:
+            self._watched.discard(progress)
+            if progress.ends <= now:
+                progress.cut(f"not done after {progress.whole:.0f} seconds", progress.whole)
+            else:
+                progress.cut(f"no progress for {progress.limit:.0f} seconds", progress.limit)
+        if self._watched:
+            self._wait(min(each.due for each in self._watched) - now)

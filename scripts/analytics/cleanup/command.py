@@ -1,0 +1,169 @@
+"""command — `pillarbox analytics cleanup`: drops days the lake has exactly, and finds what belongs to nothing
+
+Owns: which days are old enough, the order verify → drop, consent, the report.
+Guarantees: nothing is changed without --yes. A day is dropped only after its files were read back and hold what
+    PostgreSQL holds, and only if it still has that many rows under the lock that drops it. One day that disagrees is
+    refused and the others go on; the exit status is then 1.
+Raises: LakeFault, DatabaseUnavailable, PillarboxError.
+See: docs/how-to/export-history.md; sql/README.md for who else drops days (`maintenance.keep`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.analytics import terminal
+from scripts.analytics.export import command as export
+from scripts.options import duration
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from scripts.analytics.cleanup.orphans import Orphans
+    from scripts.analytics.runner import Runner
+    from scripts.analytics.source.portions import Leaf
+
+_SHOWN = 10  # examples of each kind of orphan
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a day: verified, dropped, or why not."""
+
+    table: str
+    day: str
+    rows: int
+    state: str
+    reason: str = ""
+
+
+@dataclass
+class Outcome:
+    """What a run found and did."""
+
+    days: list[Verdict] = field(default_factory=list)
+    orphans: Orphans | None = None
+
+    @property
+    def refused(self) -> list[Verdict]:
+        """Days that were old enough and were not dropped all the same."""
+        return [each for each in self.days if each.state == "refused"]
+
+
+def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `cleanup`."""
+    verb = verbs.add_parser("cleanup", help="drop days that are in the lake, verified; find what belongs to nothing")
+    export.add_lake(verb)
+    verb.add_argument(
+        "--keep", type=duration, default=timedelta(days=30), metavar="TIME", help="days younger stay (30d)"
+    )
+    verb.add_argument("--no-orphans", action="store_true", help="days only")
+    verb.add_argument(
+        "--yes", action="store_true", help="do it; without this it only verifies and says what it would do"
+    )
+    terminal.add_spark(verb)
+    terminal.add_pace(verb)
+    terminal.add_common(verb, run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Verify, and with --yes drop and mend."""
+    from scripts.analytics import session  # noqa: PLC0415 - as beside it
+    from scripts.analytics.cleanup import orphans as cleanup_orphans  # noqa: PLC0415 - as beside it
+    from scripts.analytics.export import day as export_day  # noqa: PLC0415 - as beside it
+    from scripts.analytics.runner import OnSpark  # noqa: PLC0415
+
+    export_day.writable(options.lake)
+    conninfo = terminal.conninfo(options)
+    with session.started(options.master, options.memory, beside=terminal.beside(options)) as spark:
+        done = cleanup(conninfo, options.lake, OnSpark(spark), options.keep, yes=options.yes)
+        if not options.no_orphans:
+            done.orphans = cleanup_orphans.find(spark, conninfo)
+            if options.yes:
+                cleanup_orphans.mend(conninfo, done.orphans)
+    _show(done, yes=options.yes, as_json=options.json)
+    return 1 if done.refused else 0
+
+
+def cleanup(conninfo: str, lake: Path, runner: Runner, keep: timedelta, *, yes: bool) -> Outcome:
+    """Verify the days that ended more than `keep` ago, and drop them if `yes`."""
+    done = Outcome()
+    with export.alone(lake):
+        for table in export.TABLES:
+            for leaf in old(conninfo, table, keep):
+                done.days.append(_day(conninfo, lake, runner, table, leaf, keep, yes=yes))
+    return done
+
+
+def old(conninfo: str, table: str, keep: timedelta) -> list[Leaf]:
+    """The days of a table that ended more than `keep` ago by PostgreSQL's clock, the oldest first."""
+    leaves = export.closed(conninfo, table, None, None)
+    from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
+
+    with copying.session(conninfo) as connection:
+        [clock] = copying.rows(connection, "analytics_epoch")
+    return [leaf for leaf in leaves if leaf.day + timedelta(days=1) <= clock.today - keep]
+
+
+def _day(conninfo: str, lake: Path, runner: Runner, table: str, leaf: Leaf, keep: timedelta, *, yes: bool) -> Verdict:
+    from scripts.analytics.cleanup import verify  # noqa: PLC0415 - as beside it
+    from scripts.analytics.export import copying, manifest  # noqa: PLC0415 - as beside it
+
+    known = manifest.load(lake, table, leaf.day)
+    if known is None:
+        return Verdict(table, str(leaf.day), 0, "refused", "not in the lake: export it first")
+    rows = known.fingerprint.rows
+    verdict = Verdict(table, str(leaf.day), rows, "verified")
+    progress = terminal.Progress(f"verify {table} {leaf.day}", leaf.pages // 4096 + 1 + len(known.files), "parts")
+    try:
+        fault = verify.fault(conninfo, lake, leaf, known, runner, progress.tell)
+    except copying.PartitionDropped as gone:
+        fault = str(gone)
+    if fault is not None:
+        return replace(verdict, state="refused", reason=fault)
+    if not yes:
+        return verdict
+    with copying.session(conninfo, read_only=False) as connection:
+        try:
+            [answer] = copying.rows(connection, "analytics_drop", table=table, day=leaf.day, rows=rows, keep=keep)
+        except copying.LOCKED:
+            return replace(verdict, state="refused", reason="somebody reads it for longer than we wait: try again")
+    if not answer.dropped:
+        return replace(verdict, state="refused", reason="it has other rows than were verified: export it first")
+    manifest.commit(lake, replace(known, dropped=datetime.now(UTC).isoformat(timespec="seconds")))
+    return replace(verdict, state="dropped")
+
+
+def _show(done: Outcome, *, yes: bool, as_json: bool) -> None:
+    orphans = done.orphans
+    if as_json:
+        days = [{name: getattr(each, name) for name in Verdict.__dataclass_fields__} for each in done.days]
+        found = {name: getattr(orphans, name) for name in orphans.__dataclass_fields__} if orphans else None
+        print(json.dumps({"days": days, "orphans": found, "changed": yes}))
+        return
+    if done.days:
+        shown = Table("table", "day", "rows", "state", "reason")
+        for each in done.days:
+            shown.add_row(each.table, each.day, f"{each.rows:,}", each.state, each.reason)
+        Console().print(shown)
+    if orphans is not None:
+        print(f"bodies without recipients: {_examples(orphans.bodies)}; given to the sweep: {orphans.released}")
+        print(f"recipients without body: {_examples(orphans.recipients)}; held: {orphans.held}")
+        print(f"recipients that only attempts know: {_examples(orphans.attempts)}; history is left as it is")
+    count = sum(each.state in {"verified", "dropped"} for each in done.days)
+    end = "" if yes else "; nothing was done: repeat with --yes"
+    print(f"{'dropped' if yes else 'would drop'} {count} days, refused {len(done.refused)}{end}")
+
+
+def _examples(ids: Sequence[object]) -> str:
+    shown = ", ".join(map(str, ids[:_SHOWN]))
+    more = ", …" if len(ids) > _SHOWN else ""
+    return f"{len(ids)} ({shown}{more})" if ids else "none"

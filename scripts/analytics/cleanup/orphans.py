@@ -1,0 +1,103 @@
+"""orphans — what belongs to nothing: bodies without rows, rows without bodies, attempts without recipients
+
+Owns: the three anti-joins, on Spark, the second look at what they find, and mending it.
+Guarantees: PostgreSQL only gives ids away, in one pass over each table; what Spark finds is looked up again by key
+    before it is called an orphan, because the tables were read one after the other. Mending is left to functions that
+    look a third time, under a lock: bodies go to the sweep, recipients without body go on hold with the reason, and
+    attempts without recipient are only told of, since history is never changed.
+Bugs: attempts older than the oldest day of the archive are left out: their recipients may have been dropped with it.
+Raises: DatabaseUnavailable.
+See: sql/migrations/0020_pre_analytics.sql.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from scripts.analytics.export import copying
+from scripts.analytics.source import source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Looked up and mended by one statement.
+_BATCH: Final = 1000
+
+
+@dataclass(slots=True)
+class Orphans:
+    """What was found, and how much of it was mended."""
+
+    bodies: list[str] = field(default_factory=list)
+    recipients: list[int] = field(default_factory=list)
+    attempts: list[int] = field(default_factory=list)
+    released: int = 0
+    held: int = 0
+
+
+def find(spark: SparkSession, conninfo: str) -> Orphans:
+    """Look for orphans; changes nothing."""
+    with copying.session(conninfo) as session:
+        # Bodies first and recipients after them: a body that comes in between is not looked at.
+        idle = _ids(spark, copying.listing(session, "analytics_bodies"), {"body": pa.string()})
+        queued = _ids(
+            spark, copying.listing(session, "analytics_recipients"), {"id": pa.int64(), "body": pa.string()}
+        ).cache()
+        bodies = _ids(spark, copying.listing(session, "analytics_all_bodies"), {"body": pa.string()})
+        unneeded = [row.body for row in idle.join(queued, "body", "left_anti").collect()]
+        bodiless = [row.id for row in queued.join(bodies, "body", "left_anti").collect()]
+        unknown = _attempts(spark, conninfo, queued)
+        return Orphans(
+            _again(session, "analytics_unneeded", unneeded),
+            _again(session, "analytics_bodiless", bodiless),
+            _again(session, "analytics_unknown_recipients", unknown),
+        )
+
+
+def mend(conninfo: str, found: Orphans) -> Orphans:
+    """Give bodies to the sweep and hold recipients without body; says how many in `found`."""
+    with copying.session(conninfo, read_only=False) as session:
+        found.released = len(_again(session, "analytics_orphans_release", found.bodies))
+        found.held = len(_again(session, "analytics_orphans_hold", found.recipients))
+    return found
+
+
+def _attempts(spark: SparkSession, conninfo: str, queued: DataFrame) -> list[int]:
+    """Recipients that attempts name and neither the queue nor the archive knows."""
+    with copying.session(conninfo) as session:
+        days = [row.day for row in copying.rows(session, "analytics_days", table="archive")]
+    if not days:
+        return []
+    tried = source.frame(spark, conninfo, "attempts", ["queue__id"], since=days[0]).distinct()
+    finished = source.frame(spark, conninfo, "archive", ["id"])
+    return [
+        row.queue__id
+        for row in tried.join(finished, tried.queue__id == finished.id, "left_anti")
+        .join(queued, tried.queue__id == queued.id, "left_anti")
+        .collect()
+    ]
+
+
+def _ids(spark: SparkSession, csv: memoryview, columns: dict[str, pa.DataType]) -> DataFrame:
+    from pyarrow import csv as reader  # noqa: PLC0415 - the name is taken
+
+    schema = pa.schema(list(columns.items()))
+    if not len(csv):
+        return spark.createDataFrame(schema.empty_table())
+    table = reader.read_csv(
+        pa.BufferReader(csv),
+        reader.ReadOptions(column_names=schema.names),
+        convert_options=reader.ConvertOptions(column_types=schema),
+    )
+    return spark.createDataFrame(table)
+
+
+def _again(session: copying.Session, query: str, ids: list[Any]) -> list[Any]:
+    """Ask about these ids a thousand at a time."""
+    found = []
+    for start in range(0, len(ids), _BATCH):
+        found += [row.id for row in copying.rows(session, query, ids=ids[start : start + _BATCH])]
+    return found

@@ -1,0 +1,100 @@
+"""verify — whether the lake has a day exactly as PostgreSQL has it
+
+Owns: reading the day again from both sides, in portions and files, and comparing rows, sums and content.
+Guarantees: a day is only called verified if the files are as they were written (SHA-256), hold as many rows as the
+    manifest says, and their content has the digest of what PostgreSQL has now; what is in the quarantine is counted on
+    both sides, and its files are there.
+Raises: LakeFault, PartitionDropped, DatabaseUnavailable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyarrow import ArrowException, parquet
+
+from scripts.analytics.export import day, manifest, quarantine
+from scripts.analytics.export.columns import HISTORIES
+from scripts.analytics.export.manifest import LakeFault
+from scripts.analytics.source import digest, portion, portions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scripts.analytics.export.manifest import LakeFile, Manifest
+    from scripts.analytics.runner import Runner
+    from scripts.analytics.source.portions import Leaf, Portion
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Rows, their digest, and how many are in the quarantine."""
+
+    rows: int
+    digest: int
+    quarantined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A portion to be read from PostgreSQL, or a file to be read from the lake."""
+
+    conninfo: str
+    lake: Path
+    table: str
+    source: Portion | LakeFile
+
+
+def content(reading: Reading) -> Content:
+    """Read one side's part again."""
+    history = HISTORIES[reading.table]
+    names = list(history.kinds)
+    if isinstance(reading.source, portions.Portion):
+        table = portion.read(reading.conninfo, history, reading.source, names)
+        kept, bad = quarantine.divide(table, history)
+        return Content(kept.num_rows, digest.of_table(kept), bad.num_rows)
+    manifest.check(reading.lake, reading.source)
+    file = reading.lake / reading.source.path
+    try:
+        # By this name alone: a path with day=… in it would grow columns of the folders' names.
+        table = parquet.ParquetFile(file).read()
+    except (OSError, ArrowException) as error:
+        raise LakeFault(f"{file}: cannot be read: {error}") from None
+    return Content(table.num_rows, digest.of_table(portion.complete(table, history, names)))
+
+
+def fault(
+    conninfo: str, lake: Path, leaf: Leaf, known: Manifest, runner: Runner, tell: Callable[[int], None]
+) -> str | None:
+    """What keeps a day from being dropped; None when the lake has it exactly."""
+    history = HISTORIES[known.table]
+    now = day.sums(conninfo, history, leaf.day)
+    if now != known.fingerprint:
+        return (
+            f"PostgreSQL has {now.rows} rows, the lake {known.fingerprint.rows}, or their sums differ: export it first"
+        )
+    sources: list[Portion | LakeFile] = [*portions.cut(leaf), *known.files]
+    try:
+        read = runner.run(content, [Reading(conninfo, lake, known.table, source) for source in sources], tell)
+    except LakeFault as damaged:
+        return str(damaged)
+    sides = list(zip(sources, read, strict=True))
+    here = _together([each for source, each in sides if isinstance(source, portions.Portion)])
+    there = _together([each for source, each in sides if not isinstance(source, portions.Portion)])
+    aside = sum(known.quarantined.values())
+    if (here.rows, here.digest) != (there.rows, there.digest):
+        return f"the files hold {there.rows} rows where PostgreSQL has {here.rows}, or other content"
+    if here.quarantined != aside or here.rows + aside != known.fingerprint.rows:
+        return f"{aside} rows are in the quarantine where PostgreSQL has {here.quarantined}"
+    missing = [path for path in known.aside if not (lake / path).is_file()]
+    return f"{lake / missing[0]}: is missing, though the manifest names it" if missing else None
+
+
+def _together(parts: list[Content]) -> Content:
+    return Content(
+        sum(part.rows for part in parts),
+        digest.added(*(part.digest for part in parts)),
+        sum(part.quarantined for part in parts),
+    )

@@ -1,0 +1,1 @@
+"""export — `pillarbox analytics export`: closed days of history as Parquet, each exactly once."""

@@ -1,0 +1,231 @@
+"""command — `pillarbox analytics export`: closed days of history into a lake of Parquet files, each exactly once
+
+Owns: which days are exported, the order, the lock on the lake, what is printed.
+Guarantees: run again, it exports what is missing or has grown, and nothing else. One run at a time. A day that is
+    refused or was dropped meanwhile does not keep the others from being exported; the exit status is then 1.
+Raises: LakeFault, DatabaseUnavailable, PillarboxError.
+See: docs/how-to/export-history.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.analytics import terminal
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from datetime import date
+
+    from scripts.analytics.export.manifest import Manifest
+    from scripts.analytics.runner import Runner
+    from scripts.analytics.source.portions import Leaf
+
+TABLES: Final = ("attempts", "archive")
+_ROW: Final = 250  # octets of a row of history, to choose Spark's settings by
+
+
+@dataclass
+class Outcome:
+    """What a run did."""
+
+    exported: list[Manifest] = field(default_factory=list)
+    current: int = 0
+    compacted: int = 0
+    refused: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, day: Manifest | str | None) -> None:
+        """Note what became of a day."""
+        if day is None:
+            self.current += 1
+        elif isinstance(day, str):
+            self.refused.append(day)
+        else:
+            self.exported.append(day)
+
+    @property
+    def rows(self) -> int:
+        """Rows read and written."""
+        return sum(each.fingerprint.rows for each in self.exported)
+
+
+def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `export`."""
+    verb = verbs.add_parser("export", help="closed days of history into Parquet files, each exactly once")
+    add_lake(verb)
+    verb.add_argument("--since", type=terminal.day, metavar="DAY", help="the first day looked at (the oldest there is)")
+    verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the last day looked at (yesterday)")
+    verb.add_argument(
+        "--classes", type=Path, metavar="FILE", help="a domain and its class on each line (large providers)"
+    )
+    verb.add_argument("--compact", action="store_true", help="make small files of a day into larger ones")
+    terminal.add_spark(verb)
+    terminal.add_pace(verb)
+    terminal.add_common(verb, run)
+
+
+def add_lake(parser: argparse.ArgumentParser) -> None:
+    """The option that says where the lake is."""
+    parser.add_argument("--lake", type=Path, default=Path("var/lake"), metavar="DIR", help="the lake (var/lake)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Export what is missing."""
+    from scripts.analytics import classes, session  # noqa: PLC0415 - loaded when wanted
+    from scripts.analytics.export.day import writable  # noqa: PLC0415
+    from scripts.analytics.runner import OnSpark  # noqa: PLC0415
+
+    writable(options.lake)
+    table = classes.load(options.classes)
+    conninfo = terminal.conninfo(options)
+    if options.master.startswith("local"):
+        session.java_home()
+    with session.started(options.master, options.memory, light=True, beside=terminal.beside(options)) as spark:
+        done = export(
+            conninfo,
+            options.lake,
+            OnSpark(spark),
+            table=table,
+            since=options.since,
+            until=options.until,
+            compact=options.compact,
+        )
+    _show(done, as_json=options.json)
+    return 1 if done.refused else 0
+
+
+def export(
+    conninfo: str,
+    lake: Path,
+    runner: Runner,
+    *,
+    table: dict[str, str] | None = None,
+    since: date | None = None,
+    until: date | None = None,
+    compact: bool = False,
+    at: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Export the closed days from `since` to `until`; `at` hears each step of each day before it is taken."""
+    from scripts.analytics.classes import KNOWN  # noqa: PLC0415
+    from scripts.analytics.export import compact as export_compact  # noqa: PLC0415 - as beside it
+    from scripts.analytics.export import day as export_day  # noqa: PLC0415 - as beside it
+    from scripts.analytics.export import manifest  # noqa: PLC0415 - as beside it
+
+    begun = monotonic()
+    done = Outcome()
+    classes = KNOWN if table is None else table
+    export_day.writable(lake)
+    with alone(lake):
+        for name in TABLES:
+            leaves = closed(conninfo, name, since, until)
+            with _threads(runner.at_once) as threads:
+                days = [threads.submit(_exported, conninfo, lake, name, leaf, classes, runner, at) for leaf in leaves]
+                for day in days:
+                    done.add(day.result())
+            for known in manifest.every(lake, name) if compact else ():
+                progress = terminal.Progress(f"compact {name} {known.day}", len(known.files), "files")
+                done.compacted += export_compact.compact_day(lake, known, runner, progress.tell, at) is not None
+    done.seconds = monotonic() - begun
+    return done
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[ThreadPoolExecutor]:
+    """So many threads for the block; what has not begun when the block is left by an error never does."""
+    threads = ThreadPoolExecutor(number)
+    try:
+        yield threads
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def _exported(
+    conninfo: str,
+    lake: Path,
+    name: str,
+    leaf: Leaf,
+    classes: dict[str, str],
+    runner: Runner,
+    at: Callable[[str], None],
+) -> Manifest | str | None:
+    """One day: its manifest, None if it was there, or why it was refused."""
+    from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
+    from scripts.analytics.export import day as export_day  # noqa: PLC0415 - as beside it
+    from scripts.analytics.export.columns import HISTORIES  # noqa: PLC0415
+    from scripts.analytics.source import portions  # noqa: PLC0415 - as beside it
+
+    progress = terminal.Progress(f"export {name} {leaf.day}", len(portions.cut(leaf)), "portions")
+    try:
+        return export_day.export_day(conninfo, lake, HISTORIES[name], leaf, classes, runner, progress.tell, at)
+    except (export_day.DayRefused, copying.PartitionDropped) as refused:
+        return str(refused)
+
+
+def closed(conninfo: str, table: str, since: date | None, until: date | None) -> list[Leaf]:
+    """The days of a table that are over by PostgreSQL's clock."""
+    from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
+    from scripts.analytics.source import portions  # noqa: PLC0415 - as beside it
+
+    with copying.session(conninfo) as connection:
+        [clock] = copying.rows(connection, "analytics_epoch")
+        leaves = [portions.Leaf(*row) for row in copying.rows(connection, "analytics_days", table=table)]
+    return [
+        leaf
+        for leaf in leaves
+        if leaf.day < clock.today and (since is None or leaf.day >= since) and (until is None or leaf.day <= until)
+    ]
+
+
+@contextmanager
+def alone(lake: Path) -> Iterator[None]:
+    """Hold the lock of a lake for the block."""
+    from scripts.analytics.export.manifest import STAGING, LakeFault  # noqa: PLC0415 - loaded when wanted
+
+    with (lake / STAGING / "lock").open("w") as door:
+        try:
+            fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LakeFault(f"{lake}: another export or clean-up is at work on it; try again when it is done") from None
+        yield
+
+
+def _show(done: Outcome, *, as_json: bool) -> None:
+    quarantined = sum(rows for each in done.exported for rows in each.quarantined.values())
+    figures = {
+        "days": len(done.exported),
+        "rows": done.rows,
+        "quarantined": quarantined,
+        "current": done.current,
+        "compacted": done.compacted,
+        "refused": done.refused,
+        "seconds": round(done.seconds, 2),
+    }
+    if as_json:
+        days = [{"table": m.table, "day": str(m.day), "version": m.version, "rows": m.rows} for m in done.exported]
+        print(json.dumps(figures | {"exported": days}))
+        return
+    if done.exported:
+        shown = Table("table", "day", "version", "rows", "quarantined", "files")
+        for made in done.exported:
+            counts = (made.version, made.rows, sum(made.quarantined.values()), len(made.files))
+            shown.add_row(made.table, str(made.day), *map(str, counts))
+        Console().print(shown)
+    for line in done.refused:
+        print(f"refused: {line}")
+    rate = done.rows / max(done.seconds, 1e-3)
+    print(
+        f"exported {len(done.exported)} days, {done.rows:,} rows ({quarantined} quarantined) in {done.seconds:.1f} s, "
+        f"{rate:,.0f} rows/s; {done.current} were there, {done.compacted} compacted, {len(done.refused)} refused"
+    )

@@ -1,0 +1,173 @@
+"""day — one day into the lake, exactly once: staging, move, manifest, tidy
+
+Owns: the order of these steps, and what each finds of a run that was killed.
+Guarantees: whatever step a kill comes in, the lake holds the day as its manifest says, old or new, never a mixture;
+    the next run begins the day anew and removes what the killed one left. A day that holds less than the lake has is
+    refused.
+Raises: DayRefused, PartitionDropped, LakeFault, DatabaseUnavailable.
+See: docs/explanation/analytics.md, "Killed in the middle".
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from scripts.analytics.export import copying, manifest
+from scripts.analytics.export.manifest import Fingerprint, LakeFault, Manifest
+from scripts.analytics.export.portion import Piece, write_portion
+from scripts.analytics.source import fingerprint, portions
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import date
+    from pathlib import Path
+
+    from scripts.analytics.export.columns import History
+    from scripts.analytics.export.portion import Written
+    from scripts.analytics.runner import Runner
+
+_ROUNDS: Final = 3  # how often a day that grows while it is read is read anew
+
+
+class DayRefused(PillarboxError):
+    """PostgreSQL and the lake disagree about a day in a way that an export must not settle."""
+
+
+def sums(conninfo: str, history: History, day: date) -> Fingerprint:
+    """What PostgreSQL has of a day."""
+    since = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    with copying.session(conninfo) as session:
+        there = {row.name for row in copying.rows(session, "analytics_columns", table=history.name)}
+        counted = [name for name in fingerprint.counted(history) if name in there]
+        found = copying.sums(session, history, counted, since)
+    return Fingerprint(*(int(value) for value in found))
+
+
+def is_current(known: Manifest, now: Fingerprint) -> bool:
+    """Whether the lake has the day as it is; DayRefused when the lake has more than PostgreSQL."""
+    if known.fingerprint == now:
+        return True
+    if now.rows <= known.fingerprint.rows:
+        raise DayRefused(
+            f"{known.table} {known.day}: PostgreSQL has {now.rows} rows, the lake {known.fingerprint.rows}"
+            f"{', other ones' if now.rows == known.fingerprint.rows else ''}; the lake was left as it is"
+        )
+    return False
+
+
+def export_day(
+    conninfo: str,
+    lake: Path,
+    history: History,
+    leaf: portions.Leaf,
+    table: dict[str, str],
+    runner: Runner,
+    tell: Callable[[int], None],
+    at: Callable[[str], None],
+) -> Manifest | None:
+    """Export one day unless the lake has it as it is: then None. `at` hears each step, before it is taken."""
+    known = manifest.load(lake, history.name, leaf.day)
+    staging = lake / manifest.STAGING / f"{history.name}-{leaf.day}"
+    if known is not None and is_current(known, sums(conninfo, history, leaf.day)):
+        tidy(lake, known)  # a run may have been killed right after its commit
+        clear(staging)
+        return None
+    version = 1 if known is None else known.version + 1
+    for _ in range(_ROUNDS):
+        clear(staging)
+        at("read")
+        cut = portions.cut(leaf)
+        pieces = [
+            Piece(conninfo, history.name, portion, number, version, staging, table)
+            for number, portion in enumerate(cut)
+        ]
+        written = runner.run(write_portion, pieces, tell)
+        at("staged")
+        now = sums(conninfo, history, leaf.day)
+        made = summed(history.name, leaf.day, version, written)
+        if made.fingerprint == now:
+            settle(lake, staging, made, at)
+            return made
+    raise DayRefused(
+        f"{history.name} {leaf.day}: changed each of {_ROUNDS} times it was read: {asdict(now)}; export it later"
+    )
+
+
+def summed(table: str, day: date, version: int, written: Iterable[Written]) -> Manifest:
+    """The manifest of what the workers wrote."""
+    made = Manifest(table, day, version, Fingerprint(), ())
+    for each in written:
+        reasons = {**made.quarantined}
+        for reason, rows in each.quarantined.items():
+            reasons[reason] = reasons.get(reason, 0) + rows
+        made = replace(
+            made,
+            fingerprint=made.fingerprint + each.fingerprint,
+            files=(*made.files, *each.files),
+            quarantined=reasons,
+            aside=(*made.aside, *each.aside),
+        )
+    return made
+
+
+def settle(lake: Path, staging: Path, made: Manifest, at: Callable[[str], None]) -> None:
+    """Move what was staged to its place, commit its manifest, and remove what that replaces."""
+    for file in sorted(staging.rglob("*.parquet")):
+        at("move")
+        target = lake / file.relative_to(staging)
+        _made_folder(target.parent)
+        file.replace(target)
+    for folder in {(lake / entry.path).parent for entry in made.files}:
+        manifest.sync(folder)
+    at("commit")
+    manifest.commit(lake, made)
+    at("tidy")
+    tidy(lake, made, at)
+    clear(staging)
+    at("done")
+
+
+def tidy(lake: Path, made: Manifest, at: Callable[[str], None] = lambda _: None) -> int:
+    """Remove files of a day that its manifest does not name: replaced ones, and what killed runs left. How many."""
+    named = {lake / path for path in (*(entry.path for entry in made.files), *made.aside)}
+    folders = (lake / made.table, lake / manifest.QUARANTINE / made.table)
+    found = [file for folder in folders for file in sorted((folder / f"day={made.day}").rglob("*.parquet"))]
+    nobodys = [file for file in found if file not in named]
+    for file in nobodys:
+        at("remove")
+        file.unlink(missing_ok=True)
+    return len(nobodys)
+
+
+def clear(folder: Path) -> None:
+    """Remove what a killed run left in its staging folder."""
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise LakeFault(f"{folder}: cannot be removed: {error.strerror}") from None
+
+
+def _made_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        for above in (folder.parent, folder.parent.parent):
+            manifest.sync(above)
+
+
+def writable(lake: Path) -> None:
+    """Raise LakeFault unless files can be made, renamed and removed below `lake`."""
+    try:
+        (lake / manifest.STAGING).mkdir(parents=True, exist_ok=True)
+        probe = lake / manifest.STAGING / f"probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.rename(probe.with_suffix(".renamed")).unlink()
+    except OSError as error:
+        raise LakeFault(
+            f"--lake {lake}: cannot be written: {error.strerror}; allowed: a folder of a file system"
+        ) from None

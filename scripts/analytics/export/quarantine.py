@@ -1,0 +1,82 @@
+"""quarantine — rows that would harm whoever reads the lake, told apart and counted
+
+Owns: the rules: text that is no UTF-8, domains and addresses of absurd length, replies of absurd length.
+Guarantees: every row is either kept or quarantined, with the first rule it breaks; a quarantined row is written as it
+    was read, its text as binary.
+See: RFC 5321 section 4.5.3.1 (lengths: 64, 255, 512 octets of a reply line), exceeded here many times over on
+    purpose.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scripts.analytics.source import portion
+
+if TYPE_CHECKING:
+    from scripts.analytics.export.columns import History
+
+#: The most octets that are kept, by column; others have no limit of their own.
+LONGEST: Final = {
+    "recipientdomain": 255,
+    "senderdomain": 255,
+    "recipientlocalpart": 1024,
+    "senderlocalpart": 1024,
+    "reply_text": 65_536,
+    "last_error": 65_536,
+}
+NOT_UTF8: Final = "not UTF-8"
+
+
+def divide(table: pa.Table, history: History) -> tuple[pa.Table, pa.Table]:
+    """The rows that are kept, all text, and the rows that are not, with their `reason`."""
+    reasons = pa.nulls(table.num_rows, pa.string())
+    for name, most in LONGEST.items():
+        if name in table.column_names:
+            long = pc.fill_null(pc.greater(pc.binary_length(table[name]), most), fill_value=False)
+            reasons = _mark(reasons, long, f"{name} of more than {most} octets")
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            raw = table[field.name].to_pylist()
+            reasons = _mark(reasons, pa.array([_undecodable(each) for each in raw]), f"{field.name}: {NOT_UTF8}")
+    good = pc.is_null(reasons)
+    if pc.all(good).as_py() is not False:
+        return table, table.slice(0, 0)
+    kept = portion.printable(table.filter(good), history).cast(history.arrow(table.column_names))
+    bad = table.append_column("reason", reasons).filter(pc.invert(good))
+    return kept, bad.cast(pa.schema([_binary(field) for field in bad.schema]))
+
+
+def counts(bad: pa.Table) -> dict[str, int]:
+    """How many rows were quarantined, by reason."""
+    if not bad.num_rows:
+        return {}
+    found: dict[str, Any] = {
+        str(row["values"]): row["counts"] for row in pc.value_counts(_text(bad["reason"])).to_pylist()
+    }
+    return found
+
+
+def _mark(reasons: pa.Array, wrong: pa.Array, reason: str) -> pa.Array:
+    """`reasons`, with this one where something is wrong and nothing was before."""
+    fresh = pc.and_(pc.is_null(reasons), wrong)
+    return pc.if_else(fresh, pa.scalar(reason), reasons)
+
+
+def _undecodable(raw: bytes | None) -> bool:
+    try:
+        (raw or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _binary(field: pa.Field) -> pa.Field:
+    return field.with_type(pa.binary()) if pa.types.is_string(field.type) else field
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string())

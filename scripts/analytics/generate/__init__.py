@@ -1,0 +1,1 @@
+"""generate — `pillarbox analytics generate`: synthetic history, to try reports and to measure."""

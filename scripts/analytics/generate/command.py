@@ -1,0 +1,139 @@
+"""command — `pillarbox analytics generate`: made-up history of any size, to try reports and to measure
+
+Owns: how much falls on which day, the numbers of rows, and writing by COPY: attempts and archive side by side.
+Guarantees: the same seed makes the same rows but for their numbers; days are made as far as they lack; previews, and
+    does nothing without --yes. Cut off in the middle, whole stretches are there and no part of one.
+Raises: DatabaseUnavailable, PillarboxError.
+Bugs: the number of attempts is met to within a few in a thousand, since chance decides how often one tries.
+See: docs/how-to/export-history.md.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from scripts.analytics import terminal
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from scripts.analytics.export.columns import History
+    from scripts.analytics.export.copying import Session
+
+_STRETCH: Final = 100_000  # recipients made and written at once
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a run wrote, and how fast."""
+
+    attempts: int
+    archive: int
+    seconds: float
+
+
+def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `generate`."""
+    verb = verbs.add_parser("generate", help="make up history, to try reports and to measure")
+    verb.add_argument("--attempts", type=terminal.count, default=1_000_000, metavar="N", help="about so many (1m)")
+    verb.add_argument("--days", type=terminal.count, default=7, metavar="N", help="spread over so many days (7)")
+    verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the first day left out (today)")
+    verb.add_argument("--seed", type=int, default=1, metavar="N", help="another seed, other history (1)")
+    verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
+    terminal.add_common(verb, run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write history; without --yes say what that would be."""
+    until = options.until or datetime.now(UTC).date()
+    plan = f"about {options.attempts:,} attempts from {until - timedelta(days=options.days)} to before {until}"
+    if not options.yes:
+        print(f"would write {plan}; nothing was done: repeat with --yes")
+        return 0
+    progress = terminal.Progress("generate", options.attempts, "attempts")
+    made = generate(terminal.conninfo(options), options.attempts, options.days, until, options.seed, progress.tell)
+    if options.json:
+        print(json.dumps({"attempts": made.attempts, "archive": made.archive, "seconds": round(made.seconds, 3)}))
+    else:
+        rate = (made.attempts + made.archive) / made.seconds
+        print(f"wrote {made.attempts:,} attempts, {made.archive:,} archive rows in {made.seconds:.1f} s, {rate:,.0f}/s")
+    return 0
+
+
+def generate(
+    conninfo: str, attempts: int, days: int, until: date, seed: int, tell: Callable[[int], None] = lambda _: None
+) -> Made:
+    """Write about `attempts` attempts, and the archive that goes with them, on `days` days before `until`."""
+    from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
+    from scripts.analytics.export.columns import ARCHIVE, ATTEMPTS  # noqa: PLC0415
+    from scripts.analytics.generate import rows  # noqa: PLC0415 - as beside it
+
+    begun = monotonic()
+    written = {"attempts": 0, "archive": 0}
+    first_day = until - timedelta(days=days)
+    with (
+        copying.session(conninfo, read_only=False, timeout=timedelta(0)) as one,
+        copying.session(conninfo, read_only=False, timeout=timedelta(0)) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        start = datetime(first_day.year, first_day.month, first_day.day, tzinfo=UTC)
+        copying.rows(one, "history_create_from", at=start, ahead=days)
+        stretches = list(_stretches(attempts / rows.TRIES, first_day, days, rows.share))
+        room = max(_STRETCH * 8, 1)
+        for day, number, count in stretches:
+            [free] = copying.rows(one, "analytics_reserve", count=min(room, count * 8))
+            first = rows.First(free.attempt, free.recipient, free.token)
+            tables = rows.make(seed, day, number, count, first, until)
+            writing = [
+                pool.submit(_write, session, history, table)
+                for session, history, table in zip((one, other), (ATTEMPTS, ARCHIVE), tables, strict=True)
+            ]
+            for future, history in zip(writing, written, strict=True):
+                written[history] += future.result()
+            tell(written["attempts"])
+    return Made(written["attempts"], written["archive"], monotonic() - begun)
+
+
+def _stretches(
+    recipients: float, first_day: date, days: int, share: Callable[[date], float]
+) -> Iterator[tuple[date, int, int]]:
+    """Day, number within the day, and recipients of each stretch."""
+    all_days = [first_day + timedelta(days=number) for number in range(days)]
+    total = sum(map(share, all_days))
+    for day in all_days:
+        left = round(recipients * share(day) / total)
+        number = 0
+        while left > 0:
+            yield day, number, min(left, _STRETCH)
+            left -= _STRETCH
+            number += 1
+
+
+def _write(session: Session, history: History, table: pa.Table) -> int:
+    """Write one table by COPY into its days, with the columns that the database has.
+
+    Into the days themselves: what the root's trigger announces (dead letters) did not happen.
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415 - see generate
+    from pyarrow import csv  # noqa: PLC0415
+
+    from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
+
+    there = {row.name for row in copying.rows(session, "analytics_columns", table=history.name)}
+    kept = table.select([name for name in table.column_names if name in there])
+    days = pc.strftime(table[history.instant], format="%Y%m%d")
+    for day in pc.unique(days).to_pylist():
+        sink = io.BytesIO()
+        options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
+        csv.write_csv(kept.filter(pc.equal(days, day)), sink, options)
+        copying.copy_in(session, f"{history.name}_{day}", kept.column_names, sink.getvalue())
+    return int(kept.num_rows)

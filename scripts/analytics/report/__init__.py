@@ -1,0 +1,1 @@
+"""report — `pillarbox analytics report`: counts, analyses and the page that shows them."""

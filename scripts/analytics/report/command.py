@@ -1,0 +1,184 @@
+"""command — `pillarbox analytics report`: what history says, as a page, as JSON, as tables, and in PostgreSQL
+
+Owns: the options, the period, where history is read from, and where the report goes.
+Guarantees: reads only, but for --store. A page is written beside and put in place at the end, so what is there is
+    whole. Progress goes to standard error.
+Raises: PillarboxError.
+See: docs/how-to/report.md; docs/reference/analyses.md.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from scripts.analytics import terminal
+from scripts.analytics.report.page import page
+from scripts.analytics.report.sections import SECTIONS, Report
+from scripts.analytics.report.text import as_document, print_tables
+from scripts.partitions import layout as partitions_layout
+from scripts.partitions.balance import balance
+from shared.config.load import load_smtpd
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import SparkSession
+
+    from scripts.analytics.report.figures import Rows
+    from scripts.analytics.report.rollup_read import Part
+    from scripts.partitions.layout import Layout
+
+_DAYS: Final = 30
+_TOP: Final = 100
+_ONE: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to report on: days from `since` to before `until`, from the lake if there is one, else from PostgreSQL."""
+
+    since: date
+    until: date
+    lake: Path | None = None
+    conninfo: str = ""
+    top: int = _TOP
+
+    @property
+    def origin(self) -> str:
+        """Where history comes from, without a password."""
+        return f"the lake {self.lake}" if self.lake else "PostgreSQL"
+
+
+def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `report`."""
+    verb = verbs.add_parser("report", help="deliverability, waiting, bounces, TLS, throttling, forecast … of a period")
+    verb.add_argument("--lake", type=Path, metavar="DIR", help="exported history; without it, PostgreSQL is read")
+    verb.add_argument("--since", type=terminal.day, metavar="DAY", help=f"the first day ({_DAYS} days in all)")
+    verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the last day (yesterday, UTC)")
+    verb.add_argument("--top", type=terminal.count, default=_TOP, metavar="N", help=f"rows of a section ({_TOP})")
+    verb.add_argument("--leaves", type=terminal.count, metavar="N", help="leaves to recommend (as many as there are)")
+    verb.add_argument("--html", type=Path, metavar="FILE", help="write the report as one page")
+    verb.add_argument("--store", action="store_true", help="keep it in the table reports, too")
+    terminal.add_spark(verb)
+    terminal.add_pace(verb)
+    terminal.add_common(verb, run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the report and put it where it was asked for."""
+    from scripts.analytics import session  # noqa: PLC0415 - as beside it
+    from scripts.analytics.report import store  # noqa: PLC0415 - as beside it
+
+    last = options.until or datetime.now(UTC).date() - _ONE
+    since = options.since or last - (_DAYS - 1) * _ONE
+    if since > last:
+        raise PillarboxError(f"--since {since}: is after --until {last}")
+    _writable(options.html)
+    conninfo = terminal.conninfo(options) if options.store or options.lake is None else ""
+    asked = Asked(since, last + _ONE, options.lake, conninfo, options.top)
+    layout = _layout(options)
+    progress = terminal.Progress("report", len(SECTIONS), "sections")
+    with session.started(options.master, options.memory, light=True, beside=terminal.beside(options)) as spark:
+        report = make(spark, asked, layout, options.leaves, progress)
+    if options.html is not None:
+        _put(options.html, page(report))
+    if options.store:
+        store.store(report, conninfo)
+    if options.json:
+        print(json.dumps(as_document(report)))
+    else:
+        print_tables(report)
+        if options.html is not None:
+            print(f"\nthe page is {options.html}")
+    return 0
+
+
+def make(
+    spark: SparkSession,
+    asked: Asked,
+    layout: Layout,
+    leaves: int | None = None,
+    progress: terminal.Progress | None = None,
+) -> Report:
+    """The report. layout: the leaves of the queue, to recommend others; {} recommends none."""
+    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - as beside it
+    from scripts.analytics.report.figures import compute  # noqa: PLC0415 - it loads Spark
+    from scripts.analytics.runner import OnSpark  # noqa: PLC0415
+
+    done, lock = [0], Lock()
+
+    def told(key: str) -> None:
+        with lock:
+            done[0] += 1
+            if progress is not None:
+                progress.tell(done[0], key)
+
+    parts = _parts(asked)
+    reading = terminal.Progress("report: reading", len(parts), "parts").tell if progress is not None else _untold
+    rows = compute(spark, rollup_read.tables(OnSpark(spark), parts, asked.top + 1, reading), asked.top, told)
+    since, until = (datetime.combine(day, time(), UTC) for day in (asked.since, asked.until))
+    cut = {key for key, found in rows.items() if _is_cut(key, found, asked.top)}
+    shown = {key: found[: asked.top] if key in cut else found for key, found in rows.items()}
+    made = datetime.now(UTC).replace(microsecond=0)
+    return Report(since, until, made, asked.origin, shown, frozenset(cut), recommended(layout, rows["weights"], leaves))
+
+
+def _parts(asked: Asked) -> list[Part]:
+    """What is to be read, shared out among workers."""
+    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - as beside it
+
+    tables, last = ("attempts", "archive"), asked.until - _ONE
+    if asked.lake is not None:
+        return [part for table in tables for part in rollup_read.from_lake(asked.lake, table, asked.since, last)]
+    since, end = (datetime.combine(day, time(), UTC) for day in (asked.since, last))
+    return [part for table in tables for part in rollup_read.from_postgresql(asked.conninfo, table, since, end)]
+
+
+def _untold(_: int) -> None:
+    """Nobody asked how far it is."""
+
+
+def recommended(layout: Layout, weights: Rows, leaves: int | None) -> dict[str, list[str]]:
+    """Leaves of about equal weight; {} when there are none to recommend."""
+    given = {row["partid"]: float(row["seconds"]) for row in weights if _is_id(row["partid"])}
+    number = len(layout) if leaves is None else leaves
+    if not layout or not given or not 1 <= number <= len(set(given).union(*layout.values())):
+        return {}
+    found = balance(layout, given, number)
+    return {name: sorted(ids, key=partitions_layout.natural) for name, ids in sorted(found.items())}
+
+
+def _is_id(text: object) -> bool:
+    return isinstance(text, str) and not text.startswith("(")
+
+
+def _is_cut(key: str, found: Rows, top: int) -> bool:
+    from scripts.analytics.report.figures import WHOLE  # noqa: PLC0415 - it loads Spark
+
+    return key not in WHOLE and len(found) > top
+
+
+def _layout(options: argparse.Namespace) -> Layout:
+    settings = load_smtpd(options.config / "smtpd.yaml").environment.database
+    return partitions_layout.wanted(settings.partitions.leaves)
+
+
+def _writable(path: Path | None) -> None:
+    """Refuse a place for the page before the work and not after it."""
+    if path is not None and (not path.parent.is_dir() or path.is_dir()):
+        raise PillarboxError(f"--html {path}: not a file in a folder that is there")
+
+
+def _put(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise PillarboxError(f"--html {path}: {error.strerror}") from None

@@ -1,0 +1,129 @@
+"""figures — every analysis over one period, from the tables that were counted as history was read
+
+Owns: which analysis begins with which table; what is kept in memory meanwhile; the order in which they run; errors in
+    our words.
+Guarantees: no row of history is looked at here, so it takes as long for many rows as for few. What was kept in memory
+    is let go at the end, whatever happens. Progress is told after each section.
+Raises: PillarboxError with the first line of what Spark said.
+See: scripts/analytics/report/rollup_read.py, the tables.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
+from scripts.analytics.analyses.deliverability import deliverability
+from scripts.analytics.analyses.encryption import encryption, in_the_clear
+from scripts.analytics.analyses.quarantine import quarantine
+from scripts.analytics.analyses.soundness import soundness
+from scripts.analytics.analyses.steps import steps
+from scripts.analytics.analyses.suppression import suppression
+from scripts.analytics.analyses.throttling import throttling
+from scripts.analytics.analyses.volume import forecast, usual
+from scripts.analytics.analyses.waiting import waiting
+from scripts.analytics.analyses.weights import weights
+from scripts.analytics.analyses.wordings import wordings
+from scripts.analytics.session import first_words
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Rows of one section, each a mapping from column to value.
+type Rows = list[dict[str, Any]]
+
+#: Sections that are whole, however many rows they have: a chart with gaps says something else.
+WHOLE: Final = frozenset({"volume", "forecast", "steps", "weights", "soundness"})
+#: What suits small tables: plans are run as they are, for compiling or adapting them costs more than running them.
+_SMALL: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+    "spark.sql.shuffle.partitions": "1",
+}
+#: Questions asked of Spark at the same time: one plans while another computes.
+_AT_ONCE: Final = 3
+
+
+@contextmanager
+def prepared(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterator[dict[str, DataFrame]]:
+    """Each section's frame by its key, lazily; what several begin with is in memory as long as the block."""
+    # One partition: the tables are small, and nothing has to be exchanged between the steps of an analysis.
+    given = {name: spark.createDataFrame(table).coalesce(1).persist() for name, table in tables.items()}
+    volume, said = usual(given["hours"]).persist(), wordings(given["replies"]).persist()
+    try:
+        yield {
+            "destinations": deliverability(given["destinations"], "recipientdomain"),
+            "senders": deliverability(given["senders"], "senderdomain"),
+            "transports": deliverability(given["tries"], "transportid"),
+            "sources": deliverability(given["tries"], "source"),
+            "queue_time": waiting(given["waits"]),
+            "delivery_time": waiting(given["delivered"], "recipientdomain"),
+            "transport_time": waiting(given["waits"], "transportid", "success"),
+            "steps": steps(given["tries"]),
+            "wordings": said,
+            "throttling": throttling(given["paces"]),
+            "suppression": suppression(given["refusals"]),
+            "encryption": encryption(given["destinations"]),
+            "in_the_clear": in_the_clear(given["destinations"]),
+            "weights": weights(given["tries"]),
+            "quarantine": quarantine(given["held"]),
+            "volume": volume,
+            "unusual": volume.where(f.col("unusual")).orderBy(f.desc(f.abs("score"))),
+            "forecast": forecast(volume),
+            "soundness": soundness(given["tries"], given["destinations"], given["waits"], volume, said),
+        }
+    finally:
+        for frame in (*given.values(), volume, said):
+            frame.unpersist()
+
+
+def compute(
+    spark: SparkSession, tables: Mapping[str, pa.Table], top: int, told: Callable[[str], object] = lambda _: None
+) -> dict[str, Rows]:
+    """The rows of every section; of those not in WHOLE the first `top` and one more, if there are more.
+
+    told: is called with each section's key when its rows are there.
+    """
+
+    def collect(entry: tuple[str, DataFrame]) -> tuple[str, Rows]:
+        key, frame = entry
+        rows = (frame if key in WHOLE else frame.limit(top + 1)).collect()
+        told(key)
+        return key, [row.asDict() for row in rows]
+
+    with understood(), _set(spark, _SMALL), prepared(spark, tables) as frames, ThreadPoolExecutor(_AT_ONCE) as asking:
+        return dict(asking.map(collect, frames.items()))
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Have these settings for the block."""
+    before = {key: spark.conf.get(key) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is not None:
+                spark.conf.set(key, old)
+
+
+@contextmanager
+def understood() -> Iterator[None]:
+    """Errors of Spark, in one line."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise PillarboxError(f"Spark: {first_words(error)}") from None

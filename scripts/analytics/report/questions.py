@@ -1,0 +1,48 @@
+"""questions — what a report answers, asked of PostgreSQL directly, to compare with
+
+Owns: the list of questions, sql/queries/analytics_ask_*.sql, and how long each took.
+Guarantees: each question is one statement, as kind to PostgreSQL as we could write it: one reading of the table answers
+    for four dimensions; what Spark does besides (clusters, season, forecast, soundness) is not asked at all.
+Raises: DatabaseUnavailable.
+See: docs/explanation/analytics.md.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from scripts.analytics.export import copying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import date
+
+QUESTIONS: Final = (
+    "analytics_ask_deliverability",
+    "analytics_ask_waiting",
+    "analytics_ask_steps",
+    "analytics_ask_wordings",
+    "analytics_ask_throttling",
+    "analytics_ask_suppression",
+    "analytics_ask_encryption",
+    "analytics_ask_weights",
+    "analytics_ask_quarantine",
+    "analytics_ask_volume",
+)
+_PATIENCE: Final = timedelta(hours=1)
+
+
+def ask(
+    conninfo: str, since: date, until: date, top: int, told: Callable[[str, float], object] = lambda *_: None
+) -> dict[str, list[Any]]:
+    """The rows of each question for the days from `since` to before `until`; told is given its seconds."""
+    values = {"since": datetime.combine(since, time(), UTC), "until": datetime.combine(until, time(), UTC), "top": top}
+    found = {}
+    with copying.session(conninfo, timeout=_PATIENCE, parallel=True) as session:
+        for question in QUESTIONS:
+            begun = monotonic()
+            found[question] = copying.rows(session, question, **values)
+            told(question, monotonic() - begun)
+    return found

@@ -1,0 +1,151 @@
+"""rollup_read — history read once and counted as it is read, into the small tables that the analyses begin with
+
+Owns: what a worker of the report does: read files of the lake or portions of PostgreSQL, a stretch of rows at a time,
+    and count them; how the parts are shared out and put together.
+Guarantees: rows do not pass through Java: what it gets is as large as the mix of destinations, hours and wordings, not
+    as the history. `attempts` and `archive` are read once; if an address was refused, four columns of `archive` again.
+    From PostgreSQL each portion is one short transaction that is over before its rows are counted.
+Raises: LakeFault for a file that is damaged or went away, naming it; PartitionDropped, DatabaseUnavailable.
+See: docs/explanation/analytics.md, "Report".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyarrow import ArrowException, parquet
+
+from scripts.analytics import lake
+from scripts.analytics.export import copying
+from scripts.analytics.export.columns import HISTORIES
+from scripts.analytics.export.manifest import LakeFault
+from scripts.analytics.report import rollup_archive, rollup_attempts
+from scripts.analytics.source import portion as source_read
+from scripts.analytics.source import portions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import date, datetime
+
+    from scripts.analytics.runner import Runner
+    from scripts.analytics.source.portions import Portion
+
+#: Rows counted at once: enough that a stretch costs little by itself, few enough for a worker's memory.
+_STRETCH: Final = 1 << 18
+#: Stretches whose tables a worker holds before it puts them together.
+_HELD: Final = 16
+#: Parts that the reading of one table is shared out in, and the most sources of a part: each sends its tables once.
+_PARTS: Final = 16
+_SOURCES: Final = 32
+_ROLLUPS: Final[dict[str, Any]] = {"attempts": rollup_attempts, "archive": rollup_archive}
+#: Columns of few different values: Parquet has them as numbers, and they are counted as numbers.
+_NUMBERED: Final = frozenset(
+    {"partid", "transportid", "senderdomain", "recipientdomain", "outcome", "reply_enhanced", "tls", "source", "result",
+     "metadata"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Files of the lake or portions of PostgreSQL that one worker counts; the refusals it looks up, if any."""
+
+    table: str
+    sources: tuple[str | Portion, ...]
+    conninfo: str = ""
+    refusals: pa.Table | None = None
+
+
+def from_lake(folder: Path, table: str, since: date, last: date) -> list[Part]:
+    """The parts of the days from `since` to `last` in the lake."""
+    return _shared(table, lake.files(folder, lake.days(folder, table, since, last)))
+
+
+def from_postgresql(conninfo: str, table: str, since: datetime, last: datetime) -> list[Part]:
+    """The parts of the days from `since` to `last` in PostgreSQL."""
+    with copying.session(conninfo) as session:
+        leaves = [portions.Leaf(*row) for row in copying.rows(session, "analytics_days", table=table)]
+    cut = [portion for leaf in portions.within(leaves, since, last) for portion in portions.cut(leaf)]
+    return _shared(table, cut, conninfo)
+
+
+def count(part: Part) -> dict[str, pa.Table]:
+    """The tables of one part."""
+    rollup = _ROLLUPS[part.table]
+    found = [nothing(part.table)]
+    for rows in _rows(part, rollup.COLUMNS):
+        found.append(rollup.rollup(rows))
+        if len(found) == _HELD:
+            found = [rollup.merged(found)]
+    return dict(rollup.merged(found))
+
+
+def look_up(part: Part) -> pa.Table:
+    """When the addresses that were refused took mail last, in one part."""
+    if part.refusals is None:
+        raise AssertionError
+    columns = rollup_archive.TAKEN_COLUMNS
+    found = [rollup_archive.taken(rows, part.refusals) for rows in _rows(part, columns)]
+    return pa.concat_tables([rollup_archive.taken(_empty("archive", columns), part.refusals), *found])
+
+
+def tables(
+    runner: Runner, parts: Sequence[Part], top: int, tell: Callable[[int], None] = lambda _: None
+) -> dict[str, pa.Table]:
+    """The tables of attempts and archive together; waiting times of the `top` destinations most was delivered to."""
+    counted = runner.run(count, parts, tell)
+    found: dict[str, pa.Table] = {}
+    for table, rollup in _ROLLUPS.items():
+        mine = [made for part, made in zip(parts, counted, strict=True) if part.table == table]
+        found |= rollup.merged(mine or [nothing(table)])
+    refusals = rollup_archive.candidates(found["refusals"])
+    if refusals.num_rows:
+        again = [replace(part, refusals=refusals) for part in parts if part.table == "archive"]
+        refusals = rollup_archive.refused_since(refusals, runner.run(look_up, again, lambda _: None))
+    paces, hours = rollup_attempts.paces(found["hours"]), rollup_attempts.hourly(found["hours"])
+    delivered = rollup_archive.most(found["delivered"], top)
+    return found | {"refusals": refusals, "paces": paces, "hours": hours, "delivered": delivered}
+
+
+def nothing(table: str) -> dict[str, pa.Table]:
+    """The tables of no rows."""
+    rollup = _ROLLUPS[table]
+    return dict(rollup.rollup(_empty(table, rollup.COLUMNS)))
+
+
+def _empty(table: str, columns: Sequence[str]) -> pa.Table:
+    return HISTORIES[table].arrow(columns).empty_table()
+
+
+def _shared(table: str, sources: Sequence[str | Portion], conninfo: str = "") -> list[Part]:
+    """Neighbours together: they have hours in common."""
+    each = min(-(-len(sources) // _PARTS) or 1, _SOURCES)
+    return [Part(table, tuple(sources[start : start + each]), conninfo) for start in range(0, len(sources), each)]
+
+
+def _rows(part: Part, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of a part, a stretch at a time, all text as text."""
+    history = HISTORIES[part.table]
+    for source in part.sources:
+        if isinstance(source, str):
+            for batch in _stretches(Path(source), columns):
+                yield source_read.complete(batch, history, columns)
+        else:
+            table = source_read.read(part.conninfo, history, source, columns)
+            yield source_read.printable(table, history)
+
+
+def _stretches(file: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    try:
+        metadata = parquet.read_metadata(file)
+        there = [name for name in columns if name in metadata.schema.names]
+        numbered = [name for name in there if name in _NUMBERED]
+        with parquet.ParquetFile(file, metadata=metadata, read_dictionary=numbered) as reader:
+            for batch in reader.iter_batches(_STRETCH, columns=there, use_threads=False):
+                yield pa.Table.from_batches([batch])
+    except FileNotFoundError:
+        raise LakeFault(f"{file} went away while it was read; nothing was reported; run it again") from None
+    except (OSError, ArrowException):
+        raise LakeFault(f"{file} is damaged and cannot be read; nothing was reported; export its day again") from None

@@ -1,0 +1,37 @@
+"""store — a report in PostgreSQL, where the console finds it
+
+Owns: writing the table `reports`.
+Guarantees: all sections of a period or none, in one statement; the same period again replaces what was there.
+Raises: DatabaseUnavailable; PillarboxError when the role may not write, or the table is not there.
+See: sql/migrations, "reports".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from scripts.analytics.export import copying
+from scripts.analytics.report.text import as_document
+from shared.errors import PillarboxError
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from scripts.analytics.report.sections import Report
+
+
+def store(report: Report, conninfo: str) -> int:
+    """Write the report; how many sections it has."""
+    document = as_document(report)
+    sections = [
+        {"section": each["key"], "more": each["more"], "columns": each["columns"], "rows": each["rows"]}
+        for each in document["sections"]
+    ]
+    # JSON knows U+0000, jsonb does not.
+    text = json.dumps(sections).replace("\\u0000", "\\ufffd")
+    values = {"since": report.since, "until": report.until, "made": report.made, "origin": report.origin}
+    try:
+        with copying.session(conninfo, read_only=False) as session:
+            return len(copying.rows(session, "report_store", **values, sections=text))
+    except database.REFUSAL as error:
+        raise PillarboxError(f"the report cannot be stored: {database.reason(error)}") from None

@@ -1,0 +1,115 @@
+"""text — a report's values in words, as tables for a terminal and as JSON for programs
+
+Owns: how each kind of value is written for people; the JSON document.
+Guarantees: pure apart from printing; the JSON has every row that the page has, numbers as numbers, instants in ISO
+    8601 UTC. What came from mail is printed without control characters.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from scripts.analytics.report.sections import SECTIONS
+
+if TYPE_CHECKING:
+    from scripts.analytics.report.sections import Field, Kind, Report
+
+DASH: Final = "\u2013"
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_NUMBERS: Final = frozenset({"count", "share", "seconds", "number"})
+_SHOWN: Final = 15  # rows of a table on a terminal
+_WIDEST: Final = 60
+
+
+def written(value: Any, kind: Kind) -> str:  # noqa: PLR0911 - one return for each kind
+    """A value as people read it; an empty value is a dash."""
+    if value is None:
+        return DASH
+    match kind:
+        case "count":
+            return f"{value:,}".replace(",", "\u2009")
+        case "share":
+            return f"{value * 100:.1f} %"
+        case "number":
+            return f"{value:,.1f}".replace(",", "\u2009")
+        case "seconds":
+            return _span(float(value))
+        case "instant":
+            return utc(value).strftime("%Y-%m-%d %H:%M")
+        case "text":
+            return "".join(letter if letter.isprintable() else "�" for letter in str(value))
+
+
+def is_number(field: Field) -> bool:
+    """Whether this column is set to the right."""
+    return field.kind in _NUMBERS
+
+
+def as_document(report: Report) -> dict[str, Any]:
+    """The whole report as a JSON value."""
+    return {
+        "since": report.since.isoformat(),
+        "until": report.until.isoformat(),
+        "made": report.made.isoformat(),
+        "origin": report.origin,
+        "leaves": report.leaves,
+        "sections": [
+            {
+                "key": section.key,
+                "title": section.title,
+                "meaning": section.meaning,
+                "more": section.key in report.cut,
+                "columns": [field.name for field in section.fields],
+                "rows": [
+                    {field.name: _plain(row[field.name]) for field in section.fields}
+                    for row in report.rows.get(section.key, [])
+                ],
+            }
+            for section in SECTIONS
+        ],
+    }
+
+
+def print_tables(report: Report) -> None:
+    """Every section but the long series as a table on standard output."""
+    console = Console()
+    for section in SECTIONS:
+        rows = report.rows.get(section.key, [])
+        if section.key in {"volume", "forecast"}:
+            continue
+        table = Table(box=None, title=f"\n{section.title}", title_justify="left")
+        fields = [field for field in section.fields if field.name != "example"]
+        for field in fields:
+            table.add_column(field.label, justify="right" if is_number(field) else "left", max_width=_WIDEST)
+        for row in rows[:_SHOWN]:
+            table.add_row(*[escape(written(row[field.name], field.kind)) for field in fields])
+        console.print(table)
+        if not rows:
+            console.print("  none")
+        elif len(rows) > _SHOWN or section.key in report.cut:
+            console.print(f"  … of {len(rows)}{' and more' if section.key in report.cut else ''}")
+
+
+def _span(seconds: float) -> str:
+    if seconds < _MINUTE:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - two digits are enough
+    for unit, name, limit in ((_MINUTE, "min", _HOUR), (_HOUR, "h", 2 * _DAY)):
+        if seconds < limit:
+            return f"{seconds / unit:.1f} {name}".replace(".0 ", " ")
+    return f"{seconds / _DAY:.1f} d".replace(".0 ", " ")
+
+
+def utc(value: datetime) -> datetime:
+    """Spark gives instants in the local time of this machine, without saying so."""
+    return value.astimezone(UTC)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return utc(value).isoformat()
+    return value

@@ -1,0 +1,1 @@
+"""source — attempts and archive as Spark data sources."""

@@ -1,0 +1,45 @@
+"""fingerprint — the sums by which a day in PostgreSQL and its copy are compared
+
+Owns: the same five sums computed by PostgreSQL over a day and by Arrow over a table.
+Guarantees: two rows that differ in id, instant, size or the length of any text give different sums unless their
+    differences cancel out; what these sums cannot see, the clean-up sees by comparing rows.
+See: scripts/analytics/cleanup/verify.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scripts.analytics.export.manifest import Fingerprint
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from scripts.analytics.export.columns import History
+
+#: Not counted: a uuid has no length of its own, and jsonb is text only where it is read.
+_NOT_COUNTED: Final = frozenset({"messages__id", "metadata"})
+
+
+def counted(history: History) -> list[str]:
+    """The columns whose octets are summed."""
+    return [name for name, kind in history.kinds.items() if kind.spark == "string" and name not in _NOT_COUNTED]
+
+
+def of_table(table: pa.Table, history: History, since: datetime) -> Fingerprint:
+    """The sums over a table of rows of the day that begins at `since`."""
+    if not table.num_rows:
+        return Fingerprint()
+    instants = table[history.instant].cast(pa.int64())
+    begin = int(since.timestamp()) * 1_000_000
+    octets = sum(pc.sum(pc.binary_length(table[name])).as_py() or 0 for name in counted(history))
+    return Fingerprint(
+        rows=table.num_rows,
+        ids=pc.sum(table["id"]).as_py(),
+        instants=pc.sum(pc.subtract(instants, begin)).as_py(),
+        sizes=pc.sum(table["size"].cast(pa.int64())).as_py(),
+        octets=octets,
+    )

@@ -1,0 +1,82 @@
+"""live — a live queue beside the analytics: how many deliveries a second, and how long each takes
+
+Owns: the daemons as shipped on the run's own PostgreSQL, a next hop that answers as one across the Internet does, and
+    mail that is queued at a steady pace.
+Guarantees: mail is due on a clock, and a delivery is timed from when it was due to its row in `archive`, by
+    PostgreSQL's clock: a slow stretch is not hidden by queueing less. A look counts only if all it queued was
+    delivered.
+Raises: PillarboxError when it was not.
+See: scripts/bench/flow/ours.py, the daemons; scripts/bench/flow/latency.py, the next hop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from scripts.bench.book import percentiles
+from scripts.bench.flow.latency import next_hop
+from scripts.bench.flow.ours import running
+from shared.errors import PillarboxError
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from pathlib import Path
+
+    from scripts.bench.flow.ours import Ours
+
+PACE: Final = 20.0  # times a second that mail is queued
+BATCH: Final = 25  # messages each time, of 1 KB for one recipient: 500 deliveries a second, 43 million a day
+ANSWER: Final = 0.05  # seconds from the end of a message to its 250
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen: seconds that each delivery took, in order, and over how many seconds they were spread."""
+
+    took: tuple[float, ...]
+    lasted: float
+
+    @property
+    def rate(self) -> float:
+        """Deliveries a second."""
+        return len(self.took) / self.lasted
+
+    def __str__(self) -> str:
+        told = percentiles(self.took)
+        return f"{self.rate:.0f} deliveries/s, p50 {told['p50']:.1f} ms, p99 {told['p99']:.1f} ms"
+
+
+def together(looks: Iterable[Look]) -> Look:
+    """Several looks as one."""
+    each = list(looks)
+    return Look(tuple(sorted(s for look in each for s in look.took)), sum(look.lasted for look in each))
+
+
+@asynccontextmanager
+async def flowing(var: Path) -> AsyncIterator[Ours]:
+    """The daemons for the block, on the server under `var`, with all mail going to a next hop that takes its time."""
+    async with next_hop(answer=ANSWER) as hop, running(var, hop.port, {}) as ours:
+        await look(ours, 2.0)  # the first mail finds everything cold
+        yield ours
+
+
+async def look(ours: Ours, seconds: float) -> Look:
+    """Queue mail at the pace for so long, and see what became of it."""
+    [since] = await database.fetch(ours.connection, "bench_now")
+    begun, rounds = monotonic(), int(seconds * PACE)
+    for number in range(rounds):
+        await asyncio.sleep(max(0.0, begun + number / PACE - monotonic()))
+        await ours.queue(BATCH, 1024)
+    await ours.idle()
+    rows = sorted(await database.fetch(ours.connection, "bench_delivered", since=since.now))
+    if len(rows) != rounds * BATCH:
+        raise PillarboxError(f"the live queue delivered {len(rows)} of {rounds * BATCH}")
+    due = [since.now + timedelta(seconds=place // BATCH / PACE) for place in range(len(rows))]
+    took = sorted((row.finished - then).total_seconds() for row, then in zip(rows, due, strict=True))
+    return Look(tuple(took), (max(row.finished for row in rows) - since.now).total_seconds())

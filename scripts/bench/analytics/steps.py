@@ -1,0 +1,42 @@
+"""steps — export, report, and the same questions asked of PostgreSQL, each measured
+
+Owns: the order of the steps, and one Spark for the first two.
+Guarantees: a line for each step; the last line is one JSON object: rows, export_s, report_s, ask_s.
+See: scripts/bench/analytics/usage.py, what a step's line says.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from scripts.analytics import session
+from scripts.analytics.export import command as export
+from scripts.analytics.report import command as report
+from scripts.analytics.report import questions
+from scripts.analytics.runner import OnSpark
+from scripts.bench.analytics.usage import measured
+
+
+def main(var: Path, uri: str, days: int) -> None:
+    """Export the days before today, report on them, ask PostgreSQL the same."""
+    until = datetime.now(UTC).date()
+    asked = report.Asked(until - timedelta(days=days), until, var / "lake")
+    with ExitStack() as opened:
+        with measured("start of Spark", var):
+            spark = opened.enter_context(session.started(light=True, beside=uri))
+        with measured("export", var) as exporting:
+            done = export.export(uri, var / "lake", OnSpark(spark))
+        with measured("report", var) as reporting:
+            report.make(spark, asked, {})
+    with measured("the same of PostgreSQL", var) as asking:
+        questions.ask(uri, asked.since, asked.until, asked.top)
+    seconds = {"export_s": exporting.seconds, "report_s": reporting.seconds, "ask_s": asking.seconds}
+    print(json.dumps({"rows": done.rows} | seconds))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

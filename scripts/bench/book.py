@@ -1,0 +1,233 @@
+"""book — the cells of a run: medians, ratios, tables and the last line
+
+Owns: what the rounds amount to, whatever was measured, on the screen and as Markdown. Pure but for printing.
+Guarantees: a ratio compares figures of the same round; every figure is shown with its least, its median and its most
+    over the rounds, and those of other runs, perhaps on other machines, may be added to them. The worst cell is named
+    beside the figures. What was not measured says so and is never a number. The last line has one shape, `name=median`
+    in the order of `by_round`, with two digits behind the point but for what is counted a second.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from rich.table import Table
+
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
+POSTFIX: Final = "Postfix"
+_UNMEASURED: Final = "unmeasured"
+
+
+@dataclass(slots=True)
+class Cell:
+    """One figure of one measurement in every round: `what` names it, `per` says what it counts."""
+
+    table: str
+    what: str
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def median(self, column: str) -> float:
+        """Over the rounds."""
+        return median(self.values[column])
+
+
+@dataclass(slots=True)
+class Book(ABC):
+    """Every cell of a run, in the order they were first measured."""
+
+    settings: dict[str, str]
+    cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    others: list[dict[str, str]] = field(default_factory=list)  # settings of the runs whose rounds were added
+
+    def add(self, table: str, what: str, **values: float | None) -> None:
+        """One round's figures; a None is left out."""
+        cell = self.cells.setdefault((table, what), Cell(table, what))
+        for column, value in values.items():
+            if value is not None:
+                cell.values.setdefault(column, []).append(value)
+
+    def median(self, table: str, what: str, column: str) -> float | None:
+        """Of one cell, over the rounds; None where it was not measured."""
+        cell = self.cells.get((table, what))
+        return cell.median(column) if cell and column in cell.values else None
+
+    def rounds(self, table: str, what: str, column: str) -> Sequence[float]:
+        """Of one cell, every round; none where it was not measured."""
+        cell = self.cells.get((table, what))
+        return cell.values.get(column, ()) if cell else ()
+
+    def absorb(self, document: Mapping[str, Any], name: str) -> None:
+        """Add the rounds of another run; PillarboxError names the one that measured other things."""
+        theirs = {(each["table"], each["what"]): each["rounds"] for each in document["cells"]}
+        if self.cells and {key: set(cell.values) for key, cell in self.cells.items()} != {
+            key: set(rounds) for key, rounds in theirs.items()
+        }:
+            raise PillarboxError(f"{name}: other cells were measured there; allowed: runs of the same form and peers")
+        for (table, what), rounds in theirs.items():
+            values = self.cells.setdefault((table, what), Cell(table, what)).values
+            for column, more in rounds.items():
+                values.setdefault(column, []).extend(more)
+        self.others.append(document["settings"])
+        self.notes += [note for note in document["notes"] if note not in self.notes]
+
+    @abstractmethod
+    def by_round(self) -> dict[str, Sequence[float]]:
+        """The figures of the last line, in its order, each with its value in every round; none where unmeasured."""
+
+    def worst(self) -> list[str]:
+        """What stands beside the figures: the cells in which a peer is ahead."""
+        return []
+
+    def figures(self) -> dict[str, float | None]:
+        """The median of each figure; None for what was not measured."""
+        return {name: median(values) if values else None for name, values in self.by_round().items()}
+
+    def document(self) -> dict[str, object]:
+        """Everything, for programs: raw values by round."""
+        cells = [{"table": c.table, "what": c.what, "rounds": c.values} for c in self.cells.values()]
+        return {"settings": self.settings, "figures": self.figures(), "cells": cells, "notes": self.notes}
+
+    def tables(self) -> list[Shown]:
+        """Every table as text, the figures first."""
+        spread = [(name, *map(_number, _three(values))) for name, values in self.by_round().items() if values]
+        made = [Shown("figures", ("least", "median", "most"), spread)]
+        for name in dict.fromkeys(table for table, _ in self.cells):
+            rows = [cell for cell in self.cells.values() if cell.table == name]
+            columns = list(dict.fromkeys(column for cell in rows for column in cell.values))
+            lines = [(cell.what, *(_spread(cell.values.get(column, ())) for column in columns)) for cell in rows]
+            made.append(Shown(name, tuple(columns), lines))
+        return made
+
+    def runs(self) -> list[str]:
+        """Under which settings each run was made, a line for each."""
+        return [
+            "  ".join(f"{name}={value}" for name, value in run.items()) for run in (self.settings, *self.others) if run
+        ]
+
+    def show(self, console: Console) -> None:
+        """The tables, and what they must not hide."""
+        for line in self.runs():
+            console.print(line)
+        for table in self.tables():
+            shown = Table(title=table.name, title_justify="left")
+            shown.add_column("")
+            for column in table.columns:
+                shown.add_column(column, justify="right")
+            for row in table.rows:
+                shown.add_row(*row)
+            console.print(shown)
+        for note in (*self.worst(), *self.notes):
+            console.print(note, highlight=False, soft_wrap=True)
+
+    def markdown(self) -> str:
+        """The same for a page of the documentation."""
+        lines = ["```", *self.runs(), last_line(self.figures()), "```", ""]
+        for table in self.tables():
+            heads = "".join(f" {column} |" for column in table.columns)
+            lines += [
+                f"{table.name[0].upper()}{table.name[1:]}:",
+                "",
+                f"| |{heads}",
+                "|---|" + "---:|" * len(table.columns),
+            ]
+            lines += ["| " + " | ".join(row) + " |" for row in table.rows]
+            lines.append("")
+            if table.name == "figures":
+                lines += [*(f"- {line}" for line in (*self.worst(), *self.notes)), ""]
+        return "\n".join(lines).strip()
+
+
+@dataclass(slots=True)
+class BesidePostfix(Book):
+    """Every cell of a run in which Postfix takes turns with ours; both are columns of it."""
+
+    ours: ClassVar[str]
+
+    def compared(self, table: str, what: str, **values: float) -> None:
+        """One round's figures a second, ours and perhaps Postfix's, with their ratio."""
+        ratio = values[self.ours] / values[POSTFIX] if POSTFIX in values else None
+        self.add(table, what, **values, ratio=ratio)
+
+    def ratio(self, table: str, what: str) -> Sequence[float]:
+        """Ours to Postfix's in every round; none where one of them was not measured."""
+        cell = self.cells.get((table, what))
+        return cell.values.get("ratio", ()) if cell else ()
+
+    def column(self, table: str, what: str, column: str) -> Sequence[float]:
+        """Of one cell, in every round; none where it was not measured."""
+        cell = self.cells.get((table, what))
+        return cell.values.get(column, ()) if cell else ()
+
+    def worst(self) -> list[str]:
+        """The cells in which Postfix is ahead, by the median, and the lowest of all ratios."""
+        compared = [cell for cell in self.cells.values() if "ratio" in cell.values]
+        if not compared:
+            return []
+        behind = [cell for cell in compared if cell.median("ratio") < 1]
+        worst = min(compared, key=lambda cell: cell.median("ratio"))
+        said = [f"{POSTFIX} is ahead at: {_place(cell)}" for cell in behind] or [f"{POSTFIX} is ahead nowhere"]
+        return [*said, f"lowest ratio: {_place(worst)}"]
+
+
+class Shown(NamedTuple):
+    """A table as text: each row begins with its name."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def _place(cell: Cell) -> str:
+    return f"{cell.table}, {cell.what}: {_spread(cell.values['ratio'])}"
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Of the same round each."""
+    return [a / b for a, b in zip(ours, theirs, strict=True)]
+
+
+def percentiles(ordered: Sequence[float]) -> dict[str, float]:
+    """The 50th and the 99th of seconds in order, in milliseconds."""
+    return {f"p{each}": 1e3 * ordered[min(len(ordered) - 1, len(ordered) * each // 100)] for each in (50, 99)}
+
+
+def named(size: int) -> str:
+    """1 KB, 100 KB, 1 MB."""
+    return f"{size // 2**20} MB" if size >= 2**20 else f"{size // 2**10} KB"
+
+
+def last_line(figures: Mapping[str, float | None]) -> str:
+    """The figures as one line."""
+    return " ".join(f"{name}={_figure(name, value)}" for name, value in figures.items())
+
+
+def _figure(name: str, value: float | None) -> str:
+    if value is None:
+        return _UNMEASURED
+    return f"{value:.0f}" if name.endswith("_s") else f"{value:.2f}"
+
+
+def _three(values: Sequence[float]) -> tuple[float, float, float]:
+    return min(values), median(values), max(values)
+
+
+def _spread(values: Sequence[float]) -> str:
+    """The median, with the least and the most where there are several; nothing for nothing."""
+    if not values:
+        return ""
+    least, middle, most = map(_number, _three(values))
+    return middle if len(values) == 1 else f"{middle} ({least} to {most})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"  # noqa: PLR2004 - digits beyond these are noise

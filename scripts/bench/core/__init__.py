@@ -1,0 +1,1 @@
+"""core — the queue by itself, beside pgmq and PgQueuer."""

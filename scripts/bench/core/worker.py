@@ -1,0 +1,102 @@
+"""worker — `python -m scripts.bench.core.worker KIND URI BATCH WHERE`: drains a queue as fast as it can
+
+Owns: one consumer process: says ready, waits for a line, drains, and says how much it did as one line of JSON.
+Guarantees: `pillarbox` is the real queued.claiming.claim.Claimer and queued.result.Recorder, without the SMTP
+    between them;
+    `bodies` reads each body besides, as a delivery does; `pgmq` is pgmq.read, which hands over the message, and
+    pgmq.archive. Each has two connections, and while one batch is recorded or archived the next is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from queued.claiming.claim import Claimer
+from queued.result import Recorder, Result
+from shared.config.queued.settings import Claim
+from shared.mail.outcome import Outcome
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from queued.claiming.claim import Claimed
+
+_TOOK = timedelta(milliseconds=120)
+
+
+async def drain_pillarbox(uri: str, batch: int, where: str, *, bodies: bool) -> int:
+    """Claim, pretend that a peer took it, record, until nothing is due."""
+    pool = await database.open_pool(uri, "pillarbox bench worker", 2)
+    recorder = Recorder(pool, "bench", ahead=1)
+    recording = asyncio.create_task(recorder.run())
+    claimer = Claimer(where, "bench", Claim(batch=batch))
+    drained = 0
+    try:
+        async with pool.connection() as connection:
+            await _started()
+            while claimed := await claimer.take(connection, batch):
+                if bodies:
+                    await database.fetch(connection, "message_bodies", ids=list({c.message_id for c in claimed}))
+                # As in queued.claiming.dispatch, the next claim does not wait for the last results, only for those
+                # before them.
+                if recorder.unrecorded > batch:
+                    await recorder.drained()
+                recorder.add([_delivered(c) for c in claimed])
+                drained += len(claimed)
+            await recorder.drained()
+    finally:
+        recording.cancel()
+        await asyncio.wait([recording])
+        await pool.close()
+    return drained
+
+
+async def drain_pgmq(uri: str, batch: int) -> int:
+    """Read and archive until nothing is visible; the next batch is read while the last one is archived, as ours are."""
+    reading, archiving = [await database.connect(uri, "pgmq bench worker") for _ in range(2)]
+    drained = 0
+    last: asyncio.Task[list[database.Row]] | None = None
+    try:
+        await _started()
+        while rows := await database.fetch(reading, "bench_pgmq_read", batch=batch):
+            drained += len(await last) if last else 0
+            ids = [row.msg_id for row in rows]
+            last = asyncio.create_task(database.fetch(archiving, "bench_pgmq_archive", ids=ids))
+        drained += len(await last) if last else 0
+    finally:
+        await reading.close()
+        await archiving.close()
+    return drained
+
+
+def _delivered(c: Claimed) -> Result:
+    """A peer's answer, whose text differs from message to message as queue ids do."""
+    accepted = Outcome("delivered", "recipient", 250, "2.0.0", f"250 2.0.0 Ok: queued as {c.id:X}")
+    return Result(c, accepted, "192.0.2.25:25", _TOOK, "success", None)
+
+
+async def _started() -> None:
+    """Say that we are ready and wait for the word."""
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+
+
+async def _drain(kind: str, uri: str, batch: int, where: str) -> int:
+    if kind == "pgmq":
+        return await drain_pgmq(uri, batch)
+    return await drain_pillarbox(uri, batch, where, bodies=kind == "bodies")
+
+
+def main() -> None:
+    """Drain, and say how many rows and until when (CLOCK_MONOTONIC, which all processes share)."""
+    kind, uri, batch, where = sys.argv[1:]
+    rows = asyncio.run(_drain(kind, uri, int(batch), where))
+    print(json.dumps({"rows": rows, "ended": monotonic()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""flow — the whole way of mail, beside Postfix."""

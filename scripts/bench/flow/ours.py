@@ -1,0 +1,145 @@
+"""ours — our whole system under measurement: smtpd, the workers, and a PostgreSQL of the run's own
+
+Owns: the configuration, the daemons and the database of a run, and its ledger.
+Guarantees: all settings are as shipped but addresses, ports and the next hop: two workers, fsync and synchronous_commit
+    on, logs written to files at their usual level. A figure counts only when every recipient is archived as delivered,
+    and every body is deleted by rounds of maintenance as workers make them, but for their grace: nobody waits for it.
+Raises: PillarboxError when the ledger does not agree, or the queue does not become empty in time.
+See: scripts/bench/core/server.py for the mail of a queue that is full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from queued import maintain
+from scripts.bench.core.server import LEAVES, NAME, fill
+from scripts.bench.smtpd.cpu import spent
+from scripts.commands import up
+from scripts.commands.supervise import Child, Supervisor
+from shared.config.queued.settings import Maintenance
+from shared.errors import PillarboxError
+from shared.postgres import database
+from shared.postgres.embedded import embedded
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from shared.postgres.database import Connection
+
+_PATIENCE: Final = 600.0  # seconds until the queue must be empty
+_LOOK: Final = 0.02  # seconds between two looks
+
+
+@dataclass(slots=True)
+class Ours:
+    """The running daemons and the database behind them."""
+
+    smtpd: Child
+    workers: list[Child]
+    connection: Connection
+    postmaster: int
+
+    @property
+    def port(self) -> int:
+        """Where smtpd listens."""
+        return self.smtpd.address[1]
+
+    def spent(self) -> dict[str, float]:
+        """Seconds of processor time used so far, by whom."""
+        workers = sum(spent(each.pid) for each in self.workers)
+        return {"smtpd": spent(self.smtpd.pid), "queued": workers, "PostgreSQL": spent(self.postmaster)}
+
+    async def settings(self) -> dict[str, str]:
+        """What PostgreSQL says of itself."""
+        [row] = await database.fetch(self.connection, "bench_settings")
+        return dict(row._asdict())
+
+    async def archived(self) -> int:
+        """Recipients delivered so far; a different result is an error."""
+        found = {row.result: row.recipients for row in await database.fetch(self.connection, "inspect_results")}
+        if found.keys() - {"success"}:
+            raise PillarboxError(f"pillarbox: not everything was delivered: {found}")
+        return int(found.get("success", 0))
+
+    async def idle(self) -> None:
+        """Return when every recipient has its result."""
+        deadline = monotonic() + _PATIENCE
+        while not (await database.fetch(self.connection, "bench_idle"))[0].idle:
+            if monotonic() > deadline:
+                raise PillarboxError("pillarbox: the queue does not become empty")
+            await asyncio.sleep(_LOOK)
+
+    async def sweep(self) -> None:
+        """Delete the bodies that no recipient needs any more, which are all of them, as a worker would."""
+        maintainer = maintain.Maintainer(NAME, Maintenance(grace=timedelta(0)))
+        deadline = monotonic() + _PATIENCE
+        while not (await database.fetch(self.connection, "bench_swept"))[0].swept:
+            if monotonic() > deadline:
+                raise PillarboxError("pillarbox: bodies are not deleted")
+            if not await maintainer.round_if_elected(self.connection):
+                await asyncio.sleep(_LOOK)  # a worker is at it
+
+    async def queue(self, messages: int, size: int) -> None:
+        """Queue so many, each for one recipient, all at once, and wake the workers."""
+        async with self.connection.transaction():
+            await fill(self.connection, messages, size)
+        partids = [partid for those in LEAVES.values() for partid in those]
+        await database.fetch(self.connection, "wakeup_notify", partids=partids)
+
+    async def drain(self, messages: int, size: int) -> float:
+        """Deliveries per second of a queue that is full at once, each message for one recipient, its body deleted."""
+        before = await self.archived()
+        await self.queue(messages, size)
+        began = monotonic()
+        await self.idle()
+        await self.sweep()
+        rate = messages / (monotonic() - began)
+        await self.agrees(before, messages)
+        return rate
+
+    async def agrees(self, before: int, recipients: int) -> None:
+        """Refuse a figure of which not every recipient is archived as delivered, once."""
+        found = await self.archived() - before
+        if found != recipients:
+            raise PillarboxError(f"pillarbox: the ledger does not agree: {found} delivered, expected {recipients}")
+
+    async def forget(self) -> None:
+        """Move the work that is left of a cell, and the next checkpoint, out of the next one."""
+        for name in ("bench_vacuum", "bench_checkpoint"):
+            await database.fetch(self.connection, name)
+
+
+@asynccontextmanager
+async def running(var: Path, sink: int, transport: Mapping[str, Any], **sections: Any) -> AsyncIterator[Ours]:
+    """Everything, as long as the block, with all mail going to port `sink`.
+
+    `transport` has further keys of it, `sections` further ones of queued.yaml.
+    """
+    environment = {"database": {"uri": "embedded:"}, "var": str(var)}
+    server = {"id": "bench", "hostname": "bench.pillarbox.example", "listeners": [{"port": 0}]}
+    hop = {"server": "127.0.0.1", "port": sink}
+    default = {"id": "default", "hostname": "bench.pillarbox.example", "connection": hop, **transport}
+    # JSON is YAML.
+    (var / "smtpd.yaml").write_text(json.dumps({"environment": environment, "servers": [server]}, indent=2))
+    queued = {"environment": environment, "transports": [default], **sections}
+    (var / "queued.yaml").write_text(json.dumps(queued, indent=2))
+    smtpd, config = up.load_both(var)
+    conninfo = up.prepare(smtpd)
+    connection = await database.connect(conninfo, NAME)
+    try:
+        async with Supervisor() as supervisor:
+            children = up.children(var, config, logs=var)
+            for child in children:
+                await supervisor.start(child)
+            status = embedded.status(var)
+            yield Ours(children[0], children[1:], connection, status.pid if status else 0)
+    finally:
+        await connection.close()

@@ -1,0 +1,1 @@
+"""poisoned — healthy mail beside 10,000 poisoned domains."""

@@ -1,0 +1,112 @@
+"""run — one run of a benchmark, from its command line to its last line
+
+Owns: the options that all benchmarks have, where their figures go, and the exit status.
+Guarantees: rounds of earlier runs, perhaps on other machines, count beside this one's where they are named. Figures
+    come on standard output, the last line last of all; what is going on, and why it failed, on standard error. Nobody
+    is left behind when whoever started us gives up on us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import sys
+import sysconfig
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+
+from scripts.bench.book import last_line
+from scripts.doctor.python import is_optimised
+from shared.errors import ConfigError, PillarboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scripts.bench.book import Book
+
+_INTERRUPTED: Final = 130
+_PAGES: Final = Path("docs/explanation")
+_END: Final = "<!-- end -->"
+
+
+def parser(module: str, description: str, *, quick: str = "tiny sizes") -> argparse.ArgumentParser:
+    """The command line of scripts.bench.`module`; `quick` says what `--quick` leaves."""
+    made = argparse.ArgumentParser(prog=f"python -m scripts.bench.{module}", description=description)
+    var = Path("var") / f"bench-{module}"
+    made.add_argument(
+        "--rounds", type=int, default=3, metavar="N", help="of every measurement (default 3); 0: only what --with names"
+    )
+    made.add_argument("--quick", action="store_true", help=f"{quick}: proves the benchmark, not speed")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write every value of every round there")
+    made.add_argument(
+        "--with",
+        dest="earlier",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="count the rounds of this --json of an earlier run too, perhaps of another machine; repeatable",
+    )
+    made.add_argument("--write", action="store_true", help=f"put the tables into their page below {_PAGES}")
+    made.add_argument("--var", type=Path, default=var, metavar="DIR", help="emptied first")
+    return made
+
+
+def run(name: str, options: argparse.Namespace, measure: Callable[[], Book], book: Book, page: str) -> int:
+    """Measure, with what is to be counted besides, and show; the exit status. `book`: an empty one, for no rounds."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if options.rounds:
+            book = measure()
+        for path in options.earlier:
+            book.absorb(_document(path), str(path))
+        if not book.cells:
+            raise ConfigError("--rounds 0: nothing is measured; allowed: --with FILE besides")
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except PillarboxError as error:
+        progress(name, str(error))
+        return error.exit_status
+    if options.json:
+        options.json.write_text(json.dumps(book.document(), indent=1) + "\n", encoding="utf-8")
+    if options.write:
+        write(_PAGES / page, f"make {name}", book.markdown())
+    book.show(Console())
+    print(last_line(book.figures()))
+    return 0
+
+
+def write(path: Path, command: str, text: str) -> None:
+    """Put the text between the marks of this command on a page."""
+    begin = f"<!-- written by `{command} ARGS=--write`: begin -->"
+    before, found, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, ended, after = rest.partition(_END)
+    if not found or not ended:
+        raise PillarboxError(f"{path}: {begin} or {_END} is missing")
+    path.write_text(f"{before}{begin}\n{text}\n{_END}{after}", encoding="utf-8")
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """What an earlier run wrote."""
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict) and found.keys() >= {"settings", "cells", "notes"}:
+            return found
+    raise ConfigError(f"--with: {path} is not what a run has written; allowed: a file made by --json")
+
+
+def machine() -> str:
+    """On what is measured. A Python that was built without a profile makes everything that is ours a third slower."""
+    build = "with" if is_optimised(sysconfig.get_config_vars()) else "without"
+    return f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()} {build} PGO"
+
+
+def progress(name: str, text: str) -> None:
+    """What is going on."""
+    sys.stderr.write(f"{name}: {text}\n")

@@ -1,0 +1,1 @@
+"""smtpd — acceptance, beside Postfix."""

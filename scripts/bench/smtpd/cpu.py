@@ -1,0 +1,47 @@
+"""cpu — the processor time a message costs, which other work on the machine hardly changes
+
+Owns: reading what groups of processes have used.
+Guarantees: children that have ended are counted where their parent has waited for them.
+See: proc_pid_stat(5); times(2) for its unit.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from scripts.analytics.rest_workers import children
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TICK: Final = os.sysconf("SC_CLK_TCK")
+# Fields of stat behind the name in parentheses: utime, stime, and both of children that were waited for.
+_TIMES: Final = slice(11, 15)
+
+
+def below(pid: int) -> list[int]:
+    """A process and everything it has started and that still runs."""
+    found = [pid]
+    for each in found:
+        found += children(each)
+    return found
+
+
+def spent(pid: int) -> float:
+    """Seconds of processor time that a process and everything below it have used."""
+    return sum(_used(each) for each in below(pid))
+
+
+def _used(pid: int) -> float:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0.0
+    return sum(int(word) for word in text.rpartition(")")[2].split()[_TIMES]) / _TICK
+
+
+def each(before: Mapping[str, float], after: Mapping[str, float], messages: int) -> dict[str, float]:
+    """Milliseconds for each message, by who has used them, of seconds used before and after."""
+    return {name: 1e3 * (after[name] - before[name]) / messages for name in after}

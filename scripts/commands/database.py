@@ -1,0 +1,92 @@
+"""database — start, stop and ask for the embedded PostgreSQL
+
+Owns: `pillarbox database start|stop|status`, the operator's hand on the server behind `database.uri: "embedded:"`.
+Guarantees: start and stop are idempotent and say what they found. `status` exits 0 when clients are welcome
+and 3 when not, as LSB init scripts and pg_ctl do.
+Raises: DatabaseUnavailable.
+See: shared/postgres/embedded/embedded.py.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shared.postgres.embedded import embedded
+
+if TYPE_CHECKING:
+    import argparse
+
+NOT_RUNNING = 3  # LSB core specification, init script actions: program is not running
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `database` and its verbs to the command line."""
+    parser = subparsers.add_parser("database", help="start, stop and ask for the embedded PostgreSQL")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    verb = verbs.add_parser("start", help="start it unless it runs; wait until it accepts connections")
+    _add_var(verb)
+    verb.set_defaults(func=start)
+
+    verb = verbs.add_parser("stop", help="stop it and wait until it is gone")
+    _add_var(verb)
+    verb.add_argument(
+        "--mode",
+        choices=("fast", "immediate", "smart"),
+        default="fast",
+        help="fast disconnects clients, smart waits for them, immediate leaves recovery to the next start "
+        "(default: %(default)s)",
+    )
+    verb.set_defaults(func=stop)
+
+    verb = verbs.add_parser("status", help="say if it runs, and where")
+    _add_var(verb)
+    verb.add_argument("--json", action="store_true", help="one JSON object")
+    verb.set_defaults(func=status)
+
+
+def start(options: argparse.Namespace) -> int:
+    """Make sure the server runs and print its libpq URI."""
+    print(embedded.ensure_running(options.var))
+    return 0
+
+
+def stop(options: argparse.Namespace) -> int:
+    """Stop the server; one that does not run is stopped already."""
+    stopped = embedded.stop(options.var, mode=options.mode)
+    print(f"stopped PostgreSQL under {options.var}" if stopped else f"no PostgreSQL runs under {options.var}")
+    return 0
+
+
+def status(options: argparse.Namespace) -> int:
+    """Print what runs under `--var`; exit status 0 only when it accepts connections."""
+    found = embedded.status(options.var)
+    ready = found is not None and found.ready
+    if options.json:
+        shown = (
+            {"running": False}
+            if found is None
+            else {
+                "running": True,
+                "ready": found.ready,
+                "pid": found.pid,
+                "uri": found.uri,
+                "data": str(found.data),
+                "version": found.version,
+            }
+        )
+        print(json.dumps(shown))
+    elif found is None:
+        print(f"no PostgreSQL runs under {options.var}")
+    else:
+        state = "accepts connections" if ready else "is starting or stopping"
+        print(f"PostgreSQL {found.version} (pid {found.pid}) {state}: {found.uri}")
+    return 0 if ready else NOT_RUNNING
+
+
+def _add_var(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--var", type=Path, default=Path("var"), metavar="DIR", help="where the server lives (default: %(default)s)"
+    )

@@ -1,0 +1,201 @@
+"""deadletters — `pillarbox deadletters`: list, show, requeue and watch what finished without success
+
+Owns: the options, the tables for people and the JSON for programs; scripts/commands/watch_deadletters.py does the
+    watching.
+Guarantees: requeue does nothing but show without --yes, sends each dead letter once more and not twice, and works in
+    batches, each committed: cut off in the middle, the same command does the rest.
+Raises: PillarboxError for what an operator can mend.
+See: docs/how-to/handle-dead-letters.md; sql/migrations/0005_pre_dead_letters.sql.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts import one_connection
+from scripts.commands import watch_deadletters
+from scripts.options import count, duration, finish
+from scripts.terminal import text
+from shared.errors import PillarboxError
+from shared.mail.results import DEAD, RESULTS
+from shared.postgres import database, timeline
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Awaitable, Callable
+
+_BATCH: Final = 1000
+_SHOWN: Final = 20  # in a preview
+_NAME: Final = "pillarbox deadletters"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `deadletters` and its verbs to the command line."""
+    parser = subparsers.add_parser("deadletters", help="what finished without success: look, send again, watch")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    verb = verbs.add_parser("list", help="dead letters, the latest first, and their number by result")
+    _add_filter(verb)
+    finish(verb, list_letters)
+
+    verb = verbs.add_parser("show", help="one dead letter with every try")
+    verb.add_argument("id", type=int, metavar="ID", help="its number in the archive")
+    finish(verb, show)
+
+    verb = verbs.add_parser("requeue", help="send dead letters once more: by number, or all that match")
+    verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers in the archive")
+    _add_filter(verb)
+    verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
+    finish(verb, requeue)
+
+    verb = verbs.add_parser("watch", help="one JSON line for each dead letter as it happens, until Ctrl-C")
+    verb.add_argument("--since", type=_ago, metavar="AGO", help="begin with those of this long ago: 1d, 2h30m (now)")
+    finish(verb, watch, json=False)
+
+
+def list_letters(options: argparse.Namespace) -> int:
+    """Print the dead letters that match, and how many there are with each result."""
+
+    async def read(connection: database.Connection) -> tuple[list[Any], list[Any]]:
+        wanted = _filter(options)
+        letters = await database.fetch(connection, "deadletters_list", ids=None, limit=options.limit, **wanted)
+        return letters, await database.fetch(connection, "deadletters_count", **wanted)
+
+    letters, counted = _ask(options, read)
+    counts = {row.result: row.letters for row in counted}
+    if options.json:
+        print(json.dumps({"counts": counts, "letters": [watch_deadletters.fields(letter) for letter in letters]}))
+        return 0
+    if letters:
+        Console().print(_table(letters))
+    told = ", ".join(f"{count} {result}" for result, count in counts.items())
+    print(f"{told or 'none'}; shown: {len(letters)}")
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print one dead letter and its tries."""
+
+    async def read(connection: database.Connection) -> tuple[list[Any], list[Any]]:
+        everything: dict[str, Any] = {"since": None, "results": None, "domain": None, "limit": 1}
+        letters = await database.fetch(connection, "deadletters_list", ids=[options.id], **everything)
+        if not letters:
+            return [], []
+        tries = await database.fetch(connection, "deadletters_attempts", id=options.id, message=letters[0].message)
+        return letters, tries
+
+    letters, tries = _ask(options, read)
+    if not letters:
+        raise PillarboxError(f"deadletters show: {options.id} is no dead letter of the history that is kept")
+    shown = watch_deadletters.fields(letters[0])
+    attempts = [watch_deadletters.fields(each) for each in tries]
+    if options.json:
+        print(json.dumps({**shown, "attempts": attempts}))
+        return 0
+    console = Console()
+    table = Table(show_header=False)
+    for name, value in shown.items():
+        table.add_row(name, text(value))
+    table.add_row("meaning", RESULTS[letters[0].result].meaning)
+    console.print(table)
+    if attempts:
+        table = Table("when", "try", "outcome", "peer", "reply")
+        for each in attempts:
+            cells = ("ts", "retry_count", "outcome", "remote", "reply_text")
+            table.add_row(*(text(each[cell]) for cell in cells))
+        console.print(table)
+    return 0
+
+
+def requeue(options: argparse.Namespace) -> int:
+    """Send once more what was named or matches; without --yes say what that would be."""
+    wanted = _filter(options)
+    if not options.ids and options.limit is None and not any(wanted.values()):
+        raise PillarboxError(
+            "deadletters requeue: give numbers or at least one of --result, --domain, --since, --limit"
+        )
+
+    async def preview(connection: database.Connection) -> tuple[list[int], list[Any], str | None]:
+        since = await timeline.current(connection)
+        rows = await database.fetch(
+            connection, "deadletters_wanted", ids=options.ids or None, limit=options.limit, **wanted
+        )
+        ids = [row.id for row in rows]
+        first: dict[str, Any] = {"since": None, "results": None, "domain": None, "limit": _SHOWN}
+        return ids, await database.fetch(connection, "deadletters_list", ids=ids[:_SHOWN], **first), since
+
+    async def act(connection: database.Connection) -> dict[str, int]:
+        if (now := await timeline.current(connection)) != since:
+            raise PillarboxError(
+                f"deadletters requeue: another server has taken over (timeline {now}, it was {since}), and numbers may "
+                "have been given again; nothing was done: look again"
+            )
+        done = {"requeued": 0, "gone": 0}
+        for start in range(0, len(ids), _BATCH):
+            [row] = await database.fetch(connection, "deadletters_requeue", ids=ids[start : start + _BATCH])
+            done["requeued"] += row.requeued
+            done["gone"] += row.gone
+        return done
+
+    ids, letters, since = _ask(options, preview)
+    if not options.yes:
+        if options.json:
+            print(json.dumps({"wanted": len(ids), "ids": ids}))
+            return 0
+        if letters:
+            Console().print(_table(letters))
+        print(f"would requeue {len(ids)} dead letters; nothing was done: repeat with --yes")
+        return 0
+    done = _ask(options, act)
+    if options.json:
+        print(json.dumps({"wanted": len(ids), **done}))
+        return 0
+    print(f"requeued {done['requeued']} of {len(ids)} dead letters; {done['gone']} have no body any more")
+    return 0
+
+
+def watch(options: argparse.Namespace) -> int:
+    """Print dead letters as they happen."""
+    asyncio.run(watch_deadletters.run(one_connection.configured(options), options.since, partial(print, flush=True)))
+    return 0
+
+
+def _add_filter(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--result", action="append", choices=DEAD, help="only with this result; may be given again")
+    parser.add_argument("--domain", help="only for recipients of this domain")
+    parser.add_argument("--since", type=_ago, metavar="AGO", help="only what finished within: 1d, 2h30m")
+    parser.add_argument("--limit", type=count, metavar="N", help="at most so many")
+
+
+def _filter(options: argparse.Namespace) -> dict[str, Any]:
+    return {"since": options.since, "results": options.result, "domain": options.domain}
+
+
+def _ago(text: str) -> datetime:
+    """The instant this long ago; durations as in the configuration."""
+    return datetime.now(UTC) - min(duration(text), timedelta(days=36_000))
+
+
+def _ask[T](options: argparse.Namespace, question: Callable[[database.Connection], Awaitable[T]]) -> T:
+    """Ask the database on one connection; what it refuses is one line."""
+    return one_connection.ask(one_connection.configured(options), _NAME, question, _refused)
+
+
+def _refused(error: BaseException) -> str:
+    return f"deadletters: {database.reason(error)}"
+
+
+def _table(letters: list[Any]) -> Table:
+    table = Table("id", "finished", "result", "recipient", "tries", "last error", "again")
+    for letter in letters:
+        again = "requeued" if letter.requeued else "possible" if letter.body else "body gone"
+        cells = (letter.id, f"{letter.finished:%Y-%m-%d %H:%M:%S}", letter.result, letter.recipient)
+        table.add_row(*map(text, (*cells, letter.retry_count, letter.last_error, again)))
+    return table

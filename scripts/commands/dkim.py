@@ -1,0 +1,116 @@
+"""dkim — `pillarbox dkim`: keys for signatures, and whether DNS has them
+
+Owns: generate and check.
+Guarantees: a private key is written to a new file that its owner alone can read, and printed nowhere; a file that is
+    there already stays as it is. `check` changes nothing; its status is 1 when DNS lacks a key or has another one.
+Raises: PillarboxError for what an operator can mend.
+See: docs/how-to/sign-with-dkim.md; RFC 6376 section 3.6.1 (the record)
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from queued.signing.keys import UnusableKey, new_key, read_key, zone_line
+from queued.signing.sign import published
+from scripts.commands.up import add_config
+from shared.config.load import load_queued
+from shared.config.queued.signing import read_domain, read_selector
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from shared.config.queued.signing import SigningKey, SigningRule
+
+_PRIVATE = 0o600
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `dkim` and its verbs to the command line."""
+    parser = subparsers.add_parser("dkim", help="keys for DKIM signatures")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    verb = verbs.add_parser("generate", help="make a key and print its DNS record")
+    verb.add_argument("--domain", required=True, help="that will sign, such as example.com")
+    verb.add_argument("--selector", required=True, help="the key's name in DNS, such as s2026")
+    verb.add_argument("--ed25519", action="store_true", help="an Ed25519 key (RSA of 2048 bits)")
+    verb.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="for the private key (.)")
+    verb.set_defaults(func=generate)
+    verb = verbs.add_parser("check", help="compare the keys of queued.yaml with DNS")
+    add_config(verb)
+    verb.set_defaults(func=check)
+
+
+def generate(options: argparse.Namespace) -> int:
+    """Write a new private key, and print the record that publishes the public one."""
+    domain = _read("--domain", read_domain, options.domain)
+    selector = _read("--selector", read_selector, options.selector)
+    key = new_key(ed25519=options.ed25519)
+    file = options.out / f"{domain}.{selector}.pem"
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(key.pem())
+    except FileExistsError:
+        raise PillarboxError(f"{file} is there already; allowed: another --selector or --out") from None
+    except OSError as error:
+        raise PillarboxError(f"{file} cannot be written: {error.strerror}") from None
+    print(f"; private key in {file}; publish this, then name selector and file in signing.rules of queued.yaml")
+    print(zone_line(selector, domain, key.record()))
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """One line for each key and domain: whether DNS has what verifiers need."""
+    status = 0
+    rules = load_queued(options.config / "queued.yaml").signing.rules
+    for rule in rules:
+        for key, domain in _published_keys(rule):
+            try:
+                found = published(key.selector, domain)
+                fault = difference(read_key(key.file).record(), found)
+            except OSError as error:
+                fault = str(error)
+            except UnusableKey as error:
+                raise PillarboxError(f"signing rule {rule.id}: {error}") from None
+            status = 1 if fault else status
+            print(f"{key.selector}._domainkey.{domain}: {fault or 'ok'}")
+    if not rules:
+        print("signing.rules of queued.yaml is empty: mail leaves unsigned")
+    return status
+
+
+def difference(ours: str, found: str | None) -> str | None:
+    """What is wrong with a record that DNS has, beside the one our key wants; None when it is right."""
+    if found is None:
+        return "DNS has no such record"
+    want, have = _tags(ours), _tags(found)
+    if have.get("p") == "":
+        return "the key in DNS is revoked (p= is empty)"
+    if have.get("k", "rsa") != want["k"] or have.get("p") != want["p"]:
+        return "DNS has another key"
+    return None
+
+
+def _published_keys(rule: SigningRule) -> Iterator[tuple[SigningKey, str]]:
+    """Every name that has to be in DNS; below a * any may, which nobody can check."""
+    domains = [rule.domain] if rule.domain else [name for name in rule.senderdomain if not name.startswith("*")]
+    for key in rule.keys:
+        for domain in domains:
+            yield key, domain
+
+
+def _tags(record: str) -> dict[str, str]:
+    """The tags of a record, white space left out (RFC 6376 section 3.2)."""
+    pairs = (part.partition("=") for part in "".join(record.split()).split(";"))
+    return {name: value for name, _, value in pairs if name}
+
+
+def _read(option: str, read: Callable[[object], str], value: str) -> str:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise PillarboxError(f"{option}: {error}") from None

@@ -1,0 +1,55 @@
+"""migrate — `pillarbox migrate`: bring the database's schema to this version
+
+Owns: the operator's face of shared.postgres.migrate.
+Guarantees: running it twice changes nothing the second time.
+Raises: PillarboxError for what an operator can mend.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from scripts.commands.up import add_config, tell_waiting
+from shared.config.load import load_smtpd
+from shared.postgres import database, migrate
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `migrate` to the command line."""
+    parser = subparsers.add_parser("migrate", help="bring the database's schema to this version")
+    add_config(parser)
+    parser.add_argument(
+        "--phase",
+        choices=("pre", "all"),
+        default="all",
+        help="pre: only what old daemons can go on with, before a rolling upgrade (default: all)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.set_defaults(func=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Apply what is missing and say what was done."""
+    config = load_smtpd(options.config / "smtpd.yaml")
+    settings = config.environment.database
+    report = migrate.migrate(
+        database.resolve(settings.uri, config.environment.var),
+        settings.partitions.leaves,
+        settings.partitions.count,
+        only_pre=options.phase == "pre",
+        tell=tell_waiting,
+    )
+    if options.json:
+        print(json.dumps({"applied": report.applied, "leaves": report.leaves}))
+        return 0
+    for name in report.applied:
+        print(f"applied {name}")
+    for leaf in report.leaves:
+        print(f"made {leaf}")
+    if not report.applied and not report.leaves:
+        print("nothing to do")
+    return 0

@@ -1,0 +1,143 @@
+"""suppress — addresses and domains that get no mail
+
+Owns: the verb `suppress`: add, remove, list, import.
+Guarantees: what was added is refused by workers within seconds (suppression.atdelivery), and at RCPT where smtpd.yaml
+    says so. An import is one transaction: all of a file, or nothing.
+Raises: PillarboxError for what an operator can mend, naming file and line.
+See: shared/mail/suppression.py for the spelling; docs/how-to/suppression.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scripts import one_connection
+from scripts.options import duration, finish
+from shared.config.load import load_queued
+from shared.errors import PillarboxError
+from shared.mail import address
+from shared.mail.suppression import target
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+_BATCH: Final = 1000
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The verb and its own verbs."""
+    parser = subparsers.add_parser("suppress", help="addresses and domains that get no mail")
+    verbs = parser.add_subparsers(required=True, metavar="WHAT")
+    verb = verbs.add_parser("add", help="suppress addresses or domains")
+    verb.add_argument("targets", nargs="+", metavar="TARGET", help="an address, or a domain")
+    _add_reason(verb)
+    finish(verb, add, json=False)
+    verb = verbs.add_parser("import", help="suppress every address or domain of a file, one a line")
+    verb.add_argument("file", help="the file; - is standard input; # begins a comment")
+    _add_reason(verb)
+    finish(verb, import_file, json=False)
+    verb = verbs.add_parser("remove", help="let an address or a domain get mail again")
+    verb.add_argument("target", metavar="TARGET")
+    finish(verb, remove, json=False)
+    verb = verbs.add_parser("list", help="who is suppressed, why and for how long")
+    verb.add_argument("--noted", action="store_true", help="also those that failed, and not often enough")
+    finish(verb, list_targets)
+
+
+def add(options: argparse.Namespace) -> int:
+    """Suppress what the command line names."""
+    return _added(options, [_target(text, "TARGET") for text in options.targets])
+
+
+def import_file(options: argparse.Namespace) -> int:
+    """Suppress what a file names."""
+    try:
+        lines = sys.stdin.readlines() if options.file == "-" else Path(options.file).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PillarboxError(f"{options.file}: cannot be read: {error}; allowed: a text file in UTF-8") from None
+    written = ((number, line.partition("#")[0].strip()) for number, line in enumerate(lines, start=1))
+    return _added(options, [_target(text, f"{options.file}:{number}") for number, text in written if text])
+
+
+def remove(options: argparse.Namespace) -> int:
+    """Let a target get mail again."""
+    if not _ask(options, "suppression_remove", {"target": _target(options.target, "TARGET")}):
+        raise PillarboxError(
+            f"TARGET: {options.target} is not suppressed; allowed: what `pillarbox suppress list` shows"
+        )
+    print(f"{options.target} is removed")
+    return 0
+
+
+def list_targets(options: argparse.Namespace) -> int:
+    """Print the table, or JSON."""
+    rows = _all(options)
+    if options.json:
+        for row in rows:
+            print(json.dumps({name: _plain(value) for name, value in row._asdict().items()}, ensure_ascii=False))
+        return 0
+    table = Table()
+    table.add_column("target", no_wrap=True)
+    for heading in ("source", "since", "expires", "reports", "reason"):
+        table.add_column(heading)
+    for row in rows:
+        expires = "never" if row.expires is None else f"{row.expires:%Y-%m-%d %H:%M}"
+        state = row.source if row.active else f"{row.source}, noted"
+        cells = (row.target, state, f"{row.since:%Y-%m-%d %H:%M}", expires, str(row.count), row.reason)
+        table.add_row(*map(Text, cells))
+    Console().print(table if rows else "nobody is suppressed")
+    return 0
+
+
+def _added(options: argparse.Namespace, targets: Iterable[str]) -> int:
+    values = {
+        "targets": list(dict.fromkeys(targets)),
+        "reason": options.reason,
+        "keep": options.keep,
+        "now": None,
+    }
+    [row] = _ask(options, "suppression_add", values)
+    print(f"{row.added} suppressed")
+    return 0
+
+
+def _target(text: str, place: str) -> str:
+    try:
+        address.parse(text if "@" in text else f"any@{text}")
+    except address.AddressRefused as error:
+        raise PillarboxError(f"{place}: {text!r}: {error}; allowed: an address or a domain") from None
+    return target(text)
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat(timespec="seconds") if hasattr(value, "isoformat") else value
+
+
+def _all(options: argparse.Namespace) -> list[database.Row]:
+    rows: list[database.Row] = []
+    while True:
+        values = {"noted": options.noted, "now": None, "after": rows[-1].target if rows else "", "batch": _BATCH}
+        more = _ask(options, "suppression_list", values)
+        rows += more
+        if len(more) < _BATCH:
+            return rows
+
+
+def _ask(options: argparse.Namespace, query: str, values: dict[str, Any]) -> list[database.Row]:
+    environment = load_queued(options.config / "queued.yaml").environment
+    conninfo = database.resolve(environment.database.uri, environment.var)
+    return one_connection.ask(conninfo, "pillarbox suppress", lambda asked: database.fetch(asked, query, **values))
+
+
+def _add_reason(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--reason", default="by an operator", help="why, in words that senders may read")
+    verb.add_argument("--keep", type=duration, metavar="DURATION", help="for how long, such as 30d (default: for ever)")

@@ -1,0 +1,168 @@
+"""suspend — `pillarbox suspend`: let mail wait, and let it go again
+
+Owns: add, list and remove of what is suspended by command, for people and for programs.
+Guarantees: what is suspended waits in the queue, is not tried and not counted as tried; every worker knows at once, or
+    at its next poll. What is removed makes its mail due at once. Suspends of queued.yaml are not touched here.
+Raises: PillarboxError for what an operator can mend.
+See: docs/how-to/suspend-a-destination.md; queued/pacing/suspends.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from queued.pacing.suspends import release
+from scripts import one_connection
+from scripts.options import duration, finish
+from scripts.terminal import printable
+from shared.config.masking import show
+from shared.config.queued.pacing import FIELDS, match_of
+from shared.errors import ConfigError, PillarboxError
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+_MEANINGS: Final = {
+    "destination": "mail to this domain; .example.com is every domain below that one",
+    "transport": "mail over this transport of queued.yaml",
+    "sender": "mail from this domain",
+    "tenant": "mail of this tenant (metadata `tenant`)",
+    "job": "mail of this job",
+    "site": "mail to this group of mail exchangers",
+    "source": "mail from this source address of ours",
+}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `suspend` and its verbs to the command line."""
+    parser = subparsers.add_parser("suspend", help="let mail wait, and let it go again")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    verb = verbs.add_parser("add", help="suspend mail that fits every option given")
+    for name, meaning in _MEANINGS.items():
+        verb.add_argument(f"--{name}", action="append", metavar="VALUE", help=f"{meaning}; may be given again")
+    verb.add_argument("--all", action="store_true", help="all mail: instead of the options above")
+    verb.add_argument("--reason", required=True, metavar="TEXT", help="why, told wherever the mail is shown")
+    verb.add_argument("--for", dest="span", type=_span, metavar="TIME", help="1h, 2d (until it is removed)")
+    verb.add_argument("--who", metavar="NAME", help="who says so (the database's name for you)")
+    finish(verb, add)
+
+    finish(verbs.add_parser("list", help="what is suspended by command or by rule"), list_suspends)
+
+    verb = verbs.add_parser("remove", help="let it go again")
+    verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers that `list` shows")
+    verb.add_argument("--all", action="store_true", help="all of them")
+    finish(verb, remove)
+
+
+def add(options: argparse.Namespace) -> int:
+    """Suspend mail."""
+    selection = _selection(options)
+
+    async def work(connection: database.Connection) -> int:
+        [row] = await database.fetch(
+            connection,
+            "suspend_add",
+            selection=json.dumps(selection),
+            reason=options.reason,
+            who=options.who,
+            seconds=options.span,
+            now=None,
+        )
+        until = _shown(row.expires)
+        if options.json:
+            expires = row.expires.isoformat() if row.expires else None
+            print(json.dumps({"id": row.id, "selection": selection, "expires": expires}))
+        else:
+            print(f"{row.id}: {_told(selection)} is suspended {until}")
+        return 0
+
+    return _ask(options, work)
+
+
+def list_suspends(options: argparse.Namespace) -> int:
+    """Print what is suspended."""
+    rows = _ask(options, lambda connection: database.fetch(connection, "suspend_active", now=None))
+    if options.json:
+        print(json.dumps([_fields(row) for row in rows]))
+        return 0
+    table = Table("id", "what", "reason", "who", "since", "until")
+    for row in rows:
+        cells = (str(row.id), _told(row.selection), row.reason, row.who, f"{row.made:%Y-%m-%d %H:%M:%S}")
+        table.add_row(*(Text(printable(cell)) for cell in (*cells, _shown(row.expires))))
+    Console().print(table if rows else "nothing is suspended")
+    return 0
+
+
+def remove(options: argparse.Namespace) -> int:
+    """Let mail go again, at once."""
+    if bool(options.ids) == options.all:
+        raise PillarboxError("suspend remove: give numbers that `pillarbox suspend list` shows, or --all")
+
+    async def work(connection: database.Connection) -> list[database.Row]:
+        gone = await database.fetch(connection, "suspend_remove", ids=None if options.all else options.ids)
+        for row in gone:
+            try:
+                await release(connection, json.dumps(row.selection))
+            except database.REFUSAL as error:
+                if database.is_outage(error):
+                    raise
+                break  # who may not change the queue leaves it to the workers, which do the same
+        return gone
+
+    gone = _ask(options, work)
+    known = {row.id for row in gone}
+    if missing := [str(each) for each in options.ids if each not in known]:
+        raise PillarboxError(f"suspend remove: no suspend {', '.join(missing)}; allowed: what `suspend list` shows")
+    if options.json:
+        print(json.dumps({"removed": sorted(known)}))
+    else:
+        print("\n".join(f"{row.id}: {_told(row.selection)} is suspended no more" for row in gone) or "there were none")
+    return 0
+
+
+def _selection(options: argparse.Namespace) -> dict[str, list[str]]:
+    """What the options ask for, as the table has it; raises PillarboxError."""
+    given = {name: values for name in FIELDS if (values := getattr(options, name))}
+    if bool(given) == options.all:
+        allowed = ", ".join(f"--{name}" for name in FIELDS)
+        raise PillarboxError(f"suspend add: which mail? allowed: any of {allowed}, or --all alone")
+    try:
+        found = match_of(given)
+    except ConfigError as error:
+        raise PillarboxError(f"--{error}") from None
+    return {name: getattr(found, name) for name in given}
+
+
+def _span(text: str) -> float:
+    """Seconds from a duration as in the configuration."""
+    seconds = duration(text).total_seconds()
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"{show(text)} is too short; allowed: a duration above zero")
+    return seconds
+
+
+def _told(selection: dict[str, list[str]]) -> str:
+    """A selection in words."""
+    return "; ".join(f"{name} {', '.join(values)}" for name, values in selection.items()) or "all mail"
+
+
+def _shown(expires: Any) -> str:
+    return f"until {expires:%Y-%m-%d %H:%M:%S %Z}" if expires else "until it is removed"
+
+
+def _fields(row: database.Row) -> dict[str, Any]:
+    times = {"made", "expires"}
+    return {name: value.isoformat() if name in times and value else value for name, value in row._asdict().items()}
+
+
+def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connection], Awaitable[Answer]]) -> Answer:
+    """Do the work on one connection to the configured database."""
+    return one_connection.ask(one_connection.configured(options), "pillarbox suspend", work)

@@ -1,0 +1,237 @@
+"""user — `pillarbox user`: who may submit after authenticating
+
+Owns: add, passwd, disable, enable, list, remove in the file or table that smtpd.yaml names; hash, for
+    smtpd.yaml itself.
+Guarantees: a password is never an argument, so it is in no process list and no shell history. Both verifiers of a
+    password are made together: argon2 for PLAIN and LOGIN, SCRAM keys for SCRAM-SHA-256. smtpd needs no restart.
+Raises: PillarboxError for what an operator can mend.
+See: docs/how-to/submit-with-authentication.md; scripts/commands/user_store.py.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import secrets
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scripts.commands.user_store import FileStore, TableStore
+from scripts.options import finish
+from shared.config.load import load_smtpd
+from shared.config.masking import show
+from shared.config.smtpd.users import UserEntry, make_entry, read_name
+from shared.errors import ConfigError, PillarboxError
+from shared.postgres import database
+from shared.security.scram_keys import SALT_OCTETS, ScramKeys
+from smtpd.login.passwords import make_hash
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from scripts.commands.user_store import Store
+    from shared.config.smtpd.settings import SmtpdConfig
+
+_COLUMNS: Final = (
+    ("messages/h", "messages"),
+    ("recipients/h", "recipients"),
+    ("partition", "partition"),
+    ("transport", "transport"),
+    ("hold", "hold"),
+)
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `user` and its verbs to the command line."""
+    parser = subparsers.add_parser("user", help="who may submit after authenticating")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    verb = _verb(verbs, "add", add, "add a user; the password is asked for, or read from a pipe")
+    _add_password(verb)
+    verb.add_argument(
+        "--sender",
+        dest="senders",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help='user@example.com, example.com, *.example.com, or "" for the null sender; may be given again (any sender)',
+    )
+    for name, text in (("messages", "messages"), ("recipients", "recipients")):
+        verb.add_argument(f"--{name}", type=int, metavar="N", help=f"{text} in an hour (no limit)")
+    verb.add_argument("--partition", metavar="ID", help="of the user's mail (as policy decides)")
+    verb.add_argument("--transport", metavar="ID", help="of the user's mail (as policy decides)")
+    verb.add_argument("--hold", metavar="ID", help="hold the user's mail under this quarantine id")
+    _add_password(_verb(verbs, "passwd", passwd, "give a user another password"))
+    _verb(verbs, "disable", disable, "refuse the user's logins until it is enabled")
+    _verb(verbs, "enable", enable, "take the user's logins again")
+    _verb(verbs, "remove", remove, "forget a user")
+    verb = verbs.add_parser("list", help="every user, without passwords")
+    finish(verb, list_users)
+    verb = verbs.add_parser("hash", help="read a password, print the line for authentication.users")
+    verb.add_argument("name", help="the user's name")
+    verb.set_defaults(func=print_hash)
+
+
+def add(options: argparse.Namespace) -> int:
+    """Add a user."""
+    config = _config(options)
+    keys = ("senders", "messages", "recipients", "partition", "transport", "hold")
+    values = {key: getattr(options, key) for key in keys}
+    make_entry(values)  # before anybody types a password
+    try:
+        name = read_name(options.name)
+    except ValueError as error:
+        raise PillarboxError(f"NAME: {error}") from None
+    entry = make_entry({**values, **_verifiers(config, options)})
+    if not _store(config).add(name, entry):
+        raise PillarboxError(f"NAME: there is a user {show(name)} already; allowed: another name, or user passwd")
+    print(f"{name} is added")
+    return 0
+
+
+def passwd(options: argparse.Namespace) -> int:
+    """Give a user another password; one that is logged in stays so."""
+    config = _config(options)
+    store = _store(config)
+    _known(store, options.name)
+    return _changed(store, options.name, "has a new password", **_verifiers(config, options))
+
+
+def disable(options: argparse.Namespace) -> int:
+    """Refuse the user's logins."""
+    return _changed(_store(_config(options)), options.name, "is disabled", disabled=True)
+
+
+def enable(options: argparse.Namespace) -> int:
+    """Take the user's logins again."""
+    return _changed(_store(_config(options)), options.name, "is enabled", disabled=False)
+
+
+def remove(options: argparse.Namespace) -> int:
+    """Forget a user."""
+    store = _store(_config(options))
+    if not store.remove(_spelled(options.name)):
+        _known(store, options.name)
+    print(f"{options.name} is removed")
+    return 0
+
+
+def list_users(options: argparse.Namespace) -> int:
+    """Print every user: those of smtpd.yaml, then those of the file or table."""
+    config = _config(options)
+    users = {name: UserEntry(argon2=known) for name, known in config.authentication.users.items()}
+    try:
+        users = {**_store(config).entries(), **users}
+    except ConfigError:
+        if config.authentication.file or config.authentication.source == "table":
+            raise
+    if options.json:
+        print(json.dumps([_public(name, entry) for name, entry in sorted(users.items())], ensure_ascii=False))
+        return 0
+    table = Table(
+        "name", "state", "mechanisms", "senders", "messages/h", "recipients/h", "partition", "transport", "hold"
+    )
+    for name, entry in sorted(users.items()):
+        shown = _public(name, entry)
+        state = "disabled" if entry.disabled else "enabled"
+        senders = ", ".join(sender or "<>" for sender in entry.senders) or "any"
+        rest = (shown[key] for key in ("messages", "recipients", "partition", "transport", "hold"))
+        cells = (
+            name,
+            state,
+            " ".join(shown["mechanisms"]),
+            senders,
+            *("" if cell is None else str(cell) for cell in rest),
+        )
+        table.add_row(*map(Text, cells))
+    Console().print(table if users else "no users")
+    return 0
+
+
+def print_hash(options: argparse.Namespace) -> int:
+    """Ask for the password (or read it from a pipe) and print `name: "hash"`."""
+    print(f'{options.name}: "{make_hash(_password())}"')
+    return 0
+
+
+def _public(name: str, entry: UserEntry) -> dict[str, Any]:
+    mechanisms = [
+        m for m, known in (("PLAIN", entry.argon2), ("LOGIN", entry.argon2), ("SCRAM-SHA-256", entry.scram)) if known
+    ]
+    return {"name": name, "mechanisms": mechanisms, **entry.model_dump(exclude={"argon2", "scram"})}
+
+
+def _verifiers(config: SmtpdConfig, options: argparse.Namespace) -> dict[str, str | None]:
+    password = _password()
+    if options.no_scram:
+        return {"argon2": make_hash(password), "scram": None}
+    keys = ScramKeys.make(password, secrets.token_bytes(SALT_OCTETS), config.authentication.iterations)
+    return {"argon2": make_hash(password), "scram": str(keys)}
+
+
+def _password() -> str:
+    """Asked for twice on a terminal; the first line of a pipe."""
+    if not sys.stdin.isatty():
+        password = sys.stdin.readline().rstrip("\n")
+    elif (password := getpass.getpass()) != getpass.getpass("Again: "):
+        raise PillarboxError("the two passwords differ")
+    if not password:
+        raise PillarboxError("an empty password is none")
+    return password
+
+
+def _store(config: SmtpdConfig) -> Store:
+    settings = config.authentication
+    if settings.source == "table":
+        environment = config.environment
+        return TableStore(database.resolve(environment.database.uri, environment.var))
+    if settings.file is None:
+        allowed = (
+            "authentication.file: PATH, authentication.source: table, or `pillarbox user hash` for smtpd.yaml itself"
+        )
+        raise ConfigError(f"authentication: smtpd.yaml names no place for users; allowed: {allowed}")
+    return FileStore(settings.file)
+
+
+def _changed(store: Store, name: str, words: str, **values: Any) -> int:
+    if not store.change(_spelled(name), **values):
+        _known(store, name)
+    print(f"{name} {words}")
+    return 0
+
+
+def _known(store: Store, name: str) -> None:
+    names = store.entries()
+    if _spelled(name) not in names:
+        raise PillarboxError(f"NAME: no user {show(name)}; allowed: {', '.join(names) or 'there are none'}")
+
+
+def _spelled(name: str) -> str:
+    try:
+        return read_name(name)
+    except ValueError:
+        return name
+
+
+def _config(options: argparse.Namespace) -> SmtpdConfig:
+    return load_smtpd(options.config / "smtpd.yaml")
+
+
+def _verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(name, help=text)
+    verb.add_argument("name", metavar="NAME")
+    finish(verb, run, json=False)
+    return verb
+
+
+def _add_password(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--no-scram", action="store_true", help="make an argon2 hash only: SCRAM-SHA-256 will not work")

@@ -1,0 +1,157 @@
+"""user_store — where `pillarbox user` keeps users: the file, or the table
+
+Owns: changing one user in either; the text of the file.
+Guarantees: a file is replaced whole, by one command at a time, and keeps its owner and rights (0600 when new); smtpd
+    never reads half of one. Comments in it are lost: it is ours to write.
+Raises: PillarboxError for what an operator can mend.
+See: smtpd/login/user_sources.py, which reads both; sql/migrations, users.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from scripts import one_connection
+from shared.config.smtpd.users import UserEntry, load_users
+from shared.errors import ConfigError, PillarboxError
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_HEADING: Final = "# Users who may submit; kept by `pillarbox user`, which leaves no comments standing.\n"
+#: Columns by key of an entry, where they differ.
+_COLUMNS: Final = {"partition": "partitionid", "transport": "transportid", "hold": "quarantineid"}
+
+
+class Store(Protocol):
+    """Users that can be changed; each change says whether it found what it was for."""
+
+    def entries(self) -> dict[str, UserEntry]:
+        """Every user by name."""
+
+    def add(self, name: str, entry: UserEntry) -> bool:
+        """Add a user unless the name is taken."""
+
+    def change(self, name: str, **values: Any) -> bool:
+        """Give a user other values."""
+
+    def remove(self, name: str) -> bool:
+        """Forget a user."""
+
+
+class FileStore:
+    """The file of `authentication.file`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve()  # a link stays one
+
+    def entries(self) -> dict[str, UserEntry]:
+        """As in Store."""
+        return load_users(self._path) if self._path.exists() else {}
+
+    def add(self, name: str, entry: UserEntry) -> bool:
+        """As in Store."""
+        with self._locked() as users:
+            if name in users:
+                return False
+            self._write({**users, name: entry})
+        return True
+
+    def change(self, name: str, **values: Any) -> bool:
+        """As in Store."""
+        with self._locked() as users:
+            if name not in users:
+                return False
+            self._write({**users, name: users[name].model_copy(update=values)})
+        return True
+
+    def remove(self, name: str) -> bool:
+        """As in Store."""
+        with self._locked() as users:
+            if users.pop(name, None) is None:
+                return False
+            self._write(users)
+        return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[dict[str, UserEntry]]:
+        """The users as they are, while no other command changes them."""
+        try:
+            # The folder stands for the file, which is replaced each time; nothing is left behind.
+            folder = os.open(self._path.parent, os.O_RDONLY)
+        except OSError as error:
+            raise ConfigError(f"{self._path.parent}: {error.strerror}; allowed: a folder that exists") from None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield self.entries()
+        finally:
+            os.close(folder)
+
+    def _write(self, users: Mapping[str, UserEntry]) -> None:
+        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                file.write(text(users))
+                file.flush()
+                if self._path.exists():
+                    present = self._path.stat()
+                    os.fchmod(file.fileno(), present.st_mode & 0o7777)
+                    with suppress(PermissionError):  # only root gives files away
+                        os.fchown(file.fileno(), present.st_uid, present.st_gid)
+                os.fsync(file.fileno())
+            draft.replace(self._path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise PillarboxError(f"{self._path}: cannot be written: {error.strerror}") from None
+
+
+class TableStore:
+    """The table pillarbox.users; `conninfo` is of a role that may change it."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+
+    def entries(self) -> dict[str, UserEntry]:
+        """As in Store."""
+        keys = UserEntry.model_fields
+        return {
+            row.name: UserEntry.model_validate({key: getattr(row, _COLUMNS.get(key, key)) for key in keys})
+            for row in self._ask("user_list")
+        }
+
+    def add(self, name: str, entry: UserEntry) -> bool:
+        """As in Store."""
+        return bool(self._ask("user_add", name=name, **entry.model_dump()))
+
+    def change(self, name: str, **values: Any) -> bool:
+        """As in Store."""
+        return bool(self._ask("user_disable" if "disabled" in values else "user_password", name=name, **values))
+
+    def remove(self, name: str) -> bool:
+        """As in Store."""
+        return bool(self._ask("user_remove", name=name))
+
+    def _ask(self, query: str, **values: Any) -> list[database.Row]:
+        return one_connection.ask(
+            self._conninfo, "pillarbox user", lambda connection: database.fetch(connection, query, **values)
+        )
+
+
+def text(users: Mapping[str, UserEntry]) -> str:
+    """The file for these users: YAML whose values are written as JSON has them."""
+    lines = [_HEADING, "users:" + ("" if users else " {}") + "\n"]
+    for name, entry in sorted(users.items()):
+        values = entry.model_dump(exclude_defaults=True)
+        lines.append(f"  {_json(name)}:" + ("" if values else " {}") + "\n")
+        lines += [f"    {key}: {_json(value)}\n" for key, value in values.items()]
+    return "".join(lines)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,123 @@
+"""volumes — `pillarbox volumes`: report how much room PostgreSQL's volumes have, for smtpd on other hosts
+
+Owns: the reporter that runs on the database's host, and what it has reported.
+Guarantees: the figures are written once every beat, whatever they are; an outage is one line and another try. When it
+    ends, what it reported grows old, which smtpd and doctor say; `forget` is for volumes that are gone.
+Raises: PillarboxError for a path that cannot be reached at the start.
+See: shared/spool/space.py; docs/how-to/stop-before-the-disk-is-full.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from scripts import one_connection
+from scripts.options import duration, finish
+from shared.config.units import format_size
+from shared.errors import DatabaseUnavailable, PillarboxError, in_words
+from shared.postgres import database
+from shared.spool.space import measure
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Awaitable, Callable
+
+_BEAT: Final = timedelta(seconds=5)
+_PATIENCE: Final = 10.0  # seconds for one report
+_NAME: Final = "pillarbox volumes"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `volumes` and its verbs to the command line."""
+    parser = subparsers.add_parser("volumes", help="report how much room PostgreSQL's volumes have")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    verb = verbs.add_parser("report", help="report until it is stopped, on the host of the database")
+    verb.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="data directory, pg_wal, tablespaces")
+    verb.add_argument("--every", type=duration, default=_BEAT, metavar="TIME", help="how often (5s)")
+    verb.add_argument("--once", action="store_true", help="report once, for a timer that runs it every TIME")
+    _add_host(verb)
+    finish(verb, report)
+
+    finish(verbs.add_parser("list", help="what is reported"), list_volumes)
+
+    verb = verbs.add_parser("forget", help="forget what a host has reported that reports no more")
+    _add_host(verb)
+    finish(verb, forget)
+
+
+def _add_host(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--host", default=socket.gethostname(), metavar="NAME", help="its name (this host's)")
+
+
+def report(options: argparse.Namespace) -> int:
+    """Report until Ctrl-C or SIGTERM, or once."""
+    try:
+        measure(options.paths)
+    except OSError as error:
+        raise PillarboxError(f"volumes: {in_words(error)}; allowed: folders that this account can reach") from None
+    if options.once:
+        _ask(options, lambda connection: _report(connection, options))
+        return 0
+    asyncio.run(_go_on(one_connection.configured(options), options))
+    return 0
+
+
+async def _go_on(conninfo: str, options: argparse.Namespace) -> None:
+    connection: database.Connection | None = None
+    while True:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                if connection is None or connection.closed:
+                    connection = await database.connect(conninfo, _NAME)
+                await _report(connection, options)
+        except (DatabaseUnavailable, TimeoutError, *database.OUTAGE, *database.REFUSAL) as error:
+            sys.stderr.write(f"pillarbox: volumes: {in_words(error)}\n")
+            if connection is not None:
+                await connection.close()
+                connection = None
+        await asyncio.sleep(options.every.total_seconds())
+
+
+async def _report(connection: database.Connection, options: argparse.Namespace) -> None:
+    volumes = await asyncio.to_thread(measure, options.paths)
+    await database.fetch(
+        connection,
+        "volume_report",
+        host=options.host,
+        beat=options.every,
+        paths=[volume.path for volume in volumes],
+        free=[volume.free for volume in volumes],
+        size=[volume.size for volume in volumes],
+    )
+
+
+def list_volumes(options: argparse.Namespace) -> int:
+    """Print what is reported."""
+    for row in _ask(options, lambda connection: database.fetch(connection, "volume_figures")):
+        seconds = row.age.total_seconds()
+        if options.json:
+            told = {"host": row.host, "path": row.path, "free": row.free, "size": row.size, "fresh": row.fresh}
+            print(json.dumps(told | {"seconds": seconds}))
+        else:
+            old = "" if row.fresh else ", and not since"
+            print(
+                f"{row.host}:{row.path}: {format_size(row.free)} of {format_size(row.size)}, {seconds:.0f} s ago{old}"
+            )
+    return 0
+
+
+def forget(options: argparse.Namespace) -> int:
+    """Forget a host."""
+    _ask(options, lambda connection: database.fetch(connection, "volume_forget", host=options.host))
+    return 0
+
+
+def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connection], Awaitable[Answer]]) -> Answer:
+    return one_connection.ask(one_connection.configured(options), _NAME, work)

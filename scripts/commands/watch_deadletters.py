@@ -1,0 +1,104 @@
+"""watch_deadletters — hears of dead letters as they happen, and prints one JSON line for each
+
+Owns: a worker for the channel dead_message: LISTEN, catch up from the archive, read what was announced.
+Guarantees: each dead letter is told once, in the order it is heard of. A notification is a hint: after every
+    (re)connection, and once a minute, what the archive has since the last one seen is read, so that an outage delays.
+    Anybody who may connect can notify anything: what cannot be an id is passed over.
+Raises: nothing for an outage, which is one line on standard error and another try; DatabaseUnavailable at the start.
+Bugs: what it has told is not written down: after a restart say --since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from shared.errors import DatabaseUnavailable, in_words
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_NAME: Final = "pillarbox deadletters watch"
+_CATCH_UP: Final = 60.0  # seconds
+# A letter may be committed this long after the time it carries, because its transaction began earlier.
+_MARGIN: Final = timedelta(minutes=5)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
+_ID: Final = re.compile("[0-9]{1,19}")  # \d and str.isdigit know hundreds of digits more, which int does not
+_HIGHEST_ID: Final = (1 << 63) - 1
+
+
+class Watcher:
+    """What was told so far, and from when on the archive is still to be read."""
+
+    def __init__(self, since: datetime, tell: Callable[[str], object]) -> None:
+        self._begin = since
+        self._latest = since
+        self._tell = tell
+        self._told: dict[tuple[int, UUID], datetime] = {}  # by message too: a standby that lagged gives ids again
+
+    async def follow(self, connection: database.Connection) -> None:
+        """Tell until the connection ends."""
+        await database.fetch(connection, "deadletters_listen")
+        while True:
+            await self._look(connection, max(self._begin, self._latest - _MARGIN), None)
+            deadline = asyncio.get_running_loop().time() + _CATCH_UP
+            while (left := deadline - asyncio.get_running_loop().time()) > 0:
+                # Gathered first: the connection cannot run a query while it listens.
+                heard = {n.payload async for n in connection.notifies(timeout=left, stop_after=1)}
+                heard |= {n.payload async for n in connection.notifies(timeout=0)}
+                if ids := announced(heard):
+                    await self._look(connection, datetime.now(UTC) - timedelta(days=2), ids)
+
+    async def _look(self, connection: database.Connection, since: datetime, ids: list[int] | None) -> None:
+        everything = {"results": None, "domain": None, "limit": None}
+        for letter in reversed(
+            await database.fetch(connection, "deadletters_list", since=since, ids=ids, **everything)
+        ):
+            if (letter.id, letter.message) not in self._told:
+                self._tell(json.dumps(fields(letter)))
+                self._told[letter.id, letter.message] = letter.finished
+                self._latest = max(self._latest, letter.finished)
+        oldest = self._latest - 2 * _MARGIN
+        self._told = {key: finished for key, finished in self._told.items() if finished >= oldest}
+
+
+async def run(conninfo: str, since: datetime | None, tell: Callable[[str], object]) -> None:
+    """Tell each dead letter from `since` (None: now) as one line of JSON, until cancelled."""
+    watcher = Watcher(since or datetime.now(UTC), tell)
+    pause = _FIRST_PAUSE
+    connection: database.Connection | None = await database.connect(conninfo, _NAME)
+    while True:
+        try:
+            connection = connection or await database.connect(conninfo, _NAME)
+            pause = _FIRST_PAUSE
+            try:
+                await watcher.follow(connection)
+            finally:
+                await connection.close()
+                connection = None
+        except (*database.OUTAGE, DatabaseUnavailable) as error:
+            wait = pause * random.uniform(0.5, 1.5)
+            sys.stderr.write(f"pillarbox: {in_words(error)}; trying again in {wait:.1f} s\n")
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def announced(payloads: Iterable[str]) -> list[int]:
+    """The ids of the archive among these payloads: ASCII digits, within a bigint."""
+    ids = {int(payload) for payload in payloads if _ID.fullmatch(payload)}
+    return sorted(id_ for id_ in ids if id_ <= _HIGHEST_ID)
+
+
+def fields(row: Any) -> dict[str, Any]:
+    """A row as JSON can carry it."""
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else str(value) if isinstance(value, UUID) else value
+        for name, value in row._asdict().items()
+    }

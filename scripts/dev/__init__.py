@@ -1,0 +1,1 @@
+"""dev — what builds, checks and documents Pillarbox: not in the wheel."""

@@ -1,0 +1,1 @@
+"""doctor — `pillarbox doctor`: examines database, workers and server, and says what to do."""

@@ -1,0 +1,184 @@
+"""checks — the checks of `pillarbox doctor`, their verdicts and their limits
+
+Owns: the table of checks by id, what a finding is, and every number at which one turns into a warning or an alarm.
+Guarantees: ids are stable: monitoring refers to them. Limits carry their reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from shared.config.units import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Verdict(IntEnum):
+    """How bad it is; the worst one decides the exit status."""
+
+    OK = 0
+    NOTE = 1  # worth knowing, nothing to do
+    WARN = 2  # will hurt if it stays
+    ALARM = 3  # mail is not delivered, or may be lost
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found, and what to do about it; `remedy` is empty where there is nothing to do."""
+
+    check: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+
+    def __post_init__(self) -> None:
+        if self.check not in CHECKS:
+            raise KeyError(self.check)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From where on something is worth a warning, or an alarm."""
+
+    # A snapshot this old keeps the dead rows of as much mail; backups of a large queue may take minutes.
+    horizon: tuple[timedelta, timedelta] = (timedelta(minutes=5), timedelta(hours=1))
+    # Of the room for locks, by an estimate that is on the safe side; beyond it comes "out of shared memory".
+    locks: tuple[float, float] = (0.8, 1.6)
+    # At 1 COMMIT fails, and so does accepting mail.
+    notifications: tuple[float, float] = (0.1, 0.5)
+    # Of max_connections in use.
+    connections: tuple[float, float] = (0.8, 0.95)
+    # WAL a slot holds back, in bytes.
+    wal: tuple[int, int] = (1 << 30, 16 << 30)
+    # Leases compare a worker's patience with the server's clock.
+    clock: tuple[float, float] = (1.0, 5.0)
+    # Dead rows of a leaf: five times what maintenance vacuums at, so it does not get through.
+    dead: int = 50_000
+    # A leaf this large with so few rows to show for it is mostly air.
+    bloat: tuple[int, int] = (256 << 20, 64 << 10)  # octets in all, octets for each row
+    # Mail due and untouched: maintenance.overdue wakes its worker after a minute by default.
+    overdue: tuple[timedelta, timedelta] = (timedelta(minutes=10), timedelta(hours=1))
+    # A lease that has run out is taken over by the next full pass, one poll later.
+    lost: timedelta = timedelta(minutes=2)
+    # Recipients that wait for one host, or for DNS: a large destination that is down for an hour has hundreds.
+    shut: tuple[float, float] = (100, 1000)
+    # Dead letters in a day.
+    deadletters: int = 100
+    # Days of history that must be there; the maintainer makes more each round.
+    days: int = 3
+    # Free space under var: octets.
+    disk: tuple[int, int] = (2 << 30, 512 << 20)
+    # How many messages and rows a sampling check looks at from each start.
+    sample: int = 1000
+    # How many rows of a backlog a check reads.
+    backlog: int = 10_000
+
+
+#: id → what it looks at, and what makes it warn (W) or alarm (A).
+CHECKS: Final[dict[str, str]] = {
+    "worker.live": "Each worker of queued.yaml and of the register beats. W: one is silent or has never started.",
+    "worker.condition": (
+        "Each worker's WHERE is one expression over columns of queue, of immutable functions and operators, without "
+        "subqueries, aggregates, set-returning functions or names from foreign schemas. A: it is not, or fails."
+    ),
+    "worker.changed": "A running worker has the WHERE that queued.yaml gives it. Note: it was started with another.",
+    "worker.pruning": "The plan of a worker's claim opens only leaves that can hold its mail. W: it opens others.",
+    "partition.served": (
+        "Every partition id from 1 to partitions.count, those that policy rules and leaves name, and none (NULL) is "
+        "selected by a worker's WHERE. A: nobody selects it. W: only in part, or no such worker is alive."
+    ),
+    "partition.unknown": "Whether anybody would serve an id that nothing gives out today. Note: nobody would.",
+    "partition.overlap": "Which ids several workers share; that is allowed. Note: they are listed.",
+    "partition.waiting": "Mail waits for a living worker that selects it. A: it waits and there is none.",
+    "partition.default": "What lies in the default leaf. Note: ids without a leaf of their own. W: ids nobody knows.",
+    "mail.overdue": "How long due mail has waited, by partition id. W: 10 minutes. A: an hour.",
+    "mail.lease": "Claims that a dead worker left are taken over. W: one was not for 2 minutes.",
+    "mail.transport": (
+        "Waiting mail and policy rules name transports of queued.yaml. A: mail names another, and waits until it "
+        "expires. W: a rule does."
+    ),
+    "mail.hosts": (
+        "Mail that waits for a host which does not answer, or takes no more, or for DNS. Note: there is some. W: 100 "
+        "recipients wait for one of them. A: 1000, as where many domains lead to one dead host."
+    ),
+    "mail.dead": "Dead letters of the last day. Note: there are some. W: 100.",
+    "leaf.triggers": "Every table of the tree has the triggers that count bodies and refuse moves. A: one is missing.",
+    "leaf.unique": "Every leaf has UNIQUE (id). A: one has not.",
+    "leaf.indexes": "Every leaf has the indexes that claims read. A: one is missing or invalid.",
+    "leaf.storage": "Every leaf leaves room for claims and is vacuumed by count. W: its parameters were changed.",
+    "leaf.bloat": "Dead rows and size of each leaf. W: vacuum does not keep up.",
+    "leaf.vacuum": "This role may vacuum leaves, as maintenance does. Note: it may not; autovacuum cleans alone.",
+    "history.days": "The coming days have partitions. A: today's or tomorrow's is missing. W: a later one is.",
+    "refcount.drift": "A sample of messages counts its queue rows right. A: one does not.",
+    "refcount.body": "A sample of queue rows has its body. A: one has none.",
+    "schema.version": "The schema is this code's. A: it is older or newer.",
+    "schema.partitions": "SQL hashes domains into as many ids as smtpd.yaml says. W: into another number.",
+    "server.version": "The server's version. Note: newer than any this code was tested with.",
+    "server.durability": "What makes 250 true is on. A: fsync or full_page_writes is off. W: synchronous_commit is.",
+    "server.connections": "Room for more connections. W: 80 % in use. A: 95 %.",
+    "server.locks": (
+        "Room for the locks of all workers at once, by the leaves that their claims open, against "
+        "max_locks_per_transaction. W: 80 % of it. A: 160 %."
+    ),
+    "server.clock": "This host's clock against the server's. W: 1 s apart. A: 5 s.",
+    "server.horizon": "Who keeps vacuum from cleaning, and for how long. W: 5 minutes. A: an hour.",
+    "server.slots": "Replication slots. W: nobody reads one, or it holds 1 GiB of WAL. A: 16 GiB, or it is lost.",
+    "server.notifications": "The queue of notifications. W: a tenth full. A: half full.",
+    "server.volumes": (
+        "Room on PostgreSQL's volumes, as `pillarbox volumes` reports it. A: less than spool.minfree, so smtpd accepts "
+        "nothing; or the reports have ended. Note: nobody reports, and smtpd sees no volume of its own."
+    ),
+    "tls.certificates": (
+        "Each certificate of smtpd.yaml can be read and lasts. W: its end is nearer than tls.expirywarning. A: it has "
+        "ended, has not begun, or cannot be read."
+    ),
+    "login.secrets": (
+        "Passwords and tokens that connection.auth names can be read. W: one cannot, or it is open to everybody."
+    ),
+    "login.refused": (
+        "Mail does not wait because a next hop refuses our login or asks for one. A: it does. Doctor itself does not "
+        "log in."
+    ),
+    "retry.windows": (
+        "Mail lives to see its transport's delivery windows. W: they are closed at a stretch for as long as retry.age "
+        "or retry.nullage, and what comes then may be given up untried."
+    ),
+    "python.build": "How the Python of doctor, and so of the daemons, was built. Note: without PGO, which is slower.",
+    "disk.var": "Free space under environment.var, for the embedded server. W: 2 GiB or less. A: 512 MiB or less.",
+}
+
+
+def worst(findings: Iterable[Finding]) -> Verdict:
+    """The gravest verdict; OK of nothing."""
+    return max((finding.verdict for finding in findings), default=Verdict.OK)
+
+
+def graded(value: float, limits: tuple[float, float]) -> Verdict:
+    """WARN from the first limit on, ALARM from the second."""
+    return Verdict.ALARM if value >= limits[1] else Verdict.WARN if value >= limits[0] else Verdict.OK
+
+
+def graded_time(value: timedelta, limits: tuple[timedelta, timedelta]) -> Verdict:
+    """The same for spans of time."""
+    return graded(value.total_seconds(), (limits[0].total_seconds(), limits[1].total_seconds()))
+
+
+def span(value: timedelta) -> str:
+    """A span as people read it, in whole seconds and without what is too small to matter."""
+    seconds = max(round(value.total_seconds()), 0)
+    if seconds >= 86_400:  # noqa: PLR2004 - a day
+        seconds -= seconds % 3600
+    elif seconds >= 3600:  # noqa: PLR2004 - an hour
+        seconds -= seconds % 60
+    return format_duration(timedelta(seconds=seconds))
+
+
+def listed(names: Iterable[object], most: int = 6) -> str:
+    """Names in a row; the rest as a number."""
+    each = [str(name) for name in names]
+    rest = len(each) - most
+    return ", ".join(each[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,57 @@
+"""logins — verdicts on our logins to next hops
+
+Owns: whether the secrets that queued.yaml names can be read, and whether mail waits because a login was refused.
+Guarantees: no secret is shown, and nothing is asked of a host or of a token server: a refused login may lock an
+    account.
+See: queued/smtp/auth.py; docs/how-to/log-in-to-a-relay.md
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from queued.smtp.auth import logins
+from scripts.doctor.checks import Finding, Verdict, listed
+from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from shared.config.queued.transport import Transport
+    from shared.postgres.database import Row
+
+_SECRETS: Final = "login.secrets"
+_REFUSED: Final = "login.refused"
+_LONGEST: Final = 300  # characters of a host's words
+
+
+def secrets(transports: Iterable[Transport]) -> list[Finding]:
+    """A finding for each transport whose secrets cannot be read, or one that says how many can."""
+    found: list[Finding] = []
+    names: list[str] = []
+    for transport in transports:
+        try:
+            if logins(transport):
+                names.append(transport.id)
+        except ConfigError as error:
+            remedy = "mend the file, its owner or its mode; if only doctor may not read it, run doctor as queued's user"
+            found.append(Finding(_SECRETS, Verdict.WARN, str(error), remedy))
+    if found:
+        return found
+    return [Finding(_SECRETS, Verdict.OK, f"read: {listed(names)}" if names else "no transport logs in")]
+
+
+def refused(rows: Sequence[Row]) -> list[Finding]:
+    """A finding for each transport whose mail waits for a login; `rows` as sql/queries/doctor_logins.sql has them."""
+    if not rows:
+        return [Finding(_REFUSED, Verdict.OK, "no mail waits for a login")]
+    remedy = "mend connection.auth of the transport or the account, then reload queued; mail waits and is not bounced"
+    return [
+        Finding(
+            _REFUSED,
+            Verdict.ALARM,
+            f"transport {row.transport}: {row.recipients} recipients wait: {row.error[:_LONGEST]}",
+            remedy,
+        )
+        for row in rows
+    ]

@@ -1,0 +1,220 @@
+"""queue — verdicts on the tables: leaves, counts, history, and the mail in them
+
+Owns: pure functions from what was read of the tables to findings, and what every leaf must have.
+Guarantees: no I/O.
+See: sql/migrations, leaves: queue_guard gives a leaf what is asked for here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from scripts.doctor.checks import Finding, Limits, Verdict, graded, graded_time, listed, span
+from scripts.doctor.server import mebibytes
+from scripts.doctor.workers import names
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from shared.postgres.database import Row
+
+TRIGGERS: Final = (
+    "queue_arrived",
+    "queue_left",
+    "queue_truncated",
+    "queue_status",
+    "queue_identity",
+    "queue_partid",
+    "queue_reviewed",
+    "queue_released",
+    "queue_held",
+)
+INDEXES: Final = (
+    "queue_due_urgent",
+    "queue_due_urgent_fresh",
+    "queue_due_urgent_retried",
+    "queue_due",
+    "queue_due_retried",
+    "queue_due_bulk",
+    "queue_suspect",
+    "queue_messages__id",
+    "queue_finish",
+)
+_OF_HOLD: Final = ("queue_hold_ts", "queue_hold_quarantine")
+_DEFAULT_LEAF: Final = "queue_def_def"
+_GUARD: Final = "pillarbox migrate makes leaves as they must be; for this one see pillarbox.queue_guard"
+
+
+def leaves(rows: Sequence[Row], limits: Limits) -> list[Finding]:
+    """What each table of the queue's tree must have."""
+    found = [_triggers(rows)]
+    own = [row for row in rows if row.leaf]
+    bare = [row.name for row in own if not row.unique_id]
+    text = f"{listed(bare)}: no UNIQUE (id)"
+    found.append(_one("leaf.unique", Verdict.ALARM, bare, text, "ALTER TABLE … ADD UNIQUE (id)", "on every leaf"))
+    missing = [f"{row.name}: {listed(lost)}" for row in own if (lost := _lost(row))]
+    text = f"missing or invalid: {'; '.join(missing)}"
+    remedy = "REINDEX INDEX CONCURRENTLY an invalid one; make a missing one as sql/migrations does"
+    found.append(_one("leaf.indexes", Verdict.ALARM, missing, text, remedy, "on every leaf, valid"))
+    wrong = [f"{row.name}: {listed(odd)}" for row in own if (odd := storage(row.options))]
+    found.append(
+        _one("leaf.storage", Verdict.WARN, wrong, "; ".join(wrong), _GUARD, "room for claims, vacuum by count")
+    )
+    found.append(_bloat(own, limits))
+    return found
+
+
+def _triggers(rows: Sequence[Row]) -> Finding:
+    lost = [
+        f"{row.name}: {listed(absent)}" for row in rows if (absent := [t for t in TRIGGERS if t not in row.triggers])
+    ]
+    text = f"missing or disabled: {'; '.join(lost)}: bodies are miscounted, or illegal moves pass"
+    return _one("leaf.triggers", Verdict.ALARM, lost, text, _GUARD, "on every table of the tree")
+
+
+def _lost(row: Row) -> list[str]:
+    wanted = INDEXES + (_OF_HOLD if row.name == "queue_hold" else ())
+    return [index for index in wanted if index not in row.indexes]
+
+
+def storage(options: Sequence[str]) -> list[str]:
+    """Which storage parameters of a leaf are not as claims need them."""
+    given = dict(option.split("=", 1) for option in options)
+    odd = []
+    if int(given.get("fillfactor", "100")) >= 100:  # noqa: PLR2004 - PostgreSQL's default, a full page
+        odd.append("fillfactor leaves no room for a claim's row version")
+    if float(given.get("autovacuum_vacuum_scale_factor", "0.2")) > 0:
+        odd.append("autovacuum_vacuum_scale_factor lets dead rows grow with the backlog")
+    if given.get("autovacuum_enabled", "true") in {"false", "off", "0", "no"}:
+        odd.append("autovacuum is disabled")
+    return odd
+
+
+def _bloat(rows: Sequence[Row], limits: Limits) -> Finding:
+    total, each = limits.bloat
+    tired = [f"{row.name}: {row.dead} dead of {row.live + row.dead} rows" for row in rows if row.dead >= limits.dead]
+    tired += [
+        f"{row.name}: {mebibytes(row.bytes)} for {row.live} rows"
+        for row in rows
+        if row.bytes >= total and row.bytes >= each * (row.live + row.dead + 1)
+    ]
+    remedy = "see server.horizon; then VACUUM, or VACUUM FULL in a quiet hour if it is the size"
+    return _one("leaf.bloat", Verdict.WARN, tired, "; ".join(tired), remedy, "vacuum keeps up")
+
+
+def vacuum(forbidden: Sequence[Row]) -> Finding:
+    """Tables that maintenance leaves to autovacuum, for want of a right."""
+    if not forbidden:
+        return Finding("leaf.vacuum", Verdict.OK, "this role may vacuum every leaf")
+    text = f"this role may not vacuum {listed(row.leaf for row in forbidden)}: autovacuum alone cleans them"
+    remedy = "where leaf.bloat shows that this is not enough: let the owner run a worker, or, from PostgreSQL 17 on, "
+    return Finding("leaf.vacuum", Verdict.NOTE, text, f"{remedy}GRANT MAINTAIN ON these tables")
+
+
+def transports(rows: Sequence[Row], ruled: Sequence[str]) -> Finding:
+    """Mail by a transport that queued.yaml lacks, and rules of smtpd.yaml that would make more of it."""
+    check = "mail.transport"
+    if rows:
+        text = "; ".join(f"{row.recipients} recipients by {row.transport!r}" for row in rows)
+        remedy = "add it to transports in queued.yaml and restart the workers, or UPDATE transportid of these rows"
+        return Finding(check, Verdict.ALARM, f"not in queued.yaml: {text}; it waits until it expires", remedy)
+    if ruled:
+        text = f"policy rules of smtpd.yaml name {listed(ruled)}, which queued.yaml has not"
+        return Finding(check, Verdict.WARN, text, "add it to transports in queued.yaml, or mend the rule")
+    return Finding(check, Verdict.OK, "every transport is known")
+
+
+def history(missing: Sequence[Row]) -> Finding:
+    """Days without a partition, the soonest first."""
+    verdict = Verdict.ALARM if missing and missing[0].ahead <= 1 else Verdict.WARN
+    text = f"missing: {listed(row.missing for row in missing)}"
+    remedy = "start a worker, which makes them each round, or run pillarbox migrate"
+    return _one("history.days", verdict, missing, text, remedy, "the coming days are there")
+
+
+def refcounts(row: Row) -> Finding:
+    """Messages whose count is wrong."""
+    text = f"{row.wrong} of {row.looked} messages: {listed(row.examples or ())}"
+    recount = "SELECT pillarbox.refcount_anew(ARRAY[…ids])"
+    remedy = f"find what changed queue without its triggers (leaf.triggers); then {recount}"
+    return _one("refcount.drift", Verdict.ALARM, row.wrong, text, remedy, f"{row.looked} messages looked at")
+
+
+def orphans(row: Row) -> Finding:
+    """Queue rows whose body is gone."""
+    text = f"{row.wrong} of {row.looked} rows, among them id {listed(row.examples or ())}"
+    remedy = "restore the messages from a backup, or set these rows to BOUNCE"
+    return _one("refcount.body", Verdict.ALARM, row.wrong, text, remedy, f"{row.looked} rows looked at")
+
+
+def due(rows: Sequence[Row], limits: Limits) -> list[Finding]:
+    """Overdue mail by partition, and claims nobody took over."""
+    late = sorted((row for row in rows if row.oldest and row.oldest >= limits.overdue[0]), key=lambda row: -row.oldest)
+    found = []
+    if late:
+        text = "; ".join(
+            f"{names([row.partid])}: {row.waiting} wait, the oldest for {span(row.oldest)}" for row in late
+        )
+        remedy = "look at the worker that serves it: its log, its destinations, claim.inflight"
+        found.append(Finding("mail.overdue", graded_time(late[0].oldest, limits.overdue), text, remedy))
+    else:
+        oldest = max((row.oldest for row in rows if row.oldest), default=None)
+        found.append(
+            Finding("mail.overdue", Verdict.OK, f"the oldest waits for {span(oldest)}" if oldest else "none waits")
+        )
+    lost = [row for row in rows if row.lost]
+    text = "; ".join(
+        f"{names([row.partid])}: {row.lost} since {span(row.since)} by {listed(row.workers)}" for row in lost
+    )
+    remedy = "start a worker that serves the partition: it takes them over at its next full pass"
+    return [*found, _one("mail.lease", Verdict.WARN, lost, text, remedy, "no claim was left behind")]
+
+
+def default_leaf(rows: Sequence[Row], known: Container[str | None]) -> Finding:
+    """What lies in the default leaf; `known` are the ids mail is expected to have."""
+    strange = [row.partid for row in rows if row.partid not in known]
+    text = "; ".join(f"{names([row.partid])}: {row.recipients} recipients" for row in rows)
+    if strange:
+        remedy = "give it a leaf and a worker, or correct metadata->>'_partid' of these rows"
+        return Finding("partition.default", Verdict.WARN, f"{_DEFAULT_LEAF} holds ids nobody knows: {text}", remedy)
+    if rows:
+        return Finding("partition.default", Verdict.NOTE, f"{_DEFAULT_LEAF} holds {text}")
+    return Finding("partition.default", Verdict.OK, f"{_DEFAULT_LEAF} is empty")
+
+
+def hosts(rows: Sequence[Row], limits: Limits) -> Finding:
+    """Mail that waits for hosts and name servers; the most first."""
+    if not rows:
+        return Finding("mail.hosts", Verdict.OK, "none waits for a host that does not answer")
+    text = listed(f"{row.recipients} recipients of {row.domains} domains wait for {row.gate}" for row in rows)
+    verdict = max(Verdict.NOTE, graded(rows[0].recipients, limits.shut))
+    remedy = (
+        "read last_error of some; pillarbox suspend or delete what nobody will take" if verdict > Verdict.NOTE else ""
+    )
+    return Finding("mail.hosts", verdict, text, remedy)
+
+
+def dead(rows: Sequence[Row], limits: Limits) -> Finding:
+    """Dead letters of a day."""
+    total = sum(row.recipients for row in rows)
+    if not total:
+        return Finding("mail.dead", Verdict.OK, "none in the last day")
+    text = f"in the last day {listed(f'{row.recipients} {row.result}' for row in rows)}"
+    if total < limits.deadletters:
+        return Finding("mail.dead", Verdict.NOTE, text)
+    return Finding(
+        "mail.dead", Verdict.WARN, text, "read last_error in archive; pillarbox.dead_letters_requeue sends again"
+    )
+
+
+def partitions(row: Row, configured: int) -> Finding:
+    """In how many ids SQL hashes."""
+    if row.partitions == configured:
+        return Finding("schema.partitions", Verdict.OK, f"{configured} partition ids")
+    text = f"SQL hashes into {row.partitions} ids, smtpd.yaml into {configured}: one domain, two partitions"
+    return Finding("schema.partitions", Verdict.WARN, text, "run pillarbox migrate, and restart smtpd")
+
+
+def _one(check: str, verdict: Verdict, faults: object, text: str, remedy: str, fine: str) -> Finding:
+    """A finding of this verdict where there are faults."""
+    return Finding(check, verdict, text, remedy) if faults else Finding(check, Verdict.OK, fine)

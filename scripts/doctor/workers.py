@@ -1,0 +1,177 @@
+"""workers — verdicts on the workers and on who serves what
+
+Owns: pure functions from what was seen of workers, their conditions and the partitions to findings.
+Guarantees: no I/O. A partition that nobody serves is an alarm; that several serve one is allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scripts.doctor.checks import Finding, Verdict, listed, span
+from shared.postgres.coverage import Partid, Serves, nobody
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One row of the register."""
+
+    worker: str  # id@host:pid
+    id: str
+    where: str
+    live: bool
+    silent: timedelta
+
+
+@dataclass(slots=True)
+class Proof:
+    """What was found out about one condition."""
+
+    where: str
+    fault: str | None = None
+    answers: Mapping[Partid, Serves] = field(default_factory=dict)
+    unpruned: Sequence[str] = ()  # leaves opened that can hold nothing of its
+    opened: int = 0  # leaves that its claims open
+    unproven: str | None = None  # why it could not be looked at, without its being wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A condition and who delivers by it: ids of queued.yaml and of the register."""
+
+    names: tuple[str, ...]
+    live: bool
+    proof: Proof
+
+
+def who(configured: Mapping[str, str], registered: Iterable[Registered], proofs: Mapping[str, Proof]) -> list[Server]:
+    """Conditions with the workers that have them; a row of the register that is silent counts for nothing."""
+    names: dict[str, set[str]] = {}
+    alive = set()
+    for name, where in configured.items():
+        names.setdefault(where, set()).add(name)
+    for each in registered:
+        if each.live:
+            names.setdefault(each.where, set()).add(each.id)
+            alive.add(each.where)
+    return [Server(tuple(sorted(ids)), where in alive, proofs[where]) for where, ids in names.items()]
+
+
+def live(configured: Mapping[str, str], registered: Sequence[Registered]) -> list[Finding]:
+    """Who beats, who does not, and who runs by another condition than its file says."""
+    check = "worker.live"
+    beating = {each.id for each in registered if each.live}
+    found = []
+    for name in sorted(set(configured) - beating):
+        silent = [each for each in registered if each.id == name]
+        if not silent:
+            found.append(Finding(check, Verdict.WARN, f"{name} of queued.yaml does not run", f"start worker {name}"))
+    for each in registered:
+        if not each.live and each.id not in beating:
+            text = f"{each.worker} has been silent for {span(each.silent)} and did not sign off"
+            found.append(Finding(check, Verdict.WARN, text, f"look at its log; start worker {each.id}"))
+    if not found:
+        running = listed(sorted(f"{each.worker}" for each in registered if each.live)) or "none is configured"
+        found.append(Finding(check, Verdict.OK, running))
+    changed = sorted(
+        each.worker for each in registered if each.live and configured.get(each.id, each.where) != each.where
+    )
+    if changed:
+        text = f"{listed(changed)} runs with another WHERE than queued.yaml has"
+        found.append(Finding("worker.changed", Verdict.NOTE, text, "restart it, if this file is its file"))
+    else:
+        found.append(Finding("worker.changed", Verdict.OK, "every WHERE is the one of queued.yaml"))
+    return found
+
+
+def conditions(servers: Iterable[Server]) -> list[Finding]:
+    """Whether each condition is one, and whether its claims open only its own leaves."""
+    found = []
+    for each in servers:
+        name, proof = listed(each.names), each.proof
+        if proof.fault:
+            text = f"{name}: {proof.where}: {proof.fault}"
+            remedy = "use columns of queue and immutable functions: metadata->>'_partid' IN ('1', '2')"
+            found.append(Finding("worker.condition", Verdict.ALARM, text, remedy))
+            continue
+        if proof.unproven:
+            text = f"{name}: {proof.where}: not looked at: {proof.unproven}"
+            found.append(Finding("worker.condition", Verdict.WARN, text, "run doctor where it may write"))
+            continue
+        found.append(Finding("worker.condition", Verdict.OK, f"{name}: {proof.where}"))
+        if proof.unpruned:
+            text = f"{name}: its claims open {listed(proof.unpruned)}, where it can have no mail"
+            remedy = "compare metadata->>'_partid' itself, without casts or other operators, by = or IN"
+            found.append(Finding("worker.pruning", Verdict.WARN, text, remedy))
+        else:
+            found.append(Finding("worker.pruning", Verdict.OK, f"{name}: its claims open its own leaves"))
+    return found
+
+
+def served(servers: Sequence[Server], partids: Sequence[Partid], unknown: str) -> list[Finding]:
+    """Whether each partition is somebody's, and which are several's; `unknown` is an id that nothing gives out."""
+    known = [each for each in servers if each.proof.answers]
+    found = []
+    none = nobody(partids, [each.proof.answers for each in known])
+    if none:
+        text = f"nobody serves {names(none)}"
+        remedy = "name it in a worker's WHERE (NULL: OR metadata->>'_partid' IS NULL) and start that worker"
+        found.append(Finding("partition.served", Verdict.ALARM, text, remedy))
+    part = [p for p in partids if p not in none and not _any(known, p, {Serves.ALL})]
+    if part:
+        text = f"{names(part)}: served in part, or it cannot be proven"
+        remedy = "let some worker's WHERE ask for the partition id alone"
+        found.append(Finding("partition.served", Verdict.WARN, text, remedy))
+    asleep = [p for p in partids if p not in none and not _any([s for s in known if s.live], p, _SOME)]
+    if asleep:
+        text = f"no worker is alive that serves {names(asleep)}"
+        owners = sorted({name for p in asleep for s in known if s.proof.answers[p] in _SOME for name in s.names})
+        found.append(Finding("partition.served", Verdict.WARN, text, f"start worker {listed(owners)}"))
+    if not found:
+        found.append(Finding("partition.served", Verdict.OK, f"{names(partids)} are served"))
+    if _any(known, unknown, _SOME):
+        found.append(Finding("partition.unknown", Verdict.OK, "mail of an id nobody thought of would be served"))
+    else:
+        text = "mail with another partition id would wait for a worker"
+        found.append(Finding("partition.unknown", Verdict.NOTE, text))
+    return [*found, _overlap(known, partids)]
+
+
+def waiting(servers: Sequence[Server], rows: Iterable[Partid]) -> Finding:
+    """Whether mail waits of which no living worker serves the partition; `rows` are ids with mail to deliver."""
+    alive = [each for each in servers if each.live and each.proof.answers]
+    stuck = [p for p in rows if not any(each.proof.answers.get(p, Serves.NONE) in _SOME for each in alive)]
+    if stuck:
+        text = f"mail of {names(stuck)} waits, and no worker is alive that serves it"
+        return Finding("partition.waiting", Verdict.ALARM, text, "start the worker whose WHERE selects it, or add one")
+    return Finding("partition.waiting", Verdict.OK, "no mail waits without a worker")
+
+
+def names(partids: Iterable[Partid]) -> str:
+    """Partition ids as a person reads them."""
+    each = ["NULL" if partid is None else partid for partid in partids]
+    return f"partition {listed(each, 12)}" if each else "no partition"
+
+
+_SOME = {Serves.ALL, Serves.PART}
+
+
+def _any(servers: Iterable[Server], partid: Partid, wanted: set[Serves]) -> bool:
+    return any(each.proof.answers[partid] in wanted for each in servers)
+
+
+def _overlap(servers: Sequence[Server], partids: Sequence[Partid]) -> Finding:
+    shared: dict[tuple[str, ...], list[Partid]] = {}
+    for partid in partids:
+        owners = sorted({name for s in servers if s.proof.answers[partid] in _SOME for name in s.names})
+        if len(owners) > 1:
+            shared.setdefault(tuple(owners), []).append(partid)
+    if not shared:
+        return Finding("partition.overlap", Verdict.OK, "each partition has one worker")
+    text = "; ".join(f"{names(ids)} by {listed(owners)}" for owners, ids in shared.items())
+    return Finding("partition.overlap", Verdict.NOTE, f"shared: {text}")

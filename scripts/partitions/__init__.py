@@ -1,0 +1,1 @@
+"""partitions — `pillarbox partitions`: shows, splits, merges and moves partitions while mail flows."""

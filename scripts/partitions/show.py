@@ -1,0 +1,145 @@
+"""show — what a person or a program sees of leaves, plans and proposals
+
+Owns: the tables, the JSON and the prose of `pillarbox partitions`.
+Guarantees: JSON goes to standard output whole and alone; tables and sentences are for terminals and may change.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.partitions.balance import weigh
+from scripts.partitions.layout import DEFAULT, PREFIX, natural, suffix_of, yaml
+from scripts.partitions.plan import script
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scripts.partitions.audit import Fault
+    from scripts.partitions.layout import Layout
+    from scripts.partitions.plan import Round, Step
+    from scripts.partitions.run import State
+
+_AS_WANTED: Final = "the leaves are as wanted"
+
+type Counts = dict[str, dict[str, int]]  # recipients by leaf and id; "" is no id
+
+
+def leaves(state: State, counts: Counts, faults: Sequence[Fault], wanted: Layout, *, as_json: bool) -> None:
+    """The leaves with their ids, recipients and bytes; what is wrong with them; whether smtpd.yaml agrees."""
+    if as_json:
+        found = [
+            {
+                "leaf": leaf.name,
+                "ids": sorted(state.layout.get(suffix_of(leaf.name), ()), key=natural),
+                "recipients": sum(counts.get(leaf.name, {}).values()),
+                "by_id": counts.get(leaf.name, {}),
+                "bytes": leaf.bytes,
+            }
+            for leaf in state.leaves
+        ]
+        said = [{"leaf": f.leaf, "fault": f.fault, "object": f.object} for f in faults]
+        whole = {
+            "leaves": found,
+            "faults": said,
+            "interrupted": bool(state.leftovers),
+            "as_configured": state.layout == wanted,
+        }
+        print(json.dumps(whole))
+        return
+    table = Table("leaf", "partition ids", "recipients", "MiB", box=None)
+    for leaf in state.leaves:
+        name = suffix_of(leaf.name)
+        ids = sorted(state.layout.get(name, ()), key=natural)
+        here = counts.get(leaf.name, {})
+        shown = ", ".join(f"{id_} ({here.get(id_, 0)})" for id_ in ids) if name != DEFAULT else _others(here)
+        table.add_row(leaf.name, shown, str(sum(here.values())), f"{leaf.bytes / 2**20:.1f}")
+    Console().print(table)
+    for fault in faults:
+        print(f"fault: {fault}")
+    if faults:
+        print("`pillarbox partitions apply --repair` mends what can be mended while mail flows")
+    if state.leftovers:
+        print("a repartitioning was interrupted and slows these leaves; start it again, or `partitions apply`")
+    if state.layout != wanted:
+        print("smtpd.yaml names other leaves: see `pillarbox partitions plan`")
+
+
+def plan(
+    found: Sequence[Round], acts: Sequence[Sequence[Step]], state: State, form: str, idle: str = _AS_WANTED
+) -> None:
+    """The steps: as a table, as JSON, or as SQL; `form` is table, json or sql. `idle`: why there are none."""
+    every = [step for act in acts for step in act]
+    if form == "sql":
+        print(script(every), end="")
+    elif form == "json":
+        rounds = [
+            {
+                "copies": [PREFIX + name for name in change.sources],
+                "makes": {PREFIX + name: sorted(change.after.get(name, ()), key=natural) for name in change.targets},
+                "renames": {PREFIX + old: PREFIX + new for old, new in change.renames},
+                "estimate": _estimate(change, state),
+            }
+            for change in found
+        ]
+        print(json.dumps({"rounds": rounds, "steps": [{"why": step.why, "sql": step.sql} for step in every]}))
+    elif not every:
+        print(f"nothing to do: {idle}")
+    else:
+        table = Table("", "step", "statements", box=None)
+        for number, step in enumerate(every, 1):
+            table.add_row(str(number), step.why, str(len(step.sql)))
+        Console().print(table)
+        for change in found:
+            before, after = ", ".join(change.sources), ", ".join(change.targets)
+            if change.sources:
+                print(f"copies about {_estimate(change, state)} recipients from {before} to {after}, while mail flows")
+
+
+def merged(layout: Layout, missing: Sequence[str], into: str) -> str:
+    """Why a merge of leaves that are not there changes nothing: it may have been done before, or a name be misspelt."""
+    if not missing:
+        return _AS_WANTED
+    ids = ", ".join(sorted(layout[into.removeprefix(PREFIX)], key=natural))
+    there = ", ".join(sorted(layout))
+    return f"there is no leaf {' or '.join(missing)} (any more); there are {there} and def, and {into} holds {ids}"
+
+
+def proposal(proposed: Layout, current: Layout, weights: Mapping[str, float], *, as_json: bool) -> None:
+    """What balance proposes: lines to paste, or JSON."""
+    if as_json:
+        named = {name: sorted(ids, key=natural) for name, ids in proposed.items()}
+        loads = {name: weigh(ids, weights) for name, ids in proposed.items()}
+        print(json.dumps({"leaves": named, "weights": loads, "changed": proposed != current}))
+        return
+    table = Table("leaf", "partition ids", "weight", box=None)
+    for name, ids in proposed.items():
+        table.add_row(name, ", ".join(sorted(ids, key=natural)), f"{weigh(ids, weights):g}")
+    Console().print(table)
+    if proposed == current:
+        print("nothing to do: the leaves are balanced")
+    else:
+        paste(proposed)
+
+
+def paste(layout: Layout) -> None:
+    """What belongs into smtpd.yaml."""
+    print("for environment.database.partitions in smtpd.yaml:\n")
+    print(yaml(layout))
+
+
+def _others(here: Mapping[str, int]) -> str:
+    """The ids in the default leaf that have mail, most first, as far as they fit."""
+    most = sorted(here.items(), key=lambda entry: (-entry[1], entry[0]))
+    shown = ", ".join(f"{id_ or 'none'} ({number})" for id_, number in most[:8])
+    return f"all others: {shown}{', …' if len(most) > 8 else ''}" if most else "all others"  # noqa: PLR2004 - a line's worth
+
+
+def _estimate(change: Round, state: State) -> int:
+    """Recipients to copy, by PostgreSQL's own estimate."""
+    copied = {PREFIX + name for name in change.sources}
+    return sum(leaf.estimate for leaf in state.leaves if leaf.name in copied)

@@ -1,0 +1,1 @@
+"""policy — `pillarbox policy`: checks a policy, and tries it on an envelope."""

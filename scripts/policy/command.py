@@ -1,0 +1,269 @@
+"""command — `pillarbox policy`: is the policy sound, and what would it do to an envelope, and why
+
+Owns: the command lines of check and test, the table, `--json` and the exit status.
+Guarantees: nothing is written, counted or started. test exits 0 if every recipient is accepted (on hold or not), 1 if
+    anything is refused; a configuration that cannot be used is 78 for both (sysexits.h).
+Raises: PillarboxError for what an operator can mend.
+See: docs/how-to/test-policy.md; scripts/policy/trial.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scripts.commands.up import add_config
+from scripts.policy.trial import Asked, Outcome, attempt
+from shared.config.load import load_smtpd
+from shared.config.units import parse_size
+from shared.errors import PillarboxError
+from shared.mail import address
+from shared.postgres import database
+from smtpd.login.user_sources import FileUsers, Several, TableUsers, WrittenUsers
+from smtpd.login.users import User, UsersUnavailable
+from smtpd.policy.compile import load_policy
+from smtpd.policy.list_query import ListQueries
+
+if TYPE_CHECKING:
+    from shared.config.smtpd.settings import SmtpdConfig
+    from shared.mail.message import Address
+
+
+class _NoInput(PillarboxError):
+    """A file named on the command line cannot be read."""
+
+    exit_status = 66  # EX_NOINPUT, sysexits.h
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `policy` and its verbs to the command line."""
+    parser = subparsers.add_parser("policy", help="check the rules of smtpd.yaml, and ask what they would do")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    verb = verbs.add_parser("check", help="whether smtpd.yaml and the files of its lists can be used")
+    add_config(verb)
+    verb.set_defaults(func=check)
+    verb = verbs.add_parser("test", help="what would happen to an envelope, and why, rule by rule")
+    add_config(verb)
+    verb.add_argument("--client", required=True, type=_client, metavar="ADDRESS", help="IP address it comes from")
+    verb.add_argument("--clientname", metavar="NAME", help="the client's host name, if it is to be known")
+    verb.add_argument("--helo", default="client.invalid", metavar="NAME", help="what it calls itself (client.invalid)")
+    verb.add_argument("--user", metavar="NAME", help="the user it authenticates as")
+    verb.add_argument("--from", dest="sender", required=True, type=_sender, metavar="ADDRESS", help='"" for null')
+    verb.add_argument(
+        "--to", dest="recipients", required=True, action="append", type=_address, metavar="ADDRESS", help="repeatable"
+    )
+    verb.add_argument("--size", type=_size, metavar="SIZE", help="as MAIL declares it: 5MiB, or octets")
+    verb.add_argument("--message", type=Path, metavar="FILE", help="the content, for rules on its header")
+    verb.add_argument("--tls", nargs="?", const="1.3", choices=("1.2", "1.3"), help="under TLS of this version (1.3)")
+    verb.add_argument("--listener", metavar="ID", help="the server it connects to, one of servers[].id (the first)")
+    verb.add_argument(
+        "--at", type=_time, metavar="TIME", help="when, as 2026-07-01T12:00+02:00 (now); UTC without zone"
+    )
+    verb.add_argument("--check", action="store_true", help="have rspamd check the message, which may learn from it")
+    verb.add_argument("--json", action="store_true", help="one JSON object")
+    verb.set_defaults(func=test)
+
+
+def check(options: argparse.Namespace) -> int:
+    """Read everything the policy needs and say what there is."""
+    config = load_smtpd(options.config / "smtpd.yaml")
+    load_policy(config)
+    policy = config.policy
+    counted = f"{len(policy.rules)} rules, {len(policy.holds)} holds, {len(policy.lists)} lists"
+    print(f"{options.config / 'smtpd.yaml'}: can be used: {counted}")
+    return 0
+
+
+def test(options: argparse.Namespace) -> int:
+    """Say what would happen; 1 when anything is refused."""
+    config = load_smtpd(options.config / "smtpd.yaml")
+    outcome, notes = asyncio.run(_attempt(config, options))
+    if options.json:
+        print(json.dumps(_as_json(outcome, notes), ensure_ascii=False))
+    else:
+        show(outcome, notes, Console())
+    return 0 if outcome.accepted else 1
+
+
+async def _attempt(config: SmtpdConfig, options: argparse.Namespace) -> tuple[Outcome, list[str]]:
+    """The outcome, and what has to be said about how it was found."""
+    known = [server.id for server in config.servers]
+    listener = options.listener or known[0]
+    if listener not in known:
+        raise PillarboxError(f"--listener {listener}: there is no such server; allowed: {', '.join(known)}")
+    notes = _notes(config, options)
+    environment = config.environment
+    conninfo = database.resolve_running(environment.database.uri, environment.var)
+    queries = ListQueries(conninfo) if conninfo is not None else None
+    try:
+        asked = Asked(
+            client=options.client,
+            listener=listener,
+            sender=options.sender,
+            recipients=options.recipients,
+            clientname=options.clientname,
+            helo=options.helo,
+            user=None if options.user is None else await _user(config, conninfo, options.user, notes),
+            tls=None if options.tls is None else f"TLSv{options.tls}",
+            size=options.size,
+            content=None if options.message is None else _content(options.message),
+        )
+        now = None if options.at is None else lambda: options.at
+        return await attempt(config, asked, ask=queries, check=options.check, now=now), notes
+    finally:
+        if queries is not None:
+            await queries.close()
+
+
+def _notes(config: SmtpdConfig, options: argparse.Namespace) -> list[str]:
+    """Where this answer may differ from what smtpd would do."""
+    notes = []
+    names = {name for _, entry in config.policy.entries() for _, name in entry.condition.asked()}
+    if any(c.rate for _, entry in config.policy.entries() for _, c in entry.condition.walk()):
+        notes.append("rates are taken as not over: nothing is counted here")
+    if options.message is None and "header" in names:
+        notes.append("without --message no header field matches")
+    if config.policy.contentcheck is not None and not (options.check and options.message):
+        notes.append("content is taken as unchecked: give --message and --check to ask rspamd")
+    return notes
+
+
+async def _user(config: SmtpdConfig, conninfo: str | None, name: str, notes: list[str]) -> User:
+    """The user with all settings, where they can be found."""
+    settings = config.authentication
+    sources: list[Any] = [WrittenUsers(settings.users)]
+    table = None
+    if settings.file is not None:
+        file = FileUsers(settings.file)
+        file.prepare()
+        sources.append(file)
+    if settings.source == "table" and conninfo is not None:
+        table = TableUsers(conninfo)
+        sources.append(table)
+    try:
+        found = await Several(sources).find(name)
+    except UsersUnavailable:
+        found = None
+    finally:
+        if table is not None:
+            await table.close()
+    if found is None:
+        notes.append(f"there is no user {name} here: taken as one without settings")
+    return found or User(name)
+
+
+def show(outcome: Outcome, notes: list[str], console: Console) -> None:
+    """The rules asked, phase by phase, then what becomes of each recipient."""
+    table = Table("phase", "rule", "", "because", "does", box=None)
+    for told in outcome.told:
+        phase = told.phase if told.recipient is None else f"{told.phase} {told.recipient}"
+        for number, step in enumerate(told.trail):
+            # As Text: what clients and files say may hold brackets, which are no markup.
+            row = ("" if number else phase, step.rule, "yes" if step.matched else "no", step.because, step.did)
+            table.add_row(*(Text(cell) for cell in row))
+        if not told.trail:
+            table.add_row(Text(phase), "-", "", "no rules", "")
+    console.print(table)
+    for line in [*_lines(outcome), *(f"note: {note}" for note in notes)]:
+        console.print(Text(line))
+
+
+def _lines(outcome: Outcome) -> list[str]:
+    """What becomes of everybody, a line each."""
+    lines = [f"{to}: refused: {reply}" for to, reply in outcome.rejected.items()]
+    if outcome.refused is not None:
+        lines.append(f"refused: {outcome.refused}")
+    for row in outcome.rows:
+        words = [f"{row.address}: {row.status.value} partition {row.partid} transport {row.transportid}"]
+        words += [] if row.priority is None else [f"priority {row.priority}"]
+        words += [f"{key}={value!r}" for key, value in row.metadata.items()]
+        lines.append(" ".join(words))
+    lines += [f"adds: {line}" for line in outcome.headers.decode().splitlines()]
+    if delay := sum(told.delay for told in outcome.told):
+        lines.append(f"delayed: {delay:g} s in all")
+    return lines
+
+
+def _as_json(outcome: Outcome, notes: list[str]) -> dict[str, object]:
+    return {
+        "accepted": outcome.accepted,
+        "refused": outcome.refused,
+        "phases": [
+            {
+                "phase": told.phase,
+                "recipient": told.recipient,
+                "rule": told.rule,
+                "reply": told.reply,
+                "delay": told.delay,
+                "trail": [
+                    {"rule": step.rule, "matched": step.matched, "because": step.because, "does": step.did}
+                    for step in told.trail
+                ],
+            }
+            for told in outcome.told
+        ],
+        "rejected": outcome.rejected,
+        "recipients": [
+            {
+                "recipient": str(row.address),
+                "status": row.status.value,
+                "partition": row.partid,
+                "transport": row.transportid,
+                "priority": row.priority,
+                "metadata": row.metadata,
+            }
+            for row in outcome.rows
+        ],
+        "headers": outcome.headers.decode().splitlines(),
+        "notes": notes,
+    }
+
+
+def _client(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no IP address") from None
+
+
+def _address(text: str) -> Address:
+    try:
+        return address.parse(text)
+    except address.AddressRefused as reason:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address: {reason}") from None
+
+
+def _sender(text: str) -> Address | None:
+    return None if text in {"", "<>"} else _address(text)
+
+
+def _time(text: str) -> datetime:
+    try:
+        named = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-07-01T12:00+02:00") from None
+    return named if named.tzinfo is not None else named.replace(tzinfo=UTC)
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _content(file: Path) -> bytes:
+    """A message as SMTP would carry it: lines of a file end as the system has them."""
+    try:
+        return b"\r\n".join(file.read_bytes().replace(b"\r\n", b"\n").split(b"\n"))
+    except OSError as error:
+        raise _NoInput(f"--message {file}: {error.strerror}") from None

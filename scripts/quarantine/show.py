@@ -1,0 +1,195 @@
+"""show — `pillarbox quarantine list|show`: what is held, and what a message says
+
+Owns: these verbs, their tables and their JSON.
+Guarantees: reads only. What a message says about itself does nothing to a terminal, and each line of its text has a
+    bar before it, so that none can pass for one of ours. At most MOST_READ octets of a message are read.
+See: scripts/quarantine/render.py; docs/how-to/review-quarantined-mail.md.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.options import count, finish
+from scripts.quarantine.access import admit, narrowed
+from scripts.quarantine.render import NotShown, fields_of, render
+from scripts.queue.query import add_condition, asked, cell, fields, run
+from scripts.terminal import text
+from shared.config.load import load_smtpd
+from shared.config.units import format_duration, format_size
+from shared.errors import PillarboxError
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scripts.quarantine.access import Access
+    from scripts.quarantine.render import Shown
+    from shared.config.quarantine import Quarantine
+
+MOST_READ: Final = 32 * 2**20  # octets of a message that `show` looks at
+BEGINNING: Final = 16_384  # octets of a message in which its subject is looked for
+_PORTION: Final = 200
+
+
+def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verbs that look."""
+    verb = under.add_parser("list", help="the quarantines; with a condition, the mail that is held")
+    add_condition(verb, all_=True)
+    verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many (50)")
+    verb.add_argument("--after", type=int, default=0, metavar="ID", help="from the one after this id on")
+    finish(verb, list_)
+
+    verb = under.add_parser("show", help="one held message: envelope, header, text and parts, made safe to look at")
+    verb.add_argument("id", type=count, metavar="ID", help="the recipient's number, as `list` tells it")
+    verb.add_argument("--part", type=count, metavar="N", help="the text of this part, as the list of parts numbers it")
+    finish(verb, show)
+
+
+def list_(options: argparse.Namespace) -> int:
+    """Print the quarantines, or the mail that fits."""
+    options.verb = "list"
+    return _mail(options) if options.condition or options.all else _quarantines(options)
+
+
+def _quarantines(options: argparse.Namespace) -> int:
+    settings = load_smtpd(options.config / "smtpd.yaml")
+
+    async def read(connection: database.Connection) -> tuple[Access, list[database.Row]]:
+        return await admit(connection, settings), await database.fetch(connection, "quarantine_list")
+
+    access, rows = run(options, read)
+    held = {row.id: row for row in rows}
+    # The fullest first, then what is declared and empty.
+    every = [*held, *(name for name in access.quarantines if name not in held)]
+    told = [_quarantine(name, access.quarantines.get(name or ""), held.get(name), access) for name in every]
+    if options.json:
+        print(json.dumps(told))
+        return 0
+    table = Table("quarantine", "recipients", "messages", "size", "oldest", "kept", "reviewers", "what is held")
+    for each in told:
+        size, who = format_size(each["bytes"]) if each["bytes"] else "0", ", ".join(each["reviewers"]) or "all"
+        name = "(none)" if each["id"] is None else each["id"]
+        oldest, kept = (each["oldest"] or "").replace("T", " ")[:16], each["retention"] or "until decided"
+        cells = (name, each["recipients"], each["messages"], size, oldest, kept)
+        table.add_row(*map(text, (*cells, who if each["may"] else f"{who} (not you)", each["description"])))
+    Console().print(table)
+    return 0
+
+
+def _quarantine(name: str | None, known: Quarantine | None, row: database.Row | None, access: Access) -> dict[str, Any]:
+    """One quarantine as JSON."""
+    return {
+        "id": name,
+        "description": known.description if known else None,
+        "retention": format_duration(known.retention) if known and known.retention else None,
+        "reviewers": list(known.reviewers) if known else [],
+        "may": access.may(name),
+        "recipients": row.recipients if row else 0,
+        "messages": row.messages if row else 0,
+        "bytes": row.bytes if row else 0,
+        "oldest": row.oldest.isoformat() if row else None,
+        "latest": row.latest.isoformat() if row else None,
+    }
+
+
+def _mail(options: argparse.Namespace) -> int:
+    settings = load_smtpd(options.config / "smtpd.yaml")
+
+    async def read(connection: database.Connection) -> list[dict[str, object]]:
+        asking = await narrowed(connection, await admit(connection, settings), options)
+        found: list[dict[str, object]] = []
+        after = options.after
+        while len(found) < options.limit:
+            portion = min(options.limit - len(found), _PORTION)
+            rows = await asking.fetch(connection, "quarantine_mail", after=after, limit=portion, most=BEGINNING)
+            if not rows:
+                break
+            found += map(summary, rows)
+            after = rows[-1].id
+        return found
+
+    rows = run(options, read)
+    if options.json:
+        print("\n".join(map(json.dumps, rows)), end="\n" if rows else "")
+        return 0
+    columns = ("id", "quarantine", "received", "sender", "recipient", "subject", "reason", "size")
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(text(row[column]) for column in columns))
+    Console().print(table)
+    print(f"shown: {len(rows)}" + (f"; the next: --after {rows[-1]['id']}" if len(rows) == options.limit else ""))
+    return 0
+
+
+def summary(row: database.Row) -> dict[str, object]:
+    """What tells a reviewer one held message from another."""
+    told = {name: value for name, value in fields(row).items() if name != "beginning"}
+    told["received"] = cell(row.received)
+    told["subject"] = fields_of(bytes(row.beginning)).get("Subject", "") if row.beginning is not None else None
+    return told
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print one held message."""
+    options.verb, options.condition = "show", [str(options.id)]
+    settings = load_smtpd(options.config / "smtpd.yaml")
+
+    async def read(connection: database.Connection) -> tuple[database.Row, database.Row | None]:
+        access = await admit(connection, settings)
+        await narrowed(connection, access, options)
+        asking = await asked(connection, options.condition)
+        rows = await asking.fetch(connection, "quarantine_mail", after=0, limit=1, most=0)
+        if not rows:
+            raise PillarboxError(f"quarantine show: {options.id} is not held any more")
+        bodies = await database.fetch(connection, "queue_content", message=rows[0].message, most=MOST_READ)
+        return rows[0], bodies[0] if bodies else None
+
+    row, body = run(options, read)
+    try:
+        shown = render(bytes(body.content) if body else b"", options.part)
+    except NotShown as reason:
+        raise PillarboxError(f"quarantine show: --part: {reason}") from None
+    notes = list(shown.notes) if body else ["the message has no body"]
+    if body and body.size > MOST_READ:
+        notes.append(f"only the first {format_size(MOST_READ)} of {format_size(body.size)} were looked at")
+    if options.json:
+        envelope = {name: value for name, value in fields(row).items() if name != "beginning"}
+        parts = [asdict(part) for part in shown.parts]
+        told = {**envelope, "header": shown.header, "text": shown.text, "parts": parts, "notes": notes}
+        print(json.dumps(told))
+        return 0
+    _print_message(row, shown, notes)
+    return 0
+
+
+def _print_message(row: database.Row, shown: Shown, notes: list[str]) -> None:
+    console = Console()
+    table = Table(show_header=False)
+    for name, value in row._asdict().items():
+        if name != "beginning" and value is not None:
+            table.add_row(name, text(cell(value)))
+    for name, said in shown.header.items():
+        table.add_row(f"{name}:", text(said))
+    console.print(table)
+    for line in shown.text.splitlines():
+        console.print(text(f"│ {line}"), soft_wrap=True)
+    if shown.parts:
+        table = Table("part", "type", "name", "size", "attached")
+        for number, part in enumerate(shown.parts, 1):
+            cells = (
+                number,
+                part.type,
+                part.name,
+                format_size(part.size) if part.size else "0",
+                "yes" if part.attached else "",
+            )
+            table.add_row(*map(text, cells))
+        console.print(table)
+    for note in notes:
+        print(f"note: {note}")

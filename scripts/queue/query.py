@@ -1,0 +1,107 @@
+"""query — takes a condition and a connection to the database, for every verb of `pillarbox queue`
+
+Owns: the option that says which condition, when "now" is, and PostgreSQL's refusals as one line.
+Guarantees: a condition is compiled once for a command, against one instant by PostgreSQL's clock, so that what is
+    previewed is what is done.
+Raises: PillarboxError for what an operator can mend.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from scripts import one_connection
+from scripts.condition.compile import compiled
+from scripts.condition.read import read
+from scripts.condition.tree import All
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Awaitable, Callable
+
+    from scripts.condition.compile import Compiled
+    from scripts.condition.tree import Node
+
+#: Every status; verbs that act take fewer.
+STATUSES: Final = ("HOLD", "DELIVER", "DELETE", "BOUNCE")
+_MAY_NOT: Final = "42501"  # insufficient_privilege
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A condition as it will be used. now: by PostgreSQL's clock, the instant every part of the command goes by."""
+
+    condition: Node
+    sql: Compiled
+    now: datetime
+
+    @property
+    def everything(self) -> bool:
+        """Whether there is no condition at all."""
+        return self.condition == All()
+
+    async def fetch(self, connection: database.Connection, name: str, /, **values: Any) -> list[database.Row]:
+        """Run a query that has a {condition}; `columns` fills {columns}."""
+        parts = {"condition": self.sql.text}
+        if "columns" in values:
+            parts["columns"] = values.pop("columns")
+        # Only the parameters the query has: the driver refuses others by name only where they are positional.
+        return await database.fetch_filled(connection, name, parts, now=self.now, **values, **self.sql.values)
+
+
+async def asked(connection: database.Connection, words: list[str]) -> Asked:
+    """The condition of a command line, as of now."""
+    condition = read(words)
+    [row] = await database.fetch(connection, "schedule_clock")
+    return asked_of(condition, row.now)
+
+
+def asked_of(condition: Node, now: datetime) -> Asked:
+    """A condition as of an instant by PostgreSQL's clock."""
+    return Asked(condition, compiled(condition, now), now)
+
+
+def add_condition(parser: argparse.ArgumentParser, *, all_: bool = False) -> None:
+    """The condition itself; `all_` for verbs that act, which never take an empty one for everything."""
+    parser.add_argument(
+        "condition",
+        nargs="*",
+        metavar="CONDITION",
+        help="such as: state=HOLD recipientdomain=example.com 'age>1h' (docs/reference/condition.md)",
+    )
+    if all_:
+        parser.add_argument("--all", action="store_true", help="every recipient, without a condition")
+
+
+def run[T](options: argparse.Namespace, question: Callable[[database.Connection], Awaitable[T]]) -> T:
+    """Ask the database on one connection; what it refuses is one line."""
+    return one_connection.ask(one_connection.configured(options), "pillarbox queue", question, _refused)
+
+
+def _refused(error: BaseException) -> str:
+    may_not = isinstance(error, database.REFUSAL) and error.sqlstate == _MAY_NOT
+    return f"{database.reason(error)}{'; see docs/how-to/grant-roles.md' if may_not else ''}"
+
+
+def plain(value: object) -> object:
+    """A value as JSON takes it."""
+    return value if value is None or isinstance(value, (bool, int, float, str, dict, list)) else _written(value)
+
+
+def _written(value: object) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def cell(value: object) -> object:
+    """Times to the second, in UTC."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(" ", "seconds").replace("+00:00", "Z")
+    return plain(value)
+
+
+def fields(row: database.Row) -> dict[str, object]:
+    """A row as a JSON object."""
+    return {name: plain(value) for name, value in row._asdict().items()}

@@ -1,0 +1,215 @@
+"""show — `pillarbox queue list|group|show|shape`: what is queued, and why it still is
+
+Owns: these verbs, their tables and their JSON.
+Guarantees: reads only. Lists are read a portion at a time, so that a million rows take no more memory than a thousand.
+See: Postfix qshape(1), which `shape` is after.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.condition.fields import ALIASES, FIELDS, METADATA, find
+from scripts.options import count, finish
+from scripts.quarantine.render import fields_of
+from scripts.queue.query import STATUSES, add_condition, asked, cell, fields, run
+from scripts.terminal import text
+from shared.config.units import format_duration
+from shared.errors import PillarboxError
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    import argparse
+    from datetime import datetime
+
+_PORTION: Final = 1000
+_BOUNDS: Final = (5, 10, 20, 40, 80, 160, 320, 640, 1280)  # minutes, as qshape's
+_HEADER: Final = 64 * 1024  # octets of a message read for `show`
+_COLUMNS: Final = ("id", "state", "received", "sender", "recipient", "size", "retry_count", "next_retry", "last_error")
+_UNGROUPED: Final = frozenset({"time", "age", "wait"})
+
+
+def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verbs that look."""
+    verb = under.add_parser("list", help="the recipients that fit, in the order they came")
+    add_condition(verb)
+    verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many (50)")
+    verb.add_argument("--after", type=int, default=0, metavar="ID", help="from the one after this id on")
+    finish(verb, list_)
+
+    verb = under.add_parser("group", help="how many fit, by the values of columns")
+    verb.add_argument("by", metavar="COLUMN[,COLUMN…]", help="such as recipientdomain or state,transport")
+    add_condition(verb)
+    verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many groups (50)")
+    finish(verb, group)
+
+    verb = under.add_parser("show", help="one recipient: envelope, header, tries, when the next one is and why")
+    verb.add_argument("id", type=int, metavar="ID", help="its number, as `list` tells it")
+    finish(verb, show)
+
+    verb = under.add_parser("shape", help="what waits by destination and age in minutes, the fullest first")
+    add_condition(verb)
+    verb.add_argument("--limit", type=count, default=20, metavar="N", help="at most so many destinations (20)")
+    finish(verb, shape)
+
+
+def list_(options: argparse.Namespace) -> int:
+    """Print the recipients that fit."""
+
+    async def read(connection: database.Connection) -> tuple[int, int, int]:
+        asking = await asked(connection, options.condition)
+        after, shown = options.after, 0
+        while shown < options.limit:
+            portion = min(options.limit - shown, _PORTION)
+            rows = await asking.fetch(connection, "queue_list", after=after, statuses=list(STATUSES), limit=portion)
+            if not rows:
+                break
+            _print(rows, as_json=options.json, first=not shown)
+            shown, after = shown + len(rows), rows[-1].id
+        if options.json:
+            return shown, 0, after
+        [counted] = await asking.fetch(connection, "queue_count", statuses=list(STATUSES))
+        return shown, counted.recipients, after
+
+    shown, fitting, last = run(options, read)
+    if not options.json:
+        print(
+            f"{fitting} recipients fit; shown: {shown}"
+            + (f"; the next: --after {last}" if shown == options.limit else "")
+        )
+    return 0
+
+
+def _print(rows: list[database.Row], *, as_json: bool, first: bool) -> None:
+    """One portion: JSON lines, or a table whose head stands once."""
+    if as_json:
+        sys.stdout.writelines(json.dumps(fields(row)) + "\n" for row in rows)
+        return
+    table = Table(*_COLUMNS, show_header=first)
+    for row in rows:
+        table.add_row(*(text(cell(getattr(row, column))) for column in _COLUMNS))
+    Console().print(table)
+
+
+def group(options: argparse.Namespace) -> int:
+    """Print how many fit, by columns."""
+    names = [name.strip() for name in options.by.split(",")]
+    values: dict[str, Any] = {}
+    columns = ", ".join(_column(name, values) for name in names)
+
+    async def read(connection: database.Connection) -> list[database.Row]:
+        asking = await asked(connection, options.condition)
+        return await asking.fetch(connection, "queue_group", columns=columns, limit=options.limit, **values)
+
+    rows = run(options, read)
+    if options.json:
+        print(json.dumps([{**fields(row), "value": dict(zip(names, row.value, strict=True))} for row in rows]))
+        return 0
+    table = Table(*names, "recipients", "messages", "MiB", "oldest", "next due")
+    for row in rows:
+        told = (row.recipients, row.messages, f"{row.bytes / 2**20:.1f}", cell(row.oldest), cell(row.next_retry))
+        table.add_row(*map(text, (*row.value, *told)))
+    Console().print(table)
+    return 0
+
+
+def _column(name: str, values: dict[str, Any]) -> str:
+    """A column to group by, as SQL; metadata keys are bound."""
+    field = find(name)
+    if field is None or field.kind in _UNGROUPED:
+        allowed = ", ".join(known for known, each in FIELDS.items() if each.kind not in _UNGROUPED)
+        raise PillarboxError(f"queue group: {name!r} is no column to group by; allowed: {allowed}, metadata.KEY")
+    if name.lower().startswith(METADATA):
+        values[f"key{len(values)}"] = name[len(METADATA) :]
+        return f"q.metadata->>%(key{len(values) - 1})s::text"
+    side = ALIASES.get(name.lower(), name.lower())
+    if field.kind == "state":
+        return "q.state"
+    if field.kind == "address":
+        return f"coalesce(q.{side}localpart || '@' || q.{side}domain, '<>')"
+    return f"({field.column})::text"
+
+
+def shape(options: argparse.Namespace) -> int:
+    """Print what waits by destination and age."""
+
+    async def read(connection: database.Connection) -> list[database.Row]:
+        asking = await asked(connection, options.condition)
+        return await asking.fetch(connection, "queue_shape", bounds=list(_BOUNDS), limit=options.limit)
+
+    rows = run(options, read)
+    heads = [str(bound) for bound in _BOUNDS] + [f"{_BOUNDS[-1]}+"]
+    if options.json:
+        told = [
+            {"domain": row.domain, "total": row.total, "minutes": dict(zip(heads, _buckets(row), strict=True))}
+            for row in rows
+        ]
+        print(json.dumps(told))
+        return 0
+    table = Table("", "T", *heads)
+    for row in rows:
+        table.add_row(*map(text, ("TOTAL" if row.domain is None else row.domain, row.total, *_buckets(row))))
+    Console().print(table)
+    return 0
+
+
+def _buckets(row: database.Row) -> list[int]:
+    return [row.counts.get(str(bucket), 0) for bucket in range(len(_BOUNDS) + 1)]
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print one recipient."""
+
+    async def read(connection: database.Connection) -> tuple[database.Row | None, list[Any], list[Any], datetime]:
+        asking = await asked(connection, [f"id={options.id}"])
+        rows = await asking.fetch(connection, "queue_list", after=0, statuses=list(STATUSES), limit=1)
+        if not rows:
+            return None, [], [], asking.now
+        tries = await database.fetch(connection, "deadletters_attempts", id=options.id, message=rows[0].message)
+        content = await database.fetch(connection, "queue_content", message=rows[0].message, most=_HEADER)
+        return rows[0], tries, content, asking.now
+
+    row, tries, content, now = run(options, read)
+    if row is None:
+        raise PillarboxError(f"queue show: {options.id} is not in the queue: see `pillarbox queue trace {options.id}`")
+    header = fields_of(content[0].content) if content else {}
+    if options.json:
+        print(
+            json.dumps({**fields(row), "why": why(row, now), "header": header, "attempts": [fields(t) for t in tries]})
+        )
+        return 0
+    console = Console()
+    table = Table(show_header=False)
+    for name, value in row._asdict().items():
+        table.add_row(name, text(cell(value)))
+    table.add_row("why", text(why(row, now)))
+    for name, value in header.items():
+        table.add_row(name, text(value))
+    console.print(table)
+    if tries:
+        table = Table("when", "try", "outcome", "peer", "reply")
+        for each in tries:
+            told = (cell(each.ts), each.retry_count, each.outcome, each.remote, each.reply_text)
+            table.add_row(*map(text, told))
+        console.print(table)
+    return 0
+
+
+def why(row: database.Row, now: datetime) -> str:
+    """Why a recipient is not delivered yet, in one sentence."""
+    wait = format_duration(max(row.next_retry - now, timedelta(0)))
+    return {
+        "HOLD": f"on hold in {row.quarantine!r}" if row.quarantine else "on hold",
+        "SENDING": f"in hand of {row.worker}",
+        "ACTIVE": "due: a worker takes it as soon as it has room",
+        "SCHEDULED": f"to be sent in {wait}",
+        "DEFER": f"tried {row.retry_count} times; the next try is in {wait}",
+        "DELETE": "deleted: the next round of maintenance finishes it",
+        "BOUNCE": "bounced: the next round of maintenance finishes it",
+    }[row.state]

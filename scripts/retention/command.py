@@ -1,0 +1,26 @@
+"""command — `pillarbox retention`: deletes what has been held, or is remembered, for long enough
+
+Owns: the verb's options.
+See: docs/how-to/keep-and-delete.md; scripts/retention/run.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.options import duration, finish
+from scripts.retention.run import retention
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `retention` to the command line."""
+    verb = subparsers.add_parser(
+        "retention", help="delete what has been on hold for longer than quarantines[].retention says"
+    )
+    verb.add_argument("--quarantine", metavar="ID", help="only this one")
+    verb.add_argument("--age", type=duration, metavar="DURATION", help="with --quarantine: instead of its retention")
+    verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
+    finish(verb, retention)

@@ -1,0 +1,20 @@
+"""terminal — a value as a terminal may show it: no markup, no control characters
+
+Owns: what becomes of characters that would do something to a terminal.
+Guarantees: pure; each character that is not printable becomes one that is, so nothing moves and nothing is hidden.
+"""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+
+def printable(value: object) -> str:
+    """The value's text, nothing for None."""
+    shown = "" if value is None else str(value)
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in shown)
+
+
+def text(value: object) -> Text:
+    """The same for a table of rich's, which then reads no markup in it."""
+    return Text(printable(value))

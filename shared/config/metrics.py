@@ -1,0 +1,82 @@
+"""metrics — the section `metrics` of a daemon's configuration
+
+Owns: where a daemon answers Prometheus and whoever asks for its health, and how often that may cost a query.
+Guarantees: without `listen` nothing is opened and nothing is counted.
+See: docs/how-to/watch-with-prometheus.md; docs/reference/metrics.md
+"""
+
+import re
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from shared.config.fields import HIGHEST_PORT, HOST_PATTERN, Checked, Id, Interval, Section, setting
+from shared.config.masking import show
+from shared.config.queued.routing import Domain
+
+_PATTERN: Final = rf"(?:{HOST_PATTERN}|\[[0-9A-Fa-f:.]+\]):[0-9]{{1,5}}"
+_ADDRESS: Final = re.compile(_PATTERN)
+
+
+class ListenAddress(NamedTuple):
+    """A host, without the brackets an IPv6 address is written in, and a TCP port; 0 is any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """As one writes it in YAML."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _listen(value: object) -> ListenAddress:
+    if isinstance(value, ListenAddress):
+        return value
+    if isinstance(value, str) and _ADDRESS.fullmatch(value):
+        host, _, port = value.rpartition(":")
+        if int(port) <= HIGHEST_PORT:
+            return ListenAddress(host.strip("[]"), int(port))
+    raise ValueError(f"{show(value)} is not a place to listen; allowed: HOST:PORT such as 127.0.0.1:9464 or [::1]:9464")
+
+
+Listen = Annotated[ListenAddress, Checked(_listen, {"type": "string", "pattern": f"^({_PATTERN})$"})]
+
+
+class SmtpdMetrics(Section):
+    """Where Prometheus and whoever asks for smtpd's health get their answer."""
+
+    listen: Listen | None = setting(
+        None,
+        "Where /metrics, /healthy and /ready are answered over HTTP, for all processes together.",
+        unit="host and port",
+        absent="off",
+    )
+    timeout: Interval = setting(
+        "1s",
+        "How long an answer waits for what each of several processes has counted; one that is late counts as it last "
+        "told.",
+        unit="duration",
+    )
+
+
+class Metrics(Section):
+    """Where Prometheus and whoever asks for the worker's health get their answer."""
+
+    listen: Listen | None = setting(
+        None,
+        "Where /metrics, /healthy and /ready are answered over HTTP. The worker that stands second in the list of "
+        "workers takes the next port, and so on, so that one file serves them all on one host.",
+        unit="host and port",
+        absent="off",
+    )
+    refresh: Interval = setting(
+        "15s",
+        "How often a scrape may ask PostgreSQL anew what is queued; between, it gets the last answer.",
+        unit="duration",
+    )
+    destinations: dict[Id, Annotated[list[Domain], Field(min_length=1)]] = setting(
+        {},
+        "Classes by which tries are counted besides, such as one for each large provider: a name and its recipient "
+        "domains; .example.com is every domain below example.com. What is in none counts as other.",
+        unit="lists of domains by class",
+    )

@@ -1,0 +1,73 @@
+"""quarantine — the quarantines that held mail may lie in, as smtpd.yaml says them
+
+Owns: the section `quarantines` of smtpd.yaml, and the two quarantines that are always there.
+Guarantees: what mail is held in (metadata _quarantineid) needs no entry here; an entry says who looks at it, who is
+    told and how long it is kept. A digest's addresses are ones that pillarbox.enqueue takes.
+See: docs/how-to/review-quarantined-mail.md; sql/README.md, `_quarantineid`
+"""
+
+from contextlib import suppress
+from typing import Annotated, Final
+
+from shared.config.fields import Checked, Interval, Section, Text, quotes_hint, required, section, setting
+from shared.config.masking import show
+from shared.config.smtpd.policy_fields import QuarantineId
+from shared.mail.address import AddressRefused, parse
+
+
+def _mailbox(value: object) -> str:
+    if isinstance(value, str):
+        with suppress(AddressRefused):
+            return str(parse(value))
+    raise ValueError(
+        f"{show(value)} is not an address; allowed: an address such as user@example.com{quotes_hint(value)}"
+    )
+
+
+Mailbox = Annotated[str, Checked(_mailbox, {"type": "string"})]
+
+
+class Notice(Section):
+    """Who is told what is new in a quarantine."""
+
+    to: list[Mailbox] = setting([], "Who gets the digest of what is new.", unit="list of addresses")
+    sender: Mailbox | None = setting(
+        None,
+        "Whom the digest is from, and who is told when it cannot be delivered.",
+        unit="address",
+        absent="postmaster at servers[0].hostname",
+    )
+    every: Interval = setting(
+        "1d", "At most one digest in each such period, counted from midnight UTC.", unit="duration"
+    )
+
+
+class Quarantine(Section):
+    """Mail that is held for one reason, and who decides about it."""
+
+    id: QuarantineId = required("The quarantine id that policy holds mail under.", unit="quarantine id, unique")
+    description: Text | None = setting(
+        None, "What is held here, in a sentence for reviewers.", unit="text", absent="nothing is said"
+    )
+    retention: Interval | None = setting(
+        None, "How long mail is held before retention deletes it.", unit="duration", absent="until somebody decides"
+    )
+    reviewers: list[Text] = setting(
+        [],
+        "Logins and roles of PostgreSQL that may decide here by `pillarbox quarantine`, besides operators; "
+        "none is everybody with pillarbox_reviewer.",
+        unit="list of roles",
+    )
+    notice: Notice = section(Notice, "Who is told what is new.")
+
+
+#: Always there, unless `quarantines` says more of them: maintenance itself holds mail in these.
+BUILT_IN: Final = (
+    Quarantine(id="poison", description="A worker died or went silent each time it was tried"),
+    Quarantine(id="body", description="Its body is missing, so that no further try could send it"),
+)
+
+
+def all_quarantines(declared: list[Quarantine]) -> dict[str, Quarantine]:
+    """Every quarantine that is known, by id."""
+    return {each.id: each for each in (*BUILT_IN, *declared)}

@@ -1,0 +1,1 @@
+"""queued — the models of queued.yaml, a section a file."""

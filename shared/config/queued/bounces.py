@@ -1,0 +1,106 @@
+"""bounces — what queued.yaml says about notifications to senders
+
+Owns: the models of the section `bounces`.
+Guarantees: a text has no placeholder that means nothing; defaults are Postfix's wherever Postfix has the same limit.
+See: https://www.postfix.org/postconf.5.html, bounce(5); RFC 3461; RFC 3464; docs/how-to/bounces.md
+"""
+
+import re
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator
+
+from shared.config.fields import Duration, HostName, Id, Section, Size, Text, matching, section, setting, whole
+from shared.config.masking import show
+from shared.config.queued.routing import Truth
+from shared.mail import address
+
+#: What a text may name, each in braces.
+PLACEHOLDERS: Final = ("hostname", "sender", "recipients", "returned", "arrived", "until")
+_NAMED: Final = re.compile(r"\{([^{}\n]*)\}")
+
+
+def _mailbox(value: Any) -> Any:
+    try:
+        address.parse(value)
+    except address.AddressRefused as error:
+        raise ValueError(f"{show(value)} is not an address: {error}; allowed: local-part@domain") from None
+    return value
+
+
+def _template(value: str) -> str:
+    for name in _NAMED.findall(value):
+        if name not in PLACEHOLDERS:
+            allowed = ", ".join(f"{{{known}}}" for known in PLACEHOLDERS)
+            raise ValueError(f"{{{name}}} means nothing here; allowed: {allowed}")
+    return value
+
+
+Mailbox = Annotated[Text, AfterValidator(_mailbox)]
+Template = Annotated[Text, AfterValidator(_template)]
+DisplayName = Annotated[str, matching(r"[ !#-\[\]-~]{1,100}", "1 to 100 printable ASCII characters, no quotes")]
+
+
+class Texts(Section):
+    """What the readable part of a notification says instead of the built-in English."""
+
+    failed: Template | None = setting(None, "Of recipients given up.", unit="text", absent="built-in")
+    delayed: Template | None = setting(None, "Of recipients that are late.", unit="text", absent="built-in")
+    delivered: Template | None = setting(
+        None, "Of recipients delivered where mail ends, by LMTP.", unit="text", absent="built-in"
+    )
+    relayed: Template | None = setting(
+        None, "Of recipients handed on by SMTP to a host that will not tell.", unit="text", absent="built-in"
+    )
+
+
+class BounceRate(Section):
+    """How many notifications are sent in an hour; those above wait for the next one."""
+
+    persender: Annotated[int, whole(1, 1_000_000)] | None = setting(
+        100, "The most to one sender, counted over all workers.", unit="notifications an hour"
+    )
+    overall: Annotated[int, whole(1, 100_000_000)] | None = setting(
+        None, "The most to all senders, counted over all workers.", unit="notifications an hour", absent="no limit"
+    )
+
+
+class Bounces(Section):
+    """What senders are told of their recipients (RFC 3464)."""
+
+    enabled: Truth = setting(
+        True, "Whether notifications are sent at all; without, what is to be told is dropped.", unit="truth"
+    )
+    transport: Id = setting("default", "The transport they are sent by.", unit="id of a transport")
+    hostname: HostName | None = setting(
+        None,
+        "The name we report under: Reporting-MTA, and the domain of `address` (Postfix myhostname).",
+        unit="host name",
+        absent="this host's fully qualified name",
+    )
+    name: DisplayName = setting("Mail Delivery System", "The name they come from (Postfix mail_name).", unit="text")
+    address: Mailbox | None = setting(
+        None,
+        "The address in their field From (Postfix double_bounce_sender); their envelope has none.",
+        unit="address",
+        absent="MAILER-DAEMON at `hostname`",
+    )
+    postmaster: Mailbox | None = setting(
+        None,
+        "Who gets a copy, with the header only, of each that tells of a failure (Postfix bounce_notice_recipient).",
+        unit="address",
+        absent="nobody",
+    )
+    size: Size = setting(
+        50_000,
+        "The largest message that is returned whole; of others, and where RET=HDRS asks for it, only the header is "
+        "(Postfix bounce_size_limit).",
+        unit="size in bytes",
+    )
+    gather: Duration = setting(
+        "5s", "How long to wait for further recipients of a message, to tell of all together.", unit="duration"
+    )
+    rate: BounceRate = section(BounceRate, "How many notifications are sent in an hour; those above wait.")
+    texts: Texts = section(
+        Texts, "What their readable part says; {hostname}, {sender}, {recipients} and more stand in."
+    )

@@ -1,0 +1,54 @@
+"""feedback — what queued.yaml says about how many connections a destination is given, and when it is left alone
+
+Owns: the section `feedback` of a transport.
+Guarantees: defaults are Postfix's, except that feedback is one connection for each round of connections and not for
+    each attempt, which is what Postfix advises where `concurrency` is large.
+See: Postfix SCHEDULER_README; postconf(5): default_destination_concurrency_positive_feedback and its neighbours;
+    docs/explanation/pacing.md, "Feedback".
+"""
+
+from typing import Annotated, Literal
+
+from shared.config.fields import Interval, Section, setting, whole
+
+#: How much one attempt counts: a whole connection, or so much that as many attempts as there are connections make one.
+Step = Literal["1", "1/concurrency", "1/sqrt_concurrency"]
+
+
+class Feedback(Section):
+    """How the connections to a destination grow and shrink with what becomes of attempts."""
+
+    initial: Annotated[int, whole(1, 10_000)] = setting(
+        5,
+        "The connections a destination begins with, at most `concurrency` (Postfix initial_destination_concurrency).",
+        unit="connections",
+    )
+    positive: Step = setting(
+        "1/concurrency",
+        "How much an attempt that reached the destination adds, up to `concurrency` (Postfix "
+        "default_destination_concurrency_positive_feedback).",
+        unit="word",
+    )
+    negative: Step = setting(
+        "1/concurrency",
+        "How much an attempt that failed by the destination's fault takes, down to one (Postfix "
+        "default_destination_concurrency_negative_feedback).",
+        unit="word",
+    )
+    cohorts: Annotated[int, whole(0, 1_000)] = setting(
+        1,
+        "After so many failures in a row of as many attempts as there are connections a destination is dead; 0 means "
+        "never (Postfix default_destination_concurrency_failed_cohort_limit).",
+        unit="cohorts",
+    )
+    dead: Interval | None = setting(
+        None,
+        "How long a dead destination is left alone before one attempt asks after it (Postfix minimal_backoff_time).",
+        unit="duration",
+        absent="the first of retry.intervals",
+    )
+    longest: Interval = setting(
+        "15m",
+        "The wait doubles with each attempt that finds it dead still, up to this (Postfix maximal_backoff_time).",
+        unit="duration",
+    )

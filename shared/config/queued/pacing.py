@@ -1,0 +1,231 @@
+"""pacing — what queued.yaml says about how fast mail may leave, when, and what must wait
+
+Owns: the section `pacing` (policies and suspends) and the models of a transport's delivery windows.
+Guarantees: left out, nothing is limited beyond a transport's own `concurrency`. A rate is read once, here. What a match
+    names is folded to lower case where it is a domain, as recipients' domains are.
+See: Halon's queue policies (fields, concurrency, rate, connect interval); KumoMTA's max_message_rate; Postfix
+    default_destination_rate_delay; docs/explanation/pacing.md.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from shared import cron
+from shared.config.fields import (
+    Checked,
+    Duration,
+    Id,
+    MisplacedError,
+    Section,
+    Text,
+    matching,
+    quotes_hint,
+    required,
+    section,
+    setting,
+    unique_ids,
+    whole,
+)
+from shared.config.masking import show
+from shared.config.queued.routing import Truth
+from shared.errors import ConfigError
+from shared.mail.domain import DomainRefused, to_ascii
+
+#: Seconds in each unit a rate may be given in.
+UNITS: Final = {"sec": 1, "min": 60, "hour": 3600, "day": 86_400}
+#: The fields a policy may count by, in the order of queued.pacing.pace.Fields.
+FIELDS: Final = ("transport", "destination", "sender", "tenant", "job", "site", "source")
+#: Those that are domains, in which case does not matter.
+FOLDED: Final = frozenset({"destination", "sender", "site"})
+
+DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_RATE: Final = re.compile(r"([1-9][0-9]{0,8})/(sec|min|hour|day)")
+_TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
+
+
+class Rate(NamedTuple):
+    """So many in each span of seconds, at most."""
+
+    amount: int
+    seconds: int
+
+    @property
+    def per_second(self) -> float:
+        """How fast tokens come back."""
+        return self.amount / self.seconds
+
+    def __str__(self) -> str:
+        return f"{self.amount}/{next(name for name, seconds in UNITS.items() if seconds == self.seconds)}"
+
+
+def _rate(value: object) -> Rate:
+    if isinstance(value, Rate):
+        return value
+    if isinstance(value, str) and (found := _RATE.fullmatch(value)):
+        return Rate(int(found[1]), UNITS[found[2]])
+    raise ValueError(f"{show(value)} is not a rate; allowed: N/sec, N/min, N/hour or N/day{quotes_hint(value)}")
+
+
+def _minutes(value: object) -> int:
+    if isinstance(value, str) and (found := _TIME.fullmatch(value)):
+        return int(found[1]) * 60 + int(found[2]) if found[1] else 24 * 60
+    raise ValueError(f"{show(value)} is not a time of day; allowed: 00:00 to 24:00, in quotes")
+
+
+def _zone(name: str) -> str:
+    cron.zone(name)
+    return name
+
+
+RateText = Annotated[Any, Checked(_rate, {"type": "string", "pattern": f"^{_RATE.pattern}$"})]
+#: Minutes since midnight, by the clock on the wall.
+TimeOfDay = Annotated[int, Checked(_minutes, {"type": "string", "pattern": f"^({_TIME.pattern})$"})]
+Zone = Annotated[str, matching(r"[A-Za-z0-9_+/-]{1,64}", "UTC or a name like Europe/Berlin"), AfterValidator(_zone)]
+Value = Annotated[str, matching(r"[^\0\s]{1,255}", "a value, or .example.com, which means everything below that one")]
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+FieldName = Literal["transport", "destination", "sender", "tenant", "job", "site", "source"]
+
+
+def _match(what: str, unit: str) -> Any:
+    return setting([], f"Only {what}; [] is any.", unit=unit)
+
+
+class Match(Section):
+    """Which mail is meant: all of the fields that are given must fit, each by one of its values."""
+
+    transport: list[Value] = _match("mail over these transports", "list of ids")
+    destination: list[Value] = _match(
+        "mail to these domains; .example.com is every domain below that one", "list of domains"
+    )
+    sender: list[Value] = _match("mail from these domains", "list of domains")
+    tenant: list[Value] = _match("mail of these tenants, metadata `tenant`", "list of words")
+    job: list[Value] = _match("mail of these jobs, column jobid", "list of words")
+    site: list[Value] = _match("mail to these groups of mail exchangers", "list of sites")
+    source: list[Value] = _match("mail from these source addresses of ours", "list of addresses")
+
+    @model_validator(mode="after")
+    def _fold(self) -> Self:
+        for name in FOLDED:
+            for index, value in enumerate(values := getattr(self, name)):
+                values[index] = _folded(name, index, value)
+        return self
+
+
+def _folded(name: str, index: int, value: str) -> str:
+    try:
+        return to_ascii(value)
+    except DomainRefused:
+        raise MisplacedError(
+            [((name, index), f"{show(value)} is not a domain; allowed: a domain, or .example.com")]
+        ) from None
+
+
+def match_of(values: Mapping[str, Sequence[str]]) -> Match:
+    """The match of these values by field; ConfigError names the field whose value cannot be used."""
+    try:
+        return Match.model_validate({name: list(given) for name, given in values.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{first['loc'][0]}: {first['msg'].removeprefix('Value error, ')}") from None
+
+
+class Policy(Section):
+    """A limit on mail that is alike in some fields."""
+
+    id: Id = required("The name of the policy, told when mail waits for it.", unit="id, unique among the policies")
+    fields: list[FieldName] = setting(
+        [],
+        "What is counted apart: each combination of these fields has the limits for itself; [] is one count for all "
+        "that matches. Mail without a tenant, job, sender or source is not limited by a policy that counts by it "
+        "(Halon fields).",
+        unit="list of transport, destination, sender, tenant, job, site, source",
+    )
+    match: Match = section(Match, "Which mail the policy applies to.")
+    concurrency: Annotated[int, whole(1, 1_000_000)] | None = setting(
+        None,
+        "The most messages being delivered at once (Halon concurrency; Postfix default_destination_concurrency_limit).",
+        unit="messages",
+        absent="no limit",
+    )
+    rate: RateText | None = setting(
+        None,
+        "The most messages begun in a time: N/sec, N/min, N/hour or N/day (Halon rate; KumoMTA max_message_rate).",
+        unit="rate",
+        absent="no limit",
+    )
+    burst: Annotated[int, whole(1, 1_000_000)] | None = setting(
+        None,
+        "How many of the rate may come at once after a pause (KumoMTA max_burst).",
+        unit="messages",
+        absent="one second's worth of the rate, at least 1",
+    )
+    connectinterval: Duration = setting(
+        "0s",
+        "The least time between two new connections; 0s is no limit (Halon connect interval).",
+        unit="duration",
+    )
+    shared: Truth = setting(
+        False,
+        "Whether all workers together have these limits, counted in PostgreSQL; else each worker has them for itself, "
+        "which is exact where no two workers have the same destination.",
+        unit="truth",
+    )
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        problems: list[tuple[tuple[str | int, ...], str]] = []
+        if self.burst is not None and self.rate is None:
+            problems.append((("burst",), "there is no rate to burst from; allowed: burst together with rate"))
+        if self.shared and self.connectinterval:
+            text = "is counted by each worker for itself; allowed: a policy of its own without shared"
+            problems.append((("connectinterval",), text))
+        if self.concurrency is None and self.rate is None and not self.connectinterval:
+            problems.append(((), f"policy {show(self.id)} limits nothing; allowed: concurrency, rate, connectinterval"))
+        if problems:
+            raise MisplacedError(problems)
+        return self
+
+    @property
+    def most(self) -> int:
+        """How many tokens the bucket holds."""
+        return self.burst or max(1, int(self.rate.per_second if self.rate else 1))
+
+
+class Suspend(Section):
+    """Mail that waits until the operator says otherwise."""
+
+    match: Match = section(Match, "Which mail waits; without any field all of it.")
+    reason: Text = required("Why, told wherever the mail is shown.", unit="text")
+
+
+class Pacing(Section):
+    """How fast mail may leave, and what must wait."""
+
+    policies: Annotated[list[Policy], AfterValidator(unique_ids)] = setting(
+        [], "Limits on mail that is alike in some fields; all that apply must allow a message.", unit="list of policies"
+    )
+    suspends: list[Suspend] = setting(
+        [], "Mail that waits, besides what `pillarbox suspend` has suspended.", unit="list of match and reason"
+    )
+
+
+class Window(Section):
+    """A time of the week in which mail may leave."""
+
+    days: Annotated[list[Day], Field(min_length=1)] = setting(
+        list(DAYS), "The days on which it begins.", unit="list of mon, tue, wed, thu, fri, sat, sun"
+    )
+    begin: TimeOfDay = setting("00:00", "When it begins, by the clock of its zone.", unit="time of day", alias="from")
+    end: TimeOfDay = setting(
+        "24:00",
+        "When it ends; earlier than `from` means on the day after, and the same as `from` a whole day later.",
+        unit="time of day",
+        alias="to",
+    )
+    zone: Zone = setting("UTC", "The time zone of its clock.", unit="name of a time zone")
+
+
+Windows = Annotated[list[Window], Field(max_length=100)]

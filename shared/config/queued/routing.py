@@ -1,0 +1,254 @@
+"""routing — what queued.yaml says about the way to a destination
+
+Owns: the models of a transport's connection (smart hosts or MX), its limits, overrides and permissions, and of DNS.
+Guarantees: left out, everything goes to `connection.server`, as one smart host. Credentials go to no host that DNS
+    names. A place to deliver to is read once, here: `host`, `host:port`, `192.0.2.1:25`, `[2001:db8::1]:25`.
+See: Postfix relayhost, transport(5), smtp_mx_address_limit, smtp_mx_session_limit and proxy_interfaces; Halon's
+    transports; RFC 5321 section 5.
+"""
+
+import re
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import BeforeValidator, model_validator
+
+from shared.config.fields import (
+    HIGHEST_PORT,
+    HOST_PATTERN,
+    Checked,
+    Duration,
+    FilePath,
+    Host,
+    Interval,
+    MisplacedError,
+    Port,
+    Section,
+    domain_matching,
+    is_address,
+    quotes_hint,
+    section,
+    setting,
+    whole,
+)
+from shared.config.masking import show
+from shared.config.queued.login import Auth
+from shared.mail.domain import comparable
+
+_BRACKETED = re.compile(r"\[([0-9A-Fa-f.:]+)\](?::([0-9]{1,5}))?")
+_PLAIN = re.compile(rf"({HOST_PATTERN})(?::([0-9]{{1,5}}))?")
+
+
+class Place(NamedTuple):
+    """A host name or address without brackets, and a port; None where none was written."""
+
+    host: str
+    port: int | None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
+
+
+def _place(value: object) -> Place:
+    if isinstance(value, Place):
+        return value
+    if isinstance(value, str) and (place := _read_place(value)) is not None:
+        return place
+    raise ValueError(
+        f"{show(value)} is not a place to deliver to; allowed: host, host:port or [address]:port{quotes_hint(value)}"
+    )
+
+
+def _read_place(text: str) -> Place | None:
+    if ":" in text and is_address(text):
+        return Place(text, None)  # an IPv6 address alone
+    bracketed = _BRACKETED.fullmatch(text)
+    if bracketed is not None:
+        host, port = bracketed[1], bracketed[2]
+        known = is_address(host)
+    else:
+        plain = _PLAIN.fullmatch(text)
+        if plain is None:
+            return None
+        host, port = plain[1], plain[plain.re.groups]
+        # All digits at the end would be an IPv4 address.
+        known = is_address(host) or not host.rpartition(".")[2].isdigit()
+    if not known or (port is not None and not 1 <= int(port) <= HIGHEST_PORT):
+        return None
+    return Place(host, None if port is None else int(port))
+
+
+def _server(value: object) -> Place:
+    place = _place(value)
+    if not is_address(place.host):
+        raise ValueError(f"{show(value)} is not a name server; allowed: an IP address, or [address]:port")
+    return place
+
+
+def _each_once(routes: object) -> object:
+    """The overrides as written; raises MisplacedError for a domain that is there in two spellings."""
+    seen: set[str] = set()
+    for domain in routes if isinstance(routes, dict) else ():
+        spelling = comparable(str(domain))
+        if spelling in seen:
+            raise MisplacedError([((domain,), f"{show(domain)} is there twice; allowed: each domain once")])
+        seen.add(spelling)
+    return routes
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"{show(value)} is neither; allowed: true or false")
+
+
+Truth = Annotated[bool, Checked(_truth, {"type": "boolean"})]
+NextHop = Annotated[Place, Checked(_place, {"type": "string", "minLength": 1})]
+NameServer = Annotated[Place, Checked(_server, {"type": "string", "minLength": 1})]
+_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+Domain = Annotated[
+    str,
+    domain_matching(
+        rf"(?=.{{1,255}}$)\.?{_LABEL}(\.{_LABEL})*", "a domain, or .domain, which means every domain below that one"
+    ),
+]
+
+
+class SmartHost(Section):
+    """One host of several that mail is handed to."""
+
+    server: Host = setting("127.0.0.1", "The smart host.", unit="host name or IP address")
+    port: Port = setting(25, "The TCP port of the smart host.", unit="port number")
+    preference: Annotated[int, whole(0, 65535)] = setting(
+        10, "Hosts with a lower preference are tried first, as with MX.", unit="number"
+    )
+    weight: Annotated[int, whole(1, 65535)] = setting(
+        1, "How often it comes first among hosts of the same preference, relative to the others.", unit="number"
+    )
+    auth: Auth | None = setting(
+        None, "As whom we log in to this host.", unit="section", absent="connection.auth, if there is one"
+    )
+
+
+class Connection(Section):
+    """Where a transport connects to."""
+
+    protocol: Literal["smtp", "lmtp"] = setting(
+        "smtp",
+        "smtp; lmtp: the host is where mail ends and says of each recipient what became of it (RFC 2033). With lmtp "
+        "mode is smarthost, and the port is not 25.",
+        unit="word",
+    )
+    mode: Literal["smarthost", "mx"] = setting(
+        "smarthost",
+        "smarthost: everything goes to `server`, or to `hosts`; mx: to the mail exchangers that DNS has for the "
+        "recipient's domain.",
+        unit="word",
+    )
+    server: Host = setting("127.0.0.1", "The host to deliver to.", unit="host name or IP address")
+    port: Port = setting(25, "The TCP port to deliver to.", unit="port number")
+    socket: FilePath | None = setting(
+        None,
+        "The Unix socket to connect to instead of `server`, such as /run/dovecot/lmtp; with protocol lmtp only.",
+        unit="path",
+        absent="`server` and `port`",
+    )
+    auth: Auth | None = setting(
+        None,
+        "As whom we log in to `server`, or to those of `hosts` that say nothing else; never to hosts of `routes`.",
+        unit="section",
+        absent="no login",
+    )
+    hosts: list[SmartHost] = section(
+        list,
+        "Smart hosts to use instead of `server`, in order of preference. List of hosts, default [].",
+    )
+    addresses: Annotated[int, whole(1, 1000)] = setting(
+        5, "The most addresses that one attempt tries to connect to (Postfix smtp_mx_address_limit).", unit="addresses"
+    )
+    sessions: Annotated[int, whole(1, 1000)] = setting(
+        2,
+        "The most of these that may answer and then fail before any content was sent (Postfix smtp_mx_session_limit).",
+        unit="sessions",
+    )
+    avoid: Duration = setting(
+        "1m",
+        "How long a host that could not be talked to comes after the others of its preference; each worker remembers "
+        "for itself. 0s: not at all.",
+        unit="duration",
+    )
+    sites: Truth = setting(
+        False,
+        "Whether recipients of one message share a transaction though their domains differ, where the domains have the "
+        "same mail exchangers (KumoMTA site name).",
+        unit="truth",
+    )
+
+    def login(self, host: str, port: int) -> Auth | None:
+        """As whom we log in at this place; None where we do not."""
+        for each in self.hosts:
+            if (each.server, each.port) == (host, port):
+                return each.auth or self.auth
+        return self.auth if not self.hosts and (host, port) == (self.server, self.port) else None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        logs_in = self.auth is not None or any(host.auth is not None for host in self.hosts)
+        if logs_in and self.mode == "mx":
+            raise MisplacedError(
+                [(("mode",), "mx would show our credentials to whomever DNS names; allowed with auth: smarthost")]
+            )
+        if self.socket is not None and self.protocol != "lmtp":
+            raise MisplacedError([(("socket",), "is for protocol lmtp; allowed with smtp: server and port")])
+        if self.socket is not None and (self.hosts or self.auth is not None):
+            other = "hosts" if self.hosts else "auth"
+            raise MisplacedError([(("socket",), f"stands beside {other}; allowed: one of them")])
+        if self.protocol == "lmtp" and self.mode == "mx":
+            raise MisplacedError(
+                [(("mode",), "mx leads to hosts that speak SMTP; allowed with protocol lmtp: smarthost")]
+            )
+        return self
+
+
+class Allow(Section):
+    """What DNS may lead to."""
+
+    private: Truth = setting(
+        False,
+        "Whether DNS and address literals may lead to private, loopback and link-local addresses. Hosts written in "
+        "this file always may.",
+        unit="truth",
+    )
+
+
+class Dns(Section):
+    """How DNS is asked."""
+
+    servers: list[NameServer] = setting(
+        [], "The name servers to ask; [] means those of /etc/resolv.conf.", unit="list of IP addresses, or address:port"
+    )
+    trusted: Truth = setting(
+        False,
+        "Whether it counts when a name server says that it has validated an answer by DNSSEC (the AD bit): only for "
+        "validating servers on a way that nobody else can write to, such as 127.0.0.1 (resolv.conf trust-ad). Without "
+        "it tls.mode dane finds no records, and REQUIRETLS no proof of mail exchangers but MTA-STS.",
+        unit="truth",
+    )
+    timeout: Interval = setting("10s", "How long one question may take, all servers together.", unit="duration")
+    ttl: Interval = setting("1h", "The longest an answer is kept, whatever its own time to live.", unit="duration")
+    entries: Annotated[int, whole(1, 10_000_000)] = setting(10_000, "The most answers that are kept.", unit="answers")
+
+
+class Routing(Section):
+    """How the way to a destination is found."""
+
+    ourselves: list[Host] = setting(
+        [],
+        "Names and addresses under which mail comes back to us, besides this host's own: MX records that lead there "
+        "are not followed (Postfix proxy_interfaces).",
+        unit="list of host names and IP addresses",
+    )
+    dns: Dns = section(Dns, "How DNS is asked.")
+
+
+Routes = Annotated[dict[Domain, NextHop], BeforeValidator(_each_once)]

@@ -1,0 +1,119 @@
+"""rules — what queued.yaml says about replies that mean more than their code
+
+Owns: the models of a rule: what it asks of a reply, and what is done about it.
+Guarantees: a rule asks something and does something, and what it does is one thing: to wait, to bounce or to hold.
+    Expressions match in linear time (shared.patterns), so that no peer stalls a worker by what it says.
+See: docs/how-to/react-to-replies.md; Halon's bounce patterns; KumoMTA's traffic shaping automation
+"""
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import model_validator
+
+from shared.config.fields import Checked, Id, Interval, MisplacedError, Section, matching, required, setting
+from shared.config.queued.routing import Domain
+from shared.config.smtpd.policy_fields import SOME, CountComparison, Pattern, QuarantineId, asks
+
+Code = Annotated[str, matching(r"[2-5]([0-9][0-9]|[0-9]x|xx)", "a reply code in quotes, such as 421, 45x or 5xx")]
+Status = Annotated[
+    str,
+    matching(
+        r"[245]\.([0-9]{1,3}|\*)\.([0-9]{1,3}|\*)",
+        "an enhanced code such as 4.7.28, 5.7.* or 4.*.* (RFC 3463 section 2)",
+    ),
+]
+Step = Literal["connect", "greeting", "helo", "starttls", "auth", "mail", "rcpt", "data", "body", "dot"]
+_line = matching(r"[\x20-\x7e]{1,400}", "one line of 1 to 400 printable ASCII characters")
+Line = Annotated[str, Checked(_line.read, {"type": "string"})]
+
+_FATES: Final = ("defer", "bounce", "hold")
+
+
+class ReplyCondition(Section):
+    """What a rule asks: everything given must match, and one entry of a list is enough for that."""
+
+    reply: Annotated[list[Pattern], SOME] = asks(
+        "What was said: code, enhanced code and text as the log has them; without a reply, the fault. A glob matches "
+        "the whole, /an expression/ any part of it, in upper and lower case.",
+        unit="patterns",
+    )
+    code: Annotated[list[Code], SOME] = asks("The reply codes; x is any digit.", unit="codes in quotes")
+    enhanced: Annotated[list[Status], SOME] = asks(
+        "The enhanced codes as the host sent them; * is any number.", unit="codes"
+    )
+    phase: Annotated[list[Step], SOME] = asks(
+        "What was being answered.", unit="connect, greeting, helo, starttls, auth, mail, rcpt, data, body, dot"
+    )
+    outcome: Annotated[list[Literal["deferred", "failed"]], SOME] = asks(
+        "What would become of the recipient without rules.", unit="deferred, failed"
+    )
+    destination: Annotated[list[Domain], SOME] = asks(
+        "The recipient's domain; .example.com is every domain below example.com.", unit="domains"
+    )
+    transport: Annotated[list[Id], SOME] = asks("The transport.", unit="ids of transports")
+    site: Annotated[list[Pattern], SOME] = asks(
+        "The mail exchangers the destination shares with others (KumoMTA site name); unknown to smart hosts.",
+        unit="patterns",
+    )
+    tries: CountComparison | None = setting(
+        None, "Which try this is, from 1.", unit="comparison such as >=3", absent="not asked"
+    )
+
+
+class ReplyRule(Section):
+    """What is done about replies that fulfil the conditions. The first rule of each kind decides that kind."""
+
+    id: Id = required("The name of the rule, for logs.", unit="id, unique among the rules")
+    condition: ReplyCondition = required("What the rule asks.", unit="section of conditions", alias="if")
+    defer: Interval | None = setting(
+        None,
+        "Tries again after this time at the earliest, also where the reply was permanent.",
+        unit="duration",
+        absent="as without the rule",
+    )
+    bounce: Line | None = setting(
+        None,
+        "Gives the recipient up; what the sender is told, before what the host said.",
+        unit="text",
+        absent="as without the rule",
+    )
+    hold: QuarantineId | None = setting(
+        None,
+        "Holds the recipient under this quarantine id (metadata _quarantineid) until someone decides.",
+        unit="quarantine id",
+        absent="as without the rule",
+    )
+    reason: Line | None = setting(
+        None, "Why it is held or suspended (metadata _holdreason).", unit="text", absent="the rule's id"
+    )
+    suspend: Interval | None = setting(
+        None,
+        "Sends nothing more there for this time (KumoMTA suspension); mail waits without counting tries.",
+        unit="duration",
+        absent="nothing is suspended",
+    )
+    suspended: Literal["destination", "site", "source"] = setting(
+        "destination",
+        "What `suspend` is about. destination: the recipient's domain; site: every domain with the same mail "
+        "exchangers; source: this destination from the source address that was used.",
+        unit="word",
+    )
+    concurrency: Literal["lower"] | None = setting(
+        None,
+        "lower: one connection fewer to the destination, as after a failed one.",
+        unit="word",
+        absent="as without the rule",
+    )
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        fates = [name for name in _FATES if getattr(self, name) is not None]
+        if len(fates) > 1:
+            raise MisplacedError(
+                [((fates[1],), f"says otherwise than {fates[0]}; allowed: one of {', '.join(_FATES)}")]
+            )
+        if not fates and self.suspend is None and self.concurrency is None:
+            raise ValueError(f"the rule does nothing; allowed: {', '.join(_FATES)}, suspend, concurrency")
+        if not any(getattr(self.condition, name) for name in ReplyCondition.model_fields):
+            raise MisplacedError([(("if",), "asks nothing; allowed: at least one condition")])
+        return self

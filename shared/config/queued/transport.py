@@ -1,0 +1,223 @@
+"""transport — what queued.yaml says about a way to reach a set of destinations
+
+Owns: the models of a transport: its connections, their limits and time limits, and its retries.
+Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter.
+See: https://www.postfix.org/postconf.5.html; RFC 5321 section 4.5.3.2 (time limits); Halon's queue manual
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from shared.config.fields import (
+    Duration,
+    Fraction,
+    HostName,
+    Id,
+    Interval,
+    MisplacedError,
+    Section,
+    required,
+    section,
+    setting,
+    whole,
+)
+from shared.config.masking import show
+from shared.config.queued.feedback import Feedback
+from shared.config.queued.pacing import Windows
+from shared.config.queued.routing import Allow, Connection, Routes
+from shared.config.queued.source import Sources
+from shared.config.queued.transport_tls import TransportTls
+
+_SMTP: Final = 25
+
+
+class Pooling(Section):
+    """How long a connection is kept for further messages."""
+
+    transactions: Annotated[int, whole(1, 1_000_000)] = setting(
+        100,
+        "The most messages sent over one connection (Postfix smtp_connection_reuse_count_limit).",
+        unit="transactions",
+    )
+    idle: Duration = setting(
+        "2s",
+        "How long an unused connection is kept open (Postfix smtp_connection_cache_time_limit).",
+        unit="duration",
+    )
+    age: Interval = setting(
+        "5m",
+        "How old a connection may grow before it takes no more messages (Postfix smtp_connection_reuse_time_limit).",
+        unit="duration",
+    )
+
+
+class Timeout(Section):
+    """How long to wait for the other server, step by step (RFC 5321 section 4.5.3.2)."""
+
+    connect: Interval = setting("30s", "For the TCP connection (Postfix smtp_connect_timeout).", unit="duration")
+    greeting: Interval = setting("5m", "For the greeting (Postfix smtp_helo_timeout).", unit="duration")
+    helo: Interval = setting("5m", "For the reply to EHLO or HELO (Postfix smtp_helo_timeout).", unit="duration")
+    starttls: Interval = setting(
+        "5m",
+        "For the reply to STARTTLS, and for the TLS handshake (Postfix smtp_starttls_timeout).",
+        unit="duration",
+    )
+    auth: Interval = setting("5m", "For each reply while we log in (Postfix smtp_helo_timeout).", unit="duration")
+    mail: Interval = setting("5m", "For the reply to MAIL FROM (Postfix smtp_mail_timeout).", unit="duration")
+    rcpt: Interval = setting("5m", "For the reply to RCPT TO (Postfix smtp_rcpt_timeout).", unit="duration")
+    data: Interval = setting("2m", "For the reply to DATA (Postfix smtp_data_init_timeout).", unit="duration")
+    body: Interval = setting("3m", "For the content to be taken (Postfix smtp_data_xfer_timeout).", unit="duration")
+    dot: Interval = setting("10m", "For the reply to the final dot (Postfix smtp_data_done_timeout).", unit="duration")
+    rset: Interval = setting("20s", "For the reply to RSET (Postfix smtp_rset_timeout).", unit="duration")
+    quit: Interval = setting("5m", "For the reply to QUIT (Postfix smtp_quit_timeout).", unit="duration")
+    attempt: Interval | None = setting(
+        None,
+        "For an attempt as a whole, from DNS to the last reply, with however many recipients: a host that uses every "
+        "limit up with each of its replies holds a connection no longer.",
+        unit="duration",
+        absent="the others together, which is 50m50s of Postfix's limits",
+    )
+
+
+class Retry(Section):
+    """When a deferred recipient is tried again, and when it is given up."""
+
+    intervals: Annotated[list[Interval], Field(min_length=1)] = setting(
+        ["1m", "15m", "1h", "2h", "3h"],
+        "The wait before each further try; the last repeats (Halon retry.intervals).",
+        unit="list of durations",
+    )
+    jitter: Fraction = setting(
+        0.1, "By how much of itself a wait may vary, so that retries spread.", unit="fraction from 0 to 1"
+    )
+    count: Annotated[int, whole(0, 10_000)] = setting(
+        30, "The most further tries before giving up (Halon retry.count).", unit="tries"
+    )
+    age: Interval = setting(
+        "5d",
+        "How old a message may grow before giving up; the last try is made at that age (Postfix "
+        "maximal_queue_lifetime).",
+        unit="duration",
+    )
+    nullage: Interval = setting(
+        "5d",
+        "The same for mail from the null sender, which nobody waits for (Postfix bounce_queue_lifetime); never longer "
+        "than `age`.",
+        unit="duration",
+    )
+    notice: Interval | None = setting(
+        None,
+        "How old a message must be for its sender to be told, once, that it is late (Postfix delay_warning_time).",
+        unit="duration",
+        absent="never",
+    )
+
+
+class TransportGroup(Section):
+    """What several transports have in common: every key of a transport, for those that do not write it themselves."""
+
+    id: Id = required("The name by which transports name their group.", unit="id, unique among the groups")
+    connection: Connection = section(Connection, "Where to connect to.")
+    routes: Routes = setting(
+        {},
+        "Where mail for a domain goes instead; .example.com is every domain below example.com (Postfix "
+        "transport_maps).",
+        unit="next hop by domain",
+    )
+    allow: Allow = section(Allow, "What DNS may lead to.")
+    hostname: HostName | None = setting(
+        None,
+        "The name we give ourselves in EHLO (Postfix smtp_helo_name).",
+        unit="host name",
+        absent="this host's fully qualified name",
+    )
+    sources: Sources = section(
+        list,
+        "The addresses of this host that mail leaves from, chosen by weight for each attempt among those of the "
+        "family that fits the other host. List of sources, default [], which leaves the address to the system.",
+    )
+    concurrency: Annotated[int, whole(1, 10_000)] = setting(
+        20,
+        "The most connections to one destination at once (Postfix default_destination_concurrency_limit).",
+        unit="connections",
+    )
+    concurrencyper: Literal["worker", "host"] = setting(
+        "worker",
+        "worker: each worker has `concurrency` for itself; host: all workers together never have more connections to a "
+        "host than `concurrency`, counted in PostgreSQL.",
+        unit="word",
+    )
+    feedback: Feedback = section(
+        Feedback, "How the connections to a destination grow and shrink, and when it is left alone."
+    )
+    recipients: Annotated[int, whole(1, 10_000)] = setting(
+        50,
+        "The most recipients in one transaction (Postfix default_destination_recipient_limit).",
+        unit="recipients",
+    )
+    windows: Windows = section(
+        list,
+        "The times in which mail leaves over this transport; what comes at others waits for the next, and is not "
+        "counted as tried. List of windows, default [], which is always.",
+    )
+    pooling: Pooling = section(Pooling, "How long a connection is kept for further messages.")
+    tls: TransportTls = section(TransportTls, "TLS to the next hop.")
+    timeout: Timeout = section(Timeout, "How long to wait for the other server, step by step.")
+    retry: Retry = section(Retry, "When a deferred recipient is tried again, and when it is given up.")
+
+
+class Transport(TransportGroup):
+    """A way to reach a set of destinations."""
+
+    id: Id = setting("default", "The name policy rules choose it by.", unit="id, unique")
+    group: Id | None = setting(
+        None,
+        "The group of `transportgroups` whose keys hold here, section by section, where this transport does not "
+        "write its own (Halon transportgroups).",
+        unit="id of a group",
+        absent="no group",
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        """Here and not in a group, which may leave to its transports what makes it fit."""
+        connection, mode = self.connection, self.tls.mode
+        problems = _smtp_ports(connection) if connection.protocol == "lmtp" else []
+        logins = [connection.auth, *(host.auth for host in connection.hosts)]
+        if mode == "disabled" and any(login is not None and login.over != "cleartext" for login in logins):
+            text = "disabled would show the credentials of connection.auth; allowed: another mode, or over: cleartext"
+            problems.append((("tls", "mode"), text))
+        if connection.socket is not None and mode not in {"disabled", "optional"}:
+            text = f"{mode} cannot be had over connection.socket; allowed: disabled, optional"
+            problems.append((("tls", "mode"), text))
+        if connection.socket is not None and self.sources:
+            problems.append((("sources",), "mean nothing over connection.socket; allowed: none"))
+        if problems:
+            raise MisplacedError(problems)
+        return self
+
+
+def _smtp_ports(connection: Connection) -> list[tuple[tuple[str | int, ...], str]]:
+    """The ports that LMTP must not be spoken at (RFC 2033 section 5), as in MisplacedError."""
+    ports: list[tuple[tuple[str | int, ...], int]] = [
+        (("connection", "hosts", index, "port"), host.port) for index, host in enumerate(connection.hosts)
+    ]
+    if not ports and connection.socket is None:
+        ports = [(("connection", "port"), connection.port)]
+    text = f"{_SMTP} is the port of SMTP; allowed with protocol lmtp: another one, such as 24"
+    return [(path, text) for path, port in ports if port == _SMTP]
+
+
+def unknown_groups(
+    transports: Sequence[Transport], groups: Sequence[TransportGroup]
+) -> list[tuple[tuple[str | int, ...], str]]:
+    """Each transport whose group is not there: its place in queued.yaml, and what is wrong; as in MisplacedError."""
+    known = [group.id for group in groups]
+    allowed = ", ".join(known) or "none, for transportgroups is empty"
+    return [
+        (("transports", index, "group"), f"there is no group {show(transport.group)}; allowed: {allowed}")
+        for index, transport in enumerate(transports)
+        if transport.group is not None and transport.group not in known
+    ]

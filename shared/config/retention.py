@@ -1,0 +1,21 @@
+"""retention — how long what nobody decides about is kept
+
+Owns: the section `retention` of smtpd.yaml.
+Guarantees: nothing is deleted by default but old rows of audit. Attempts and archive are kept by queued.yaml's
+    maintenance.keep.
+See: docs/how-to/keep-and-delete.md; Halon's queue manual, 3.3.1
+"""
+
+from shared.config.fields import Interval, Section, setting
+
+
+class Retention(Section):
+    """How long `pillarbox retention` keeps what nobody decides about."""
+
+    default: Interval | None = setting(
+        None,
+        "How long mail is held that lies in no quarantine, or in one whose `quarantines` entry has no retention.",
+        unit="duration",
+        absent="until somebody decides",
+    )
+    audit: Interval = setting("365d", "How long it is kept who did what to the queue.", unit="duration")

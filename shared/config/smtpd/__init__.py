@@ -1,0 +1,1 @@
+"""smtpd — the models of smtpd.yaml, a section a file."""

@@ -1,0 +1,139 @@
+"""authentication — who may submit after authenticating, and how, as smtpd.yaml says it
+
+Owns: the section `authentication`.
+Guarantees: a password written where a hash belongs is refused without being quoted.
+See: RFC 4954, RFC 4616, RFC 7677, RFC 4422 appendix A; Postfix smtpd_sasl_auth_enable, smtpd_tls_auth_only,
+    smtpd_error_sleep_time; jail.conf(5) of fail2ban for findtime and bantime.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from shared.config.fields import (
+    Checked,
+    Duration,
+    FilePath,
+    Interval,
+    IpNetwork,
+    Section,
+    Text,
+    section,
+    setting,
+    whole,
+)
+from shared.security.scram_keys import ITERATIONS, LEAST_ITERATIONS, MOST_ITERATIONS
+
+type Mechanism = Literal["PLAIN", "LOGIN", "SCRAM-SHA-256", "SCRAM-SHA-256-PLUS", "EXTERNAL"]
+
+
+def _argon2(value: object) -> str:
+    if isinstance(value, str) and value.startswith("$argon2") and value.isprintable():
+        return value
+    # Unlike other refusals this does not quote the value: it may be the password itself.
+    raise ValueError("what is written here is no password hash; allowed: an argon2 hash, which begins with $argon2")
+
+
+Argon2Hash = Annotated[str, Checked(_argon2, {"type": "string", "pattern": r"^\$argon2"})]
+
+
+class Hashing(Section):
+    """What passwords may cost at once."""
+
+    threads: Annotated[int, whole(1, 64)] = setting(
+        2, "How many passwords are hashed at the same time, at 64 MiB each.", unit="threads"
+    )
+    waiting: Annotated[int, whole(0, 10_000)] = setting(
+        50, "How many logins may wait for that; more are answered 454.", unit="logins"
+    )
+    remembered: Duration = setting(
+        "5m",
+        "How long a password that was right is known without hashing it again, as long as its hash stays; 0 never.",
+        unit="duration",
+    )
+
+
+class Failures(Section):
+    """What happens to who fails to log in, again and again."""
+
+    delay: Duration = setting(
+        "1s",
+        "How long a first failure waits for its reply; each further one of the same address or name twice as long "
+        "(Postfix smtpd_error_sleep_time).",
+        unit="duration",
+    )
+    maxdelay: Duration = setting("10s", "How long a failure waits at most.", unit="duration")
+    ban: Annotated[int, whole(0, 1_000_000)] = setting(
+        10,
+        "How many failures are borne before an address (IPv6: its /64) is banned, and a name for the network they came "
+        "from (/24, /56); 0 bans nobody.",
+        unit="failures",
+    )
+    within: Interval = setting("10m", "The time those failures are counted in (fail2ban findtime).", unit="duration")
+    bantime: Interval = setting("10m", "How long a ban lasts (fail2ban bantime).", unit="duration")
+    trusted: list[IpNetwork] | None = setting(
+        None,
+        "Clients in these networks are delayed but never banned: a webmail server fails for all its users.",
+        unit="list of IP networks",
+        absent="relay.networks",
+    )
+
+
+class Authentication(Section):
+    """Who may send after authenticating (RFC 4954)."""
+
+    users: dict[Text, Argon2Hash] = setting(
+        {},
+        "Users that may send, each with the argon2 hash of the password; they come before those of source.",
+        unit="hash by user",
+        repr=False,
+    )
+    source: Literal["file", "table"] = setting(
+        "file",
+        "Where the other users are: in the file of authentication.file, or in the table pillarbox.users.",
+        unit="word",
+    )
+    file: FilePath | None = setting(
+        None,
+        "The file of users that `pillarbox user` keeps; a change is noticed at the next login.",
+        unit="path",
+        absent="no file",
+    )
+    mechanisms: Annotated[list[Mechanism], Field(min_length=1)] = setting(
+        ["SCRAM-SHA-256", "PLAIN", "LOGIN", "EXTERNAL"],
+        "What is offered: SCRAM-SHA-256-PLUS, SCRAM-SHA-256, PLAIN, LOGIN, EXTERNAL (only to a client whose "
+        "certificate names a user).",
+        unit="list of mechanisms",
+    )
+    tlsonly: bool = setting(
+        True,
+        "Whether AUTH is offered and taken under TLS only (Postfix smtpd_tls_auth_only).",
+        unit="true or false",
+    )
+    checkfrom: bool = setting(
+        True,
+        "Whether a user whose senders are limited must write one of them in From too. Where false, other mail is "
+        "taken, and not signed for the domain in From.",
+        unit="true or false",
+    )
+    iterations: Annotated[int, whole(LEAST_ITERATIONS, MOST_ITERATIONS)] = setting(
+        ITERATIONS,
+        "What SCRAM costs, for new passwords (RFC 7677 section 4). Users that do not exist are shown a cost that "
+        "others have.",
+        unit="iterations",
+    )
+    secret: FilePath | None = setting(
+        None,
+        "The file of the secret that salts of users that do not exist are made of; the same on every host, it is made "
+        "when missing.",
+        unit="path",
+        absent="authentication.secret in environment.var",
+    )
+    hashing: Hashing = section(Hashing, "What passwords may cost at once.")
+    failures: Failures = section(Failures, "What happens to who fails to log in, again and again.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.source == "table" and self.file is not None:
+            raise ValueError(f"source is table but file is {str(self.file)!r}; allowed: source: file, or no file")
+        return self

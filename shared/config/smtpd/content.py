@@ -1,0 +1,81 @@
+"""content — what a message may be like, as smtpd.yaml says it
+
+Owns: the section `servers[].phases.data`: limits on content, what happens to content that breaks the rules, and what we
+    add in front of it.
+Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter. MIME is not parsed, so
+    there is no limit on its nesting: nothing here can be made to recurse.
+See: https://www.postfix.org/postconf.5.html; https://haraka.github.io (max_header_lines)
+"""
+
+from typing import Annotated, Literal
+
+from shared.config.fields import MessageSize, Section, Size, setting, whole
+
+
+class DataPhase(Section):
+    """Limits on the content of a message, and what is added to it."""
+
+    maxsize: MessageSize = setting(
+        10_240_000, "The largest message to accept (Postfix message_size_limit).", unit="size in bytes"
+    )
+    maxhops: Annotated[int, whole(1, 1000)] = setting(
+        50,
+        "The most Received lines a message may carry before it counts as looping (Postfix hopcount_limit).",
+        unit="lines",
+    )
+    maxloops: Annotated[int, whole(1, 1000)] = setting(
+        4,
+        "The most Received lines that may name this server itself; a content filter that returns mail needs one "
+        "(Postal counts to four).",
+        unit="lines",
+    )
+    maxheadersize: Size = setting(
+        102_400, "The largest single header field (Postfix header_size_limit).", unit="size in bytes"
+    )
+    maxheader: Size = setting(
+        1_048_576, "The largest header, all its fields together (Exim header_maxsize).", unit="size in bytes"
+    )
+    maxheaderlines: Annotated[int, whole(10, 1_000_000)] = setting(
+        1000, "The most lines of header (Haraka max_header_lines).", unit="lines"
+    )
+    maxlinelength: Annotated[int, whole(78, 1_000_000)] | None = setting(
+        None,
+        "The longest line of content, its end not counted; RFC 5322 allows 998. Mail with longer lines is common, and "
+        "is for delivery to deal with (Postfix smtp_line_length_limit).",
+        unit="octets",
+        absent="any length",
+    )
+    barenewline: Literal["reject", "normalize"] = setting(
+        "reject",
+        "What happens to lines that end without CR LF, a way to smuggle mail: reject the message, or normalize "
+        "them (Postfix smtpd_forbid_bare_newline).",
+        unit="word",
+    )
+    eightbit: Literal["accept", "reject"] = setting(
+        "accept",
+        "What happens to octets above 127 where the client declared none: in the body without BODY=8BITMIME, in the "
+        "header without SMTPUTF8 (Postfix strict_7bit_headers, strict_8bitmime_body).",
+        unit="word",
+    )
+    endofheader: Literal["accept", "fix", "reject"] = setting(
+        "accept",
+        "What happens to a message whose header ends in a line that is neither empty nor a field, which others may "
+        "read as part of the header: accept it as it is, fix it by an empty line before that one, or reject it. A "
+        "blank at the very beginning, which would continue a field of ours, is never accepted as it is, but fixed "
+        "(Postfix non_empty_end_of_header_action).",
+        unit="word",
+    )
+    addheaders: Literal["never", "authenticated", "always"] = setting(
+        "authenticated",
+        "For whom a missing Date, Message-ID or From is added (RFC 6409 section 8; Postfix "
+        "always_add_missing_headers).",
+        unit="word",
+    )
+    tracerecipient: Literal["show", "hide"] = setting(
+        "show", "Whether Received names the recipient where there is only one, as Postfix does.", unit="word"
+    )
+    traceuser: Literal["show", "hide"] = setting(
+        "hide",
+        "Whether Received names the authenticated user (Postfix smtpd_sasl_authenticated_header).",
+        unit="word",
+    )

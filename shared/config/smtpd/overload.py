@@ -1,0 +1,72 @@
+"""overload — how many processes serve, as whom, and when they turn clients away
+
+Owns: the keys `processes`, `user`, `group` and the section `load` of smtpd.yaml.
+Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter.
+See: https://www.postfix.org/STRESS_README.html; socket(7) SO_REUSEPORT
+"""
+
+from typing import Annotated, Any
+
+from shared.config.fields import Fraction, Interval, Section, matching, setting, whole
+
+#: A name as in passwd(5) and group(5).
+Account = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", "the name of an account of this system")]
+Processes = Annotated[int, whole(1, 64)]
+
+
+def processes() -> Any:
+    """The key `processes`."""
+    return setting(
+        1,
+        "How many processes accept mail on the same ports (SO_REUSEPORT). One accepts thousands of messages a second; "
+        "more than half as many as there are CPUs take time from PostgreSQL (Postfix default_process_limit bounds "
+        "processes of one session each).",
+        unit="processes",
+    )
+
+
+def user() -> Any:
+    """The key `user`."""
+    return setting(
+        None,
+        "The account to become once the ports are bound, if started as root (Postfix mail_owner); it must be able to "
+        "read the certificates, and to reach the database.",
+        unit="account",
+        absent="who started it",
+    )
+
+
+def group() -> Any:
+    """The key `group`."""
+    return setting(None, "The group to become with user.", unit="group", absent="the groups of user")
+
+
+class Load(Section):
+    """When a process turns clients away so that those it serves do not wait."""
+
+    sessions: Annotated[int, whole(1, 1_000_000)] = setting(
+        1000,
+        "The most sessions of one process; more are answered 421 at once (Postfix default_process_limit, 100 "
+        "processes of one session each).",
+        unit="sessions",
+    )
+    reserve: Fraction = setting(
+        0.1,
+        "The part of sessions that is kept for clients that may relay without a login, by their address or "
+        "certificate; when no more is left others are answered 421.",
+        unit="fraction",
+    )
+    stress: Fraction = setting(
+        0.8,
+        "The part of sessions in use from which on clients are given less time (Postfix's stress-adaptive behaviour "
+        "begins when all are).",
+        unit="fraction",
+    )
+    patience: Interval = setting(
+        "10s", "How long a client may stay silent then (Postfix smtpd_timeout under stress).", unit="duration"
+    )
+    lag: Interval = setting(
+        "1s",
+        "How late the process may be with its own clock before new clients are answered 421.",
+        unit="duration",
+    )

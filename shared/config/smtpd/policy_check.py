@@ -1,0 +1,74 @@
+"""policy_check — how content is checked by rspamd, and what its verdicts mean
+
+Owns: the section `policy.contentcheck` of smtpd.yaml.
+See: https://docs.rspamd.com/developers/protocol; rspamd's task_timeout (8s) and max_message (50MiB)
+"""
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from shared.config.fields import Checked, Interval, Section, Size, section, setting, whole
+from shared.config.masking import show
+from shared.config.smtpd.policy_fields import QuarantineId
+
+Consequence = Literal["accept", "tag", "hold", "defer", "reject"]
+_WORDS = "accept, tag (add the check's header fields), hold, defer or reject"
+
+
+def _url(value: object) -> str:
+    if isinstance(value, str) and value.isascii() and value.isprintable() and " " not in value:
+        try:
+            parts = urlsplit(value)
+            good = parts.scheme == "http" and parts.hostname and parts.port != 0
+        except ValueError:
+            good = False
+        if good and not parts.username and not parts.query and not parts.fragment:
+            return value
+    raise ValueError(f"{show(value)} is no address of rspamd; allowed: http://HOST:PORT, of its normal worker")
+
+
+class CheckActions(Section):
+    """What each of rspamd's actions means for us."""
+
+    reject: Consequence = setting("reject", f"When rspamd says reject: {_WORDS}.", unit="word")
+    softreject: Consequence = setting("defer", f"When rspamd says soft reject: {_WORDS}.", unit="word")
+    greylist: Consequence = setting("defer", f"When rspamd says greylist: {_WORDS}.", unit="word")
+    rewritesubject: Consequence = setting(
+        "tag", f"When rspamd says rewrite subject: {_WORDS}; content stays as submitted.", unit="word"
+    )
+    addheader: Consequence = setting("tag", f"When rspamd says add header: {_WORDS}.", unit="word")
+
+    @property
+    def by_name(self) -> dict[str, Consequence]:
+        """The same by rspamd's own words; `no action` means nothing more than accept."""
+        return {
+            "reject": self.reject,
+            "soft reject": self.softreject,
+            "greylist": self.greylist,
+            "rewrite subject": self.rewritesubject,
+            "add header": self.addheader,
+        }
+
+
+class ContentCheck(Section):
+    """A check of every message by rspamd, before it is accepted."""
+
+    url: Annotated[str, Checked(_url, {"type": "string", "pattern": "^http://"})] = setting(
+        "http://127.0.0.1:11333", "Where rspamd's normal worker listens.", unit="URL"
+    )
+    timeout: Interval = setting(
+        "10s", "How long a check may take; rspamd ends its own after 8s (task_timeout).", unit="duration"
+    )
+    whendown: Literal["accept", "hold", "defer"] = setting(
+        "defer", "What happens to mail while rspamd does not answer: accept, hold or defer.", unit="word"
+    )
+    maxsize: Size = setting(
+        "50MiB", "Larger messages are accepted unchecked (rspamd's max_message).", unit="size in bytes"
+    )
+    concurrency: Annotated[int, whole(1, 10_000)] = setting(
+        20, "The most checks at once in one process; others wait within their timeout.", unit="checks"
+    )
+    hold: QuarantineId = setting(
+        "contentcheck", "Where held mail is held (metadata _quarantineid).", unit="quarantine id"
+    )
+    actions: CheckActions = section(CheckActions, "What each of rspamd's actions means for us.")

@@ -1,0 +1,233 @@
+"""settings — everything smtpd.yaml can say
+
+Owns: the models of listeners, limits, relaying, submitting users and the spool.
+Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter.
+See: https://www.postfix.org/postconf.5.html; Halon's smtpd.yaml for `servers[].phases`
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from shared.config.environment import SmtpdEnvironment
+from shared.config.fields import (
+    HIGHEST_PORT,
+    FilePath,
+    Host,
+    HostName,
+    Id,
+    Interval,
+    IpNetwork,
+    MisplacedError,
+    Section,
+    Size,
+    section,
+    setting,
+    unique_ids,
+    whole,
+)
+from shared.config.metrics import SmtpdMetrics
+from shared.config.quarantine import Quarantine
+from shared.config.retention import Retention
+from shared.config.smtpd.authentication import Authentication
+from shared.config.smtpd.content import DataPhase
+from shared.config.smtpd.overload import Account, Load, Processes, group, processes, user
+from shared.config.smtpd.policy import Policy
+from shared.config.smtpd.rates import Rates
+from shared.config.smtpd.session import (
+    ConnectPhase,
+    Limits,
+    MailfromPhase,
+    Memory,
+    Proxy,
+    RcpttoPhase,
+    ServerTimeout,
+    Xclient,
+)
+from shared.config.smtpd.tls import Tls
+from shared.config.suppression import SuppressionAtRcpt
+from shared.config.tracing import Tracing
+from shared.config.units import format_size
+
+
+class Listener(Section):
+    """One socket that accepts SMTP."""
+
+    address: Host = setting("127.0.0.1", "The address to listen on.", unit="IP address or host name")
+    port: Annotated[int, whole(0, HIGHEST_PORT)] = setting(
+        2525, "The TCP port to listen on; 0 takes any free one.", unit="port number"
+    )
+    backlog: Annotated[int, whole(1, 65535)] = setting(
+        1024, "How many connections may wait to be accepted (listen(2)).", unit="connections"
+    )
+    tls: Literal["none", "starttls", "implicit"] = setting(
+        "starttls",
+        "How TLS begins here, given a certificate: none, starttls when the client asks for it (RFC 3207), "
+        "or implicit before anything else (RFC 8314 section 3, Postfix smtpd_tls_wrappermode).",
+        unit="word",
+    )
+    proxy: Proxy = section(Proxy, "Who may say on whose behalf it connects, by the PROXY protocol (versions 1 and 2).")
+    xclient: Xclient = section(Xclient, "Who may say by XCLIENT for which client it speaks.")
+
+
+class Phases(Section):
+    """Limits by phase of the SMTP conversation."""
+
+    connect: ConnectPhase = section(ConnectPhase, "What happens before a client may speak, and who speaks out of turn.")
+    mailfrom: MailfromPhase = section(MailfromPhase, "What MAIL FROM may ask for.")
+    rcptto: RcpttoPhase = section(RcpttoPhase, "Limits on RCPT TO.")
+    data: DataPhase = section(DataPhase, "Limits on the content of a message.")
+
+
+class Server(Section):
+    """Listeners that share one name, one certificate and one set of limits."""
+
+    id: Id = setting("default", "The name of the server, for logs and metrics.", unit="id, unique")
+    hostname: HostName | None = setting(
+        None,
+        "The name we give ourselves in the greeting, the EHLO reply and Received (Postfix myhostname).",
+        unit="host name",
+        absent="this host's fully qualified name",
+    )
+    listeners: Annotated[list[Listener], Field(min_length=1)] = section(
+        lambda: [Listener()],
+        "The sockets to accept SMTP on. List of address, port and backlog, default one with each at its default.",
+    )
+    tls: Tls | None = setting(
+        None,
+        "The certificates and private keys that make TLS possible.",
+        unit="section",
+        absent="no TLS",
+    )
+    limits: Limits = section(Limits, "How much a client may say, and how often it may be wrong.")
+    timeout: ServerTimeout = section(ServerTimeout, "How long to wait for a client.")
+    phases: Phases = section(Phases, "Limits by phase of the SMTP conversation.")
+
+    @model_validator(mode="after")
+    def _has_certificate(self) -> Self:
+        if self.tls is None:
+            without = [
+                ((), f"listeners[{index}].tls is implicit but the server has no tls; allowed: both, or starttls")
+                for index, listener in enumerate(self.listeners)
+                if listener.tls == "implicit"
+            ]
+            if without:
+                raise MisplacedError(without)
+        return self
+
+
+class Relay(Section):
+    """Who may send without authenticating."""
+
+    networks: list[IpNetwork] = setting(
+        ["127.0.0.0/8", "::1/128"],
+        "Clients in these networks may send without authenticating; all others must (Postfix mynetworks).",
+        unit="list of IP networks",
+    )
+
+
+class SpoolGroup(Section):
+    """How many messages share one commit."""
+
+    maxmessages: Annotated[int, whole(1, 100_000)] = setting(
+        500, "The most messages that share one commit.", unit="messages"
+    )
+    maxbytes: Size = setting("16MiB", "The most content that shares one commit.", unit="size in bytes")
+
+
+class Spool(Section):
+    """How accepted messages are committed to the queue."""
+
+    group: SpoolGroup = section(SpoolGroup, "How many messages share one commit.")
+    timeout: Interval = setting(
+        "30s", "How long a client may wait for its commit before it is told 451.", unit="duration"
+    )
+    maxlatency: Interval = setting(
+        "10s",
+        "How long commits may take before clients are told 451 to DATA, not after they have sent the message.",
+        unit="duration",
+    )
+    synchronous_commit: Literal["on", "remote_apply", "remote_write", "local", "off"] = setting(
+        "on",
+        "What a commit waits for (PostgreSQL synchronous_commit): on, remote_apply, remote_write, local, or off, "
+        "which loses the last accepted messages in a crash.",
+        unit="word",
+    )
+    remembered: Annotated[int, whole(0, 10_000_000)] = setting(
+        50_000,
+        "The most accepted messages of the last hour that each process looks for after PostgreSQL was away "
+        "(spool.lost_after_failover); 0 for none.",
+        unit="messages",
+    )
+    minfree: Size = setting(
+        "1GiB",
+        "The least free space on each of PostgreSQL's volumes; below it clients are told 452 while delivery goes on "
+        "(Postfix queue_minfree). At least max_wal_size, by which the write-ahead log may grow.",
+        unit="size in bytes",
+    )
+    volumes: list[FilePath] = setting(
+        [],
+        "PostgreSQL's folders on this host (data directory, pg_wal, tablespaces) that spool.minfree is about; [] is "
+        "the embedded server's, or what `pillarbox volumes` reports on another host.",
+        unit="list of paths",
+    )
+    maxpending: Size = setting(
+        "256MiB",
+        "The most content that may wait for its commit; beyond it clients are told 452.",
+        unit="size in bytes",
+    )
+
+
+class SmtpdConfig(Section):
+    """The configuration of smtpd: accepts mail over SMTP and commits it to the queue."""
+
+    environment: SmtpdEnvironment = section(SmtpdEnvironment, "Where smtpd lives.")
+    processes: Processes = processes()
+    user: Account | None = user()
+    group: Account | None = group()
+    load: Load = section(Load, "When a process turns clients away so that those it serves do not wait.")
+    servers: Annotated[list[Server], Field(min_length=1), AfterValidator(unique_ids)] = section(
+        lambda: [Server()],
+        "The SMTP servers to run. List of servers, default one with every key at its default.",
+    )
+    rates: Rates = section(Rates, "How much one client may ask, counted over all processes of this host.")
+    relay: Relay = section(Relay, "Who may send without authenticating.")
+    authentication: Authentication = section(Authentication, "Who may send after authenticating.")
+    policy: Policy = section(Policy, "Decides at acceptance what becomes of each client, message and recipient.")
+    quarantines: Annotated[list[Quarantine], AfterValidator(unique_ids)] = section(
+        list,
+        "Who decides about held mail and who is told of it. List of quarantines, default none but poison and body.",
+    )
+    retention: Retention = section(Retention, "How long `pillarbox retention` keeps what nobody decides about.")
+    spool: Spool = section(Spool, "How accepted messages are committed to the queue.")
+    suppression: SuppressionAtRcpt = section(
+        SuppressionAtRcpt, "What becomes of mail to suppressed addresses, and where reports on them come in."
+    )
+    memory: Memory = section(Memory, "How much memory content in transfer may take.")
+    metrics: SmtpdMetrics = section(SmtpdMetrics, "Where Prometheus and whoever asks for its health get their answer.")
+    tracing: Tracing = section(Tracing, "Spans that follow a message from RCPT to its last reply.")
+
+    @model_validator(mode="after")
+    def _policy_names_servers(self) -> Self:
+        problems = [
+            (("policy", *path), text) for path, text in self.policy.unknown_servers([s.id for s in self.servers])
+        ]
+        if problems:
+            raise MisplacedError(problems)
+        return self
+
+    @model_validator(mode="after")
+    def _bodies_fit(self) -> Self:
+        """A message that may be accepted must fit, else it would be told 452 for ever."""
+        room = format_size(self.memory.bodies)
+        problems: list[tuple[tuple[str | int, ...], str]] = [
+            (
+                ("servers", index, "phases", "data", "maxsize"),
+                f"{format_size(server.phases.data.maxsize)} is more than memory.bodies; allowed: at most {room}",
+            )
+            for index, server in enumerate(self.servers)
+            if server.phases.data.maxsize > self.memory.bodies
+        ]
+        if problems:
+            raise MisplacedError(problems)
+        return self

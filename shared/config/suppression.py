@@ -1,0 +1,114 @@
+"""suppression — what the YAML says about addresses that get no mail
+
+Owns: the models of the section `suppression` of smtpd.yaml and of queued.yaml.
+Guarantees: patterns are addresses or domains in one spelling.
+See: docs/how-to/suppression.md; RFC 3463 section 3 (enhanced status codes); RFC 5965 section 7.3 (feedback types)
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, model_validator
+
+from shared.config.fields import FilePath, HostName, Interval, Section, Text, matching, section, setting, whole
+from shared.config.masking import show
+from shared.mail import address
+from shared.mail.suppression import target
+
+Status = Annotated[str, matching(r"[245]\.\d{1,3}\.\d{1,3}", "an enhanced status code such as 5.1.1")]
+FeedbackType = Literal["abuse", "fraud", "virus", "other", "opt-out", "opt-out-list", "not-spam", "auth-failure"]
+
+
+def _pattern(value: Any) -> Any:
+    try:
+        address.parse(value if "@" in value else f"any@{value}")
+    except address.AddressRefused as error:
+        raise ValueError(f"{show(value)}: {error}; allowed: an address or a domain") from None
+    return target(value)
+
+
+Pattern = Annotated[Text, AfterValidator(_pattern)]
+
+
+class SuppressionAtRcpt(Section):
+    """What smtpd does with mail to suppressed addresses, and which mail it takes from anybody."""
+
+    action: Literal["off", "reject", "hold"] = setting(
+        "off",
+        "What becomes of a recipient that is suppressed. off: nothing; reject: 550 5.7.1; hold: it is accepted and put "
+        "on hold under the quarantine id `suppressed`.",
+        unit="word",
+    )
+    keep: Interval = setting("10s", "How long an answer of the table is remembered.", unit="duration")
+    timeout: Interval = setting(
+        "2s", "How long the table may take to answer; beyond it the client is told 451.", unit="duration"
+    )
+    accept: list[Pattern] = setting(
+        [],
+        "Where bounces and feedback reports come in: mail to these addresses and domains is taken from anybody, "
+        "whatever relay.networks says. The same as suppression.addresses of queued.yaml.",
+        unit="list of addresses and domains",
+    )
+
+
+class ReturnPath(Section):
+    """The sender that mail leaves with instead of its own, so that what bounces names its message and comes to us."""
+
+    domain: HostName | None = setting(
+        None, "The domain of that sender; its mail must reach smtpd.", unit="host name", absent="mail keeps its sender"
+    )
+    secret: FilePath | None = setting(
+        None,
+        "A file with the secret that signs it, at least 16 octets, the same for all workers.",
+        unit="path from the working folder",
+        absent="required with domain",
+    )
+
+    @model_validator(mode="after")
+    def _has_secret(self) -> Self:
+        if self.domain is not None and self.secret is None:
+            raise ValueError("a domain without a secret could be written by anybody; allowed: both domain and secret")
+        return self
+
+
+class Suppression(Section):
+    """Which addresses get no mail, and how workers learn of them."""
+
+    atdelivery: Literal["off", "reject"] = setting(
+        "reject",
+        "What becomes of mail to suppressed addresses when it is to be sent. reject: it is finished as rejected, and "
+        "its sender is told. An empty table costs nothing.",
+        unit="word",
+    )
+    addresses: list[Pattern] = setting(
+        [],
+        "Where bounces and feedback reports come in: mail to these addresses and domains is read and not delivered.",
+        unit="list of addresses and domains",
+    )
+    evidence: Literal["signed", "known"] = setting(
+        "known",
+        "What a report must prove. known: that it has the message, by our signed return path or by the id in our field "
+        "Received, and that we sent it to that address; signed: the first of these only.",
+        unit="word",
+    )
+    returnpath: ReturnPath = section(ReturnPath, "The sender that mail leaves with instead of its own.")
+    hard: list[Status] = setting(
+        ["5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"],
+        "The failures of which one is enough.",
+        unit="list of enhanced status codes",
+    )
+    soft: Annotated[int, whole(0, 10_000)] = setting(
+        5,
+        "How many other failures of an address are enough; those for what the message says, 5.6.x and 5.7.x, never "
+        "count. 0: none ever are.",
+        unit="failures",
+    )
+    window: Interval = setting("30d", "How long one of these others is remembered.", unit="duration")
+    keep: Interval | None = setting("180d", "How long an address stays suppressed after a bounce.", unit="duration")
+    feedback: list[FeedbackType] = setting(
+        ["abuse", "fraud", "opt-out", "opt-out-list"],
+        "The feedback reports (RFC 5965) that suppress whom they are about.",
+        unit="list of feedback types",
+    )
+    keepfeedback: Interval | None = setting(
+        None, "How long an address stays suppressed after a feedback report.", unit="duration", absent="for ever"
+    )

@@ -1,0 +1,1 @@
+"""mail — addresses, messages, replies and results as values; pure."""

@@ -1,0 +1,1 @@
+"""observe — events, metrics, traces and health of a daemon."""

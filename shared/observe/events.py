@@ -1,0 +1,100 @@
+"""events — one line of log for each thing that happens, and whom it is told to
+
+Owns: the log format of both daemons; who watches which event (metrics, health).
+Guarantees: a name not in the table cannot be emitted. One event is one line, whatever its values contain. An event that
+    nobody watches and the log leaves out costs two look-ups.
+See: shared/observe/events_table.py has the names.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from shared.errors import in_words
+from shared.observe.events_table import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+_PLAIN = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f]+")
+_LOG = logging.getLogger("pillarbox")
+
+
+#: Told the fields of an event. It must be quick, and what it raises would end the part that emits.
+type Watcher = Callable[[Mapping[str, object]], None]
+
+_WATCHERS: dict[str, tuple[Watcher, ...]] = {}
+
+
+@contextmanager
+def watched(watchers: Mapping[str, Sequence[Watcher]]) -> Iterator[None]:
+    """Tell these of every event of their name, whatever the log's level, as long as the block lasts."""
+    for event, each in watchers.items():
+        _WATCHERS[event] = (*_WATCHERS.get(event, ()), *each)
+    try:
+        yield
+    finally:
+        for event, each in watchers.items():
+            _WATCHERS[event] = tuple(watcher for watcher in _WATCHERS[event] if watcher not in each)
+
+
+def emit(event: str, /, **fields: object) -> None:
+    """Log one event of the table, and tell who watches it. Values of any type; None is left out of the log."""
+    level, _ = EVENTS[event]
+    for watcher in _WATCHERS.get(event, ()):
+        watcher(fields)
+    if _LOG.isEnabledFor(level):
+        _LOG.log(level, event, extra={"fields": fields})
+
+
+def quote(value: object) -> str:
+    """A value on one line: plain where that is safe, else quoted with every control character escaped.
+
+    An exception is what it says, and never nothing.
+    """
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    text = in_words(value) if isinstance(value, BaseException) else str(value)
+    if text.isprintable() and _PLAIN.fullmatch(text):
+        return text
+    escaped = "".join(
+        c if c.isprintable() and c not in '"\\' else c.encode("unicode_escape").decode() if c != '"' else '\\"'
+        for c in text
+    )
+    return f'"{escaped}"'
+
+
+class Line(logging.Formatter):
+    """`2026-11-21T07:00:00.123Z info spool.committed id=… recipients=3` (logfmt)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record, one line."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        text = record.getMessage()
+        fields: dict[str, object] = getattr(record, "fields", {})
+        words = [
+            f"{stamp}.{int(record.msecs):03d}Z",
+            record.levelname.lower(),
+            text if fields or text in EVENTS else quote(text),
+        ]
+        words += [f"{name}={quote(value)}" for name, value in fields.items() if value is not None]
+        if record.exc_info:
+            words.append(f"trace={quote(self.formatException(record.exc_info))}")
+        return " ".join(words)
+
+
+def setup(level: str) -> None:
+    """Send the log of this process to standard error; `level` is debug, info, warning or error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Line())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    _LOG.setLevel(level.upper())
+    # aiosmtpd: mail.log has every line of every session at INFO, mail.debug warns of what session.refused says.
+    logging.getLogger("mail").setLevel(logging.ERROR)

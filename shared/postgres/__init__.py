@@ -1,0 +1,1 @@
+"""postgres — the door to PostgreSQL: connections, queries by name, migrations, notifications."""

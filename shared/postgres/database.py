@@ -1,0 +1,272 @@
+"""database — the door to PostgreSQL
+
+Owns: turning `environment.database.uri` into connections and pools, and PostgreSQL's errors into ours.
+Guarantees: every connection is in autocommit (no transaction is ever open by accident, least of all across SMTP), names
+    itself in pg_stat_activity, and notices a dead peer by keepalives. A pool gives no connection it has not checked.
+    Of several hosts the one that takes writes is used, so that a promoted standby is found. Behind a pooler nothing
+    is prepared.
+Raises: DatabaseUnavailable, in one line without the password.
+See: PostgreSQL manual, "Database Connection Control Functions".
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import contextmanager
+from select import POLLIN, poll
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow, namedtuple_row
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from shared.errors import ConfigError, DatabaseUnavailable, in_words
+from shared.postgres.embedded import embedded
+from shared.postgres.queries import filled_query, query, where_query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+type Connection = psycopg.AsyncConnection[TupleRow]
+#: One row of an answer: a named tuple whose fields are the query's columns.
+type Row = Any
+type Pool = AsyncConnectionPool[Connection]
+
+#: What a query can raise that says nothing about the query: the server or the way to it is in trouble.
+OUTAGE: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, OSError)
+#: PostgreSQL's refusal of what we asked: the next try fails the same way unless something changes.
+REFUSAL: Final = (psycopg.Error,)
+#: PostgreSQL's refusal of a value, by a type, a constraint or a function's own check.
+BAD_VALUE: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException)
+#: Another transaction moved or locked the same row first (SQLSTATE 40001, 40P01): nothing is wrong, try again at once.
+CONFLICT: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+#: Somebody keeps a row locked for longer than we wait (SQLSTATE 55P03).
+LOCKED: Final = psycopg.errors.LockNotAvailable
+#: PostgreSQL ended the statement, mostly because it took longer than it was given (SQLSTATE 57014).
+CANCELLED: Final = psycopg.errors.QueryCanceled
+#: There is no day partition for a row of history.
+NO_PARTITION: Final = psycopg.errors.CheckViolation
+#: A partition that was replaced or dropped between planning and running (SQLSTATE 42P01, or XX000, "could not open
+#: relation"): nothing is wrong, and the next plan knows no more of it.
+VANISHED: Final = (psycopg.errors.UndefinedTable, psycopg.errors.InternalError_)
+
+_MINIMUM_VERSION: Final = 150000
+_ENCODING: Final = "UTF8"  # addresses may be international (RFC 6531), and what is not UTF8 would be refused or altered
+_SEND_BUFFER: Final = 1 << 21
+# A peer that vanished without a word is noticed after about 20 s, far below a lease.
+_KEEPALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2, "tcp_user_timeout": 20000}
+
+
+def resolve(uri: str, var: Path, key: str = "environment.database.uri") -> str:
+    """A libpq connection string for the value of `key`; `embedded:` starts the server under `var`."""
+    if is_embedded(uri):
+        return embedded.ensure_running(var)
+    try:
+        conninfo_to_dict(uri)
+    except psycopg.ProgrammingError as error:
+        raise ConfigError(
+            f"{key}: {in_words(error)}; allowed: `embedded:` or a libpq URI to PostgreSQL 15 or newer"
+        ) from None
+    return uri
+
+
+def resolve_running(uri: str, var: Path) -> str | None:
+    """As `resolve`, but nothing is started: None for an embedded server that does not run."""
+    return None if is_embedded(uri) and embedded.status(var) is None else resolve(uri, var)
+
+
+def is_embedded(uri: str) -> bool:
+    """Whether the server is ours, under `var`."""
+    return uri.strip() == "embedded:"
+
+
+def volumes(uri: str, var: Path) -> list[Path]:
+    """Where the server keeps its files, if it is ours; of another that is not known here."""
+    return embedded.volumes(var) if is_embedded(uri) else []
+
+
+@contextmanager
+def outage_in_one_line(connection: psycopg.Connection[Any] | Connection) -> Iterator[None]:
+    """What ends the connection in this block is DatabaseUnavailable; other errors are left as they are."""
+    try:
+        yield
+    except OUTAGE as error:
+        if not connection.closed:
+            raise
+        raise unavailable(error) from None
+
+
+async def connect(conninfo: str, application_name: str) -> Connection:
+    """One connection in autocommit; DatabaseUnavailable when there is none to be had."""
+    try:
+        connection = await psycopg.AsyncConnection.connect(complete(conninfo, application_name), autocommit=True)
+        try:
+            await _mind_pooler(connection)
+        except BaseException:
+            await connection.close()
+            raise
+    except psycopg.OperationalError as error:
+        raise unavailable(error) from None
+    try:
+        refuse_unusable(connection.info)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def refuse_unusable(info: psycopg.ConnectionInfo) -> None:
+    """DatabaseUnavailable for a server that is too old, or a database that cannot keep every address as it came."""
+    if info.server_version < _MINIMUM_VERSION:
+        raise DatabaseUnavailable(f"PostgreSQL {info.server_version // 10000} is too old: Pillarbox needs 15 or newer")
+    if (encoding := info.parameter_status("server_encoding")) != _ENCODING:
+        raise DatabaseUnavailable(
+            f'database "{info.dbname}" has the encoding {encoding}, and Pillarbox needs {_ENCODING}: use one made by '
+            f"CREATE DATABASE … ENCODING '{_ENCODING}' TEMPLATE template0"
+        )
+
+
+async def twin(connection: Connection, application_name: str) -> Connection:
+    """Another connection to the same server, with the same login."""
+    known = {option.keyword.decode(): option.val.decode() for option in connection.pgconn.info if option.val}
+    known.pop("hostaddr", None)  # of several servers, the one that was found
+    known |= {"host": connection.info.host, "port": str(connection.info.port), "application_name": application_name}
+    return await connect(make_conninfo("", **known), application_name)
+
+
+def widen(connection: Connection) -> None:
+    """Let the kernel take much at once for the server: one who sends whole messages has to wait for it less often.
+
+    Only over a Unix socket, whose buffer stays as it is set, within net.core.wmem_max: TCP's grows by itself.
+    """
+    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+        if end.family == socket.AF_UNIX:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+
+
+async def open_pool(conninfo: str, application_name: str, size: int) -> Pool:
+    """A pool of `size` connections that reconnects by itself; its first connection is proven before it is returned."""
+    await (await connect(conninfo, application_name)).close()
+    pool: Pool = AsyncConnectionPool(
+        complete(conninfo, application_name),
+        connection_class=psycopg.AsyncConnection[TupleRow],
+        kwargs={"autocommit": True},
+        min_size=1,
+        max_size=size,
+        timeout=10,
+        reconnect_timeout=5,
+        check=_look,
+        configure=_configure,
+        open=False,
+    )
+    await pool.open()
+    return pool
+
+
+async def fetch(source: Connection, name: str, /, where: str | None = None, **values: Any) -> list[Row]:
+    """Run sql/queries/<name>.sql and return its rows as named tuples; values are whatever psycopg adapts."""
+    text = query(name) if where is None else where_query(name, where)
+    async with source.cursor(row_factory=namedtuple_row) as cursor:
+        # Without parameters the driver leaves %% as it is, and a condition has its percent signs doubled.
+        await cursor.execute(text, values if where is not None else values or None)
+        return await cursor.fetchall() if cursor.description else []
+
+
+async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[Row]:
+    """As `fetch`, in the binary format: as text a bytea has two octets for each one, which both sides pay for."""
+    async with source.cursor(row_factory=namedtuple_row, binary=True) as cursor:
+        await cursor.execute(query(name), values)
+        return await cursor.fetchall()
+
+
+async def fetch_filled(
+    source: Connection, name: str, parts: Mapping[str, str], /, *, keep: bool = False, **values: Any
+) -> list[Row]:
+    """Run sql/queries/<name>.sql with these parts in it (shared.postgres.queries.filled_query); rows as named tuples.
+
+    `keep`: the same text comes again, and planning it costs more than running it: have it prepared from the first time.
+    """
+    async with source.cursor(row_factory=namedtuple_row) as cursor:
+        await cursor.execute(
+            filled_query(name, **parts), values, prepare=True if keep and not is_pooled(source) else None
+        )
+        return await cursor.fetchall() if cursor.description else []
+
+
+async def run_on(connection: Connection, name: str, table: str) -> None:
+    """Run sql/queries/<name>.sql with this table's name in place of {table}."""
+    await connection.execute(sql.SQL(query(name)).format(table=sql.Identifier(table)))
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the server or the way to it is in trouble. A message beyond PostgreSQL's limits (class 54) is not."""
+    return isinstance(error, OUTAGE) and not isinstance(error, psycopg.errors.ProgramLimitExceeded)
+
+
+def unavailable(error: BaseException) -> DatabaseUnavailable:
+    """The one line an operator reads when PostgreSQL cannot be reached; libpq's messages carry no password."""
+    return DatabaseUnavailable(f"PostgreSQL is unavailable: {in_words(error)}")
+
+
+def reason(error: BaseException) -> str:
+    """What PostgreSQL said, or whoever else refused, in one line without the place in our functions."""
+    said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return " ".join(said.split()) if said else in_words(error)
+
+
+def complete(conninfo: str, application_name: str) -> str:
+    """The connection string with our defaults for what it leaves open."""
+    given = conninfo_to_dict(conninfo)
+    defaults: dict[str, Any] = {"application_name": application_name, "connect_timeout": 10, **_KEEPALIVE}
+    if any("," in str(given.get(name) or "") for name in ("host", "hostaddr")):
+        # Of a primary and its standbys only one can take mail, and which one it is may change.
+        defaults["target_session_attrs"] = "read-write"
+    return make_conninfo(conninfo, **{name: value for name, value in defaults.items() if name not in given})
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Whether a pooler such as PgBouncer stands between: a session's state may then not last from query to query."""
+    return connection.prepare_threshold is None
+
+
+def hang_up(connection: Connection) -> None:
+    """End the conversation at once, whatever is waited for: who waits gets an OperationalError.
+
+    Closing the connection would leave the event loop with a file number that may be somebody else's a moment later.
+    """
+    if not connection.closed:
+        with socket.socket(fileno=os.dup(connection.fileno())) as same:
+            same.shutdown(socket.SHUT_RDWR)
+
+
+async def _configure(connection: Connection) -> None:
+    """What every connection of a pool is told once."""
+    await _mind_pooler(connection)
+    if not is_pooled(connection):
+        await fetch(connection, "connection_walk")
+        await fetch(connection, "connection_patience")
+
+
+async def _look(connection: Connection) -> None:
+    """Ask the server only if it has said something unasked, which mostly is that it ends the connection.
+
+    One that vanished without a word is found by the keepalives, here as in the middle of a query.
+    """
+    waiting = poll()
+    waiting.register(connection.fileno(), POLLIN)
+    if waiting.poll(0):
+        await AsyncConnectionPool.check_connection(connection)
+
+
+async def _mind_pooler(connection: Connection) -> None:
+    """Prepare nothing where the next query may reach another backend, which does not know it.
+
+    A pooler makes up the backend id it gives its clients at login, so the server's own answer differs.
+    """
+    [row] = await fetch(connection, "connection_backend")
+    if row.pid != connection.info.backend_pid:
+        connection.prepare_threshold = None

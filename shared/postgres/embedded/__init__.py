@@ -1,0 +1,1 @@
+"""embedded — a PostgreSQL of our own under `var`, for `database.uri: "embedded:"`."""

@@ -1,0 +1,249 @@
+"""migrate — brings a database's schema to this code's version
+
+Owns: applying sql/migrations/NNNN_{pre|post}_what.sql in order, once each, and making the configured leaves.
+Guarantees: idempotent; each migration is one transaction, so that a kill leaves it done or not done. Who runs at the
+    same time takes turns: each step locks the table of migrations, which only the owner may, and looks whether it is
+    still to be done. Nobody waits long behind a lock that we wait for: one that is not to be had soon is given up with
+    all others, and the migration tried again. Mail does wait while a migration that has its locks works. A `pre`
+    migration lets the code before it go on, so newer ones of that phase are accepted; a newer `post` one, which comes
+    after the last old daemon, is refused before anything is touched.
+Raises: SchemaMismatch, DatabaseUnavailable, ConfigError for leaves that contradict those that exist; PillarboxError
+    when locks were not to be had, naming who holds them.
+See: sql/README.md, "Migrations beside mail".
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from time import sleep
+from typing import TYPE_CHECKING, Final, LiteralString
+
+import psycopg
+
+from shared.errors import ConfigError, PillarboxError, SchemaMismatch
+from shared.failure_points import reach
+from shared.postgres import database
+from shared.postgres.queries import filled_query, query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+NAME = re.compile(r"(?P<number>\d{4})_(?P<phase>pre|post)_(?P<what>[a-z0-9_]+)\.sql")
+PRE = "pre"
+PATIENCE: Final = 300.0  # seconds to go on asking for the locks of one step
+LOCK_TIMEOUT: Final = 200  # milliseconds; less than deadlock_timeout, so that in a deadlock we mostly give way
+# Milliseconds where an autovacuum is in the way: PostgreSQL ends it for whoever has waited for deadlock_timeout.
+_PAST_AUTOVACUUM: Final = 1_200
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds
+# What the first migration meets when another run makes the same things: there is no table yet to take turns by.
+_MADE_MEANWHILE: Final = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.DuplicateSchema,
+    psycopg.errors.DuplicateTable,
+    psycopg.errors.DuplicateObject,
+)
+
+type Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step: its number, whether it runs before or after new code is deployed, its name and its SQL."""
+
+    number: int
+    phase: str
+    name: str
+    sql: LiteralString
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run changed."""
+
+    applied: tuple[str, ...]
+    leaves: tuple[str, ...]
+
+
+def known() -> list[Migration]:
+    """The migrations this code brings, in order."""
+    found = []
+    for path in (files("sql") / "migrations").iterdir():
+        if match := NAME.fullmatch(path.name):
+            sql = path.read_text(encoding="utf-8")
+            found.append(Migration(int(match["number"]), match["phase"], path.name.removesuffix(".sql"), sql))
+    return sorted(found, key=lambda migration: migration.number)
+
+
+def migrate(
+    conninfo: str,
+    leaves: Mapping[str, Sequence[str]],
+    partitions: int = 6,
+    *,
+    only_pre: bool = False,
+    patience: float = PATIENCE,
+    tell: Tell = lambda _line: None,
+) -> Report:
+    """Apply what is missing, make the leaves `queue_def_<suffix>` for their partition ids, and the coming days.
+
+    `only_pre` leaves out what old daemons could not go on with: the first half of a rolling upgrade. `patience`:
+    seconds to go on waiting for the locks of one step. `tell` hears, once a step, who it waits for.
+    """
+    with _connect(conninfo) as connection:
+        applied = _applied(connection)
+        _refuse_newer(applied)
+        insist = _Insist(connection, patience, tell)
+        steps = missing(applied, only_pre=only_pre)
+        done = [step.name for step in steps if insist(step.name, partial(_apply, connection, step))]
+        made = []
+        for suffix, partids in leaves.items():
+            leaf = f"queue_def_{suffix}"
+            if insist(leaf, partial(_make_leaf, connection, suffix, partids)):
+                made.append(leaf)
+        insist("the coming days", lambda: connection.execute(query("history_create"), {"ahead": 7}))
+        connection.execute(query("settings_write"), {"partitions": partitions})
+        return Report(tuple(done), tuple(made))
+
+
+def check(conninfo: str) -> None:
+    """Refuse to start on a schema that this code cannot work with."""
+    with _connect(conninfo) as connection:
+        compare(_applied(connection))
+
+
+def compare(applied: Mapping[int, str]) -> list[str]:
+    """Refuse a schema this code cannot work with; `applied` is number and name of each migration it has.
+
+    Needed are all `pre` migrations this code brings. Its `post` ones may be missing, and `pre` ones of later versions
+    may be there: their names are returned. SchemaMismatch says what to do.
+    """
+    later = _refuse_newer(applied)
+    if absent := [step.name for step in known() if step.phase == PRE and step.number not in applied]:
+        raise SchemaMismatch(
+            f"the schema is older than this code: {', '.join(absent)} missing; run `pillarbox migrate`"
+        )
+    return later
+
+
+def missing(applied: Mapping[int, str], *, only_pre: bool = False) -> list[Migration]:
+    """What is to be applied, in order; SchemaMismatch when a `pre` migration waits for a `post` one before it."""
+    steps = [step for step in known() if step.number not in applied]
+    if not only_pre:
+        return steps
+    posts = [step for step in steps if step.phase != PRE]
+    pres = [step for step in steps if step.phase == PRE]
+    if posts and pres and pres[-1].number > posts[0].number:
+        raise SchemaMismatch(
+            f"{pres[-1].name} comes after {posts[0].name}, with which old daemons cannot go on: upgrade to the version "
+            "that brought it first, or stop all daemons and run `pillarbox migrate`"
+        )
+    return pres
+
+
+def _refuse_newer(applied: Mapping[int, str]) -> list[str]:
+    """Names of migrations of later versions that this code goes on with; SchemaMismatch for any other."""
+    ours = {step.number for step in known()}
+    newer = sorted(name for number, name in applied.items() if number not in ours)
+    if refused := [name for name in newer if f"_{PRE}_" not in name[: len("0000_pre_")]]:
+        raise SchemaMismatch(f"the schema is newer than this code: it has {', '.join(refused)}; upgrade Pillarbox")
+    return newer
+
+
+def _present(connection: psycopg.Connection) -> bool:
+    """Whether this database has been migrated before."""
+    return connection.execute(query("migrate_present")).fetchone() is not None
+
+
+def _applied(connection: psycopg.Connection) -> dict[int, str]:
+    """Number and name of the migrations the database has; empty when it has never been migrated."""
+    if not _present(connection):
+        return {}
+    return dict(connection.execute(query("migrate_applied")).fetchall())
+
+
+@dataclass(frozen=True, slots=True)
+class _Insist:
+    """Takes a step in one transaction, tried again while its locks are not to be had."""
+
+    connection: psycopg.Connection
+    patience: float
+    tell: Tell
+
+    def __call__[T](self, what: str, step: Callable[[], T]) -> T:
+        waited, pause, timeout, told = 0.0, _FIRST_PAUSE, LOCK_TIMEOUT, False
+        while True:
+            first = not _present(self.connection)
+            try:
+                with self.connection.transaction():
+                    self.connection.execute(filled_query("lock_timeout", milliseconds=str(timeout)))
+                    if not first:
+                        self.connection.execute(query("migrate_lock"))
+                    return step()
+            except _MADE_MEANWHILE:
+                if not (first and _present(self.connection)):
+                    raise  # it is not another run that made what the first migration makes
+            except (database.LOCKED, psycopg.errors.DeadlockDetected):
+                waited += timeout / 1000
+                if waited > self.patience:
+                    raise PillarboxError(
+                        f"migrate: {what} did not get its locks within {self.patience:.0f} s; they are held by "
+                        f"{self._holders()[0]}; what came before it is done: run it again"
+                    ) from None
+                if pause == _LONGEST_PAUSE:
+                    holders, autovacuum = self._holders()
+                    timeout = _PAST_AUTOVACUUM if autovacuum else LOCK_TIMEOUT
+                    if not told:
+                        self.tell(f"{what} waits for locks held by {holders}")
+                        told = True
+            slept = pause * random.uniform(0.5, 1.5)
+            sleep(slept)
+            waited += slept
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _holders(self) -> tuple[str, bool]:
+        """Who holds locks in our schema, and whether an autovacuum is among them."""
+        rows = self.connection.execute(query("migrate_holders")).fetchall()
+        who = "; ".join(f"pid {pid} ({name}, {state}, {seconds} s)" for pid, name, state, seconds, _ in rows)
+        return who or "others", any(autovacuum for *_, autovacuum in rows)
+
+
+def _apply(connection: psycopg.Connection, step: Migration) -> bool:
+    """False when another run has done it meanwhile."""
+    applied = _applied(connection)
+    _refuse_newer(applied)
+    if step.number in applied:
+        return False
+    connection.execute(step.sql)
+    connection.execute(query("migrate_record"), {"number": step.number, "name": step.name})
+    reach("migrate.before_commit")
+    return True
+
+
+def _make_leaf(connection: psycopg.Connection, suffix: str, partids: Sequence[str]) -> bool:
+    try:
+        row = connection.execute(query("leaf_create"), {"suffix": suffix, "partids": list(partids)}).fetchone()
+    except (
+        psycopg.errors.DuplicateTable,
+        psycopg.errors.InvalidObjectDefinition,
+        psycopg.errors.CheckViolation,
+    ) as error:
+        raise ConfigError(
+            f"environment.database.partitions.leaves.{suffix}: {error.diag.message_primary}; "
+            "a leaf that exists or has mail waiting cannot be given other partition ids here"
+        ) from None
+    return bool(row and row[0])
+
+
+@contextmanager
+def _connect(conninfo: str) -> Iterator[psycopg.Connection]:
+    try:
+        connection = psycopg.connect(database.complete(conninfo, "pillarbox migrate"), autocommit=True)
+    except psycopg.OperationalError as error:
+        raise database.unavailable(error) from None
+    with connection, database.outage_in_one_line(connection):
+        database.refuse_unusable(connection.info)
+        yield connection

@@ -1,0 +1,1 @@
+"""security — passwords as SCRAM keeps and compares them."""

@@ -1,0 +1,1 @@
+"""spool — the way into the queue: group commit, and whether the queue can take more."""

@@ -1,0 +1,220 @@
+"""commit — the one transaction of a group of submissions
+
+Owns: how messages and their recipients reach PostgreSQL: a few in a single round trip, many or large ones by COPY.
+Guarantees: when `commit` returns, every submission is on disk as synchronous_commit says; if it raises, the connection
+    must be closed, and nothing is there, or what is there got no 250. A COMMIT that ended with a warning because
+    PostgreSQL gave up waiting for a standby is not taken for one. Nothing is notified here: that could refuse the
+    COMMIT, and makes commits wait for each other (shared/postgres/notifier.py). A large content is never copied as a
+    whole nor handed over at once: between two slices others have their turn on the event loop.
+Raises: NotDurable; whatever psycopg raises.
+See: PostgreSQL manual, "COPY" (binary format), "Pipeline Mode", "Synchronous Replication";
+    src/backend/replication/syncrep.c, SyncRepWaitForLSN; docs/explanation/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, LiteralString
+
+from psycopg.types.json import Jsonb
+
+from shared.errors import NotDurable
+from shared.failure_points import reach
+from shared.mail.message import metadata
+from shared.mail.states import Status
+from shared.postgres.queries import query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from psycopg import AsyncCopy
+    from psycopg.errors import Diagnostic
+
+    from shared.mail.message import Recipient, Submission
+    from shared.postgres import database
+
+#: From this size on a message is committed apart from small ones, which it would keep waiting.
+LARGE: Final = 1 << 20
+# COPY costs six round trips, however much goes with it; one after another costs one, and more work for each row.
+_ONE, _FEW_ROWS, _FEW_BYTES = 2, 8, 1 << 18
+_QUEUE_TYPES: Final = ["uuid", "int4", "text", *["text"] * 8, "int4", "jsonb", "text", "int2"]
+_LATER_TYPES: Final = [*_QUEUE_TYPES, "timestamptz", "timestamptz"]
+# The binary format of COPY: signature, flags, length of an extension; then for each row its number of columns and for
+# each column its length and octets; at last -1.
+_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_TRAILER: Final = b"\xff\xff"
+_MESSAGE: Final = struct.Struct(">hi16siii?i")  # id, size, smtputf8, and the length of content
+# Where in PostgreSQL a WARNING comes from that says nothing about this COMMIT: RAISE, transaction and multixact ids.
+_HARMLESS: Final = frozenset({"pl_exec.c", "varsup.c", "multixact.c"})
+_SLICE: Final = 1 << 17  # what psycopg hands to libpq at a time
+
+
+async def commit(connection: database.Connection, durability: LiteralString, submissions: Sequence[Submission]) -> None:
+    """The transaction; `durability` is a value of synchronous_commit."""
+    with _durable(connection):
+        await _commit(connection, durability, submissions)
+
+
+async def probe(connection: database.Connection, durability: LiteralString) -> None:
+    """A commit of nothing that takes as long as one of mail."""
+    with _durable(connection):
+        await connection.execute(query("spool_begin").replace("{synchronous_commit}", durability))
+        await connection.execute(query("spool_probe"))
+        await connection.execute("COMMIT")
+
+
+@contextmanager
+def _durable(connection: database.Connection) -> Iterator[None]:
+    """NotDurable when PostgreSQL warns, in this block, that the COMMIT may not be where it should be.
+
+    Somebody who ends the wait for a standby (pg_cancel_backend, a statement_timeout) leaves a committed transaction and
+    a WARNING with the SQLSTATE of any other, 01000. So each one counts, but for those that come from a RAISE in a
+    trigger of the operator's, or tell that transaction ids are running out.
+    """
+    warnings: list[str] = []
+
+    def hear(notice: Diagnostic) -> None:
+        # What a notice says can be read only now.
+        if notice.severity_nonlocalized == "WARNING" and notice.source_file not in _HARMLESS:
+            warnings.append(f"{notice.message_primary} (SQLSTATE {notice.sqlstate})")
+
+    connection.add_notice_handler(hear)
+    try:
+        yield
+    finally:
+        connection.remove_notice_handler(hear)
+    if warnings:
+        raise NotDurable("; ".join(warnings))
+
+
+async def _commit(
+    connection: database.Connection, durability: LiteralString, submissions: Sequence[Submission]
+) -> None:
+    rows = sum(len(s.recipients) for s in submissions) + len(submissions)
+    if rows == _ONE and submissions[0].size <= _FEW_BYTES:
+        await _one(connection, durability, submissions[0])
+        return
+    if rows <= _FEW_ROWS and sum(s.size for s in submissions) <= _FEW_BYTES:
+        await _at_once(connection, durability, submissions)
+        return
+    await connection.execute(query("spool_begin").replace("{synchronous_commit}", durability))
+    reach("spool.before_copy")
+    async with connection.cursor() as cursor:
+        async with cursor.copy(query("spool_messages")) as copy:
+            await _copy_messages(copy, submissions)
+        now = [row for s in submissions if s.not_before is None for row in _rows(s)]
+        later = [(*row, s.not_before, s.not_before) for s in submissions if s.not_before for row in _rows(s)]
+        for name, types, group in (("spool_queue", _QUEUE_TYPES, now), ("spool_queue_later", _LATER_TYPES, later)):
+            if group:
+                async with cursor.copy(query(name)) as copy:
+                    copy.set_types(types)
+                    for row in group:
+                        await copy.write_row(row)
+    reach("spool.before_commit")
+    await connection.execute("COMMIT")
+
+
+async def _one(connection: database.Connection, durability: str, s: Submission) -> None:
+    """A message for one recipient: what most clients send, and what one that sends alone waits for."""
+    [r] = s.recipients
+    await connection.execute(
+        query("spool_one"),
+        {
+            "id": s.id,
+            "size": s.size,
+            "smtputf8": s.smtputf8,
+            "content": s.trace + s.content if s.trace else s.content,
+            "status": r.status.value,
+            "senderip": s.senderip,
+            "serverid": s.serverid,
+            "senderhelo": s.senderhelo,
+            "saslusername": s.saslusername,
+            "senderlocalpart": s.sender.localpart if s.sender else None,
+            "senderdomain": s.sender.domain if s.sender else None,
+            "recipientlocalpart": r.address.localpart,
+            "recipientdomain": r.address.domain,
+            "metadata": _jsonb(s, r),
+            "transportid": r.transportid,
+            "priority": _priority(s, r),
+            "due": s.not_before,
+            "synchronous_commit": durability,
+        },
+    )
+
+
+async def _at_once(
+    connection: database.Connection, durability: LiteralString, submissions: Sequence[Submission]
+) -> None:
+    """Everything is sent before the first answer is read: one round trip, so that one client waits for one commit."""
+    begin = query("spool_begin").replace("{synchronous_commit}", durability).split("; ")
+    async with connection.pipeline():
+        for statement in begin:
+            await connection.execute(statement)
+        for s in submissions:
+            await connection.execute(
+                query("spool_message_alone"), (s.id, s.size, s.smtputf8, s.trace + s.content if s.trace else s.content)
+            )
+            for row in _rows(s):
+                await connection.execute(query("spool_recipient_alone"), (*row, s.not_before))
+        await connection.execute("COMMIT")
+
+
+async def _copy_messages(copy: AsyncCopy, submissions: Sequence[Submission]) -> None:
+    buffer = bytearray(_SIGNATURE)
+    for s in submissions:
+        size = s.size
+        buffer += _MESSAGE.pack(4, 16, s.id.bytes, 4, size, 1, s.smtputf8, size)
+        buffer += s.trace
+        if size < _SLICE:
+            buffer += s.content
+        else:
+            await copy.write(buffer)
+            for piece in _slices(s.content):
+                await copy.write(piece)
+            buffer = bytearray()
+        if len(buffer) >= _SLICE:
+            await copy.write(buffer)
+            buffer = bytearray()
+    buffer += _TRAILER
+    await copy.write(buffer)
+
+
+def _slices(content: bytes) -> Iterator[memoryview]:
+    view = memoryview(content)
+    for start in range(0, len(view), _SLICE):
+        yield view[start : start + _SLICE]
+
+
+def _rows(s: Submission) -> Iterator[tuple[object, ...]]:
+    """One queue row per recipient, in the order of sql/queries/spool_queue.sql."""
+    localpart, domain = (s.sender.localpart, s.sender.domain) if s.sender else (None, None)
+    size = s.size
+    for number, r in enumerate(s.recipients, start=1):
+        yield (
+            *(s.id, number, r.status.value, s.senderip, s.serverid, s.senderhelo, s.saslusername, localpart, domain),
+            *(r.address.localpart, r.address.domain, size, _jsonb(s, r), r.transportid, _priority(s, r)),
+        )
+
+
+def _jsonb(s: Submission, r: Recipient) -> Jsonb:
+    made = metadata(s, r)
+    return _only_partid(r.partid) if len(made) == 1 else Jsonb(made)
+
+
+@lru_cache(maxsize=4096)
+def _only_partid(partid: str) -> Jsonb:
+    """Nearly every row's metadata, written once for each partition."""
+    written = json.dumps({"_partid": partid})
+    return Jsonb(None, dumps=lambda _: written)
+
+
+def _priority(s: Submission, r: Recipient) -> int:
+    return s.priority if r.priority is None else r.priority
+
+
+def partids(submissions: Sequence[Submission]) -> list[str]:
+    """Whose workers to wake. Also for mail that is to wait: its worker then asks when the next one is due."""
+    return sorted({r.partid for s in submissions for r in s.recipients if r.status is Status.DELIVER})

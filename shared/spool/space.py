@@ -1,0 +1,136 @@
+"""space — whether PostgreSQL's volumes have room for more mail
+
+Owns: the figures of free space, by statvfs where the volumes are this host's and from the table `volumes` where
+    `pillarbox volumes` reports them on another; and the decision to take no more mail.
+Guarantees: below `spool.minfree` nothing is accepted, and delivery, which needs room too, goes on; it is accepted again
+    with a quarter more than that, so that it does not change with each message. A figure that is missing or old is
+    said (spool.space_unknown) and refuses nothing by itself: what was decided last stays, until other hosts report
+    something else or the reports are forgotten (`pillarbox volumes forget`).
+See: RFC 5321 section 4.2.2 (452), RFC 1870 section 6.1; Postfix queue_minfree; PostgreSQL manual, "Disk Full Failure".
+Bugs: what lies on a volume that is not named, such as a tablespace made later, is not seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from shared.errors import DatabaseUnavailable, NoSpace, in_words
+from shared.observe import events
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_LOOK: Final = 1.0  # seconds between two looks at volumes of this host; a fast sender writes 100 MB in that time
+_ASK: Final = 5.0  # seconds between two looks at what another host reports
+_PATIENCE: Final = 5.0  # seconds for one of them
+_AGAIN: Final = 1.25  # times the least
+
+
+class Volume(NamedTuple):
+    """Octets that unprivileged accounts may still write there, and its size."""
+
+    path: str
+    free: int
+    size: int
+
+
+def measure(paths: Sequence[Path]) -> list[Volume]:
+    """Each of these as it is now; OSError for one that cannot be reached."""
+    found = []
+    for path in paths:
+        stat = os.statvfs(path)
+        found.append(Volume(str(path), stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
+    return found
+
+
+class Room:
+    """What follows from the figures. Pure."""
+
+    def __init__(self, least: int) -> None:
+        """`least`: octets below which no more mail is taken."""
+        self.free: int | None = None  # on the volume that has least; None: not known
+        self._least = least
+        self._low = False
+
+    def tell(self, volume: Volume) -> None:
+        """The volume that has least room has so much now."""
+        self.free = volume.free
+        if not self._low and volume.free < self._least:
+            self._low = True
+            events.emit("spool.space_low", volume=volume.path, free=volume.free, least=self._least)
+        elif self._low and volume.free >= self._least * _AGAIN:
+            self._low = False
+            events.emit("spool.space_restored", volume=volume.path, free=volume.free)
+
+    def forget(self) -> bool:
+        """Nobody reports any more, so nothing is refused; whether it was."""
+        was, self.free, self._low = self._low, None, False
+        return was
+
+    def trouble(self, size: int = 0) -> NoSpace | None:
+        """Why a message of so many octets is not taken now."""
+        if self._low or (self.free is not None and self.free - size < self._least):
+            return NoSpace("too little space is left on PostgreSQL's volumes")
+        return None
+
+
+class Space:
+    """Looks at the volumes now and then."""
+
+    def __init__(self, conninfo: str, application_name: str, least: int, volumes: Sequence[Path]) -> None:
+        """`volumes` of this host; without any, what others report is read."""
+        self.room = Room(least)
+        self._conninfo = conninfo
+        self._application_name = application_name
+        self._volumes = volumes
+        self._unknown: str | None = None
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        connection: database.Connection | None = None
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(_PATIENCE):
+                        if self._volumes:
+                            self._told(await asyncio.to_thread(measure, self._volumes))
+                        else:
+                            if connection is None or connection.closed:
+                                connection = await database.connect(self._conninfo, self._application_name)
+                            await self._ask(connection)
+                except (OSError, TimeoutError, DatabaseUnavailable, *database.OUTAGE, *database.REFUSAL) as error:
+                    self._lost(in_words(error))
+                    if connection is not None:
+                        await connection.close()
+                        connection = None
+                await asyncio.sleep(_LOOK if self._volumes else _ASK)
+        finally:
+            if connection is not None:
+                await connection.close()
+
+    async def _ask(self, connection: database.Connection) -> None:
+        rows = await database.fetch(connection, "volume_figures")
+        fresh = [Volume(f"{row.host}:{row.path}", row.free, row.size) for row in rows if row.fresh]
+        if old := [row for row in rows if not row.fresh]:
+            # The one that reports no more has perhaps left; what others report is heeded all the same.
+            self._lost(f"{old[0].host}:{old[0].path} was last reported {old[0].age.total_seconds():.0f} s ago")
+            if fresh:
+                self.room.tell(min(fresh, key=lambda volume: volume.free))
+        elif fresh:
+            self._told(fresh)
+        elif self.room.forget():  # else nobody has ever reported: `pillarbox doctor` says so
+            self._lost("what was reported is forgotten, and nobody reports")
+
+    def _told(self, volumes: Sequence[Volume]) -> None:
+        self._unknown = None
+        self.room.tell(min(volumes, key=lambda volume: volume.free))
+
+    def _lost(self, why: str) -> None:
+        self.room.free = None
+        if self._unknown is None:
+            events.emit("spool.space_unknown", error=why)
+        self._unknown = why

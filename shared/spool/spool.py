@@ -1,0 +1,327 @@
+"""spool — the one way into the queue: group commit
+
+Owns: which submissions share a transaction, who is told what came of it, and the only place that may call a message
+    committed.
+Guarantees: `await submit()` returns only after COMMIT, and raises if there was none. Nobody waits on a timer: while
+    one group commits, the next one gathers. Large messages keep no small ones waiting: they are committed apart, one
+    group at a time. A message PostgreSQL refuses is committed alone or refused alone; it never takes its group with
+    it. What waits is bounded in bytes. A submitter that goes away before its group is taken leaves nothing. While
+    PostgreSQL is down, `ready` says so without asking it, and the committers find out by themselves when it is back.
+Raises: SpoolUnavailable. After a connection lost during COMMIT the outcome is unknown; it counts as unavailable, so the
+    client keeps the message and may submit it twice, which is better than losing it.
+See: sql/README.md, "Crash table"; shared/spool/commit.py (the transaction).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from select import POLLIN, poll
+from time import monotonic
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from shared.errors import DatabaseUnavailable, NotDurable, SpoolFull, SpoolUnavailable, in_words
+from shared.failure_points import reach
+from shared.observe import events
+from shared.postgres import database
+from shared.postgres.notifier import Notifier
+from shared.spool import commit
+from shared.spool.health import Health
+from shared.spool.space import Space
+from shared.spool.vanished import Vanished
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from shared.config.smtpd.settings import Spool as SpoolSettings
+    from shared.errors import NoSpace
+    from shared.mail.message import Submission
+
+#: Connections of a process. Small messages use two: while one waits for its COMMIT to reach the disk, the other copies
+#: the next group, and more would only make groups smaller. Large ones may use all but one.
+COMMITTERS = 4
+_FOR_SMALL = 2
+# Octets of a group of large messages from which on no more is added: a COMMIT costs little beside them, and the larger
+# the groups, the more often all clients wait while PostgreSQL works, and PostgreSQL while all of them send.
+_LARGE_GROUP = 1 << 22
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A submission and the one who waits for its COMMIT."""
+
+    submission: Submission
+    committed: asyncio.Future[None]
+
+
+class Spool:
+    """Commits submissions in groups over a few connections of its own."""
+
+    def __init__(
+        self, conninfo: str, settings: SpoolSettings, application_name: str, volumes: Sequence[Path] = ()
+    ) -> None:
+        """`volumes`: PostgreSQL's, where the server is ours; those that the settings name come first."""
+        self._conninfo = conninfo
+        self._settings = settings
+        self._application_name = application_name
+        self._small: deque[_Waiting] = deque()
+        self._large: deque[_Waiting] = deque()
+        self._in_hand = {True: 0, False: 0}  # groups of large messages, and of small ones
+        self._large_last = False  # so that both kinds take turns
+        self._waiting_bytes = 0
+        self._takeable = asyncio.Event()
+        self._probing = False
+        self._proven: WeakSet[database.Connection] = WeakSet()  # made, or good for a commit, since the last outage
+        self._health = Health(settings.maxlatency.total_seconds())
+        self._vanished = Vanished(conninfo, application_name, settings.remembered)
+        self._notifier = Notifier(conninfo, f"{application_name} wakeup")
+        self._space = Space(conninfo, f"{application_name} volumes", settings.minfree, settings.volumes or volumes)
+        self.measure = self._space.run  # parts that run beside the committers
+        self.watch = self._vanished.run
+        self.notify = self._notifier.run
+        self.notified = self._notifier.drained
+
+    def ready(self, size: int = 0) -> SpoolUnavailable | None:
+        """Why a new message of `size` octets would not be committed now; None when it would, as far as is known.
+
+        For asking before a client is invited to send: costs nothing and asks nobody.
+        """
+        return self._health.trouble(monotonic()) or self._space.room.trouble(size) or self._full(size)
+
+    def room(self, size: int = 0) -> NoSpace | None:
+        """Why a message of `size` octets would leave too little space; None where it is not known that it would."""
+        return self._space.room.trouble(size)
+
+    @property
+    def free(self) -> int | None:
+        """Octets left on the volume of PostgreSQL that has least; None where that is not known."""
+        return self._space.room.free
+
+    async def submit(self, submission: Submission) -> None:
+        """Return once the submission is committed; SpoolUnavailable if it is not and will not be.
+
+        Cancelling gives up waiting, not the submission: before its group is taken nothing of it is kept; after that the
+        commit goes on and is logged as spool.reply_lost.
+        """
+        full = self._full(submission.size)
+        if full is not None:
+            raise full
+        committed = asyncio.get_running_loop().create_future()
+        (self._large if _is_large(submission) else self._small).append(_Waiting(submission, committed))
+        self._waiting_bytes += submission.size
+        self._takeable.set()
+        await committed
+
+    @property
+    def pending(self) -> int:
+        """Octets of content that wait for their commit to begin."""
+        return self._waiting_bytes
+
+    async def prove(self) -> None:
+        """Open and close a connection: DatabaseUnavailable now is better than 451 for everybody later."""
+        await (await database.connect(self._conninfo, self._application_name)).close()
+
+    async def run(self) -> None:
+        """Commit groups until cancelled."""
+        connection: database.Connection | None = None
+        self._health.committers += 1
+        try:
+            while True:
+                group = self._take()
+                if group:
+                    connection = await self._settle(connection, group)
+                    self._put_back(group)
+                elif self._health.down is None or self._probing:
+                    self._takeable.clear()
+                    await self._takeable.wait()
+                else:
+                    connection = await self._probe(connection)
+        finally:
+            self._health.committers -= 1
+            if connection is not None:
+                await connection.close()
+
+    async def drained(self) -> None:
+        """Return when nothing waits to be taken any more."""
+        while self._small or self._large:
+            await asyncio.wait([w.committed for w in (*self._small, *self._large)])
+
+    def _full(self, size: int) -> SpoolFull | None:
+        if self._waiting_bytes and self._waiting_bytes + size > self._settings.maxpending:
+            return SpoolFull("too many bytes wait to be committed")
+        return None
+
+    def _take(self) -> list[_Waiting]:
+        """The next group: what has gathered, within the limits on messages and bytes, without those who hung up."""
+        large = self._large_next()
+        if large is None:
+            return []
+        queue = self._large if large else self._small
+        group: list[_Waiting] = []
+        size = 0
+        limits = self._settings.group
+        most = min(limits.maxbytes, _LARGE_GROUP) if large else limits.maxbytes
+        while queue and len(group) < limits.maxmessages and (not group or size < most):
+            waiting = queue.popleft()
+            self._waiting_bytes -= waiting.submission.size
+            if waiting.committed.cancelled():
+                events.emit("spool.abandoned", id=waiting.submission.id)
+                continue
+            size += waiting.submission.size
+            group.append(waiting)
+        self._large_last = large
+        self._in_hand[large] += bool(group)
+        return group
+
+    def _large_next(self) -> bool | None:
+        """Whether large messages are next, or small ones; None when nothing can be taken now."""
+        large = bool(self._large) and self._in_hand[True] < max(1, self._health.committers - 1)
+        small = bool(self._small) and self._in_hand[False] < _FOR_SMALL
+        if large and small:
+            return not self._large_last
+        return large if large or small else None
+
+    def _put_back(self, group: list[_Waiting]) -> None:
+        """This group is out of hand: another one of its kind may be taken."""
+        self._in_hand[_is_large(group[0].submission)] -= 1
+        if self._small or self._large:
+            self._takeable.set()
+
+    async def _probe(self, connection: database.Connection | None) -> database.Connection | None:
+        """Find out whether PostgreSQL is back, unless mail comes first whose commit will tell as well."""
+        self._probing = True
+        self._takeable.clear()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._health.pause):
+                    await self._takeable.wait()
+                return connection
+            return await self._try(connection)
+        finally:
+            self._probing = False
+
+    async def _try(self, connection: database.Connection | None) -> database.Connection | None:
+        """A commit of nothing; returns the connection if it is good."""
+        who = object()
+        self._health.begin(who, monotonic())
+        try:
+            async with asyncio.timeout(self._settings.timeout.total_seconds()):
+                connection = await self._connected(connection)
+                await commit.probe(connection, self._settings.synchronous_commit)
+        except Exception as error:  # noqa: BLE001 - whatever it is, there is no mail to lose, and a next probe
+            await _close(connection)
+            self._failed(who, error)
+            return None
+        else:
+            self._health.succeeded(who)
+            events.emit("spool.recovered")
+            return connection
+        finally:
+            self._health.ended(who)
+
+    async def _settle(
+        self, connection: database.Connection | None, group: list[_Waiting]
+    ) -> database.Connection | None:
+        """Commit a group and tell each of its submitters; returns the connection if it is still good."""
+        who = object()
+        self._health.begin(who, monotonic())
+        try:
+            async with asyncio.timeout(self._settings.timeout.total_seconds()):
+                connection = await self._connected(connection)
+                await self._commit(connection, [waiting.submission for waiting in group])
+        except NotDurable as error:
+            # It is committed here and will be delivered; who submits it again causes a duplicate, and loses nothing.
+            await _close(connection)
+            self._health.ended(who)
+            recipients = sum(len(waiting.submission.recipients) for waiting in group)
+            events.emit("spool.not_durable", messages=len(group), recipients=recipients, error=error)
+            _refuse(group, error)
+            self._notifier.wake(commit.partids([waiting.submission for waiting in group]))
+            return None
+        except Exception as error:  # noqa: BLE001 - what one message provokes must not reach the others
+            await _close(connection)
+            if database.is_outage(error) or isinstance(error, (DatabaseUnavailable, TimeoutError)):
+                self._failed(who, error)
+                events.emit("spool.unavailable", messages=len(group), error=database.unavailable(error))
+                _refuse(group, error)
+                return None
+            self._health.ended(who)  # before each of them begins anew
+            if len(group) == 1:
+                events.emit("spool.refused", id=group[0].submission.id, error=error)
+                _refuse(group, error)
+            else:
+                for waiting in group:
+                    await _close(await self._settle(None, [waiting]))
+            return None
+        else:
+            self._health.succeeded(who)
+            self._vanished.committed([waiting.submission.id for waiting in group])
+            _confirm(group)
+            self._notifier.wake(commit.partids([waiting.submission for waiting in group]))
+            return connection
+        finally:
+            self._health.ended(who)
+
+    def _failed(self, who: object, error: BaseException) -> None:
+        self._health.failed(who, str(database.unavailable(error)))
+        self._proven.clear()
+        self._vanished.away()
+
+    async def _connected(self, connection: database.Connection | None) -> database.Connection:
+        """This connection if nothing speaks against it, else a new one: what an outage left behind is not tried."""
+        if connection is not None and connection in self._proven and not connection.closed and _is_quiet(connection):
+            return connection
+        await _close(connection)
+        made = await database.connect(self._conninfo, self._application_name)
+        database.widen(made)
+        self._proven.add(made)
+        self._vanished.reconnected()
+        return made
+
+    async def _commit(self, connection: database.Connection, submissions: list[Submission]) -> None:
+        started = monotonic()
+        await commit.commit(connection, self._settings.synchronous_commit, submissions)
+        reach("spool.after_commit")
+        events.emit(
+            "spool.group",
+            messages=len(submissions),
+            recipients=sum(len(s.recipients) for s in submissions),
+            bytes=sum(s.size for s in submissions),
+            seconds=monotonic() - started,
+        )
+
+
+def _is_large(submission: Submission) -> bool:
+    return submission.size >= commit.LARGE
+
+
+def _is_quiet(connection: database.Connection) -> bool:
+    """Whether the server has said nothing unasked: what it says to an idle connection is mostly that it ends it."""
+    waiting = poll()
+    waiting.register(connection.fileno(), POLLIN)
+    return not waiting.poll(0)
+
+
+def _confirm(group: list[_Waiting]) -> None:
+    for waiting in group:
+        s = waiting.submission
+        if waiting.committed.cancelled():
+            events.emit("spool.reply_lost", id=s.id, client=s.senderip)
+        else:
+            waiting.committed.set_result(None)
+
+
+def _refuse(group: list[_Waiting], error: BaseException) -> None:
+    for waiting in group:
+        if not waiting.committed.cancelled():
+            waiting.committed.set_exception(SpoolUnavailable(in_words(error)))
+
+
+async def _close(connection: database.Connection | None) -> None:
+    """Closing is the surest rollback: whatever state the connection is in, PostgreSQL forgets the transaction."""
+    if connection is not None:
+        await connection.close()

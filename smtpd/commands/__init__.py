@@ -1,0 +1,1 @@
+"""commands — the SMTP commands, their parameters and content."""

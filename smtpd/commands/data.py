@@ -1,0 +1,166 @@
+"""data — DATA and BDAT: the content, and the end of a transaction
+
+Owns: when content may come, where it goes, and that there is room for it when it is asked for.
+Guarantees: the end of content ends the transaction, whatever the reply (RFC 5321 section 4.1.1.4). What cannot be
+    accepted is read to its end and dropped, so that content is never taken for commands. The octets of a BDAT are
+    taken even when the command is refused (RFC 3030 section 4.2).
+Raises: Refused, which smtpd.session.protocol answers.
+See: RFC 5321 section 4.1.1.4; RFC 3030 sections 2 and 4.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from smtpd import replies
+from smtpd.commands.data_reader import DataReader
+from smtpd.commands.parameter_values import Refused
+from smtpd.message.receive import no_room, not_ready
+from smtpd.policy import phases
+from smtpd.session.body_budget import Content
+
+if TYPE_CHECKING:
+    from smtpd.session.session import Session
+
+_CHUNK: Final = re.compile(r"([0-9]{1,15})(?: +(LAST))?", re.IGNORECASE)
+
+
+async def data(session: Session, argument: str) -> str:
+    """RFC 5321 section 4.1.1.4."""
+    if argument:
+        raise Refused(replies.R501_DATA_ARGUMENT)
+    if session.chunks is not None:
+        raise Refused(replies.R503_AFTER_BDAT)
+    transaction = session.transaction
+    if transaction is None or not transaction.recipients:
+        raise Refused(session.full or no_room(session.service.spool) or replies.R503_NEED_RCPT)
+    if transaction.parameters.body == "BINARYMIME":
+        raise Refused(replies.R503_NEED_BDAT)
+    refused = _no_room(session)
+    if refused is not None:
+        # Whoever goes on with MAIL and RCPT, without looking at each reply, must not add to these recipients.
+        session.reset()
+        raise Refused(refused)
+    session.line.take(DataIntake(session, _content(session)))
+    return replies.R354_GO_ON
+
+
+async def bdat(session: Session, argument: str) -> str | None:
+    """RFC 3030 section 2: the reply comes after the octets."""
+    chunk = _CHUNK.fullmatch(argument)
+    if chunk is None:
+        # How many octets follow cannot be known, so that nothing that follows can be taken for a command.
+        raise Refused(replies.R521_CHUNK_SIZE)
+    size, last = int(chunk[1]), chunk[2] is not None
+    transaction = session.transaction
+    refused: str | None = None
+    if not size and not last:
+        session.waste()
+    if transaction is None or not transaction.recipients:
+        refused = session.full or no_room(session.service.spool) or replies.R503_NEED_RCPT
+    elif session.chunks is None:
+        session.chunks = _content(session)
+        trouble = _no_room(session, size)
+        if trouble is not None:
+            session.chunks.refuse(trouble)
+    session.line.take(ChunkIntake(session, size, refused=refused, last=last))
+    return None
+
+
+class DataIntake:
+    """The content between 354 and the lone dot."""
+
+    __slots__ = ("_content", "_session", "feed")
+
+    def __init__(self, session: Session, content: Content) -> None:
+        self._session = session
+        self._content = content
+        self.feed = DataReader(content.add).feed
+
+    @property
+    def wanted(self) -> int | None:
+        """Only the content itself says where it ends."""
+        return None
+
+    async def finish(self) -> str:
+        """The lone dot has come."""
+        return await _end(self._session, self._content)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._content.close()
+
+
+class ChunkIntake:
+    """The octets of one BDAT."""
+
+    __slots__ = ("_last", "_left", "_refused", "_session", "_size")
+
+    def __init__(self, session: Session, size: int, *, refused: str | None, last: bool) -> None:
+        self._session = session
+        self._size = self._left = size
+        self._refused = refused
+        self._last = last
+
+    @property
+    def wanted(self) -> int | None:
+        """What is left of the chunk."""
+        return self._left
+
+    def feed(self, octets: bytes) -> bytes | None:
+        """All octets are content, whatever they are."""
+        chunks = self._session.chunks
+        self._left -= len(octets)
+        if octets and chunks is not None:
+            chunks.add(octets)
+        return None if self._left else b""
+
+    async def finish(self) -> str:
+        """The chunk has come; LAST ends the message. After an error the chunks that follow have the same one."""
+        session, chunks = self._session, self._session.chunks
+        if self._refused is not None or chunks is None:
+            return session.refused(self._refused or replies.R503_NEED_RCPT)
+        if self._last:
+            session.chunks = None
+            return await _end(session, chunks)
+        if chunks.refused is not None:
+            return session.refused(chunks.refused)
+        return replies.R250_CHUNK.format(size=self._size)
+
+    def close(self) -> None:
+        """The content belongs to the session, which gives its memory back."""
+
+
+def _content(session: Session) -> Content:
+    return Content(session.service.budget, session.service.server.phases.data.maxsize, session.stranger())
+
+
+def _no_room(session: Session, octets: int = 0) -> str | None:
+    """Why what was declared, or `octets`, cannot be taken now, before it comes. A promise keeps no room from others."""
+    service = session.service
+    declared = session.transaction.parameters.size if session.transaction is not None else None
+    wanted = min(max(declared or 0, octets), service.server.phases.data.maxsize)
+    return not_ready(service.spool, wanted) or (
+        None if service.budget.fits(wanted, session.stranger()) else replies.R452_NO_MEMORY
+    )
+
+
+async def _end(session: Session, content: Content) -> str:
+    """The content is complete."""
+    transaction = session.transaction
+    try:
+        session.transaction = None
+        session.messages += 1
+        if transaction is None:  # cannot be: an intake stands only in a transaction
+            return replies.R503_NEED_RCPT
+        if content.refused is not None:
+            return session.refused(content.refused)
+        transaction.content = content.octets()
+        reply = await phases.at_end(session, transaction)
+        if not reply.startswith("250"):
+            return session.refused(reply, str(transaction.sender or "<>"))
+        session.errors = session.junk = 0
+        return reply
+    finally:
+        content.close()

@@ -1,0 +1,1 @@
+"""login — who a client is: AUTH, users, passwords, and failures."""

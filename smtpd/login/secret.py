@@ -1,0 +1,51 @@
+"""secret — what the salts of users that do not exist are made of
+
+Owns: the file of the secret.
+Guarantees: readable by its owner only; made once, whole or not at all, also by several processes at the same time.
+Raises: ConfigError naming the file.
+See: RFC 5802 section 9: without it a salt that changes from asking to asking would tell that there is no such user.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OCTETS: Final = 32
+
+
+def read_or_make(path: Path) -> bytes:
+    """The secret at `path`, made there when missing. Raises ConfigError."""
+    try:
+        if not path.exists():
+            _make(path)
+        secret = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"authentication.secret: {path}: {error.strerror}; allowed: a file smtpd can read, or make once"
+        ) from None
+    if len(secret) < OCTETS:
+        raise ConfigError(f"authentication.secret: {path}: is too short; allowed: {OCTETS} octets or more")
+    return secret
+
+
+def _make(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(OCTETS))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):  # another process was first: its secret stands
+            os.link(draft, path)
+    finally:
+        draft.unlink()

@@ -1,0 +1,115 @@
+"""header_check — where the header of a message ends, and what of it matters to us
+
+Owns: one walk over the header's lines: its end, its hops, the fields we may have to add, and its limits. Pure.
+Guarantees: reads each octet of the header once and of the body none, however the content is made: what is looked at is
+    bounded by the limits. What stands between text that is no field and the first empty line is header to some readers:
+    its fields count as hops and against the limits. MIME is not looked at.
+Raises: Refused with the reply.
+See: RFC 5322 sections 2.1, 2.2 (fields, folding), RFC 5321 section 6.3 (loops), RFC 8689 section 3 (TLS-Required).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from smtpd import replies
+from smtpd.commands.parameter_values import Refused
+
+if TYPE_CHECKING:
+    from shared.config.smtpd.content import DataPhase
+
+# A field name, RFC 5322 section 2.2; blanks before the colon are obsolete syntax (section 4.5) and still met.
+_FIELD: Final = re.compile(rb"([!-9;-~]+)[ \t]*:")
+CONTINUED: Final = (b" ", b"\t")  # a large content is a bytearray, whose slices are in no set
+_EMPTY: Final = (b"\r\n", b"\n")
+_NAME_LIMIT: Final = 1000  # octets in which the colon has to come: no line may be longer (RFC 5322 section 2.1.1)
+_BY: Final = re.compile(rb"\sby\s+([^\s;()]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the walk found. Offsets are octets from the start of the content."""
+
+    end: int  # where the line begins that ends the header: an empty one, or one that is no field
+    ended: Literal["empty", "text", "nothing"]  # by an empty line, by text that is no field, by the end of the content
+    names: frozenset[bytes]  # field names in lower case, of fields before `end`
+    hops: int  # Received fields, up to the first empty line
+    loops: int  # those of them that name us as the receiver
+    tls_optional: bool  # TLS-Required: No, before `end`
+
+
+class _Walk:
+    """What the fields met so far say, and whether there are too many of them."""
+
+    def __init__(self, content: bytes, limits: DataPhase, hostname: str) -> None:
+        self._content, self._limits, self._own = content, limits, hostname.lower().encode()
+        self.names: list[bytes] = []
+        self.hops = self.loops = self._lines = 0
+        self.tls_optional = False
+
+    def field(self, field: re.Match[bytes], *, torn: bool) -> int:
+        """Take a field, and return where the next line begins; `torn`: it stands behind text that is no field."""
+        content, limits, start = self._content, self._limits, field.start()
+        at = _line_end(content, start, start + limits.maxheadersize)
+        self._lines += 1
+        while content.startswith(CONTINUED, at):
+            at = _line_end(content, at, start + limits.maxheadersize)
+            self._lines += 1
+        if self._lines > limits.maxheaderlines:
+            raise Refused(replies.R552_TOO_MANY_HEADER_LINES.format(limit=limits.maxheaderlines))
+        if at > limits.maxheader:
+            raise Refused(replies.R552_WHOLE_HEADER_TOO_BIG.format(limit=limits.maxheader))
+        name = field[1].lower()
+        if name == b"received":
+            self.hops += 1
+            by = _BY.search(content, field.end(), at)
+            self.loops += by is not None and by[1].lower() == self._own
+        if not torn:
+            self.names.append(name)
+            self.tls_optional |= name == b"tls-required" and content[field.end() : at].strip().lower() == b"no"
+        return at
+
+
+def read_header(content: bytes, limits: DataPhase, hostname: str) -> Header:
+    """Walk the header; `hostname` is what our own Received fields say after `by`. Lines may end with CR LF or LF."""
+    walk = _Walk(content, limits, hostname)
+    end: int | None = None  # where the first line begins that is no field
+    at = strays = 0
+    while at < len(content) and not content.startswith(_EMPTY, at):
+        field = _FIELD.match(content, at, at + _NAME_LIMIT)
+        if field is not None:
+            at = walk.field(field, torn=end is not None)
+            continue
+        end = at if end is None else end
+        at = content.find(b"\n", at) + 1 or len(content)
+        strays += 1
+        if strays >= limits.maxheaderlines or at > limits.maxheader:
+            break  # a body without a header: nobody looks for fields behind that much text
+    if walk.hops > limits.maxhops or walk.loops > limits.maxloops:
+        raise Refused(replies.R554_TOO_MANY_HOPS)
+    ended: Literal["empty", "text", "nothing"] = "empty" if at < len(content) else "nothing"
+    if end is not None:
+        at, ended = end, "text"
+    return Header(at, ended, frozenset(walk.names), walk.hops, walk.loops, walk.tls_optional)
+
+
+def first_empty_line(content: bytes) -> int:
+    """Where the line break before the first empty line ends; the length of the content where there is none."""
+    if content.startswith(_EMPTY):
+        return 0
+    crlf = content.find(b"\n\r\n")
+    end = len(content) if crlf < 0 else crlf + 1
+    lf = content.find(b"\n\n", 0, end)
+    return end if lf < 0 else lf + 1
+
+
+def _line_end(content: bytes, start: int, limit: int) -> int:
+    """Where the next line begins; a field may go on up to `limit`."""
+    found = content.find(b"\n", start, limit)
+    if found >= 0:
+        return found + 1
+    if len(content) > limit:
+        raise Refused(replies.R552_HEADER_TOO_BIG)
+    return len(content)

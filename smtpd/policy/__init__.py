@@ -1,0 +1,1 @@
+"""policy — the operator's rules at each phase of a session."""

@@ -1,0 +1,146 @@
+"""content_check — asks rspamd what it thinks of a message
+
+Owns: rspamd's HTTP protocol: what it is told of the envelope, and its verdict read with suspicion.
+Guarantees: an answer is a CheckResult with a known action and a finite score; anything else is "down" and one event,
+    and policy.contentcheck.whendown says what follows. Content is only read: fields that rspamd wants added are
+    handed on, checked; that it wants some removed or the subject rewritten is not followed, for content is stored as
+    submitted.
+See: https://docs.rspamd.com/developers/protocol
+Bugs: of very many recipients rspamd is told the first, about a thousand of ordinary length.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from shared.config.smtpd.policy_fields import RESERVED_FIELDS
+from shared.observe import events
+from smtpd.policy.facts import CheckResult
+from smtpd.policy.http_post import HttpFailed, HttpPoster
+from smtpd.policy.texts import one_line
+from smtpd.session.places import UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from shared.config.smtpd.policy_check import ContentCheck
+    from smtpd.policy.http_post import Answer
+    from smtpd.policy.session import Envelope
+
+ACTIONS: Final = frozenset({"reject", "soft reject", "greylist", "rewrite subject", "add header", "no action"})
+_SUSPECT: Final = frozenset({"reject", "soft reject", "rewrite subject", "add header"})
+_OK: Final = 200
+_MOST_RECIPIENTS: Final = 32_768  # octets of recipients that are told: rspamd takes 80 KiB of header, not more
+_MOST_FIELDS: Final = 50  # that rspamd may have us add
+_NAME: Final = re.compile(r"[\x21-\x39\x3b-\x7e]{1,70}")
+_FOLD: Final = re.compile(r"[ \t]*[\r\n]+[ \t]*")
+
+
+class ContentChecker:
+    """The content check of one configuration; keeps its connections."""
+
+    def __init__(self, settings: ContentCheck) -> None:
+        self._most = settings.maxsize
+        self._poster = HttpPoster(
+            settings.url, "/checkv2", most=settings.concurrency, seconds=settings.timeout.total_seconds()
+        )
+
+    async def check(self, content: bytes, envelope: Envelope) -> CheckResult | Literal["down", "skipped"]:
+        """What rspamd says of a message; "skipped" above policy.contentcheck.maxsize."""
+        if len(content) > self._most:
+            events.emit("content.skipped", client=envelope.client, size=len(content))
+            return "skipped"
+        started = monotonic()
+        try:
+            answer = await self._poster.post(_told(envelope), content)
+            result = read_answer(answer)
+        except (HttpFailed, ValueError) as error:
+            events.emit("content.unavailable", client=envelope.client, error=error, seconds=monotonic() - started)
+            return "down"
+        events.emit(
+            "content.checked",
+            client=envelope.client,
+            action=result.action,
+            score=result.score,
+            seconds=monotonic() - started,
+        )
+        return result
+
+    def close(self) -> None:
+        """Close what is kept open."""
+        self._poster.close()
+
+
+def read_answer(answer: Answer) -> CheckResult:
+    """The verdict in an answer; raises ValueError when it is none."""
+    if answer.status != _OK:
+        raise ValueError(f"status {answer.status}")
+    try:
+        said = json.loads(answer.body)
+    except RecursionError:
+        raise ValueError("the answer is nested too deeply") from None
+    if not isinstance(said, dict):
+        raise ValueError("the answer is no object")  # noqa: TRY004 - bad input, not a bad call
+    action, score = said.get("action"), _number(said.get("score"))
+    if not isinstance(action, str) or action not in ACTIONS or score is None:
+        raise ValueError(f"the answer has no action and score: {one_line(repr(action))}, {one_line(repr(score))}")
+    symbols = said.get("symbols")
+    marks = [("X-Spam", "Yes"), ("X-Spam-Score", f"{score:.2f}")] if action in _SUSPECT else []
+    return CheckResult(
+        action,
+        score,
+        {name: _weight(symbol) for name, symbol in symbols.items()} if isinstance(symbols, dict) else {},
+        (*marks, *list(_fields(said))[:_MOST_FIELDS]),
+    )
+
+
+def _told(envelope: Envelope) -> list[tuple[str, str]]:
+    """The request's header fields; everything a client said is made one line."""
+    told = [
+        ("IP", envelope.client if envelope.client != UNKNOWN else None),
+        ("Hostname", envelope.clientname),
+        ("Helo", envelope.helo),
+        ("User", envelope.user),
+        ("From", envelope.sender),
+        *(("Rcpt", recipient) for recipient in _told_recipients(envelope.recipients)),
+        ("TLS-Version", envelope.tls),
+        ("Queue-Id", envelope.queueid),
+    ]
+    return [(name, one_line(value).strip()) for name, value in told if value]
+
+
+def _told_recipients(recipients: Iterable[str]) -> Iterator[str]:
+    """As many as the request has room for: a message is not put off because it has many recipients."""
+    room = _MOST_RECIPIENTS
+    for recipient in recipients:
+        room -= len(recipient.encode()) + len("Rcpt: \r\n")
+        if room < 0:
+            return
+        yield recipient
+
+
+def _fields(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """milter.add_headers: each value is text, or an object with `value`, or a list of those."""
+    milter = said.get("milter")
+    wanted = milter.get("add_headers") if isinstance(milter, dict) else None
+    for name, given in wanted.items() if isinstance(wanted, dict) else ():
+        if not _NAME.fullmatch(name) or name.lower() in RESERVED_FIELDS:
+            continue
+        for each in given if isinstance(given, list) else [given]:
+            value = each.get("value") if isinstance(each, dict) else each
+            if isinstance(value, str):
+                yield name, _FOLD.sub(" ", value.strip())
+
+
+def _weight(symbol: object) -> float:
+    return (_number(symbol.get("score")) if isinstance(symbol, dict) else None) or 0.0
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None

@@ -1,0 +1,93 @@
+"""phases — asks policy and rates at each phase of a session
+
+Owns: which questions are asked when, and the waiting that an answer imposes on the client.
+Guarantees: a reply that is returned refuses; None or a value lets the client go on. Waiting holds up one client and
+    nobody else.
+See: docs/reference/policy.md for the phases; smtpd.policy.session for the decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from shared.observe import events
+from smtpd import replies
+from smtpd.message.receive import Judgement, receive
+from smtpd.message.sender_check import from_is_own
+from smtpd.policy.lists import ListUnavailable
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from shared.mail.message import Address, Recipient
+    from smtpd.policy.engine import Decision
+    from smtpd.session.session import Session
+    from smtpd.session.transaction import Transaction
+
+
+async def at_connect(session: Session) -> str | None:
+    """Before the greeting: rates, then policy."""
+    if session.counted is None:
+        session.counted = await session.service.rates.connected(session.client)
+        if not session.counted.allowed:
+            return session.counted.reply
+    return await _said(await session.policy.connect())
+
+
+async def at_helo(session: Session) -> str | None:
+    """After HELO or EHLO."""
+    return await _said(await session.policy.helo())
+
+
+async def at_auth(session: Session) -> str | None:
+    """After a proof, before 235."""
+    return await _said(await session.policy.auth())
+
+
+async def at_mail(session: Session, transaction: Transaction) -> str | None:
+    """After a valid MAIL: the user's own senders, rates, policy."""
+    user = session.client.user
+    if user is not None and not user.may_send_as(transaction.sender):
+        return replies.R553_SENDER
+    verdict = await session.service.rates.hit("message", session.client)
+    if not verdict.allowed:
+        return verdict.reply
+    return await _said(await session.policy.mailfrom(transaction.sender, transaction.parameters.size))
+
+
+async def at_rcpt(session: Session, recipient: Address) -> Recipient | str:
+    """After a valid RCPT of a client that may relay: the queue row as far as known, or the reply."""
+    verdict = await session.service.rates.hit("recipient", session.client)
+    if not verdict.allowed:
+        return verdict.reply
+    try:
+        held = await session.service.suppressed.look(recipient)
+    except ListUnavailable as error:
+        events.emit("policy.list_unavailable", client=session.client.address, error=error)
+        return replies.R451_LOCAL_ERROR
+    if isinstance(held, str):
+        return held
+    decision, row = await session.policy.rcptto(recipient, held)
+    return await _said(decision) or row
+
+
+async def at_end(session: Session, transaction: Transaction) -> str:
+    """After the content: the reply to it."""
+
+    async def judge(content: bytes, message_id: UUID) -> Judgement:
+        user = session.client.user
+        foreign = user is not None and not from_is_own(user, content)
+        if foreign and session.service.config.authentication.checkfrom:
+            return Judgement(replies.R550_FROM)
+        end = await session.policy.eod(content, str(message_id))
+        return Judgement(await _said(end.decision), end.recipients, end.headers, foreign)
+
+    return await receive(transaction, session.client, session.service.place, judge)
+
+
+async def _said(decision: Decision) -> str | None:
+    """The reply of a decision, after the delay it asks for."""
+    if decision.delay:
+        await asyncio.sleep(decision.delay)
+    return None if decision.accepted else decision.reply or replies.R451_LOCAL_ERROR

@@ -1,0 +1,58 @@
+"""suppressed — looks at RCPT whether an address gets no mail, and where reports on that come in
+
+Owns: the question to the table of suppressions, with its answers kept for a moment.
+Guarantees: without `suppression.action` nothing is asked. When nobody can answer, ListUnavailable, never an answer.
+Raises: ListUnavailable.
+See: shared/config/suppression.py; sql/migrations, suppressions; docs/how-to/suppression.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from shared.config.smtpd.policy import ListSource
+from shared.mail.suppression import target
+from shared.postgres.queries import query
+from smtpd import replies
+from smtpd.policy.engine import Changes
+from smtpd.policy.lists import ListUnavailable, QueryList
+
+if TYPE_CHECKING:
+    from shared.config.suppression import SuppressionAtRcpt
+    from shared.mail.message import Address
+    from smtpd.policy.lists import AskQuery
+
+_HELD: Final = Changes(hold="suppressed", holdreason="the recipient is on the suppression list")
+
+
+class Suppressed:
+    """What one configuration says of suppressions."""
+
+    def __init__(self, settings: SuppressionAtRcpt, ask: AskQuery | None) -> None:
+        self._action = settings.action
+        self._ask = ask
+        self._accept = frozenset(settings.accept)
+        # model_construct: the two durations are checked already.
+        self._list = QueryList(
+            ListSource.model_construct(
+                id="suppression",
+                file=None,
+                query=query("suppression_listed"),
+                keep=settings.keep,
+                timeout=settings.timeout,
+            )
+        )
+
+    def takes_reports(self, recipient: Address) -> bool:
+        """Whether anybody may send to this address, for reports come in there."""
+        return bool(self._accept) and not self._accept.isdisjoint({target(str(recipient)), target(recipient.domain)})
+
+    async def look(self, recipient: Address) -> str | Changes | None:
+        """The reply to who may not be sent to, what puts on hold who is to be held, or None."""
+        if self._action == "off" or self.takes_reports(recipient):
+            return None
+        if self._ask is None:
+            raise ListUnavailable("suppression: no database to ask")
+        if not await self._list.has(target(str(recipient)), self._ask):
+            return None
+        return _HELD if self._action == "hold" else replies.R550_SUPPRESSED

@@ -1,0 +1,1 @@
+"""process — the supervisor, its children, their sockets, privileges, reloads and metrics."""

@@ -1,0 +1,134 @@
+"""metrics — what smtpd has counted and how it is, for Prometheus and for whoever asks
+
+Owns: the pages /metrics, /healthy and /ready of smtpd; what one process says of itself.
+Guarantees: without `metrics.listen` nothing is opened and nothing is counted. A page asks nobody but our own processes.
+Raises: ListenFailed when the address cannot be bound.
+See: docs/how-to/watch-with-prometheus.md; shared/observe/smtpd_table.py; smtpd/process/metrics_children.py.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from shared.observe import events
+from shared.observe.health import Health, page
+from shared.observe.metrics import Counts, by_reply
+from shared.observe.metrics_server import MetricsServer, Page
+from shared.observe.metrics_totals import CONTENT_TYPE, Reading, Totals
+from shared.observe.smtpd_table import SMTPD
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from shared.config.metrics import SmtpdMetrics
+    from smtpd.process.serve import Serving
+
+ALONE: Final = "smtpd"  # the one process's name in labels
+
+
+class Told(Protocol):
+    """Where the figures of all processes come from."""
+
+    async def totals(self, own: Totals) -> Totals:
+        """What was counted; `own` by the process that answers."""
+
+    async def readings(self) -> list[Reading]:
+        """The gauges of this moment."""
+
+    async def trouble(self) -> str | None:
+        """Why no mail would be accepted now."""
+
+
+def readings(serving: Serving, process: str) -> list[Reading]:
+    """The gauges of one process."""
+    listeners, spool = serving.listeners, serving.spool
+    room = [] if spool.free is None else [Reading("pillarbox_smtpd_space_free_bytes", spool.free, (process,))]
+    return [
+        *room,
+        Reading("pillarbox_smtpd_space_known", spool.free is not None, (process,)),
+        Reading("pillarbox_smtpd_ready", spool.ready() is None, (process,)),
+        Reading("pillarbox_smtpd_sessions", len(listeners.connections), (process,)),
+        Reading("pillarbox_smtpd_lag_seconds", listeners.load.lag, (process,)),
+        Reading("pillarbox_smtpd_pending_bytes", spool.pending, (process,)),
+    ]
+
+
+def processes(wanted: int, ready: int) -> list[Reading]:
+    """How many there should be and how many serve."""
+    return [
+        Reading("pillarbox_smtpd_processes", wanted, ("wanted",)),
+        Reading("pillarbox_smtpd_processes", ready, ("ready",)),
+    ]
+
+
+class Alone:
+    """The figures of a process that serves by itself (Told)."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    async def totals(self, own: Totals) -> Totals:
+        """Its own."""
+        return own
+
+    async def readings(self) -> list[Reading]:
+        """Its own."""
+        return [*processes(1, 1), *readings(self._serving, ALONE)]
+
+    async def trouble(self) -> str | None:
+        """Why a message would not be committed now, as far as is known."""
+        why = self._serving.spool.ready()
+        return None if why is None else str(why)
+
+
+class Reporting:
+    """What a child tells the supervisor."""
+
+    def __init__(self, counts: Counts, serving: Serving, process: str) -> None:
+        self._counts = counts
+        self._serving = serving
+        self._process = process
+
+    def report(self) -> dict[str, Any]:
+        """Everything, as plain JSON."""
+        why = self._serving.spool.ready()
+        return {
+            "snapshot": self._counts.totals.snapshot(),
+            "readings": readings(self._serving, self._process),
+            "trouble": None if why is None else str(why),
+        }
+
+
+@contextmanager
+def counting() -> Iterator[Counts]:
+    """Count as long as the block lasts."""
+    counts = Counts(by_reply(), SMTPD)
+    with events.watched(counts.watchers()):
+        yield counts
+
+
+@asynccontextmanager
+async def observing(settings: SmtpdMetrics, told: Told) -> AsyncIterator[str | None]:
+    """Count, and answer over HTTP, as long as the block lasts; the address as bound, None when that is off."""
+    if settings.listen is None:
+        yield None
+        return
+    health = Health(told.trouble)
+    async with AsyncExitStack() as stack:
+        counts = stack.enter_context(counting())
+        stack.enter_context(events.watched(health.watchers()))
+
+        async def metrics() -> Page:
+            totals = await told.totals(counts.totals)
+            return Page(totals.exposition(await told.readings()), type=CONTENT_TYPE)
+
+        pages = {
+            "/metrics": metrics,
+            "/healthy": page(health.not_alive, "healthy"),
+            "/ready": page(health.not_ready, "ready"),
+        }
+        server = MetricsServer(pages)
+        bound = await server.open(settings.listen, "metrics.listen")
+        stack.push_async_callback(server.close)
+        yield bound

@@ -1,0 +1,1 @@
+"""rates — how much clients may ask, counted over all processes."""

@@ -1,0 +1,116 @@
+"""client — asks the supervisor's counts, and does not wait for it
+
+Owns: a child's questions about rates, the answers it waits for, and what it counts itself where none comes.
+Guarantees: while answers come within PATIENCE, limits are exact over all processes. Without one, this process counts
+    against its share of the limit, `most` divided by the processes and one at least, after what it has let in before.
+    So however long nobody answers, and whoever sees to that, all processes together let in a second time as much as the
+    limit at most, or one each where there are more processes than that. A ban that this process has brought or met
+    stands meanwhile. That nobody answers is an event, once a minute at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from itertools import count
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from shared.observe import events
+from smtpd.rates.counters import Hits, Limit, SessionCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PATIENCE: Final = 0.05  # seconds
+_QUIET: Final = 60.0  # seconds between two events
+_REMEMBERED: Final = 20_000  # keys of each kind
+
+
+class RemoteCounts:
+    """Counts kept by another process (smtpd.rates.limits.Counts).
+
+    `send` takes a question to it, `answered` its answers.
+    """
+
+    def __init__(
+        self, send: Callable[[dict[str, object]], None], processes: int, clock: Callable[[], float] = monotonic
+    ) -> None:
+        """`processes`: how many share the limits."""
+        self._send = send
+        self._processes = processes
+        self._clock = clock
+        self._hits = Hits(_REMEMBERED)  # what this process let in
+        self._sessions = SessionCounter()  # those of this process
+        self._numbers = count(1)
+        self._awaited: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._said = -_QUIET
+
+    async def hit(self, limits: Sequence[Limit], n: int) -> float:
+        """As in Counts."""
+        answer = await self._ask({"ask": "hit", "limits": limits, "n": n})
+        if answer is None or n < 0:
+            return self._hits.hit(self._shares(limits), n, self._clock())
+        return self._noted(limits, n, float(answer["wait"]))
+
+    async def open(
+        self, token: int, sessions: Sequence[tuple[str, int]], limits: Sequence[Limit]
+    ) -> tuple[bool, float]:
+        """As in Counts."""
+        answer = await self._ask({"ask": "open", "token": token, "sessions": sessions, "limits": limits})
+        if answer is None:
+            return self._open_alone(token, sessions, limits)
+        wait = float(answer["wait"])
+        if answer["fits"]:
+            self._noted(limits, 1, wait)
+            if not wait:
+                self._sessions.open(token, [(key, sys.maxsize) for key, _ in sessions])
+        return bool(answer["fits"]), wait
+
+    def close(self, token: int) -> None:
+        """As in Counts."""
+        self._sessions.close(token)
+        self._send({"ask": "close", "token": token})
+
+    def answered(self, answer: dict[str, Any]) -> None:
+        """An answer has come; too late, perhaps, for anybody to want it."""
+        awaited = self._awaited.get(answer["id"])
+        if awaited is not None and not awaited.done():
+            awaited.set_result(answer)
+
+    def _open_alone(
+        self, token: int, sessions: Sequence[tuple[str, int]], limits: Sequence[Limit]
+    ) -> tuple[bool, float]:
+        """The same by what this process knows. The question is counted when it is read, so a refusal is taken back."""
+        fits = self._sessions.open(token, [(key, self._share(most)) for key, most in sessions])
+        wait = self._hits.hit(self._shares(limits), 1, self._clock()) if fits else 0.0
+        if not fits or wait:
+            self.close(token)
+        return fits, wait
+
+    def _noted(self, limits: Sequence[Limit], n: int, wait: float) -> float:
+        """Remember what was let in, and what is refused, for when nobody answers."""
+        self._hits.note(self._shares(limits), n, wait, self._clock())
+        return wait
+
+    def _share(self, most: int) -> int:
+        return max(1, most // self._processes)
+
+    def _shares(self, limits: Sequence[Limit]) -> list[Limit]:
+        return [limit._replace(most=self._share(limit.most)) for limit in limits]
+
+    async def _ask(self, question: dict[str, object]) -> dict[str, Any] | None:
+        number = next(self._numbers)
+        awaited = self._awaited[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._send({**question, "id": number})
+            async with asyncio.timeout(PATIENCE):
+                answer: dict[str, Any] = await awaited
+                return answer
+        except (TimeoutError, OSError) as error:
+            if monotonic() - self._said > _QUIET:
+                self._said = monotonic()
+                events.emit("rates.unanswered", ask=question["ask"], error=repr(error))
+            return None
+        finally:
+            del self._awaited[number]

@@ -1,0 +1,1 @@
+"""session — one connection from its first octet to its last."""

@@ -1,0 +1,295 @@
+"""protocol — one SMTP connection, on aiosmtpd
+
+Owns: the loop from octets to replies: lines, content, who is out of turn, what errors cost, and the stop.
+Guarantees: commands that need not wait are answered in the call that brought them, those pipelined together in one
+    write; a coroutine runs as a task only while it waits, so that an idle connection is a buffer and a timer. No
+    exception of ours reaches a client: 451 with an id in the log, or 421 where the state is not certain. A connection
+    told to stop finishes the message it is sending and hears 421 then. However much a client sends at once, others have
+    their turn; what it has sent whole is answered also when it has closed its side since, over TLS excepted. Whatever
+    the client does, connection_lost gives everything back.
+See: RFC 5321 sections 3.8, 4.1.1.4, 4.5.3.2; RFC 2920; smtpd(8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from typing import TYPE_CHECKING, Final, cast
+
+from shared.observe import events
+from smtpd import replies
+from smtpd.commands.auth import decoded
+from smtpd.commands.parameter_values import Refused
+from smtpd.commands.table import COMMANDS, FORBIDDEN, out_of_turn
+from smtpd.session.line_buffer import AUTH_LIMIT, LineAtFault, LineBuffer
+from smtpd.session.opening import begin_tls, first_session, start
+from smtpd.session.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from shared.config.smtpd.settings import Listener
+    from smtpd.session.body_budget import Content
+    from smtpd.session.service import Service
+    from smtpd.session.session import Intake
+
+_TURN: Final = 50  # commands answered before others have their turn: about a millisecond
+_AHEAD: Final = 65536  # octets a client may be ahead of our replies before we stop reading
+# After these the connection is over, besides every 421 and 521 (RFC 5321 section 3.8, RFC 7504 section 3).
+_LAST_WORDS: Final = frozenset({replies.R221_BYE, replies.R221_NOT_SMTP, replies.R554_PIPELINING})
+
+
+class Connection(Wire):
+    """One client. `register` holds every open connection of the process."""
+
+    def __init__(self, service: Service, listener: Listener, register: set[Connection]) -> None:
+        super().__init__(service)
+        self.listener = listener
+        self.lines = LineBuffer(service.server.limits.line)
+        self.ended = asyncio.Event()
+        self._register = register
+        self._intake: Intake | None = None
+        self._timed: Content | None = None  # whose time runs already
+        self._stopping = False
+        self._owing = False  # what came is whole and will be answered without the client's doing
+        self._eof = False  # the client closed its side meanwhile
+        self._encrypt = False  # these two: after the reply
+        self._ending = False
+
+    # --- what the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is there."""
+        self.transport = cast("asyncio.Transport", transport)
+        self._register.add(self)
+        self.session = first_session(self)
+        self._begin(start(self))
+
+    def data_received(self, data: bytes) -> None:
+        """Octets, of commands or content."""
+        if self._closing:
+            return
+        self.lines.add(data)
+        if not self._busy:
+            self._begin(self._serve())
+        elif self._arrived is not None:
+            if not self._arrived.done():
+                self._arrived.set_result(None)
+        elif self.lines.pending > _AHEAD and self.transport is not None:
+            self.transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """The client says no more: what is being answered is, but nothing else it waits for.
+
+        Whether it still listens cannot be known. TLS would be closed whatever we return.
+        """
+        if self._owing and self.session.client.tls is None:
+            self._eof = True
+            return True
+        if self._running is not None:
+            self._running.cancel()
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The client is gone, or we closed."""
+        del error
+        if self.ended.is_set():
+            return
+        self._closing = True
+        self._timer.cancel()
+        if self._running is not None:
+            self._running.cancel()
+        if self._intake is not None:
+            self._intake.close()
+        self.session.reset()
+        self.session.ended()
+        self._register.discard(self)
+        events.emit("session.closed", client=self.session.client.address)
+        self.lines.clear()
+        self.transport = None
+        self.ended.set()
+
+    def resume_writing(self) -> None:
+        """It has taken them."""
+        self._blocked = False
+        self._go_on()
+
+    # --- what commands and the listener call
+
+    def take(self, intake: Intake) -> None:
+        """What comes next goes to `intake`."""
+        self._intake = intake
+
+    async def challenge(self, octets: bytes) -> bytes:
+        """334 and the answer (RFC 4954 section 4)."""
+        self.say(f"334 {b64encode(octets).decode()}")
+        try:
+            while (line := self.lines.next(AUTH_LIMIT)) is None:
+                await self.arrival()
+        except LineAtFault as wrong:
+            raise Refused(wrong.reply) from None
+        return decoded(line)
+
+    def encrypt(self) -> None:
+        """Begin TLS after the reply."""
+        self._encrypt = True
+
+    def end(self) -> None:
+        """Hang up after the reply."""
+        self._ending = True
+
+    async def arrival(self) -> None:
+        """Wait for more octets."""
+        self._flush()
+        if self._eof:
+            self.hang_up()  # and connection_lost ends the wait
+        self._arrived = self.loop.create_future()
+        try:
+            await self._arrived
+        finally:
+            self._arrived = None
+
+    def stop(self) -> None:
+        """Say 421 and close: now when idle, else after the reply to the message being received."""
+        self._stopping = True
+        waits = self._busy and self._arrived is None
+        if waits or self._closing or self.transport is None:
+            return
+        if self._intake is not None or self.session.chunks is not None:
+            return
+        self.dismiss(replies.R421_STOPPING)
+
+    # --- the loop
+
+    def _in_content(self) -> bool:
+        timed, self._timed = self._timed, self.session.chunks
+        return timed is not None and timed is self._timed
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        """Run until it has to wait; a task remains only then."""
+        self._busy = True
+        running = asyncio.Task(self._guarded(work), loop=self.loop, eager_start=True)
+        if not running.done():
+            self._running = running
+            self._flush()
+
+    async def _guarded(self, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client hears 421 and nothing else
+            self.session.fault(error)
+            self.say(replies.R421_FAULT)
+            self.hang_up()
+        finally:
+            self._busy = False
+            self._running = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """After a wait: read again, and answer what has come meanwhile."""
+        if self._stopping:
+            self.stop()
+        self._flush()
+        if self._closing or self._blocked or self._busy or self.transport is None:
+            return
+        if not self._eof:
+            self.transport.resume_reading()
+        if self.lines.pending and (self._intake is not None or self.lines.complete):
+            self._begin(self._serve())
+        elif self._eof:
+            self.hang_up()
+
+    async def _serve(self) -> None:
+        """Answer everything that has come."""
+        lines, answered = self.lines, 0
+        while not self._closing and not self._blocked:
+            intake = self._intake
+            if intake is None:
+                answered += 1
+                if answered % _TURN == 0:
+                    await self._owe(asyncio.sleep(0))
+                    continue
+                try:
+                    line = lines.next()
+                except LineAtFault as wrong:
+                    await self._conclude(self.session.refused(wrong.reply))
+                    continue
+                if line is None:
+                    return
+                reply = await self._answer(line)
+                if reply is not None:
+                    await self._conclude(reply)
+            elif not await self._feed(intake):
+                return
+
+    async def _feed(self, intake: Intake) -> bool:
+        """Content; whether its end has come and was answered."""
+        octets = self.lines.take(intake.wanted)
+        rest = intake.feed(octets)
+        if rest is None:
+            # Postfix smtpd_per_request_deadline: the time left grows with what has come, never beyond the limit.
+            now = self.loop.time()
+            grown = self._deadline + len(octets) / self.service.server.limits.datarate
+            self._wait_until(min(grown, now + self._patience()))
+            return False
+        self._intake = None
+        if rest:
+            self.lines.add(rest)
+        try:
+            reply = await self._owe(intake.finish())
+        except Exception as error:  # noqa: BLE001 - as in _answer
+            self.session.fault(error)
+            reply = replies.R451_LOCAL_ERROR
+        finally:
+            intake.close()
+        await self._conclude(reply)
+        return True
+
+    async def _owe[T](self, work: Coroutine[None, None, T]) -> T:
+        """Do what the client's next octets, or their end, have no part in."""
+        self._owing = True
+        try:
+            return await work
+        finally:
+            self._owing = False
+
+    async def _answer(self, line: bytes) -> str | None:
+        """The reply to one line."""
+        session = self.session
+        verb, _, argument = line.partition(b" ")
+        command = COMMANDS.get(verb) or COMMANDS.get(verb.upper())
+        if command is None:
+            return replies.R221_NOT_SMTP if verb.upper() in FORBIDDEN else replies.R500_UNKNOWN_COMMAND
+        refused = out_of_turn(command, session, self.lines.pending)
+        if refused is not None:
+            return session.refused(refused)
+        try:
+            return await command.answer(session, argument.decode("utf-8", "surrogateescape").strip())
+        except Refused as refusal:
+            return session.refused(refusal.reply)
+        except Exception as error:
+            if self._intake is not None or self._encrypt:
+                raise  # it is not certain what the client's next octets are
+            session.fault(error)
+            return replies.R451_LOCAL_ERROR
+
+    async def _conclude(self, reply: str) -> None:
+        """Send a reply, with what errors cost, and do what follows from it."""
+        session, limits = self.session, self.service.server.limits
+        session.charge(reply)
+        if session.errors > limits.softerrors and limits.errordelay:
+            self._flush()
+            await asyncio.sleep(limits.errordelay.total_seconds() * (session.errors - limits.softerrors))
+        self.say(reply)
+        if self._ending or reply in _LAST_WORDS or reply.startswith(("421", "521")):
+            self.hang_up(linger=reply != replies.R221_BYE)
+        elif session.errors >= limits.harderrors:
+            self.say(replies.R421_ERRORS)
+            self.hang_up(linger=True)
+        elif self._encrypt:
+            self._flush()
+            self._encrypt = False
+            await begin_tls(self)
+        elif self._stopping and self._intake is None and session.chunks is None:
+            self.say(replies.R421_STOPPING)
+            self.hang_up()

@@ -1,0 +1,136 @@
+"""service — what all connections of one server share
+
+Owns: the configuration a connection began with, the way to the spool, and what is offered in reply to EHLO.
+Guarantees: nothing here changes while it is in use: a connection keeps the service it began with.
+See: RFC 5321 section 4.1.1.1; the RFC of each extension beside its keyword.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from smtpd.commands import parameters
+from smtpd.commands.parameters import Offered
+from smtpd.message.receive import Place
+from smtpd.policy.engine import UNCHANGED
+from smtpd.policy.headers import Extent
+from smtpd.policy.session import PolicySession, Sources
+from smtpd.policy.suppressed import Suppressed
+from smtpd.rates.limits import Unlimited
+
+if TYPE_CHECKING:
+    from shared.config.smtpd.settings import Listener, Server, SmtpdConfig
+    from shared.spool.spool import Spool
+    from smtpd.login.authenticate import Authentication
+    from smtpd.policy.compile import CompiledPolicy
+    from smtpd.policy.engine import Changes
+    from smtpd.rates.limits import Rates
+    from smtpd.session.body_budget import BodyBudget
+    from smtpd.session.client import Client
+    from smtpd.session.overload import Load
+    from smtpd.tls import Certificates
+
+
+IDENT: Final = "ESMTP Pillarbox"
+XCLIENT_NAMES: Final = ("NAME", "ADDR", "PORT", "PROTO", "HELO", "LOGIN", "DESTADDR", "DESTPORT")
+
+
+@dataclass(eq=False)
+class Service:
+    """One server of smtpd.yaml, ready to answer."""
+
+    config: SmtpdConfig
+    server: Server
+    hostname: str
+    spool: Spool
+    budget: BodyBudget
+    policy: CompiledPolicy
+    sources: Sources = field(default_factory=Sources)  # where policy finds answers
+    certificates: Certificates | None = None
+    authentication: Authentication | None = None
+    rates: Rates = field(default_factory=Unlimited)
+    load: Load | None = None  # patience(idle): shorter when the process is nearly full
+
+    @cached_property
+    def place(self) -> Place:
+        """Where its messages come in."""
+        return Place(self.spool, self.server.phases.data, self.server.id, self.hostname)
+
+    @cached_property
+    def suppressed(self) -> Suppressed:
+        """Who gets no mail, and where reports on that come in."""
+        return Suppressed(self.config.suppression, self.sources.ask)
+
+    @cached_property
+    def fixed_lines(self) -> tuple[str, ...]:
+        """What is offered to everybody."""
+        phases = self.server.phases
+        limits = [f"RCPTMAX={phases.rcptto.maxrecipients}"]
+        if self.server.limits.messages is not None:
+            limits.append(f"MAILMAX={self.server.limits.messages}")
+        return (
+            "PIPELINING",  # RFC 2920
+            f"SIZE {phases.data.maxsize}",  # RFC 1870
+            "8BITMIME",  # RFC 6152
+            "SMTPUTF8",  # RFC 6531
+            "ENHANCEDSTATUSCODES",  # RFC 2034
+            "CHUNKING",  # RFC 3030; not BINARYMIME, whose content no next hop without it could take
+            "DSN",  # RFC 3461
+            "MT-PRIORITY",  # RFC 6710
+            "LIMITS " + " ".join(limits),  # RFC 9422
+        )
+
+    def offered(self, client: Client, *, relay: bool) -> Offered:
+        """What MAIL and RCPT of this client may ask for; `relay`: whether it may send to anybody."""
+        if not client.extended:
+            return parameters.NOTHING_OFFERED if relay else parameters.NOTHING_OFFERED_TO_STRANGERS
+        return self._offers[client.tls is not None, relay]
+
+    def policy_session(self, client: Client, connected: Changes = UNCHANGED) -> PolicySession:
+        """What policy has to say to this client, from the beginning, or after a phase connect that changed this."""
+        partitions = self.config.environment.database.partitions.count
+        return PolicySession(self.policy, client, self._sources, partitions, connected=connected)
+
+    def hello(self, client: Client, listener: Listener, *, trusted: bool) -> str:
+        """The reply to EHLO (RFC 5321 section 4.1.1.1)."""
+        lines = [self.hostname, *self.fixed_lines]
+        hold = self.server.phases.mailfrom.maxhold
+        if hold is not None:
+            lines.append(parameters.futurerelease(hold, datetime.now(UTC)))
+        if client.tls is not None:
+            lines.append("REQUIRETLS")  # RFC 8689 section 2: only where TLS is
+        elif self.certificates is not None and listener.tls == "starttls":
+            lines.append("STARTTLS")  # RFC 3207
+        mechanisms = self.authentication.mechanisms(client) if self.authentication is not None else ()
+        if mechanisms:
+            lines.append("AUTH " + " ".join(mechanisms))  # RFC 4954 section 3
+        if trusted:
+            lines.append("XCLIENT " + " ".join(XCLIENT_NAMES))
+        return "\r\n".join([*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"])
+
+    @cached_property
+    def _sources(self) -> Sources:
+        limits = self.server.phases.data
+        return replace(self.sources, header=Extent(limits.maxheader, limits.maxheaderlines))
+
+    @cached_property
+    def _offers(self) -> dict[tuple[bool, bool], Offered]:
+        """By whether the client is under TLS, and whether it may relay."""
+        return {(tls, relay): self._offer(tls=tls, relay=relay) for tls in (False, True) for relay in (False, True)}
+
+    def _offer(self, *, tls: bool, relay: bool) -> Offered:
+        return Offered(
+            size=self.server.phases.data.maxsize,
+            eightbitmime=True,
+            smtputf8=True,
+            dsn=True,
+            hold=self.server.phases.mailfrom.maxhold,
+            priority=True,
+            requiretls=tls,
+            tls=tls,
+            auth=True,
+            relay=relay,
+        )

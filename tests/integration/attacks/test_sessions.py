@@ -1,0 +1,67 @@
+"""test_sessions — one network does not fill all sessions, and the last ones are for who may relay
+
+Owns: the share of a network in all sessions, and `load.reserve`.
+See: docs/how-to/limit-clients.md; smtpd/session/overload.py; smtpd/rates/limits.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from smtpd import replies
+from tests.fixtures.daemons.serving import Dialogue, serving
+
+if TYPE_CHECKING:
+    from tests.fixtures.heard import Heard
+
+FRIEND = "127.0.0.2"
+PROXY = {"listeners": [{"address": "127.0.0.1", "port": 0, "proxy": {"networks": ["127.0.0.0/8"]}}]}
+
+
+async def greeting(port: int, client: str, stack: AsyncExitStack) -> str:
+    """What this client hears, which stays connected."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    stack.callback(writer.close)
+    family = "TCP6" if ":" in client else "TCP4"
+    writer.write(f"PROXY {family} {client} {client} 4321 25\r\n".encode())
+    async with asyncio.timeout(20):
+        return (await reader.readline()).decode().strip()
+
+
+@pytest.mark.parametrize(
+    "one",
+    [[f"2001:db8:0:{n:x}::1" for n in range(12)], [f"198.51.100.{n}" for n in range(1, 13)]],
+    ids=["ipv6", "ipv4"],
+)
+async def test_one_network_has_a_quarter_of_all_sessions(database: str, one: list[str]) -> None:
+    """Each of its hosts keeps to rates.address.sessions."""
+    settings: dict[str, Any] = {"server": PROXY, "load": {"sessions": 40}, "relay": {"networks": ["192.0.2.0/24"]}}
+    async with serving(database, **settings) as port, AsyncExitStack() as stack:
+        said = [(await greeting(port, client, stack))[:9] for client in one]
+        assert said == ["220 mx.pi"] * 10 + ["421 4.7.0"] * 2
+        for other in ("2001:db8:0:100::1", "203.0.113.1", "192.0.2.1"):
+            assert (await greeting(port, other, stack)).startswith("220")
+
+
+async def test_the_last_sessions_are_for_who_may_relay(database: str, heard: Heard) -> None:
+    settings: dict[str, Any] = {
+        "load": {"sessions": 20},
+        "rates": {"network": {"sessions": 0}},
+        "relay": {"networks": [FRIEND]},
+    }
+    async with serving(database, **settings) as port, AsyncExitStack() as stack:
+        for number in range(18):
+            stranger = Dialogue(port, ehlo=None, source=f"127.0.0.{10 + number}")
+            assert (await stack.enter_async_context(stranger)).greeting[0].startswith("220")
+        async with Dialogue(port, ehlo=None, source="127.0.0.9") as late:
+            assert late.greeting == [replies.R421_TOO_BUSY]
+        for _ in range(2):
+            friend = await stack.enter_async_context(Dialogue(port, source=FRIEND))
+            assert (await friend.submit()).startswith("250")
+        async with Dialogue(port, ehlo=None, source=FRIEND) as late:
+            assert late.greeting == [replies.R421_TOO_BUSY]
+    assert [each["reason"] for each in heard.all("load.refused")] == ["reserve", "sessions"]

@@ -1,0 +1,132 @@
+"""test_slowly — who takes its time to keep us busy is cut off
+
+Owns: silence, lines and content that drip, and what a limit on the rate of content does and does not end.
+See: RFC 5321 section 4.5.3.2; Postfix smtpd_timeout, smtpd_per_request_deadline, smtpd_min_data_rate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from smtpd import replies
+from tests.fixtures.daemons.serving import Dialogue, serving
+from tests.fixtures.heard import until
+
+if TYPE_CHECKING:
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+
+
+def patient(idle: str, rate: int = 500) -> dict[str, Any]:
+    return {"timeout": {"idle": idle}, "limits": {"datarate": rate}}
+
+
+async def drip(client: Dialogue, octets: bytes, pause: float) -> None:
+    """One octet after the other until the server has had enough."""
+    with suppress(ConnectionError):
+        while not client.reader.at_eof():
+            await client.send(octets)
+            await asyncio.sleep(pause)  # the pause is the attack
+
+
+async def ending(client: Dialogue, octets: bytes, pause: float = 0.02) -> bytes:
+    """What the server says at last to somebody who drips."""
+    dripping = asyncio.create_task(drip(client, octets, pause))
+    try:
+        return await client.ended()
+    finally:
+        dripping.cancel()
+
+
+async def test_silence_ends_with_421(factory: Factory) -> None:
+    async with serving(factory.uri, server=patient("100ms")) as port, Dialogue(port) as client:
+        assert (await client.ended()).startswith(b"421 4.4.2")
+
+
+async def test_who_says_nothing_at_all_is_not_kept(factory: Factory) -> None:
+    async with serving(factory.uri, server=patient("100ms")) as port, Dialogue(port, ehlo=None) as client:
+        assert (await client.ended()).startswith(b"421 4.4.2")
+
+
+async def test_a_command_that_drips_has_no_more_time_than_a_silent_one(factory: Factory) -> None:
+    async with serving(factory.uri, server=patient("300ms")) as port, Dialogue(port) as client:
+        assert (await ending(client, b"N")).startswith(b"421 4.4.2")
+
+
+async def test_content_that_drips_is_cut_off(factory: Factory) -> None:
+    """Fifty octets a second for ever would be three hundred seconds each time without a rate."""
+    async with serving(factory.uri, server=patient("300ms", rate=10_000)) as port, Dialogue(port) as client:
+        await client.envelope()
+        assert (await client.ask(b"DATA")).startswith("354")
+        assert (await ending(client, b"x")).startswith(b"421 4.4.2")
+    assert factory.bodies() == {}
+
+
+async def test_a_chunk_that_drips_is_cut_off(factory: Factory) -> None:
+    async with serving(factory.uri, server=patient("300ms", rate=10_000)) as port, Dialogue(port) as client:
+        await client.envelope()
+        await client.send(b"BDAT 1000000 LAST\r\n")
+        assert (await ending(client, b"x")).startswith(b"421 4.4.2")
+
+
+@pytest.mark.parametrize("octets", [b"BDAT 1\r\nx", b"BDAT 0\r\n", b"MAIL\r\n"])
+async def test_a_message_whose_chunks_drip_is_cut_off(factory: Factory, octets: bytes) -> None:
+    """Each reply would begin the time anew, and so hold what has come of the message for ever."""
+    limits = {"junkcommands": 1_000_000, "harderrors": 10_000, "softerrors": 10_000, "datarate": 10_000}
+    server = {"timeout": {"idle": "300ms"}, "limits": limits}
+    async with serving(factory.uri, server=server) as port, Dialogue(port) as client:
+        await client.envelope()
+        await client.send(b"BDAT 10\r\n0123456789")
+        assert (await client.reply())[0].startswith("250")
+        assert b"421 4.4.2" in await ending(client, octets)
+
+
+@pytest.mark.parametrize("begin", [b"DATA\r\n", b"BDAT 60 LAST\r\n"])
+async def test_content_above_the_rate_may_take_longer_than_the_limit(factory: Factory, begin: bytes) -> None:
+    """Six times 0.1 s at a limit of 0.3 s: each piece pays for more than the time it took."""
+    loop = asyncio.get_running_loop()
+    async with serving(factory.uri, server=patient("300ms", rate=50)) as port, Dialogue(port) as client:
+        await client.envelope()
+        await client.send(begin)
+        if begin.startswith(b"DATA"):
+            await client.reply()
+        began = loop.time()
+        for _ in range(6):
+            await asyncio.sleep(0.1)
+            await client.send(b"12345678\r\n")
+        assert loop.time() - began > 0.3
+        if begin.startswith(b"DATA"):
+            await client.send(b".\r\n")
+        assert (await client.reply())[0].startswith("250 2.0.0")
+
+
+async def test_who_is_cut_off_and_still_sends_can_read_why(factory: Factory, heard: Heard) -> None:
+    """A reset would come before the reply, or throw it away."""
+    async with serving(factory.uri, server=patient("100ms", rate=10_000)) as port, Dialogue(port) as client:
+        await client.envelope()
+        assert (await client.ask(b"DATA")).startswith("354")
+        await until(lambda: heard.all("session.replied")[-1]["reply"] == replies.R421_IDLE)
+        for _ in range(3):
+            await client.send(b"x")
+        assert (await client.ended()).startswith(b"421 4.4.2")
+
+
+async def test_a_client_that_answers_no_challenge_is_not_waited_for(factory: Factory) -> None:
+    authentication = {"users": {"alice": "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAA"}, "tlsonly": False}
+    settings = patient("100ms")
+    async with serving(factory.uri, server=settings, authentication=authentication) as port, Dialogue(port) as client:
+        assert (await client.ask(b"AUTH PLAIN")).startswith("334")
+        assert (await client.ended()).startswith(b"421 4.4.2")
+
+
+async def test_a_client_that_neither_goes_nor_stops_sending_is_cut_off(factory: Factory, heard: Heard) -> None:
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        await client.send(b"NOOP\r\nNOOP\r\n")
+        assert (await client.reply())[0].startswith("554 5.5.0")
+        dripping = asyncio.create_task(drip(client, b"NOOP\r\n", 0.02))
+        await heard.wait("session.closed")
+        dripping.cancel()

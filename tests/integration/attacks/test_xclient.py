@@ -1,0 +1,96 @@
+"""test_xclient — who comes through a proxy gets none of the proxy's own rights
+
+Owns: what XCLIENT leaves of the proxy's address and certificate to a client about whom the proxy knows nothing.
+See: https://www.postfix.org/XCLIENT_README.html; smtpd/session/places.py, UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography import x509
+
+from tests.fixtures.daemons.serving import HOSTNAME, Dialogue, serving
+
+if TYPE_CHECKING:
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.peers.certificates import Authority
+
+LOOPBACK = {"networks": ["127.0.0.0/8"]}
+
+
+def listener(**settings: Any) -> dict[str, Any]:
+    return {"listeners": [{"address": "127.0.0.1", "port": 0, "xclient": LOOPBACK, **settings}]}
+
+
+async def may_relay(client: Dialogue) -> bool:
+    assert (await client.say(b"EHLO client.example"))[0].startswith("250")
+    assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250")
+    reply = await client.ask(b"RCPT TO:<b@example.com>")
+    assert reply[:9] in {"250 2.1.5", "554 5.7.1"}
+    return reply.startswith("250")
+
+
+@pytest.mark.parametrize("unknown", [b"[UNAVAILABLE]", b"[TEMPUNAVAIL]", b"[tempunavail]"])
+async def test_a_client_of_no_known_address_may_do_nothing(factory: Factory, unknown: bytes) -> None:
+    """The proxy's own address is in relay.networks and may use XCLIENT."""
+    async with serving(factory.uri, server=listener(), relay=LOOPBACK) as port:
+        async with Dialogue(port) as client:
+            assert (await client.ask(b"XCLIENT NAME=%b ADDR=%b" % (unknown, unknown))).startswith("220")
+            assert not await may_relay(client)
+        async with Dialogue(port) as client:
+            assert (await client.ask(b"XCLIENT ADDR=%b" % unknown)).startswith("220")
+            assert (await client.ask(b"XCLIENT ADDR=127.0.0.1")).startswith("550 5.7.0")
+        async with Dialogue(port) as client:
+            assert (await client.ask(b"XCLIENT ADDR=%b LOGIN=alice HELO=c.example" % unknown)).startswith("220")
+            assert (await client.submit()).startswith("250"), "it is whom the proxy says it is"
+    [row] = factory.queue()
+    assert (row.senderip, row.saslusername) == ("unknown", "alice")
+    assert b"([unknown])" in next(iter(factory.bodies().values())).content
+
+
+async def test_clients_of_no_known_address_are_limited_together(factory: Factory) -> None:
+    """Exempt is who comes from a listed network, not who comes from nowhere."""
+    rates = {"address": {"messages": 1}}
+    async with serving(factory.uri, server=listener(), relay=LOOPBACK, rates=rates) as port:
+        replies = []
+        for _ in range(2):
+            async with Dialogue(port) as client:
+                assert (await client.ask(b"XCLIENT ADDR=[UNAVAILABLE] HELO=c.example")).startswith("220")
+                replies.append((await client.ask(b"MAIL FROM:<a@sender.example>"))[:3])
+    assert replies == ["250", "450"]
+
+
+async def test_the_certificate_of_the_proxy_is_not_its_clients(factory: Factory, authority: Authority) -> None:
+    """A proxy that hands on what its client says also hands on AUTH EXTERNAL."""
+    shown = authority.issue("proxy.example")
+    tls = {
+        **authority.issue(HOSTNAME),
+        "client": {
+            "ask": "request",
+            "authorities": str(authority.file),
+            "users": {subject(shown["certificate"]): "proxy"},
+        },
+    }
+    trust = authority.trust()
+    trust.load_cert_chain(shown["certificate"], shown["privatekey"])
+    users = {"users": {"proxy": "$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc"}}
+    settings: dict[str, Any] = {
+        "server": {**listener(), "tls": tls},
+        "relay": {"networks": ["192.0.2.0/24"]},
+        "authentication": users,
+    }
+    async with serving(factory.uri, **settings) as port, Dialogue(port) as client:
+        assert (await client.ask(b"STARTTLS")).startswith("220")
+        await client.writer.start_tls(trust, server_hostname=HOSTNAME)
+        assert any("EXTERNAL" in line for line in await client.say(b"EHLO proxy.example"))
+        assert (await client.ask(b"XCLIENT ADDR=127.0.0.9 HELO=c.example")).startswith("220")
+        assert not any("EXTERNAL" in line for line in await client.say(b"EHLO c.example"))
+        assert (await client.ask(b"AUTH EXTERNAL =")).startswith("504")
+        assert not await may_relay(client)
+
+
+def subject(file: str) -> str:
+    return x509.load_pem_x509_certificates(Path(file).read_bytes())[0].subject.rfc4514_string()

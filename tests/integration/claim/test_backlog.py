@@ -1,0 +1,183 @@
+"""test_backlog — a claim costs the same with a million rows in the queue as with none
+
+Owns: proofs about the time of claims beside a long queue, due and deferred, never analyzed and while an old snapshot
+    keeps vacuum from removing what has finished; and about the plan that the worker's own prepared statement has then.
+See: queued/claiming/claim.py, the floor; sql/queries/connection_walk.sql; test_claim_plan.py for the plans of other
+    conditions.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg.rows import namedtuple_row
+
+from queued.claiming.claim import NO_FLOORS, Claimer
+from queued.result import Recorder
+from shared.config.queued.settings import Claim
+from shared.postgres import database as db
+from shared.postgres.queries import where_query
+from tests.fixtures.database.factory import Factory
+from tests.fixtures.database.results import DELIVERED, WORKER, finished
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from queued.claiming.claim import Claimed
+    from tests.fixtures.database.postgres import ServerUnderTest
+
+MILLION = 1_000_000
+BATCH = 100
+CLAIMS = 31
+DUE, DEFERRED = "metadata->>'_partid' IN ('1','2','3')", "metadata->>'_partid' IN ('4','5','6')"
+LEAF = {DUE: "queue_def_123", DEFERRED: "queue_def_456"}
+SETTINGS = Claim.model_validate({"lease": "15m", "poll": "1h"})
+VALUES = {
+    "now": "NULL",
+    **dict.fromkeys(NO_FLOORS, "NULL"),
+    "batch": "100",
+    "ordinary": "20",
+    "retried": "50",
+    "worker": "'w'",
+    "lease": "interval '15 minutes'",
+    "suspects": "false",
+    "token": "1",
+}
+# Received one by one, 250 a second.
+_FILL = """
+INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain, size, metadata, next_retry)
+SELECT %(message)s, 'r' || n, 'example.com', 100, jsonb_build_object('_partid', %(partid)s::text),
+       now() + %(due)s + n * interval '4 milliseconds'
+  FROM generate_series(1, %(count)s) AS n
+"""
+
+
+def fill(factory: Factory, partid: str, count: int, due: timedelta) -> None:
+    factory.sql(_FILL, message=factory.message(), partid=partid, count=count, due=due)
+
+
+class Worker:
+    """Claims and settles like a worker; `took` are the milliseconds of its claims."""
+
+    def __init__(self, factory: Factory, pool: db.Pool, where: str) -> None:
+        self.factory = factory
+        self.where = where
+        self.pool = pool
+        self.took: list[float] = []
+        self._claimer = Claimer(where, WORKER, SETTINGS)
+        self._recorder = Recorder(pool, WORKER, 1)
+
+    async def claim(self, wanted: int = BATCH) -> list[Claimed]:
+        async with self.pool.connection() as connection:
+            started = perf_counter()
+            taken = await self._claimer.take(connection, BATCH)
+            self.took.append((perf_counter() - started) * 1000)
+        assert len(taken) == wanted
+        await self._recorder._record([finished(c, DELIVERED, "success") for c in taken])
+        return taken
+
+    async def plan(self) -> list[dict[str, Any]]:
+        """The nodes of the plan that the prepared statement of these claims has now."""
+        async with self.pool.connection() as connection:
+            [[name, generic]] = await (
+                await connection.execute(
+                    "SELECT name, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%lost_since%'"
+                )
+            ).fetchall()
+            assert generic > 0, "this plan was not kept: the test proves nothing"
+            asked = dict.fromkeys(re.findall(r"%\((\w+)\)s", where_query("claim", self.where)))
+            values = ", ".join(VALUES[name] for name in asked)
+            cursor = await connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE {name} ({values})".encode())
+            [[[plan]]] = await cursor.fetchall()
+        return list(nodes(plan["Plan"]))
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for below in plan.get("Plans", []):
+        yield from nodes(below)
+
+
+@asynccontextmanager
+async def worker(factory: Factory, where: str) -> AsyncIterator[Worker]:
+    """A worker that has claimed so often from a nearly empty queue that its plan is settled."""
+    pool = await db.open_pool(factory.uri, WORKER, 1)
+    try:
+        made = Worker(factory, pool, where)
+        for _ in range(20):
+            fill(factory, {DUE: "1", DEFERRED: "4"}[where], 1, timedelta(hours=-9))
+            await made.claim(1)
+        yield made
+    finally:
+        await pool.close()
+
+
+@pytest.fixture
+def queues(server: ServerUnderTest, template_database: str) -> Iterator[tuple[Factory, Factory]]:
+    """Two databases: one for the long queue, one for the short. Nobody vacuums or analyzes."""
+    with (
+        server.fresh_database(template=template_database) as long,
+        server.fresh_database(template=template_database) as short,
+        opened(long) as beside,
+        opened(short) as alone,
+    ):
+        yield beside, alone
+
+
+@contextmanager
+def opened(uri: str) -> Iterator[Factory]:
+    with psycopg.connect(uri, autocommit=True, row_factory=namedtuple_row, prepare_threshold=None) as connection:
+        factory = Factory(uri, connection)
+        for leaf in LEAF.values():
+            factory.on(leaf, "ALTER TABLE {table} SET (autovacuum_enabled = off)")
+        yield factory
+
+
+async def side_by_side(long: Worker, short: Worker) -> tuple[float, float]:
+    """Claims in turn, so that whatever else this machine does touches both alike; the medians in milliseconds."""
+    for each in (long, short):
+        each.took.clear()
+    for _ in range(CLAIMS):
+        await long.claim()
+        fill(short.factory, {DUE: "1", DEFERRED: "4"}[short.where], BATCH, timedelta(hours=-9))
+        await short.claim()
+    return median(long.took), median(short.took)
+
+
+def assert_walks_its_indexes(plan: list[dict[str, Any]], leaf: str) -> None:
+    read = [node for node in plan if node.get("Relation Name", "").startswith("queue_") and "Scan" in node["Node Type"]]
+    assert {node["Relation Name"] for node in read} == {leaf}
+    assert {node["Node Type"] for node in read} <= {"Index Scan", "Index Only Scan"}
+    classes = [node for node in read if "next_retry" in node["Index Name"]]
+    assert len({node["Index Name"] for node in classes}) == len((*NO_FLOORS, "suspect"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["due", "deferred"])
+async def test_a_million_rows_make_no_claim_slower(queues: tuple[Factory, Factory], kind: str) -> None:
+    where = {"due": DUE, "deferred": DEFERRED}[kind]
+    async with worker(queues[0], where) as long, worker(queues[1], where) as short:
+        if kind == "due":
+            fill(queues[0], "1", MILLION, timedelta(hours=-3))
+        else:
+            fill(queues[0], "4", MILLION, timedelta(hours=3))
+            fill(queues[0], "4", 3 * CLAIMS * BATCH, timedelta(hours=-3))
+        assert_walks_its_indexes(await long.plan(), LEAF[where])
+        beside, alone = await side_by_side(long, short)
+        assert beside < 1.5 * alone, "a plan made for a short queue is used for a long one"
+
+        with queues[0].another() as old:
+            old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            old.execute("SELECT count(*) FROM pillarbox.settings")
+            beside, alone = await side_by_side(long, short)
+            assert beside < 1.5 * alone, "what has finished is read again with every claim"
+        queues[0].sql("ANALYZE pillarbox.queue")
+        await long.claim()
+        assert_walks_its_indexes(await long.plan(), LEAF[where])

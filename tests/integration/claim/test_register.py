@@ -1,0 +1,190 @@
+"""test_register — a worker is on the register while it claims, and no longer
+
+Owns: entering, renewing, leaving, what a crash leaves, and that trouble with the register is no trouble for mail.
+See: queued/claiming/register.py; sql/migrations, workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queued.claiming.register import Identity, Register, beat
+from shared.config.queued.settings import Claim
+from shared.postgres import database
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.fixtures.daemons.system import System
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.database.logins import Logins
+
+WHERE = "metadata->>'_partid' IN ('1', '50%')"
+ME = Identity("mine", "host", 7)
+
+
+@asynccontextmanager
+async def running(uri: str, *, size: int = 1, where: str = WHERE) -> AsyncIterator[Register]:
+    """A register that beats once a second as long as the block."""
+    pool = await database.open_pool(uri, "register under test", size)
+    register = Register(pool, ME, where, Claim.model_validate({"poll": "500ms", "lease": "3m"}))
+    beating = asyncio.create_task(register.run())
+    try:
+        yield register
+    finally:
+        beating.cancel()
+        [ended] = await asyncio.gather(beating, return_exceptions=True)
+        await pool.close()
+    assert isinstance(ended, asyncio.CancelledError), ended
+
+
+def entries(factory: Factory) -> list[Any]:
+    return factory.sql("SELECT * FROM pillarbox.workers_seen ORDER BY worker")
+
+
+async def entered(factory: Factory) -> Any:
+    await eventually(lambda: entries(factory), "the worker is on the register")
+    [entry] = entries(factory)
+    return entry
+
+
+@pytest.mark.parametrize(("poll", "every"), [(0.1, 1), (5, 5), (3600, 15)])
+def test_a_worker_beats_as_it_polls_within_reason(poll: float, every: float) -> None:
+    assert beat(timedelta(seconds=poll)) == timedelta(seconds=every)
+
+
+async def test_a_worker_enters_and_renews(database: str, factory: Factory) -> None:
+    async with running(database):
+        first = await entered(factory)
+        assert (first.worker, first.id, first.host, first.pid) == ("mine@host:7", "mine", "host", 7)
+        assert first.where_condition == WHERE
+        assert (first.poll, first.lease) == (timedelta(milliseconds=500), timedelta(minutes=3))
+        assert first.live
+        await eventually(lambda: entries(factory)[0].seen > first.seen, "it beats")
+        assert entries(factory)[0].started == first.started
+
+
+async def test_a_worker_that_leaves_does_not_come_back(database: str, factory: Factory) -> None:
+    async with running(database) as register:
+        await entered(factory)
+        await register.leave()
+        assert entries(factory) == []
+        await register._renew_unless_left(timedelta(seconds=1))
+        assert entries(factory) == []
+
+
+async def test_a_beat_under_way_does_not_bring_back_who_leaves(database: str, factory: Factory) -> None:
+    async with running(database, size=3) as register:
+        await entered(factory)
+        with factory.another() as holder:
+            holder.execute("LOCK TABLE pillarbox.workers IN SHARE MODE")
+            await eventually(lambda: factory.waiting("register under test"), "a beat waits for the lock")
+            leaving = asyncio.create_task(register.leave())
+            await asyncio.wait({leaving}, timeout=0.2)
+            holder.commit()
+        await leaving
+        assert entries(factory) == []
+
+
+async def test_what_was_swept_away_is_entered_anew(database: str, factory: Factory) -> None:
+    async with running(database):
+        first = await entered(factory)
+        factory.sql("DELETE FROM pillarbox.workers")
+        again = await entered(factory)
+        assert again.started == first.started
+
+
+async def test_five_beats_of_silence_are_a_worker_that_is_gone(database: str, factory: Factory) -> None:
+    async with running(database):
+        await entered(factory)
+    [left] = entries(factory)
+    for silence, live in ((4.5, True), (5.5, False)):
+        factory.sql(
+            "UPDATE pillarbox.workers SET seen = now() - %(silence)s * beat WHERE worker = %(worker)s",
+            silence=silence,
+            worker=left.worker,
+        )
+        assert entries(factory)[0].live is live
+
+
+async def test_what_crashed_more_than_a_day_ago_is_forgotten(database: str, factory: Factory) -> None:
+    for name, ago in (("old", 25), ("young", 23)):
+        factory.sql(
+            """INSERT INTO pillarbox.workers
+               SELECT %(name)s, %(name)s, 'h', 1, 'true', now(), now() - make_interval(hours => %(ago)s), s, s, s
+                 FROM CAST('1 s' AS interval) AS s""",
+            name=name,
+            ago=ago,
+        )
+    async with running(database):
+        await eventually(lambda: [e.worker for e in entries(factory)] == ["mine@host:7", "young"], "old is forgotten")
+
+
+async def test_a_lost_connection_is_a_missed_beat(
+    database: str, factory: Factory, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(database):
+        first = await entered(factory)
+        factory.sql("ALTER TABLE pillarbox.workers RENAME TO workers_away")
+        await eventually(lambda: "register.failed" in caplog.text, "the missed beat is told")
+        factory.sql("ALTER TABLE pillarbox.workers_away RENAME TO workers")
+        factory.terminate("register under test")
+        await eventually(lambda: entries(factory)[0].seen > first.seen, "it beats again")
+
+
+async def test_the_role_of_workers_suffices(administrator: str, factory: Factory) -> None:
+    separator = "&" if "?" in administrator else "?"
+    async with running(f"{administrator}{separator}options=-c%20role%3Dpillarbox_queued") as register:
+        await entered(factory)
+        await register.leave()
+        assert entries(factory) == []
+
+
+async def test_a_real_worker_signs_on_and_off(system: System) -> None:
+    worker = await system.worker(9, "mine", WHERE)
+    await system.until("SELECT count(*) = 1 FROM workers_seen WHERE id = 'mine' AND live AND pid = %s", worker.pid)
+    assert await worker.stop() == 0
+    assert await system.value("SELECT count(*) FROM workers") == 0
+
+
+async def test_a_worker_that_was_killed_stays_until_it_counts_as_gone(system: System) -> None:
+    worker = await system.worker(9, "mine")
+    await system.until("SELECT count(*) = 1 FROM workers_seen WHERE live")
+    worker.signal(signal.SIGKILL)
+    await worker.ended()
+    assert await system.value("SELECT count(*) FROM workers") == 1
+    await system.until("SELECT NOT live FROM workers_seen", limit=15)
+
+
+async def test_what_its_condition_selects_is_withdrawn_from_what_nobody_serves(
+    factory: Factory, logins: Logins
+) -> None:
+    """With the rights of a worker, and row by row where the condition is not about partitions alone."""
+    hour = timedelta(hours=1)
+    for partid in ("1", "2", "50%", None):
+        factory.rows(2, partid=partid, due=-hour)
+    stranger = factory.row(partid="1", due=-hour, domain="elsewhere.example")
+    factory.sql("SELECT pillarbox.maintain_unserved(now(), '1m', 10)")
+    where = f"{WHERE} AND recipientdomain = 'example.com'"
+    async with running(logins.uri("queued"), where=where):
+        left = "SELECT partid, queue__id FROM pillarbox.unserved ORDER BY queue__id"
+        await eventually(lambda: len(factory.sql(left)) == 5, "what this worker selects is withdrawn")
+    assert {row.partid for row in factory.sql(left)} == {"", "1", "2"}
+    assert [row.queue__id for row in factory.sql(left) if row.partid == "1"] == [stranger]
+
+
+def test_a_backlog_that_is_served_hides_no_partition_of_its_leaf_that_is_not(factory: Factory) -> None:
+    """By default three partitions lie in one leaf: a slow worker of one, and a dead one of another."""
+    factory.rows(60, partid="1", due=-timedelta(hours=2))
+    forgotten = factory.row(partid="2", due=-timedelta(hours=1))
+    factory.sql("SELECT pillarbox.maintain_unserved(now(), '1m', 10)")
+    noted = factory.sql("SELECT partid, queue__id FROM pillarbox.unserved WHERE partid <> '1'")
+    assert [(row.partid, row.queue__id) for row in noted] == [("2", forgotten)]
+    assert factory.one("SELECT count(*) FROM pillarbox.unserved") == 11

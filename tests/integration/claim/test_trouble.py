@@ -1,0 +1,82 @@
+"""test_trouble — a claim that meets a partition not there yet, or no longer, is made all the same
+
+Owns: proofs about what queued.claiming.claim.Claimer does with PostgreSQL's refusals.
+See: test_result_trouble.py for results.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from queued.claiming.claim import Claimer
+from shared.config.queued.settings import Claim
+from shared.postgres import database as db
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.database.logins import Logins
+
+PAST = timedelta(seconds=-1)
+# The first `times` lost attempts are refused; what a sequence counts is not rolled back with the refusal.
+_REFUSE = """
+CREATE SEQUENCE pillarbox.refusals;
+CREATE FUNCTION pillarbox.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF nextval('pillarbox.refusals') <= {times} THEN RAISE EXCEPTION 'gone' USING ERRCODE = '{sqlstate}'; END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON pillarbox.attempts FOR EACH ROW EXECUTE FUNCTION pillarbox.refuse()
+"""
+
+
+@pytest.fixture
+async def connection(database: str) -> AsyncIterator[db.Connection]:
+    opened = await db.connect(database, "claimer")
+    yield opened
+    await opened.close()
+
+
+def claimer() -> Claimer:
+    return Claimer("true", "worker", Claim())
+
+
+async def test_the_day_that_a_lost_try_is_written_into_is_made_on_demand(factory: Factory, logins: Logins) -> None:
+    """With a worker's own rights."""
+    lost, fresh = factory.row(), factory.row()
+    factory.lease([lost], ends=PAST)
+    for row in factory.sql(
+        "SELECT relid::regclass::text AS day FROM pg_partition_tree('pillarbox.attempts') WHERE isleaf"
+    ):
+        factory.on(row.day.removeprefix("pillarbox."), "DROP TABLE {table}")
+    least = await db.connect(logins.uri("queued"), "claimer")
+    try:
+        assert [c.id for c in await claimer().take(least, 10)] == [lost, fresh]
+    finally:
+        await least.close()
+    assert [(row.queue__id, row.outcome) for row in factory.attempts()] == [(lost, "lease_expired")]
+    assert [row.retry_count for row in factory.queue(lost, fresh)] == [2, 1], "the try was counted twice"
+
+
+@pytest.mark.parametrize("sqlstate", ["42P01", "XX000"])
+async def test_a_leaf_that_vanished_meanwhile_is_no_trouble(
+    factory: Factory, connection: db.Connection, sqlstate: str
+) -> None:
+    lost = factory.row()
+    factory.lease([lost], ends=PAST)
+    factory.sql(_REFUSE.format(times=1, sqlstate=sqlstate))
+    assert [c.id for c in await claimer().take(connection, 10)] == [lost]
+    assert [row.outcome for row in factory.attempts()] == ["lease_expired"]
+
+
+async def test_what_is_missing_for_good_is_told(factory: Factory, connection: db.Connection) -> None:
+    lost = factory.row()
+    factory.lease([lost], ends=PAST)
+    factory.sql(_REFUSE.format(times=9, sqlstate="42P01"))
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        await claimer().take(connection, 10)
+    assert [row.retry_count for row in factory.queue()] == [1], "nothing is claimed by a claim that failed"

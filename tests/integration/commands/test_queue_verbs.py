@@ -1,0 +1,317 @@
+"""test_queue_verbs — what `pillarbox queue` shows, and what it changes
+
+Owns: proofs about every verb that acts: preview, exact counts, audit, undo, and what a worker has in hand.
+See: tests/unit/commands/test_condition_language.py for conditions; tests/scenario/ for acting while mail flows.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scripts.queue.act import Done, same_ids
+from shared.errors import PillarboxError
+from shared.postgres import database, timeline
+
+if TYPE_CHECKING:
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.database.operating import Pillarbox
+
+
+def states(factory: Factory, *ids: int) -> list[str]:
+    return [
+        row.state
+        for row in factory.sql(
+            "SELECT state FROM pillarbox.queue_state WHERE id = ANY(%(ids)s) ORDER BY id", ids=list(ids)
+        )
+    ]
+
+
+def audit(factory: Factory) -> Any:
+    return factory.sql("SELECT * FROM pillarbox.audit ORDER BY id DESC LIMIT 1")[0]
+
+
+def test_a_verb_that_acts_only_says_what_it_would_do(factory: Factory, pillarbox: Pillarbox) -> None:
+    held = factory.rows(3, status="HOLD")
+    factory.rows(2)
+    assert "3 recipients of 1 messages" in pillarbox.run("release", "state=HOLD")
+    assert "nothing was done" in pillarbox.said
+    assert states(factory, *held) == ["HOLD"] * 3
+    assert factory.one("SELECT count(*) FROM pillarbox.audit") == 0
+
+
+def test_an_empty_condition_never_acts(factory: Factory, pillarbox: Pillarbox) -> None:
+    factory.rows(2)
+    pillarbox.run("delete", "--yes")
+    assert pillarbox.status == 1
+    assert "give a condition, or --all" in pillarbox.refused
+    assert pillarbox.json("delete", "--all", "--yes")["done"] == 2
+
+
+def test_a_typo_is_pointed_at_and_nothing_is_done(factory: Factory, pillarbox: Pillarbox) -> None:
+    held = factory.row(status="HOLD")
+    pillarbox.run("delete", "--yes", "state=HOLD", "recipientdomian=example.com")
+    assert pillarbox.status == 64
+    assert pillarbox.refused.splitlines()[-1].index("^") == 2 + len("state=HOLD ")
+    assert states(factory, held) == ["HOLD"]
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "after"),
+    [
+        (["hold", "state=ACTIVE"], "ACTIVE", "HOLD"),
+        (["release", "state=HOLD"], "HOLD", "ACTIVE"),
+        (["delay", "state=ACTIVE", "--for", "2h"], "ACTIVE", "SCHEDULED"),
+        (["retry", "state=SCHEDULED"], "SCHEDULED", "ACTIVE"),
+        (["bounce", "state=HOLD"], "HOLD", "BOUNCE"),
+        (["delete", "state=DEFER"], "DEFER", "DELETE"),
+    ],
+)
+def test_verbs_move_what_fits(
+    factory: Factory, pillarbox: Pillarbox, words: list[str], before: str, after: str
+) -> None:
+    waiting = timedelta(hours=1) if before in {"SCHEDULED", "DEFER"} else timedelta(seconds=-1)
+    status = "HOLD" if before == "HOLD" else "DELIVER"
+    ids = factory.rows(3, status=status, due=waiting, tries=int(before == "DEFER"))
+    others = {"HOLD": factory.row(status="HOLD")} if before != "HOLD" else {"ACTIVE": factory.row()}
+    assert states(factory, *ids) == [before] * 3
+    told = pillarbox.json(*words, "--yes", "--reason", "a test")
+    assert (told["wanted"], told["done"], told["skipped"]) == (3, 3, 0)
+    assert states(factory, *ids) == [after] * 3
+    assert states(factory, *others.values()) == list(others)
+    noted = audit(factory)
+    assert (noted.verb, noted.condition, noted.reason) == (words[0], words[1], "a test")
+    assert (noted.wanted, noted.done, noted.skipped) == (3, 3, 0)
+    assert noted.finished is not None
+    assert all(body.refcount == body.counted for body in factory.bodies().values())
+
+
+def test_released_mail_is_tried_at_once_but_what_waits_for_its_time_still_waits(
+    factory: Factory, pillarbox: Pillarbox
+) -> None:
+    deferred = factory.row(status="HOLD", due=timedelta(hours=2), tries=3)
+    scheduled = factory.row(status="HOLD", due=timedelta(hours=2))
+    pillarbox.json("release", "state=HOLD", "--yes")
+    assert states(factory, deferred, scheduled) == ["ACTIVE", "SCHEDULED"]
+
+
+def test_a_copy_is_released_to_another_address_and_the_held_one_stays(factory: Factory, pillarbox: Pillarbox) -> None:
+    held = factory.row(status="HOLD")
+    pillarbox.json("release", f"id={held}", "--copy", "--to", "postmaster@elsewhere.example", "--yes")
+    assert states(factory, held) == ["HOLD"]
+    [copy] = [row for row in factory.queue() if row.id != held]
+    assert (copy.recipientlocalpart, copy.recipientdomain) == ("postmaster", "elsewhere.example")
+    assert copy.metadata["_copyof"] == str(held)
+    assert copy.partid == factory.one(
+        "SELECT pillarbox.partition_id('elsewhere.example', partitions) FROM pillarbox.settings"
+    )
+    [body] = factory.bodies().values()
+    assert body.refcount == 2
+
+
+def test_what_a_worker_has_in_hand_is_skipped_where_the_change_would_be_lost(
+    factory: Factory, pillarbox: Pillarbox
+) -> None:
+    ids = factory.rows(3)
+    factory.lease(ids[:1], ends=timedelta(minutes=5))
+    told = pillarbox.json("priority", "--to", "5", "recipientdomain=example.com", "--yes")
+    assert (told["done"], told["skipped"]) == (2, 1)
+    assert [row.priority for row in factory.queue(*ids)] == [0, 5, 5]
+    assert pillarbox.json("hold", "recipientdomain=example.com", "--yes")["done"] == 3
+
+
+def test_recipients_move_to_another_transport_and_partition(factory: Factory, pillarbox: Pillarbox) -> None:
+    ids = factory.rows(2, partid="1")
+    pillarbox.json("move", "id=" + ",".join(map(str, ids)), "--transport", "slow", "--partition", "5", "--yes")
+    assert [(row.transportid, row.partid) for row in factory.queue(*ids)] == [("slow", "5")] * 2
+    assert all(body.refcount == body.counted for body in factory.bodies().values())
+
+
+def test_a_command_is_undone_as_far_as_it_still_can_be(factory: Factory, pillarbox: Pillarbox) -> None:
+    ids = factory.rows(4, due=timedelta(hours=1), tries=2)
+    factory.sql("UPDATE pillarbox.queue SET priority = 3")
+    done = pillarbox.json("hold", "tries=2", "--quarantine", "odd", "--yes")
+    assert [row.metadata["_quarantineid"] for row in factory.queue(*ids)] == ["odd"] * 4
+    factory.move(ids[:1], "DELETE")
+    told = pillarbox.json("undo", str(done["audit"]), "--yes")
+    assert (told["done"], told["skipped"], told["gone"]) == (3, 0, 1)
+    assert states(factory, *ids) == ["DELETE", "DEFER", "DEFER", "DEFER"]
+    assert "_quarantineid" not in factory.queue(ids[1])[0].metadata
+    pillarbox.run("undo", str(done["audit"]), "--yes")
+    assert "was undone" in pillarbox.refused
+
+
+@pytest.mark.parametrize("verb", ["delete", "bounce"])
+def test_what_cannot_be_undone_says_so(factory: Factory, pillarbox: Pillarbox, verb: str) -> None:
+    factory.row()
+    done = pillarbox.json(verb, "state=ACTIVE", "--yes")
+    pillarbox.run("undo", str(done["audit"]), "--yes")
+    assert (pillarbox.status, "cannot be undone" in pillarbox.refused) == (1, True)
+
+
+def test_many_batches_count_exactly(factory: Factory, pillarbox: Pillarbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scripts.queue.act.BATCH", 7)
+    factory.rows(50, status="HOLD")
+    factory.rows(20)
+    assert pillarbox.json("release", "state=HOLD", "--yes")["done"] == 50
+    assert audit(factory).done == 50
+    assert factory.one("SELECT count(*) FROM pillarbox.audit_rows") == 50
+
+
+def test_lists_and_groups_tell_what_is_there(factory: Factory, pillarbox: Pillarbox) -> None:
+    factory.rows(3, domain="one.example", status="HOLD")
+    factory.rows(2, domain="two.example", received=datetime.now(UTC) - timedelta(hours=2))
+    lines = [json.loads(line) for line in pillarbox.run("list", "state=HOLD", "--json").splitlines()]
+    assert [line["recipient"] for line in lines] == ["r1@one.example", "r2@one.example", "r3@one.example"]
+    groups = pillarbox.json("group", "recipientdomain,state")
+    assert [(group["value"], group["recipients"]) for group in groups] == [
+        ({"recipientdomain": "one.example", "state": "HOLD"}, 3),
+        ({"recipientdomain": "two.example", "state": "ACTIVE"}, 2),
+    ]
+    total, one, two = pillarbox.json("shape")
+    assert (total["total"], one["minutes"]["5"], two["minutes"]["160"]) == (5, 3, 2)
+    assert "2 recipients fit; shown: 2" in pillarbox.run("list", "age>1h")
+    assert "two.example" in pillarbox.run("group", "domain")
+    assert "TOTAL" in pillarbox.run("shape")
+    top = pillarbox.json("top", "--times", "1")
+    assert top == {"states": {"HOLD": 3, "ACTIVE": 2}, "destinations": {"one.example": 3, "two.example": 2}}
+    printed = pillarbox.run("top", "--times", "1")
+    assert [line.split()[:2] for line in printed.splitlines() if ".example" in line] == [
+        ["one.example", "3"],
+        ["two.example", "2"],
+    ]
+
+
+def test_a_recipient_is_shown_with_its_header_and_why_it_waits(factory: Factory, pillarbox: Pillarbox) -> None:
+    message = factory.message(b"Subject: =?utf-8?q?gr=C3=BC=C3=9Fe?=\r\nFrom: a@b.example\r\n\r\nbody\r\n")
+    waiting = factory.row(message=message, due=timedelta(hours=1), tries=1)
+    told = pillarbox.json("show", str(waiting))
+    assert told["header"] == {"From": "a@b.example", "Subject": "grüße"}
+    assert told["why"].startswith("tried 1 times; the next try is in 59m")
+    assert "grüße" in pillarbox.run("show", str(waiting))
+    pillarbox.run("show", "4711")
+    assert (pillarbox.status, "is not in the queue" in pillarbox.refused) == (1, True)
+
+
+def test_a_trace_tells_everything_from_the_queue_the_audit_and_the_archive(
+    factory: Factory, pillarbox: Pillarbox
+) -> None:
+    held = factory.row(status="HOLD")
+    pillarbox.json("delete", f"id={held}", "--yes", "--reason", "spam")
+    factory.sql("SELECT pillarbox.maintain_finish(now(), 'w', 10)")
+    events = [line["event"] for line in pillarbox.json("trace", str(held))]
+    assert events == ["received", "delete", "deleted"]
+    message = str(factory.archive()[0].messages__id)
+    assert "spam" in pillarbox.run("trace", message)
+    pillarbox.run("trace", "x")
+    assert "neither a message id nor the number" in pillarbox.refused
+    assert pillarbox.json("audit")[0]["verb"] == "delete"
+    assert "spam" in pillarbox.run("audit")
+
+
+def test_undoing_changes_back_what_the_command_changed_and_nothing_since(
+    factory: Factory, pillarbox: Pillarbox
+) -> None:
+    ids = factory.rows(3, status="HOLD", due=timedelta(hours=1), tries=1)
+    urgent = pillarbox.json("priority", "--to", "7", "--all", "--yes")["audit"]
+    released = pillarbox.json("release", f"id={ids[0]},{ids[1]}", "--yes")["audit"]
+    factory.lease(ids[1:2], ends=timedelta(minutes=5))
+    assert pillarbox.json("undo", str(urgent), "--yes")["done"] == 2
+    assert states(factory, *ids) == ["ACTIVE", "SENDING", "HOLD"]
+    assert [row.priority for row in factory.queue(*ids)] == [0, 7, 0]
+    told = pillarbox.json("undo", str(released), "--yes")
+    assert (told["done"], told["skipped"], told["gone"]) == (1, 1, 0)
+    assert states(factory, *ids) == ["HOLD", "SENDING", "HOLD"]
+    assert factory.queue(ids[0])[0].next_retry > datetime.now(UTC) + timedelta(minutes=50)
+
+
+def test_a_due_time_does_not_come_back_after_another_try(factory: Factory, pillarbox: Pillarbox) -> None:
+    tried, untried = factory.rows(2, due=timedelta(hours=1), tries=1)
+    audit_ = pillarbox.json("delay", "--for", "5h", "--all", "--yes")["audit"]
+    factory.sql("UPDATE pillarbox.queue SET retry_count = 2 WHERE id = %(id)s", id=tried)
+    assert pillarbox.json("undo", str(audit_), "--yes")["done"] == 2
+    later = datetime.now(UTC) + timedelta(hours=2)
+    assert [row.next_retry > later for row in factory.queue(tried, untried)] == [True, False]
+
+
+def test_undoing_a_hold_takes_its_reason_back_too(factory: Factory, pillarbox: Pillarbox) -> None:
+    one = factory.row()
+    held = pillarbox.json("hold", "--all", "--quarantine", "odd", "--reason", "why not", "--yes")["audit"]
+    assert factory.queue(one)[0].metadata["_holdreason"] == "why not"
+    pillarbox.json("undo", str(held), "--yes")
+    assert factory.queue(one)[0].metadata == {"_partid": "1"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["list", "last_error~\udcff"], "not UTF-8, or NUL"),
+        (["list", "id=99999999999999999999"], "is no number"),
+        (["show", "99999999999999999999"], "is no number"),
+        (["trace", "²"], "neither a message id nor the number"),
+        (["undo", "99999999999999999999"], "out of range"),
+        (["release", "id=1", "--to", "a@b.example", "--yes"], "--to needs --copy"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_few_lines(pillarbox: Pillarbox, words: list[str], said: str) -> None:
+    pillarbox.run(*words)
+    assert pillarbox.status in {1, 64}
+    assert said in pillarbox.refused
+    assert "Traceback" not in pillarbox.refused
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["top", "--every", "soon"],
+        ["hold", "--all", "--reason", "\udcff"],
+        ["release", "--all", "--copy", "--to", "nobody"],
+        ["release", "--all", "--copy", "--to", "audit@☃.example"],
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(pillarbox: Pillarbox, words: list[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        pillarbox.run(*words)
+    assert refused.value.code == 2
+
+
+async def test_whoever_has_seen_enough_may_close_the_pipe(factory: Factory, pillarbox: Pillarbox) -> None:
+    factory.rows(5000)
+    process = await pillarbox.start("list", "--limit", "5000")
+    assert process.stdout
+    assert process.stderr
+    await process.stdout.readline()
+    process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+    assert await process.wait() == 141
+    assert await process.stderr.read() == b""
+
+
+def test_what_is_due_already_waits_no_time(factory: Factory, pillarbox: Pillarbox) -> None:
+    factory.rows(2, due=timedelta(hours=-1))
+    factory.row(due=timedelta(hours=1))
+    assert pillarbox.json("delete", "wait=0s", "--yes")["done"] == 2
+
+
+def test_undo_leaves_mail_alone_that_has_an_old_id(factory: Factory, pillarbox: Pillarbox) -> None:
+    """A standby that lagged has given the ids again: what was held then is not what is held now."""
+    factory.rows(3)
+    done = pillarbox.json("hold", "--all", "--yes")
+    factory.sql("DELETE FROM pillarbox.queue")
+    factory.sql("SELECT setval('pillarbox.queue_id_seq', 1, false)")
+    again = factory.rows(3, status="HOLD")
+    told = pillarbox.json("undo", str(done["audit"]), "--yes")
+    assert (told["done"], told["skipped"]) == (0, 0)
+    assert states(factory, *again) == ["HOLD"] * 3
+
+
+async def test_a_command_goes_no_further_on_another_timeline(factory: Factory) -> None:
+    connection = await database.connect(factory.uri, "operator")
+    try:
+        await same_ids(connection, Done(1, 9, timeline=await timeline.current(connection)))
+        with pytest.raises(PillarboxError, match="another server has taken over"):
+            await same_ids(connection, Done(1, 9, timeline="7/00000001"))
+    finally:
+        await connection.close()

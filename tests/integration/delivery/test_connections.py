@@ -1,0 +1,342 @@
+"""test_connections — the pool keeps, limits, renews and closes connections to a sink"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from queued.routing.route import Hop
+from queued.smtp.pool import ConnectionPool, PoolClosedError, Rest, ReuseLimits, SessionWanted
+from queued.smtp.transaction import ConversationError, Timeouts, Transaction
+from scripts.sink.server import Sink
+from tests.fixtures.peers.scripted_peer import CLOSE, PLAIN, ScriptedPeer, until
+
+MESSAGE = Transaction("alice@example.com", ("bob@example.net",), b"Subject: x\r\n\r\ntext\r\n")
+HANGING = Transaction("alice@example.com", ("hangdot@example.net",), b"Subject: x\r\n\r\ntext\r\n")
+US = SessionWanted("c.example")
+FOREVER = ReuseLimits(transactions=1_000_000, idle=3600.0, age=3600.0)
+
+
+def make_pool(*, concurrency: int = 20, limits: ReuseLimits = FOREVER) -> ConnectionPool:
+    return ConnectionPool(timeouts=Timeouts(), concurrency=concurrency, limits=limits)
+
+
+def at(sink: Sink) -> Hop:
+    return Hop(sink.host, sink.port, "")
+
+
+def at_port(port: int) -> Hop:
+    return Hop("127.0.0.1", port, "")
+
+
+async def deliver(pool: ConnectionPool, sink: Sink, transaction: Transaction = MESSAGE) -> int:
+    async with pool.acquire(at(sink), US) as connection:
+        result = await connection.send(transaction)
+        assert result.final is not None
+        return connection.transactions
+
+
+async def test_one_after_another_shares_a_connection() -> None:
+    async with Sink() as sink:
+        pool = make_pool()
+        assert [await deliver(pool, sink) for _ in range(5)] == [1, 2, 3, 4, 5]
+        assert (sink.connections, pool.idle, pool.borrowed) == (1, 1, 0)
+        await pool.close()
+        await sink.wait_until_empty()
+        assert sink.commands["QUIT"] == 1
+
+
+async def test_never_more_at_once_than_the_limit() -> None:
+    most = 0
+    async with Sink() as sink:
+        pool = make_pool(concurrency=3)
+
+        async def one() -> None:
+            nonlocal most
+            async with pool.acquire(at(sink), US) as connection:
+                most = max(most, pool.borrowed)
+                await connection.send(MESSAGE)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(50):
+                group.create_task(one())
+        assert most == 3
+        assert sink.connections == 3
+        assert len(sink.received) == 50
+        await pool.close()
+
+
+async def test_hosts_do_not_wait_for_each_other() -> None:
+    async with Sink() as first, Sink() as second:
+        pool = make_pool(concurrency=1)
+        async with pool.acquire(at(first), US), asyncio.timeout(5):
+            assert await deliver(pool, second) == 1
+        await pool.close()
+
+
+async def test_renewed_after_so_many_transactions() -> None:
+    async with Sink() as sink:
+        pool = make_pool(limits=ReuseLimits(transactions=3, idle=3600, age=3600))
+        assert [await deliver(pool, sink) for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
+        assert sink.connections == 3
+        await pool.close()
+
+
+async def test_renewed_when_too_old() -> None:
+    async with Sink() as sink:
+        pool = make_pool(limits=ReuseLimits(transactions=100, idle=3600, age=0))
+        assert [await deliver(pool, sink) for _ in range(3)] == [1, 1, 1]
+        assert pool.idle == 0
+        await pool.close()
+
+
+async def test_closed_when_idle_too_long() -> None:
+    async with Sink() as sink:
+        pool = make_pool(limits=ReuseLimits(transactions=100, idle=0.05, age=3600))
+        await deliver(pool, sink)
+        assert sink.open_connections == 1
+        await sink.wait_until_empty()  # with nobody asking the pool for anything
+        assert pool.idle == 0
+        assert not pool._lanes
+        await pool.close()
+
+
+async def test_a_host_that_hung_up_gets_a_new_connection() -> None:
+    async with ScriptedPeer(*PLAIN, CLOSE) as peer:
+        pool = make_pool()
+        async with pool.acquire(at_port(peer.port), US) as connection:
+            pass
+        await until(lambda: not connection.usable)
+        async with pool.acquire(at_port(peer.port), US) as another:
+            assert another is not connection
+        assert peer.connections == 2
+        await pool.close()
+
+
+async def test_a_connection_out_of_step_is_not_kept() -> None:
+    async with Sink() as sink:
+        pool = make_pool()
+        async with pool.acquire(at(sink), US) as connection:
+            await connection.send(Transaction("a@example.com", ("dropdot@example.net",), b"x\r\n"))
+        assert pool.idle == 0
+        assert await deliver(pool, sink) == 1
+        await pool.close()
+
+
+async def test_opening_that_fails_leaves_nothing_behind() -> None:
+    async with Sink() as sink:
+        port = sink.port
+    pool = make_pool(concurrency=1)
+    for _ in range(3):  # a slot lost on the way would make the second wait for ever
+        async with asyncio.timeout(5):
+            with pytest.raises(ConversationError) as caught:
+                async with pool.acquire(at_port(port), US):
+                    raise AssertionError("nobody listens there")
+        assert caught.value.fault.kind == "connect"
+    assert not pool._lanes
+    await pool.close()
+
+
+async def test_an_error_in_the_body_gives_the_slot_back() -> None:
+    async with Sink() as sink:
+        pool = make_pool(concurrency=1)
+        with pytest.raises(KeyError):
+            async with pool.acquire(at(sink), US):
+                raise KeyError
+        async with asyncio.timeout(5):
+            assert await deliver(pool, sink) == 1
+        await pool.close()
+
+
+async def test_close_waits_for_what_is_borrowed() -> None:
+    async with Sink() as sink:
+        pool = make_pool()
+        await deliver(pool, sink)
+        async with pool.acquire(at(sink), US) as connection:
+            closing = asyncio.ensure_future(pool.close())
+            await asyncio.sleep(0)
+            with pytest.raises(PoolClosedError):
+                async with pool.acquire(at(sink), US):
+                    raise AssertionError("the pool is closing")
+            assert not closing.done()
+            assert (await connection.send(MESSAGE)).final is not None
+        async with asyncio.timeout(5):
+            await closing
+        await sink.wait_until_empty()
+        assert (len(sink.received), sink.commands["QUIT"]) == (2, 1)
+        await pool.close()
+
+
+async def test_close_out_of_time_cuts_what_is_left() -> None:
+    async with Sink() as sink:
+        pool = make_pool()
+
+        async def stuck() -> str:
+            async with pool.acquire(at(sink), US) as connection:
+                result = await connection.send(HANGING)
+            assert result.fault is not None
+            return result.fault.kind
+
+        delivering = asyncio.ensure_future(stuck())
+        await sink.wait_for(1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await pool.close()
+        async with asyncio.timeout(5):
+            assert await delivering == "closed"
+        await sink.wait_until_empty()
+        assert (pool.borrowed, pool.idle) == (0, 0)
+
+
+async def test_cancelled_while_waiting_for_a_slot() -> None:
+    async with Sink() as sink:
+        pool = make_pool(concurrency=1)
+        async with pool.acquire(at(sink), US):
+            waiting = asyncio.ensure_future(deliver(pool, sink))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert await deliver(pool, sink) == 1
+        await pool.close()
+        assert not pool._lanes
+
+
+async def test_closing_turns_away_who_waits_for_a_host_that_says_nothing() -> None:
+    silent = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    host, port = silent.sockets[0].getsockname()[:2]
+    pool = ConnectionPool(timeouts=Timeouts(), concurrency=1)
+
+    async def borrow() -> None:
+        async with pool.acquire(Hop(host, port, ""), US):
+            raise AssertionError
+
+    async with silent:
+        opening, waiting = (asyncio.create_task(borrow()) for _ in range(2))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await pool.close()
+            ended = await asyncio.gather(opening, waiting, return_exceptions=True)
+        assert [type(each) for each in ended] == [PoolClosedError, PoolClosedError]
+
+
+class CountedSlot:
+    """A slot that says whether it is out."""
+
+    def __init__(self, out: list[CountedSlot]) -> None:
+        self.wanted = False
+        self._out = out
+        out.append(self)
+
+    def done(self) -> None:
+        if self in self._out:
+            self._out.remove(self)
+
+
+def counted(out: list[CountedSlot], hostname: str = "c.example") -> SessionWanted:
+    """A session whose connections need a slot each."""
+
+    async def gate(_: Rest) -> CountedSlot:
+        return CountedSlot(out)
+
+    return SessionWanted(hostname, connect_gate=gate)  # type: ignore[arg-type]
+
+
+async def test_a_slot_is_held_from_before_the_connection_is_opened_until_it_is_closed() -> None:
+    out: list[CountedSlot] = []
+    async with Sink() as sink:
+        pool = make_pool()
+        for _ in range(3):
+            async with pool.acquire(at(sink), counted(out)) as connection:
+                await connection.send(MESSAGE)
+        assert (len(out), pool.idle, sink.connections) == (1, 1, 1), "a kept connection holds its slot"
+        await pool.close()
+        assert out == []
+
+
+async def test_a_connection_whose_slot_another_worker_waits_for_is_not_kept() -> None:
+    out: list[CountedSlot] = []
+    async with Sink() as sink:
+        pool = make_pool()
+        async with pool.acquire(at(sink), counted(out)) as connection:
+            await connection.send(MESSAGE)
+            out[0].wanted = True
+        assert pool.idle == 0
+        await until(lambda: not out)
+        await sink.wait_until_empty()
+        await pool.close()
+
+
+async def test_a_kept_connection_of_another_session_makes_room() -> None:
+    out: list[CountedSlot] = []
+    async with Sink() as sink:
+        pool = make_pool()
+        async with pool.acquire(at(sink), counted(out)):
+            pass
+        async with pool.acquire(at(sink), counted(out, "d.example")):
+            await until(lambda: len(out) == 1)
+        await pool.close()
+    assert out == []
+
+
+async def test_a_connection_that_does_not_come_about_holds_no_slot() -> None:
+    out: list[CountedSlot] = []
+    async with Sink(greeting=554) as sink:
+        pool = make_pool()
+        with pytest.raises(ConversationError):
+            async with pool.acquire(at(sink), counted(out)):
+                pass
+        await pool.close()
+    assert out == []
+
+
+async def test_who_waits_for_a_slot_takes_a_connection_that_is_given_back() -> None:
+    out: list[CountedSlot] = []
+    waits = asyncio.Event()
+
+    async def gate(rest: Rest) -> CountedSlot | None:
+        while out:
+            waits.set()
+            if await rest(60.0):
+                return None
+        return CountedSlot(out)
+
+    session = SessionWanted("c.example", connect_gate=gate)  # type: ignore[arg-type]
+
+    async def one() -> int:
+        async with pool.acquire(at(sink), session) as connection:
+            await connection.send(MESSAGE)
+            return connection.transactions
+
+    async with Sink() as sink:
+        pool = make_pool()
+        async with pool.acquire(at(sink), session) as connection:
+            second = asyncio.create_task(one())
+            await waits.wait()
+            await connection.send(MESSAGE)
+        assert await second == 2
+        assert (sink.connections, len(out)) == (1, 1)
+        await pool.close()
+    assert out == []
+
+
+async def test_closing_turns_away_who_waits_for_a_slot() -> None:
+    waits = asyncio.Event()
+
+    async def gate(rest: Rest) -> None:
+        waits.set()
+        assert await rest(60.0)
+
+    async with Sink() as sink:
+        pool = make_pool()
+
+        async def one() -> None:
+            async with pool.acquire(at(sink), SessionWanted("c.example", connect_gate=gate)):
+                pass
+
+        waiting = asyncio.create_task(one())
+        await waits.wait()
+        await pool.close()
+        with pytest.raises(PoolClosedError):
+            await waiting

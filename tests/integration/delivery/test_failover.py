@@ -1,0 +1,129 @@
+"""test_failover — the next host is asked when one did not take part, and never once content was sent
+
+See: test_routing.py for who the hosts are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.daemons.routed import routing, sinks
+from tests.fixtures.peers.scripted_peer import CLOSE, PLAIN, RESET, ScriptedPeer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.fixtures.heard import Heard
+
+ZONE: dict[tuple[str, str], Sequence[str]] = {
+    ("example.test", "MX"): ["10 mx1.test.", "20 mx2.test.", "30 mx3.test."],
+    ("mx1.test", "A"): ["127.0.0.1"],
+    ("mx2.test", "A"): ["127.0.0.2"],
+    ("mx3.test", "A"): ["127.0.0.3"],
+}
+
+
+async def test_a_dead_host_is_passed_over_and_the_log_says_so(heard: Heard) -> None:
+    async with sinks("3") as (third,), routing(ZONE, connection={"port": third.port}) as routed:
+        result = await routed.send_one()
+        passed = [str(told["remote"]) for told in heard.all("failover.passed")]
+        assert passed == [f"mx{n}.test[127.0.0.{n}]:{third.port}" for n in (1, 2)]
+        assert (result.result, result.remote) == ("success", f"mx3.test[127.0.0.3]:{third.port}")
+
+
+@pytest.mark.parametrize("greeting", [421, 450, 554])
+async def test_a_host_that_will_not_talk_to_us_is_passed_over(greeting: int) -> None:
+    options = {"greeting": greeting}
+    async with (
+        sinks("1", "2", "3", h1=options, h2=options) as all_of_them,
+        routing(ZONE, connection={"port": all_of_them[0].port}) as routed,
+    ):
+        assert (await routed.send_one()).result == "success"
+        assert [sink.connections for sink in all_of_them] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        (RESET,),
+        (b"220 ready\r\n", CLOSE),
+        (b"nonsense\r\n", CLOSE),
+        (*PLAIN, "MAIL", CLOSE),
+        (*PLAIN, "MAIL", b"421 4.3.2 going down\r\n", CLOSE),
+        (*PLAIN, "MAIL", b"250 ok\r\n", "RCPT", b"421 4.3.2 going down\r\n", CLOSE),
+        (*PLAIN, "MAIL", b"250 ok\r\n", "RCPT", b"250 ok\r\n", "DATA", CLOSE),
+        (*PLAIN, "MAIL", b"250 ok\r\n", "RCPT", b"250 ok\r\n", "DATA", b"421 4.3.2 going down\r\n", CLOSE),
+    ],
+)
+async def test_a_host_that_gives_up_before_content_is_passed_over(script: tuple[bytes | str, ...]) -> None:
+    async with (
+        ScriptedPeer(*script) as peer,
+        sinks("2", port=peer.port) as (second,),
+        routing(ZONE, connection={"port": peer.port}) as routed,
+    ):
+        assert (await routed.send_one()).result == "success"
+        assert (peer.connections, len(second.received)) == (1, 1)
+
+
+@pytest.mark.parametrize("box", ["dropdata", "dropdot", "451dot", "421dot"])
+async def test_after_content_nobody_else_is_asked(box: str) -> None:
+    async with (
+        sinks("1", "2") as (first, second),
+        routing(ZONE, connection={"port": first.port}) as routed,
+    ):
+        result = await routed.send_one(f"{box}@example.test")
+        assert result.outcome.kind == "deferred"
+        assert result.outcome.uncertain == box.startswith("drop")  # the dot was out
+        assert (first.connections, second.connections) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("box", "kind"), [("permerror", "failed"), ("temperror", "deferred"), ("greylist", "deferred")]
+)
+async def test_a_judgement_about_the_recipient_stands(box: str, kind: str) -> None:
+    async with sinks("1", "2") as (first, second), routing(ZONE, connection={"port": first.port}) as routed:
+        results = await routed.send(f"{box}@example.test", "good@example.test")
+        assert [r.outcome.kind for r in results] == [kind, "delivered"]
+        assert second.connections == 0
+
+
+async def test_one_judged_recipient_keeps_the_others_here() -> None:
+    script = (*PLAIN, "MAIL", b"250 ok\r\n", "RCPT", b"550 5.1.1 nobody\r\n", "RCPT", CLOSE)
+    async with (
+        ScriptedPeer(*script) as peer,
+        sinks("2", port=peer.port) as (second,),
+        routing(ZONE, connection={"port": peer.port}) as routed,
+    ):
+        results = await routed.send("no@example.test", "bob@example.test")
+        assert [r.outcome.kind for r in results] == ["failed", "deferred"]
+        assert second.connections == 0
+
+
+async def test_no_more_addresses_than_allowed() -> None:
+    async with sinks("3") as (third,), routing(ZONE, connection={"port": third.port, "addresses": 2}) as routed:
+        result = await routed.send_one()
+        assert (result.outcome.enhanced, result.remote) == ("4.4.1", f"mx2.test[127.0.0.2]:{third.port}")
+        assert third.connections == 0
+
+
+async def test_no_more_sessions_than_allowed() -> None:
+    async with (
+        ScriptedPeer(*PLAIN, "MAIL", CLOSE) as peer,
+        sinks("2", port=peer.port) as (second,),
+        routing(ZONE, connection={"port": peer.port, "sessions": 1}) as routed,
+    ):
+        result = await routed.send_one()
+        assert (result.outcome.enhanced, second.connections) == ("4.4.2", 0)
+
+
+async def test_smart_hosts_fail_over_by_preference() -> None:
+    async with sinks("2", "3", h2={"greeting": 421}) as (first, second):
+        hosts = [
+            {"server": f"127.0.0.{n}", "port": first.port, "preference": preference}
+            for n, preference in ((9, 5), (2, 10), (3, 20))
+        ]
+        async with routing({}, connection={"mode": "smarthost", "hosts": hosts}) as routed:
+            assert (await routed.send_one()).remote == f"127.0.0.3:{first.port}"
+            assert (first.connections, len(second.received)) == (1, 1)

@@ -1,0 +1,442 @@
+"""test_smtp_auth — we log in to our own smtpd, to Postfix, and to nobody who does not deserve our password
+
+See: RFC 4954; queued/smtp/auth.py; docs/how-to/log-in-to-a-relay.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from queued.deliver import Transport
+from queued.outcome.verdict import verdict
+from shared.config.queued.transport import Transport as TransportSettings
+from shared.errors import ConfigError
+from shared.mail.message import Address
+from tests.fixtures.daemons.login import PASSWORD
+from tests.fixtures.daemons.routed import routing
+from tests.fixtures.daemons.serving import serving
+from tests.fixtures.daemons.submitting import settings
+from tests.fixtures.peers.dovecot import PASSWORD as POSTFIX_PASSWORD
+from tests.fixtures.peers.scripted_peer import CONTENT, GREETING, HANDSHAKE, HANG, ScriptedPeer
+from tests.fixtures.peers.tls_peer import server_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+    from tests.fixtures.peers.certificates import Authority
+    from tests.fixtures.peers.dovecot import Dovecot
+    from tests.fixtures.peers.postfix import Postfix
+
+ALICE: Final = Address("alice", "sender.example")
+OFFERED: Final = b"250-peer.example\r\n250 STARTTLS\r\n"
+TLS: Final = (*GREETING, OFFERED, "STARTTLS", b"220 go on\r\n", HANDSHAKE, "EHLO")
+SENT: Final = ("MAIL", b"250 OK\r\n", "RCPT", b"250 OK\r\n", "DATA", b"354 go\r\n", CONTENT, b"250 OK\r\n", "QUIT")
+SECRET: Final = "correct horse, battery staple"  # noqa: S105 - of tests
+TOKEN: Final = "ya29.a0-token_of~tests+/=="  # noqa: S105 - of tests
+
+
+def written(folder: Path, secret: str = SECRET, name: str = "secret", mode: int = 0o600) -> str:
+    file = folder / name
+    file.write_text(secret + "\n")
+    file.chmod(mode)
+    return str(file)
+
+
+def relay(port: int, authority: Authority, **auth: Any) -> dict[str, Any]:
+    """A transport that logs in as alice, by the password in a file unless `auth` says something else."""
+    if not {"token", "oauth", "password"} & auth.keys():
+        auth["password"] = {"file": written(authority.folder)}
+    connection = {"mode": "smarthost", "server": "127.0.0.1", "port": port, "auth": {"user": "alice", **auth}}
+    return {"connection": connection, "tls": {"ca": str(authority.file)}}
+
+
+def offering(*mechanisms: str) -> bytes:
+    return b"250-peer.example\r\n250 AUTH " + " ".join(mechanisms).encode() + b"\r\n"
+
+
+def scripted(authority: Authority, *script: bytes | str) -> ScriptedPeer:
+    """A peer with TLS and a certificate of ours for its address."""
+    return ScriptedPeer(*TLS, *script, later=server_context(authority.issue("127.0.0.1")))
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256", "PLAIN", "LOGIN", None])
+async def test_our_own_smtpd_lets_us_in(
+    factory: Factory, authority: Authority, heard: Heard, mechanism: str | None
+) -> None:
+    offers = [mechanism] if mechanism else ["PLAIN", "LOGIN", "SCRAM-SHA-256"]
+    chosen: dict[str, Any] = {"password": {"file": written(authority.folder, PASSWORD)}}
+    if mechanism is not None:
+        chosen["mechanisms"] = [mechanism]
+    async with (
+        serving(factory.uri, **settings(authority, "starttls", offers)) as port,
+        routing({}, **relay(port, authority, **chosen)) as routed,
+    ):
+        result = await routed.send_one("bob@example.com", sender=ALICE)
+        assert result.result == "success", result.outcome
+        assert (result.spoken.tls or "").endswith("verified")
+        again = await routed.send_one("bob@example.com", sender=ALICE)
+        assert again.result == "success"
+    said = heard.all("authenticate.succeeded")
+    assert [(each["user"], each["mechanism"]) for each in said] == [("alice", mechanism or "SCRAM-SHA-256")]
+
+
+async def test_a_wrong_password_waits_and_is_told_without_it(
+    factory: Factory, authority: Authority, heard: Heard
+) -> None:
+    wrong = "not the password at all"
+    async with (
+        serving(factory.uri, **settings(authority, "starttls")) as port,
+        routing({}, **relay(port, authority, password={"file": written(authority.folder, wrong)})) as routed,
+    ):
+        result = await routed.send_one("bob@example.com")
+    outcome = result.outcome
+    assert (outcome.kind, outcome.scope, outcome.phase) == ("deferred", "destination", "auth")
+    assert (outcome.reply_code, outcome.enhanced) == (535, "4.7.8")
+    assert result.result is None
+    assert verdict([result]).barred
+    [said] = heard.all("auth.refused")
+    assert (said["user"], said["transport"]) == ("alice", "default")
+    assert wrong not in str(heard.events)
+    assert factory.queue() == []
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN", "LOGIN"])
+async def test_postfix_lets_us_in(
+    mechanism: str,
+    postfix: Callable[..., AbstractAsyncContextManager[Postfix]],
+    dovecot: Callable[..., AbstractAsyncContextManager[Dovecot]],
+    authority: Authority,
+) -> None:
+    """Postfix asks Dovecot; nobody relays there without a login."""
+    pair = authority.issue("127.0.0.1")
+    async with (
+        dovecot(mechanism.lower()) as passwords,
+        postfix(
+            smtpd_tls_security_level="may",
+            smtpd_tls_chain_files=f"{pair['privatekey']}, {pair['certificate']}",
+            smtpd_tls_auth_only="yes",
+            smtpd_sasl_auth_enable="yes",
+            smtpd_sasl_type="dovecot",
+            smtpd_sasl_path=str(passwords.auth),
+            smtpd_sasl_security_options="noanonymous",
+            smtpd_relay_restrictions="permit_sasl_authenticated, reject",
+        ) as peer,
+    ):
+        password = {"file": written(authority.folder, POSTFIX_PASSWORD)}
+        async with routing({}, **relay(peer.port, authority, password=password)) as routed:
+            assert (await routed.send_one("bob@example.test")).result == "success"
+            assert (await routed.send_one("bob@example.test")).result == "success"
+        line = await peer.until_said("sasl_username=alice")
+        assert f"sasl_method={mechanism}" in line
+        wrong = {"file": written(authority.folder, "wrong", "wrong")}
+        async with routing({}, **relay(peer.port, authority, password=wrong)) as routed:
+            result = await routed.send_one("bob@example.test")
+        assert (result.outcome.kind, result.outcome.reply_code) == ("deferred", 535)
+        no_login = relay(peer.port, authority)
+        del no_login["connection"]["auth"]
+        async with routing({}, **no_login) as routed:
+            result = await routed.send_one("bob@example.test")
+            # That is how Postfix says it, and it could as well mean the recipient.
+            assert (result.outcome.kind, result.outcome.reply_code) == ("failed", 554)
+
+
+@pytest.mark.parametrize("code", [530, 534, 535, 538])
+async def test_a_host_that_wants_a_login_of_us_bounces_nothing(code: int, heard: Heard) -> None:
+    script = (*GREETING, b"250 peer.example\r\n", "MAIL", f"{code} 5.7.0 log in\r\n".encode(), HANG)
+    async with ScriptedPeer(*script) as peer:
+        connection = {"mode": "smarthost", "server": "127.0.0.1", "port": peer.port}
+        async with routing({}, connection=connection) as routed:
+            result = await routed.send_one()
+    assert (result.outcome.kind, result.outcome.scope, result.result) == ("deferred", "us", None)
+    assert result.next_retry is not None
+    [said] = heard.all("auth.refused")
+    assert (said["transport"], said["error"]) == ("default", f"{code} 5.7.0 log in")
+    assert verdict([result]).barred
+
+
+async def test_a_stranger_is_not_shown_the_password(authority: Authority) -> None:
+    """tls.mode is optional, which takes any certificate; for credentials that is not enough."""
+    script = (*TLS, offering("PLAIN"), HANG)
+    async with ScriptedPeer(*script, later=server_context(authority.issue("other.example"))) as peer:
+        async with routing({}, **relay(peer.port, authority)) as routed:
+            result = await routed.send_one()
+        assert not any(line.startswith(b"AUTH") for line in peer.heard)
+    assert (result.outcome.kind, result.outcome.enhanced) == ("deferred", "4.7.5")
+    assert "other.example" in result.outcome.text
+
+
+async def test_a_host_without_tls_is_not_shown_the_password(authority: Authority) -> None:
+    """Somebody in between may have taken STARTTLS out of the reply."""
+    async with ScriptedPeer(*GREETING, offering("PLAIN"), HANG) as peer:
+        async with routing({}, **relay(peer.port, authority)) as routed:
+            result = await routed.send_one()
+        assert not any(line.startswith(b"AUTH") for line in peer.heard)
+    assert result.outcome.kind == "deferred"
+    assert "STARTTLS" in result.outcome.text
+
+
+@pytest.mark.parametrize(("over", "mode"), [("any_tls", "optional"), ("cleartext", "disabled")])
+async def test_who_says_so_in_so_many_words_logs_in_without_proof(authority: Authority, over: str, mode: str) -> None:
+    accepted = (offering("PLAIN"), "AUTH PLAIN", b"235 2.7.0 in\r\n", *SENT)
+    stranger = server_context(authority.issue("other.example"))
+    script = (*GREETING, *accepted) if over == "cleartext" else (*TLS, *accepted)
+    async with ScriptedPeer(*script, later=stranger) as peer:
+        sections = relay(peer.port, authority, over=over)
+        sections["tls"]["mode"] = mode
+        async with routing({}, **sections) as routed:
+            assert (await routed.send_one()).result == "success"
+
+
+async def test_auth_that_was_offered_before_tls_only_does_not_count(authority: Authority) -> None:
+    script: list[bytes | str] = [*GREETING, b"250-peer.example\r\n250-STARTTLS\r\n250 AUTH PLAIN\r\n"]
+    script += ["STARTTLS", b"220 go on\r\n", HANDSHAKE, "EHLO", b"250 peer.example\r\n", HANG]
+    async with ScriptedPeer(*script, later=server_context(authority.issue("127.0.0.1"))) as peer:
+        async with routing({}, **relay(peer.port, authority)) as routed:
+            result = await routed.send_one()
+        assert not any(line.startswith((b"AUTH", b"MAIL")) for line in peer.heard)
+    assert (result.outcome.kind, result.outcome.phase, result.outcome.enhanced) == ("deferred", "auth", "4.7.8")
+    assert "does not offer AUTH" in result.outcome.text
+
+
+async def test_the_strongest_mechanism_that_both_may_use(authority: Authority) -> None:
+    script = (offering("LOGIN", "PLAIN", "CRAM-MD5"), "AUTH PLAIN", b"235 2.7.0 in\r\n", *SENT)
+    async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
+        assert (await routed.send_one()).result == "success"
+        [line] = [line for line in peer.heard if line.startswith(b"AUTH")]
+        assert b64decode(line.split()[2]) == b"\0alice\0" + SECRET.encode()
+
+
+async def test_a_list_restricts_what_is_used(authority: Authority) -> None:
+    async with scripted(authority, offering("LOGIN", "PLAIN"), HANG) as peer:
+        async with routing({}, **relay(peer.port, authority, mechanisms=["SCRAM-SHA-256"])) as routed:
+            result = await routed.send_one()
+        assert not any(line.startswith(b"AUTH") for line in peer.heard)
+    assert result.outcome.text == "cannot log in: host offers AUTH LOGIN PLAIN, and we may use SCRAM-SHA-256"
+
+
+HOSTILE: Final[dict[str, tuple[str, tuple[bytes | str, ...], str]]] = {
+    "challenge of a megabyte": (
+        "LOGIN",
+        ("AUTH LOGIN", b"334 " + b"QUJD" * 262144 + b"\r\n", HANG),
+        "reply line longer",
+    ),
+    "challenges without end": (
+        "LOGIN",
+        ("AUTH LOGIN", b"334 VXNlcg==\r\n", "", b"334 UGFzcw==\r\n", "", b"334 TW9yZQ==\r\n", HANG),
+        "more than the mechanism has",
+    ),
+    "a challenge to PLAIN": ("PLAIN", ("AUTH PLAIN", b"334 TW9yZQ==\r\n", HANG), "more than the mechanism has"),
+    "a challenge that is not base64": ("LOGIN", ("AUTH LOGIN", b"334 User:\r\n", HANG), "not base64"),
+    "a challenge of two lines": ("LOGIN", ("AUTH LOGIN", b"334-VXNl\r\n334 cg==\r\n", HANG), "not base64"),
+    "in before it was asked": ("LOGIN", ("AUTH LOGIN", b"235 2.7.0 in\r\n", HANG), "before it has asked"),
+    "scram in one step": ("SCRAM-SHA-256", ("AUTH SCRAM-SHA-256", b"235 2.7.0 in\r\n", HANG), "does not prove"),
+    "scram with a foreign nonce": (
+        "SCRAM-SHA-256",
+        ("AUTH SCRAM-SHA-256", b"334 " + b64encode(b"r=abcdef,s=c2FsdHNhbHRzYWx0,i=4096") + b"\r\n", HANG),
+        "not SCRAM",
+    ),
+    "scram with rubbish": ("SCRAM-SHA-256", ("AUTH SCRAM-SHA-256", b"334 /////w==\r\n", HANG), "not SCRAM"),
+    "says nothing": ("PLAIN", ("AUTH PLAIN", HANG), "no reply within"),
+    "another reply": ("PLAIN", ("AUTH PLAIN", b"250 2.0.0 hm\r\n", HANG), "unexpected reply"),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+async def test_a_hostile_host_gets_nowhere(authority: Authority, how: str) -> None:
+    mechanism, script, text = HOSTILE[how]
+    async with scripted(authority, offering(mechanism), *script) as peer:
+        sections = relay(peer.port, authority)
+        sections["timeout"] = {"auth": "500ms"}
+        async with routing({}, **sections) as routed, asyncio.timeout(20):
+            result = await routed.send_one()
+        assert not any(line.startswith(b"MAIL") for line in peer.heard)
+    assert (result.outcome.kind, result.outcome.scope, result.outcome.uncertain) == ("deferred", "destination", False)
+    assert text in result.outcome.text
+    assert SECRET not in result.outcome.text
+
+
+class ScramPeer:
+    """A host that takes any proof, and whose own is wrong, or whose hash is dear. said: what came after it."""
+
+    def __init__(self, authority: Authority, iterations: int, signature: bytes) -> None:
+        self._context = server_context(authority.issue("127.0.0.1"))
+        self._iterations, self._signature = iterations, signature
+        self.said: list[bytes] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def heard(reply: bytes) -> bytes:
+            writer.write(reply + b"\r\n")
+            self.said.append((await reader.readline()).rstrip())
+            return self.said[-1]
+
+        await heard(b"220 peer.example")
+        first = (await heard(b"250-peer.example\r\n250 AUTH SCRAM-SHA-256")).split()[2]
+        nonce = b64decode(first).partition(b"r=")[2] + b"more"
+        challenge = b"r=%s,s=%s,i=%d" % (nonce, b64encode(b"salt" * 4), self._iterations)
+        await heard(b"334 " + b64encode(challenge))
+        if self.said[-1]:
+            await heard(b"334 " + b64encode(b"v=" + b64encode(self._signature)))
+            if self.said[-1]:
+                await heard(b"235 2.7.0 in")
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("iterations", "text"), [(4096, "does not prove"), (2_000_000_000, "not SCRAM"), (1, "not SC")]
+)
+async def test_scram_asks_the_host_for_proof_too(authority: Authority, iterations: int, text: str) -> None:
+    host = ScramPeer(authority, iterations, b"x" * 32)
+    server = await asyncio.start_server(host.serve, "127.0.0.1", 0, ssl=host._context)
+    async with server:
+        sections = relay(server.sockets[0].getsockname()[1], authority)
+        sections["tls"]["implicit"] = True
+        async with routing({}, **sections) as routed, asyncio.timeout(20):
+            result = await routed.send_one()
+    assert result.outcome.kind == "deferred"
+    assert text in result.outcome.text
+    assert not any(line.startswith(b"MAIL") for line in host.said)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "says"),
+    [
+        ("XOAUTH2", f"user=alice\x01auth=Bearer {TOKEN}\x01\x01"),
+        ("OAUTHBEARER", f"n,a=alice,\x01host=127.0.0.1\x01port={{port}}\x01auth=Bearer {TOKEN}\x01\x01"),
+    ],
+)
+async def test_a_token_is_shown_as_each_mechanism_has_it(authority: Authority, mechanism: str, says: str) -> None:
+    token = {"file": written(authority.folder, TOKEN)}
+    script = (offering(mechanism, "PLAIN"), f"AUTH {mechanism}", b"235 2.7.0 in\r\n", *SENT)
+    async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority, token=token)) as routed:
+        assert (await routed.send_one()).result == "success"
+        [line] = [line for line in peer.heard if line.startswith(b"AUTH")]
+    assert b64decode(line.split()[2]).decode() == says.format(port=peer.port)
+
+
+@pytest.mark.parametrize(("mechanism", "answer"), [("XOAUTH2", b""), ("OAUTHBEARER", b"AQ==")])
+async def test_a_refused_token_is_told_with_its_reason(authority: Authority, mechanism: str, answer: bytes) -> None:
+    why = b64encode(json.dumps({"status": "invalid_token", "schemes": "bearer"}).encode())
+    script = (offering(mechanism), "AUTH", b"334 " + why + b"\r\n", answer.decode(), b"535 5.7.8 no\r\n", HANG)
+    token = {"file": written(authority.folder, TOKEN)}
+    async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority, token=token)) as routed:
+        result = await routed.send_one()
+        assert peer.heard[-1] == answer
+    assert result.outcome.text == f"cannot log in: host refused our login by {mechanism}: 535 5.7.8 no (invalid_token)"
+
+
+async def test_a_long_token_waits_for_leave(authority: Authority) -> None:
+    """RFC 4954 section 4: a command has 512 octets at most."""
+    token = "x" * 3000
+    script = (offering("XOAUTH2"), "AUTH XOAUTH2", b"334 \r\n", "", b"235 2.7.0 in\r\n", *SENT)
+    place = {"file": written(authority.folder, token)}
+    async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority, token=place)) as routed:
+        assert (await routed.send_one()).result == "success"
+        assert b"AUTH XOAUTH2" in peer.heard
+        assert token.encode() in b64decode(peer.heard[peer.heard.index(b"AUTH XOAUTH2") + 1])
+
+
+async def test_what_a_host_says_back_to_us_shows_nothing(authority: Authority, heard: Heard) -> None:
+    response = b64encode(b"\0alice\0" + SECRET.encode())
+    echo = b"535 5.7.8 you said %s, that is %s\r\n" % (response, SECRET.encode())
+    script = (offering("PLAIN"), "AUTH PLAIN", echo, HANG)
+    async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
+        result = await routed.send_one()
+    assert result.outcome.text == "cannot log in: host refused our login by PLAIN: 535 5.7.8 you said ***, that is ***"
+    everything = str(heard.events)
+    for said in (everything, repr(result), repr(routed.transport.settings)):
+        assert SECRET not in said
+        assert response.decode() not in said
+
+
+async def test_a_temporary_failure_is_no_alarm(authority: Authority, heard: Heard) -> None:
+    script = (offering("PLAIN"), "AUTH PLAIN", b"454 4.7.0 not now\r\n", "QUIT")
+    async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
+        result = await routed.send_one()
+    assert (result.outcome.kind, result.outcome.scope, result.outcome.enhanced) == ("deferred", "destination", "4.7.0")
+    said = verdict([result])
+    assert (said.reached, said.barred) == (False, False)
+    assert heard.all("auth.refused") == []
+
+
+async def test_each_host_has_its_own_login_and_the_next_one_is_tried(authority: Authority) -> None:
+    refusing = scripted(authority, offering("PLAIN"), "AUTH PLAIN", b"535 5.7.8 no\r\n", HANG)
+    taking = scripted(authority, offering("PLAIN"), "AUTH PLAIN", b"235 2.7.0 in\r\n", *SENT)
+    async with refusing, taking:
+        sections = relay(1, authority)
+        bob = {"user": "bob", "password": {"file": written(authority.folder, "of bob", "bob")}}
+        sections["connection"]["hosts"] = [
+            {"server": "127.0.0.1", "port": refusing.port, "preference": 1},
+            {"server": "127.0.0.1", "port": taking.port, "preference": 2, "auth": bob},
+        ]
+        async with routing({}, **sections) as routed:
+            assert (await routed.send_one()).result == "success"
+        shown = [line.split()[2] for peer in (refusing, taking) for line in peer.heard if line.startswith(b"AUTH")]
+    assert [b64decode(each).split(b"\0")[1] for each in shown] == [b"alice", b"bob"]
+
+
+async def test_a_host_that_refuses_us_is_not_asked_again_with_each_message_the_next_one_takes(
+    authority: Authority,
+) -> None:
+    refusing = scripted(authority, offering("PLAIN"), "AUTH PLAIN", b"535 5.7.8 no\r\n", HANG)
+    taking = scripted(authority, offering("PLAIN"), "AUTH PLAIN", b"235 2.7.0 in\r\n", *SENT)
+    async with refusing, taking:
+        sections = relay(1, authority)
+        sections["connection"]["hosts"] = [
+            {"server": "127.0.0.1", "port": peer.port, "preference": preference}
+            for preference, peer in enumerate((refusing, taking), 1)
+        ]
+        sections["pooling"] = {"transactions": 1}
+        async with routing({}, **sections) as routed:
+            assert [(await routed.send_one()).result for _ in range(4)] == ["success"] * 4
+        assert (refusing.connections, taking.connections) == (1, 4)
+
+
+async def test_hosts_of_routes_are_not_shown_the_password(authority: Authority) -> None:
+    async with ScriptedPeer(*GREETING, offering("PLAIN"), *SENT) as other:
+        sections = {**relay(1, authority), "routes": {"example.test": f"127.0.0.1:{other.port}"}}
+        async with routing({}, **sections) as routed:
+            assert (await routed.send_one("bob@example.test")).result == "success"
+        assert not any(line.startswith(b"AUTH") for line in other.heard)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "wrong"),
+    [
+        ("secret\n", 0o604, "is open to everybody (mode 0604)"),
+        ("", 0o600, "holds nothing"),
+        ("two\nlines\n", 0o600, "several lines"),
+        (None, 0o600, "cannot be read: No such file or directory"),
+    ],
+)
+def test_a_secret_that_cannot_be_used_is_told_at_once(
+    tmp_path: Path, content: str | None, mode: int, wrong: str
+) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_text(content)
+        file.chmod(mode)
+    auth = {"user": "alice", "password": {"file": str(file)}}
+    with pytest.raises(ConfigError) as told:
+        Transport(TransportSettings.model_validate({"connection": {"auth": auth}}), "us.test")
+    assert str(told.value).startswith(f"transports[default].connection.auth: {file} ")
+    assert wrong in str(told.value)
+
+
+def test_a_variable_that_is_not_set_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    auth = {"user": "alice", "password": {"environment": "PILLARBOX_TEST_RELAY"}}
+    settings = TransportSettings.model_validate({"connection": {"auth": auth}})
+    with pytest.raises(ConfigError, match="PILLARBOX_TEST_RELAY is not set"):
+        Transport(settings, "us.test")
+    monkeypatch.setenv("PILLARBOX_TEST_RELAY", SECRET)
+    made = Transport(settings, "us.test")
+    assert list(made.logins) == [("127.0.0.1", 25)]
+    assert SECRET not in repr(vars(made.settings))

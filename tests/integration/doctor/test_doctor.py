@@ -1,0 +1,137 @@
+"""test_doctor — `pillarbox doctor` from the command line, on a system that runs as the demo does
+
+Owns: a clean bill for a fresh demo, the exit status, `--json`, and that nothing is started.
+See: scripts/doctor/command.py; test_doctor_faults.py and test_doctor_workers.py for each fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from scripts.commands import demo, sample_mail, up
+from scripts.commands.ledger import Ledger
+from scripts.commands.supervise import Supervisor
+from scripts.doctor import command as doctor
+from scripts.doctor.checks import CHECKS, Finding, Verdict
+from scripts.sink.server import Sink
+from shared.postgres.embedded import embedded
+from tests.fixtures.daemons.system import ROOT
+from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fixtures.database.factory import Factory
+
+
+async def ask(config: Path, *arguments: str) -> tuple[int, str, str]:
+    """Exit status, standard output, standard error."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scripts.cli", "doctor", "--config", str(config), *arguments),
+        cwd=ROOT,
+        env={"COLUMNS": "200", "PYTHONPATH": str(ROOT), "PATH": "/usr/bin"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def report(config: Path) -> tuple[int, dict[str, Any]]:
+    """Exit status and the JSON object."""
+    status, out, err = await ask(config, "--json")
+    assert err == ""
+    told: dict[str, Any] = json.loads(out)
+    return status, told
+
+
+def as_demo(folder: Path, uri: str, port: int) -> Path:
+    """The demo's own files, on this database."""
+    for name, text in (("smtpd", demo._SMTPD), ("queued", demo._QUEUED)):
+        written = text.format(var=folder, port=port).replace('"embedded:"', json.dumps(uri))
+        (folder / f"{name}.yaml").write_text(written)
+    return folder
+
+
+async def test_a_fresh_demo_is_healthy_and_a_stopped_one_with_mail_is_not(
+    database: str, factory: Factory, tmp_path: Path
+) -> None:
+    ledger = Ledger()
+    async with Sink() as sink, Supervisor() as supervisor:
+        folder = as_demo(tmp_path, database, sink.port)
+        children = up.children(folder, up.load_both(folder)[1], logs=folder)
+        for child in children:
+            await supervisor.start(child)
+        await eventually(lambda: factory.one("SELECT count(*) = 3 FROM pillarbox.workers"), "three workers signed on")
+        samples = iter(list(sample_mail.made_up(20, 1)))
+        await demo._session(children[0], samples, ledger, _Quiet())  # type: ignore[arg-type]  # nobody looks at this face
+        await eventually(lambda: factory.one("SELECT count(*) = 0 FROM pillarbox.queue"), "all mail is delivered")
+        status, told = await report(folder)
+        assert [f for f in told["findings"] if f["verdict"] in {"warn", "alarm"}] == []
+        assert status == 0
+        assert {f["check"] for f in told["findings"]} == set(CHECKS) - {"disk.var"}
+    factory.row(partid="1")
+    status, told = await report(folder)
+    assert status == 1
+    assert told["verdict"] == "alarm"
+    assert [f["check"] for f in told["findings"] if f["verdict"] == "alarm"] == ["partition.waiting"]
+
+
+class _Quiet:
+    """A face that says nothing."""
+
+    submitted = 0
+
+    def refused(self, sender: str, recipient: str, reply: str) -> None:
+        """The demo's mail is never refused."""
+        raise AssertionError(f"{sender} → {recipient}: {reply}")
+
+
+async def test_the_table_names_check_verdict_and_remedy(database: str, tmp_path: Path) -> None:
+    status, out, _ = await ask(as_demo(tmp_path, database, 9))
+    assert status == 0
+    assert "partition.served" in out
+    assert "start worker queued-12, queued-34, queued-56" in out
+    assert out.splitlines()[-1].endswith("4 warn, 0 alarm")
+
+
+async def test_an_embedded_server_that_does_not_run_is_not_started() -> None:
+    with temporary_var() as var:
+        status, out, err = await ask(as_demo(var, "embedded:", 9))
+        assert (status, out) == (69, "")
+        assert err.startswith("pillarbox: no PostgreSQL runs under")
+        assert embedded.status(var) is None
+
+
+@pytest.mark.slow
+async def test_a_database_without_our_schema_and_with_it_and_its_disk() -> None:
+    with temporary_var() as var:
+        folder = as_demo(var, "embedded:", 9)
+        embedded.ensure_running(var)
+        status, told = await report(folder)
+        assert status == 1
+        assert [f["check"] for f in told["findings"] if f["verdict"] == "alarm"] == ["schema.version"]
+        assert "disk.var" in {f["check"] for f in told["findings"]}
+
+
+async def test_one_line_when_postgresql_is_away(tmp_path: Path) -> None:
+    status, out, err = await ask(as_demo(tmp_path, "postgresql://127.0.0.1:1/none", 9))
+    assert (status, out) == (69, "")
+    assert err.startswith("pillarbox: PostgreSQL is unavailable")
+    assert len(err.splitlines()) == 1
+
+
+def test_what_was_found_is_no_markup() -> None:
+    seen = io.StringIO()
+    doctor.show([Finding("mail.dead", Verdict.NOTE, "[bold]x[/bold] [0]")], Console(file=seen, width=120))
+    assert "[bold]x[/bold] [0]" in seen.getvalue()

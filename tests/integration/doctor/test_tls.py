@@ -1,0 +1,47 @@
+"""test_tls — doctor sees a certificate that ends before clients do"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scripts.doctor.certificates import certificates
+from scripts.doctor.checks import Verdict
+from shared.config.smtpd.settings import Server
+
+if TYPE_CHECKING:
+    from tests.fixtures.peers.certificates import Authority
+
+NOW = datetime.now(UTC)
+
+
+def server(**tls: Any) -> Server:
+    return Server.model_validate({"tls": tls})
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "verdict", "words"),
+    [
+        (-9, 60, Verdict.OK, "1 read, all of them last"),
+        (-9, 5, Verdict.WARN, " ends "),
+        (-9, -1, Verdict.ALARM, " ended "),
+        (2, 60, Verdict.ALARM, " begins "),
+    ],
+)
+def test_time(authority: Authority, begins: int, ends: int, verdict: Verdict, words: str) -> None:
+    pair = authority.ending("mx.example", NOW + timedelta(days=ends), not_before=NOW + timedelta(days=begins))
+    [finding] = certificates([server(**pair)], NOW)
+    assert (finding.verdict, words in finding.found) == (verdict, True)
+    assert bool(finding.remedy) is (verdict is not Verdict.OK)
+
+
+def test_every_certificate_of_every_server_is_looked_at(authority: Authority) -> None:
+    fine, other = authority.issue("mx.example"), authority.issue("other.example")
+    missing = {**other, "certificate": "/nowhere.pem"}
+    [finding] = certificates([server(**fine, certificates=[missing]), Server()], NOW)
+    assert finding.verdict is Verdict.ALARM
+    assert finding.found.startswith("/nowhere.pem cannot be read")
+    [finding] = certificates([Server()], NOW)
+    assert finding.verdict is Verdict.OK

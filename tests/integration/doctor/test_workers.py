@@ -1,0 +1,293 @@
+"""test_workers — doctor proves what workers' conditions are worth, and names the partition nobody serves
+
+Owns: the register, conditions, coverage, overlap and mail without a worker, each with its fault planted.
+See: scripts/doctor/workers.py, scripts/doctor/conditions.py, shared/postgres/coverage.py.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scripts.doctor.checks import Verdict
+from shared.postgres import coverage, database
+from shared.postgres.coverage import Serves
+from shared.postgres.where_condition import read
+from tests.fixtures.database.examined import WORKERS
+
+if TYPE_CHECKING:
+    from tests.fixtures.database.examined import Patient
+    from tests.fixtures.database.factory import Factory
+
+OK, NOTE, WARN, ALARM = Verdict.OK, Verdict.NOTE, Verdict.WARN, Verdict.ALARM
+PARTID = "metadata->>'_partid'"
+ALL = ["1", "2", "3", "4", "5", "6", None]
+
+
+async def test_a_worker_that_went_silent(patient: Patient) -> None:
+    patient.enrol("queued-123", WORKERS["queued-123"], silent=timedelta(hours=6))
+    texts = "; ".join(finding.found for finding in await patient.about("worker.live"))
+    assert "queued-123@host:1 has been silent for 6h" in texts
+    patient.enrol("queued-123", WORKERS["queued-123"], pid=2)
+    assert (await patient.worst("worker.live")).verdict is OK
+
+
+async def test_a_worker_that_was_never_started(patient: Patient) -> None:
+    patient.workers["queued-new"] = "metadata->>'_partid' = '7'"
+    finding = await patient.worst("worker.live")
+    assert finding.verdict is WARN
+    assert "queued-new of queued.yaml does not run" in finding.found
+
+
+async def test_a_worker_that_runs_by_an_older_file(patient: Patient) -> None:
+    patient.enrol("queued-123", "true")
+    finding = await patient.worst("worker.changed")
+    assert finding.verdict is NOTE
+    assert "queued-123@host:1" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("id IN (SELECT id FROM pillarbox.queue_hold)", "a subquery"),
+        ("nosuch = 1", "no column nosuch"),
+        ("tableoid = 1", "no column tableoid"),
+        ("ts < now()", "not immutable"),
+        ("random() < 0.5", "not immutable"),
+        ("ts < '2026-01-01'::date", "not immutable"),
+        ("max(id) > 1", "aggregate functions are not allowed in a worker's WHERE"),
+        ("generate_series(1, 2) = 1", "set-returning functions are not allowed in a worker's WHERE"),
+        ("public.f(id) = 1", "function public.f"),
+        ("id = 'x'", "invalid input syntax"),
+        ("nosuch(id)", "does not exist"),
+        ("priority", "boolean"),
+        (f"({PARTID})::inet = '10.0.0.1'", "fails"),
+        (f"{PARTID} = '1", "unterminated quoted string"),
+    ],
+)
+async def test_a_condition_that_is_none(patient: Patient, where: str, told: str) -> None:
+    patient.workers["queued-odd"] = where
+    alarms = [f for f in await patient.about("worker.condition") if f.verdict is ALARM]
+    assert len(alarms) == 1
+    assert alarms[0].found.startswith("queued-odd: ")
+    assert told in alarms[0].found
+
+
+@pytest.mark.parametrize(
+    "where", ["id % 2 = 0", "transportid LIKE 'a%'", f"{PARTID} = pillarbox.partition_id('x', 6)", "priority > 0"]
+)
+async def test_a_condition_may_ask_more_than_the_partition(patient: Patient, where: str) -> None:
+    patient.workers["queued-odd"] = where
+    assert (await patient.worst("worker.condition")).verdict is OK
+    assert (await patient.worst("partition.served")).verdict is OK
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "set_config('pillarbox.evil', 'yes', false) = 'yes'",
+        "pg_notify('evil', '') IS NULL",
+        # A better match than PostgreSQL's own lower, where anybody might put one, and with a lie about itself.
+        "lower(metadata) = 'x'",
+    ],
+)
+async def test_the_text_of_the_register_is_never_run_before_it_is_proven(patient: Patient, where: str) -> None:
+    patient.factory.sql(
+        """CREATE FUNCTION public.lower(jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
+           $$ BEGIN PERFORM pg_notify('evil', ''), set_config('pillarbox.evil', 'yes', false); RETURN 'x'; END $$"""
+    )
+    name = patient.factory.one("SELECT current_database()")
+    patient.factory.sql(f"ALTER ROLE CURRENT_USER IN DATABASE {name} SET search_path = public")
+    patient.enrol("evil", where)
+    with patient.factory.another() as heard:
+        heard.execute("LISTEN evil")
+        heard.commit()
+        assert (await patient.worst("worker.condition")).verdict is ALARM
+        assert list(heard.notifies(timeout=0)) == []
+    connection = await database.connect(patient.uri, "metrics")
+    try:
+        assert await coverage.unserved(connection, ["1", "99"]) == ["99"]
+        cursor = await connection.execute(
+            "SELECT current_setting('pillarbox.evil', true), current_setting('search_path')"
+        )
+        assert await cursor.fetchone() in {(None, "public"), ("", "public")}
+    finally:
+        await connection.close()
+
+
+async def test_without_temporary_tables_only_functions_of_one_mind_are_run(
+    patient: Patient, administrator: str
+) -> None:
+    name = patient.factory.one("SELECT current_database()")
+    patient.factory.sql(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
+    patient.workers = {"a": f"{PARTID} = lower('1')", "b": "date_trunc('day', ts AT TIME ZONE 'UTC') = '2026-01-01'"}
+    separator = "&" if "?" in administrator else "?"
+    uri = f"{administrator}{separator}options=-c%20role%3Dpillarbox_queued"
+    found = {f.found.partition(":")[0]: f for f in await patient.about("worker.condition", uri)}
+    assert found["a"].verdict is OK
+    assert found["b"].verdict is WARN
+    assert "date_trunc" in found["b"].found
+
+
+@pytest.mark.parametrize(
+    ("where", "opened"),
+    [
+        (f"({PARTID})::int IN (1, 2, 3)", "queue_def_456, queue_def_def"),
+        (f"lower({PARTID}) = '4'", "queue_def_123, queue_def_def"),
+        (f"{PARTID} IN ('1', '2')", None),
+        (f"{PARTID} = ANY('{{4,5}}')", None),
+        (f"{PARTID} = '99'", None),
+        ("true", None),
+        (f"{PARTID} IS NULL AND priority > 0", None),
+    ],
+)
+async def test_a_claim_that_opens_leaves_of_others(patient: Patient, where: str, opened: str | None) -> None:
+    patient.workers["queued-odd"] = where
+    finding = await patient.worst("worker.pruning")
+    assert finding.verdict is (WARN if opened else OK)
+    assert opened is None or f"queued-odd: its claims open {opened}" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("wheres", "verdict", "told"),
+    [
+        (["true"], OK, "1, 2, 3, 4, 5, 6, NULL"),
+        (["false"], ALARM, "nobody serves partition 1, 2, 3, 4, 5, 6, NULL"),
+        ([f"{PARTID} IS NOT NULL"], ALARM, "nobody serves partition NULL"),
+        ([f"{PARTID} <> '4' OR {PARTID} IS NULL"], ALARM, "nobody serves partition 4"),
+        ([f"{PARTID} IN ('1','2','3')", f"{PARTID} > '3'"], ALARM, "nobody serves partition NULL"),
+        ([f"{PARTID} < '4' OR {PARTID} IS NULL", f"{PARTID} >= '4'"], OK, "NULL"),
+        ([f"coalesce({PARTID}, '1') IN ('1','2','3','4','5','6')"], OK, "NULL"),
+        (["priority >= 0"], WARN, "partition 1, 2, 3, 4, 5, 6, NULL: served in part"),
+        (["priority >= 0 OR true"], OK, "NULL"),
+        (
+            [f"({PARTID} = '4' AND priority > 0) OR {PARTID} <> '4' OR {PARTID} IS NULL"],
+            WARN,
+            "partition 4: served in part",
+        ),
+    ],
+)
+async def test_every_partition_is_somebodys(patient: Patient, wheres: list[str], verdict: Verdict, told: str) -> None:
+    patient.only(*wheres)
+    finding = await patient.worst("partition.served")
+    assert finding.verdict is verdict
+    assert told in finding.found
+
+
+async def test_a_partition_that_only_a_rule_gives_out_needs_a_worker_too(patient: Patient) -> None:
+    rule = {"id": "vip", "if": {"user": ["boss"]}, "then": {"partition": "vip"}}
+    patient.smtpd = {"policy": {"rules": [rule]}}
+    finding = await patient.worst("partition.served")
+    assert finding.verdict is ALARM
+    assert finding.found == "nobody serves partition vip"
+
+
+async def test_a_partition_whose_worker_is_not_alive(patient: Patient) -> None:
+    patient.enrol("queued-456", WORKERS["queued-456"], silent=timedelta(hours=6))
+    finding = await patient.worst("partition.served")
+    assert finding.verdict is WARN
+    assert "no worker is alive that serves partition 4, 5, 6, NULL" in finding.found
+    assert "queued-456" in finding.remedy
+    patient.factory.row(partid="2", due=timedelta(hours=1))
+    assert (await patient.worst("partition.waiting")).verdict is OK
+    patient.factory.row(partid="5", due=timedelta(hours=1))
+    patient.factory.row(partid=None)
+    finding = await patient.worst("partition.waiting")
+    assert finding.verdict is ALARM
+    assert "mail of partition 5, NULL waits" in finding.found
+
+
+async def test_mail_with_an_id_that_nobody_thought_of(patient: Patient) -> None:
+    assert (await patient.worst("partition.unknown")).verdict is NOTE
+    patient.factory.rows(2, partid="99")
+    finding = await patient.worst("partition.default")
+    assert finding.verdict is WARN
+    assert "partition 99: 2 recipients" in finding.found
+    assert "partition 99" in (await patient.worst("partition.waiting")).found
+    patient.workers["rest"] = f"{PARTID} > '6'"
+    patient.enrol("rest", patient.workers["rest"])
+    assert (await patient.worst("partition.waiting")).verdict is OK
+
+
+async def test_mail_without_an_id_in_the_default_leaf_is_worth_a_note(patient: Patient) -> None:
+    patient.factory.row(partid=None)
+    finding = await patient.worst("partition.default")
+    assert finding.verdict is NOTE
+    assert "partition NULL: 1 recipients" in finding.found
+
+
+async def test_workers_may_share(patient: Patient) -> None:
+    patient.enrol("second", f"{PARTID} IN ('3', '4')")
+    finding = await patient.worst("partition.overlap")
+    assert finding.verdict is NOTE
+    assert "partition 3 by queued-123, second" in finding.found
+    assert "partition 4 by queued-456, second" in finding.found
+
+
+async def test_who_is_unserved_by_the_living(patient: Patient) -> None:
+    connection = await database.connect(patient.uri, "metrics")
+    try:
+        assert await coverage.unserved(connection, [*ALL, "99"]) == ["99"]
+        patient.enrol("queued-456", WORKERS["queued-456"], silent=timedelta(hours=6))
+        assert await coverage.unserved(connection, ALL) == ["4", "5", "6", None]
+        patient.enrol("odd", "priority > 0 AND id % 2 = 0")
+        assert await coverage.unserved(connection, ALL) == []
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "true",
+        f"{PARTID} IN ('1', '2') OR {PARTID} IS NULL",
+        f"NOT {PARTID} = '1'",
+        f"{PARTID} IS DISTINCT FROM '2'",
+        f"{PARTID} = '1' AND priority > 0",
+        f"{PARTID} = '1' OR NOT (priority > 0 AND {PARTID} = '2')",
+        f"{PARTID} LIKE '%2' OR saslusername IS NULL AND {PARTID} = '3'",
+        f"NOT ({PARTID} = '1' AND NOT priority BETWEEN -9 AND 0)",
+        'metadata @> \'{"_partid": "3"}\' OR priority = 5',
+        "metadata->>'tenant' = 'x'",
+    ],
+)
+async def test_what_is_said_of_an_id_is_true_of_its_rows(factory: Factory, where: str) -> None:
+    asked: list[Any] = ["1", "2", "3", None]
+    for partid in asked:
+        for priority in (-5, 0, 5):
+            made = factory.row(partid=partid)
+            factory.sql("UPDATE pillarbox.queue SET priority = %(p)s WHERE id = %(id)s", p=priority, id=made)
+    connection = await database.connect(factory.uri, "test")
+    try:
+        said = await coverage.serves(connection, read(where), asked)
+    finally:
+        await connection.close()
+    for partid in asked:
+        doubled = where.replace("%", "%%")
+        selected = factory.one(
+            f"""SELECT count(*) FROM pillarbox.queue
+                 WHERE {PARTID} IS NOT DISTINCT FROM %(id)s::text AND ({doubled})""",  # noqa: S608 - a list above
+            id=partid,
+        )
+        match said[partid]:
+            case Serves.ALL:
+                assert selected == 3
+            case Serves.NONE:
+                assert selected == 0
+            case Serves.PART:
+                assert read(where).exact is False
+
+
+async def test_locks_are_counted_by_what_each_worker_opens(patient: Patient) -> None:
+    finding = await patient.worst("server.locks")
+    assert finding.verdict is OK
+    assert finding.found.startswith("2 workers over 4 leaves may want")
+    for number in range(200):
+        patient.factory.sql("SELECT pillarbox.queue_leaf_create(%(id)s, ARRAY[%(id)s])", id=f"leaf{number}")
+    patient.only("true", "true OR id = 1", f"{PARTID} = '1'")
+    finding = await patient.worst("server.locks")
+    assert finding.verdict in {WARN, ALARM}
+    assert finding.found.startswith("3 workers over 204 leaves may want")
+    assert "ALTER SYSTEM SET max_locks_per_transaction" in finding.remedy

@@ -1,0 +1,246 @@
+"""test_maintain — what operators asked for is finished, orphaned bodies go, coming days are made, by one worker
+
+Owns: proofs about queued/maintain.py and the functions maintain_finish, maintain_sweep and history_create.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queued.maintain import Maintainer
+from shared.config.queued.settings import Maintenance
+from shared.postgres import database as db
+from tests.fixtures.database.listening import LISTEN
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from uuid import UUID
+
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def connection(database: str) -> AsyncIterator[db.Connection]:
+    opened = await db.connect(database, "maintainer")
+    yield opened
+    await opened.close()
+
+
+async def one_round(connection: db.Connection, **settings: Any) -> bool:
+    return await Maintainer("worker", Maintenance.model_validate(settings)).round_if_elected(connection)
+
+
+def released(factory: Factory, *messages: UUID, ago: timedelta = HOUR) -> None:
+    """As if the last recipients of these had left some time ago, whatever is counted."""
+    factory.sql(
+        "INSERT INTO pillarbox.released SELECT id, now() - %(ago)s FROM unnest(%(ids)s::uuid[]) AS id",
+        ago=ago,
+        ids=list(messages),
+    )
+
+
+@pytest.mark.parametrize(("status", "result"), [("DELETE", "deleted"), ("BOUNCE", "bounced")])
+async def test_what_was_asked_for_is_finished_with_its_archive_row(
+    factory: Factory, connection: db.Connection, heard: Heard, status: str, result: str
+) -> None:
+    message = factory.message()
+    ids = factory.rows(2, message=message, partid="4", status=status, tries=3)
+    held = factory.row(message=message, status="HOLD")
+    factory.move([held], status)
+    kept = factory.rows(2, message=message) + factory.rows(1, message=message, status="HOLD")
+    assert await one_round(connection)
+    assert sorted(row.id for row in factory.queue()) == sorted(kept)
+    archived = factory.archive()
+    assert [row.id for row in archived] == [*ids, held]
+    assert {(row.result, row.worker, row.messages__id) for row in archived} == {(result, "worker", message)}
+    assert [row.retry_count for row in archived] == [3, 3, 0]
+    body = factory.bodies()[message]
+    assert (body.refcount, body.counted) == (3, 3)
+    assert heard.all("maintain.finished") == [{result: 3}]
+
+
+async def test_what_is_being_sent_is_left_until_its_lease_ends(factory: Factory, connection: db.Connection) -> None:
+    sending, gone = factory.row(), factory.row()
+    factory.lease([sending], ends=HOUR)
+    factory.lease([gone], ends=-HOUR)
+    factory.move([sending, gone], "DELETE")
+    await one_round(connection)
+    assert [row.id for row in factory.queue()] == [sending]
+    factory.sql("UPDATE pillarbox.queue SET lease_until = now() - interval '1 second'")
+    await one_round(connection)
+    assert factory.queue() == []
+    assert [row.id for row in factory.archive()] == [sending, gone]
+
+
+async def test_more_than_one_batch_is_finished_in_one_round(factory: Factory, connection: db.Connection) -> None:
+    factory.rows(2500, status="DELETE")
+    await one_round(connection)
+    assert factory.queue() == []
+    assert len(factory.archive()) == 2500
+
+
+async def test_a_body_goes_when_its_grace_is_over_and_not_before(factory: Factory, connection: db.Connection) -> None:
+    old, fresh, never = factory.message(), factory.message(), factory.message()
+    released(factory, old, ago=timedelta(minutes=11))
+    released(factory, fresh, ago=timedelta(minutes=9))
+    await one_round(connection, grace="10m")
+    assert set(factory.bodies()) == {fresh, never}
+
+
+async def test_the_last_recipient_starts_the_grace_and_a_new_one_ends_it(
+    factory: Factory, connection: db.Connection
+) -> None:
+    message = factory.message()
+    factory.rows(2, message=message)
+    factory.sql("DELETE FROM pillarbox.queue")
+    await one_round(connection, grace="1h")
+    assert message in factory.bodies()
+    factory.row(message=message)
+    await one_round(connection, grace="1ms")
+    body = factory.bodies()[message]
+    assert (body.refcount, body.released) == (1, None)
+    factory.sql("DELETE FROM pillarbox.queue")
+    await one_round(connection, grace="1ms")
+    assert factory.bodies() == {}
+
+
+async def test_a_wrong_count_never_costs_a_body_that_is_needed(factory: Factory, connection: db.Connection) -> None:
+    """The counter proposes, the anti-join decides."""
+    needed, held, unneeded = factory.message(), factory.message(), factory.message()
+    factory.row(message=needed)
+    factory.row(message=held, status="HOLD")
+    factory.sql("DELETE FROM pillarbox.refcounts")
+    factory.sql("INSERT INTO pillarbox.refcounts VALUES (%(id)s, 7)", id=unneeded)
+    released(factory, needed, held, unneeded, ago=HOUR)
+    await one_round(connection, grace="1m")
+    assert set(factory.bodies()) == {needed, held}
+
+
+async def test_more_bodies_than_one_batch_go_in_one_round(
+    factory: Factory, connection: db.Connection, heard: Heard
+) -> None:
+    factory.sql(
+        """WITH body AS (
+               INSERT INTO pillarbox.messages (id, size, content)
+               SELECT gen_random_uuid(), 0, '' FROM generate_series(1, 2500) RETURNING id
+           )
+           INSERT INTO pillarbox.released SELECT id, now() - interval '1 hour' FROM body"""
+    )
+    await one_round(connection, grace="1m")
+    assert factory.bodies() == {}
+    assert sum(swept["messages"] for swept in heard.all("maintain.swept")) == 2500
+
+
+async def test_a_body_that_another_session_holds_is_passed_over(factory: Factory, connection: db.Connection) -> None:
+    busy, free = factory.message(), factory.message()
+    released(factory, busy, free)
+    with factory.another() as other:
+        other.execute("SELECT FROM pillarbox.messages WHERE id = %s FOR UPDATE", (busy,))
+        await one_round(connection, grace="1m")
+        assert set(factory.bodies()) == {busy}
+    await one_round(connection, grace="1m")
+    assert factory.bodies() == {}
+
+
+@pytest.mark.parametrize("priority", [5, 0, -5])
+@pytest.mark.parametrize("error", [None, "451 Later"])
+async def test_workers_of_overdue_mail_are_woken_whatever_its_class(
+    factory: Factory, connection: db.Connection, heard: Heard, priority: int, error: str | None
+) -> None:
+    factory.row(partid="1", due=-HOUR)
+    factory.row(partid=None, due=-HOUR)
+    factory.row(partid="2")
+    leased = factory.row(partid="3", due=-HOUR)
+    factory.sql("UPDATE pillarbox.queue SET priority = %(p)s, last_error = %(e)s", p=priority, e=error)
+    factory.lease([leased], ends=HOUR)
+    factory._connection.execute(LISTEN)
+    await one_round(connection, overdue="1m")
+    told = sorted(n.payload for n in factory._connection.notifies(timeout=1, stop_after=2))
+    assert told == ["", "1"]
+    assert heard.all("maintain.renotified") == [{"partitions": 2}]
+
+
+async def test_the_backlog_of_one_leaf_keeps_no_other_from_being_woken(
+    factory: Factory, connection: db.Connection
+) -> None:
+    factory.rows(2000, partid="1", due=-2 * HOUR)
+    factory.row(partid="4", due=-HOUR)
+    factory._connection.execute(LISTEN)
+    await one_round(connection, overdue="1m")
+    assert sorted(n.payload for n in factory._connection.notifies(timeout=1, stop_after=2)) == ["1", "4"]
+
+
+async def test_coming_days_are_made_once(factory: Factory, connection: db.Connection, heard: Heard) -> None:
+    await one_round(connection, ahead=9)
+    assert heard.all("maintain.days") == [{"partitions": 4}]  # the fixture's migration made 7: two more of each kind
+    await one_round(connection, ahead=9)
+    assert len(heard.all("maintain.days")) == 1
+    far = factory.sql("SELECT (now() + interval '9 days')::timestamptz AS ts")[0].ts
+    factory.sql(
+        """INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, transportid,
+                                           recipientdomain, size, outcome, scope, duration)
+           VALUES (%(ts)s, 1, gen_random_uuid(), 1, 1, 'w', 'default', 'example.com', 1, 'delivered', 'us', '1 s')""",
+        ts=far,
+    )
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/St_Johns"])
+def test_days_are_utc_whatever_the_sessions_zone(factory: Factory, zone: str) -> None:
+    """Over a change of daylight-saving time too: a UTC day has 24 hours."""
+    factory.sql("SELECT set_config('TimeZone', %(zone)s, false)", zone=zone)
+    factory.sql("SELECT pillarbox.history_create('2031-03-08 23:30:00+00', 3)")
+    factory.sql("SET TimeZone = 'UTC'")
+    bounds = factory.sql(
+        """SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bound FROM pg_class c
+            WHERE c.relname ~ '^attempts_2031[0-9]+$' ORDER BY 1"""
+    )
+    midnights = [f"'2031-03-{day:02} 00:00:00+00'" for day in range(7, 13)]
+    assert [(row.name, row.bound) for row in bounds] == [
+        (f"attempts_203103{7 + n:02}", f"FOR VALUES FROM ({midnights[n]}) TO ({midnights[n + 1]})") for n in range(5)
+    ]
+
+
+async def test_only_one_worker_maintains_at_a_time_and_a_dead_one_for_no_longer_than_its_lease(
+    factory: Factory, connection: db.Connection
+) -> None:
+    factory.row(status="DELETE")
+    rival = await db.connect(factory.uri, "rival")
+    assert (await db.fetch(rival, "maintain_elect", worker="rival", lease=timedelta(minutes=2)))[0][0] is True
+    await rival.close()
+    assert await one_round(connection) is False
+    assert len(factory.queue()) == 1
+    left = factory.one("SELECT until - clock_timestamp() FROM pillarbox.locks WHERE name = 'maintain'")
+    assert timedelta(minutes=1) < left <= timedelta(minutes=2)
+    factory.sql("UPDATE pillarbox.locks SET until = clock_timestamp() WHERE name = 'maintain'")
+    assert await one_round(connection) is True
+    assert factory.queue() == []
+    assert factory.one("SELECT holder FROM pillarbox.locks WHERE name = 'maintain'") is None
+
+
+async def test_a_lease_of_a_clock_that_was_put_back_does_not_last(factory: Factory, connection: db.Connection) -> None:
+    factory.sql("UPDATE pillarbox.locks SET holder = 'gone', until = now() + interval '1 year' WHERE name = 'maintain'")
+    assert await one_round(connection) is True
+
+
+async def test_who_lost_the_lease_stops_after_its_step(
+    factory: Factory, connection: db.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took: list[str] = []
+
+    async def overtaken(*_: object) -> None:
+        took.append("step")
+        factory.sql(
+            "UPDATE pillarbox.locks SET holder = 'rival', until = now() + interval '1m' WHERE name = 'maintain'"
+        )
+
+    steps = {"first": overtaken, "second": overtaken}
+    monkeypatch.setattr(Maintainer, "_steps", lambda *_, **__: steps)
+    assert await one_round(connection) is True
+    assert took == ["step"]
+    assert factory.one("SELECT holder FROM pillarbox.locks WHERE name = 'maintain'") == "rival"

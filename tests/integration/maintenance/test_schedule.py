@@ -1,0 +1,272 @@
+"""test_schedule — every occurrence is queued once, missed ones once together, and a broken schedule stops no other
+
+Owns: proofs about queued/schedule.py, sql/migrations/0010_pre_schedules.sql and the queries schedule_*.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from queued import schedule
+from shared.postgres import database as db
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+
+CONTENT = b"Subject: report\r\n\r\nAs every minute.\r\n"
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+async def connection(database: str) -> AsyncIterator[db.Connection]:
+    opened = await db.connect(database, "scheduler")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def anybody(administrator: str) -> AsyncIterator[db.Connection]:
+    """A connection that may take any role."""
+    opened = await db.connect(administrator, "scheduler")
+    yield opened
+    await opened.close()
+
+
+def scheduled(factory: Factory, name: str = "report", *, ago: timedelta = MINUTE, **columns: Any) -> datetime:
+    """A schedule that is due since `ago`; returns that time."""
+    values: dict[str, Any] = {
+        "id": name,
+        "cron": "* * * * *",
+        "timezone": "UTC",
+        "sender": "robot@sender.example",
+        "recipients": ["a@ash.example", "b@birch.example"],
+        "content": CONTENT,
+        **columns,
+    }
+    names = ", ".join(values)
+    given = ", ".join(f"%({key})s" for key in values)
+    text = f"INSERT INTO pillarbox.schedules ({names}, next_at) VALUES ({given}, now() - %(ago)s) RETURNING next_at"  # noqa: S608 - column names of ours
+    [row] = factory.sql(text, ago=ago, **values)
+    due: datetime = row.next_at
+    return due
+
+
+def schedules(factory: Factory) -> dict[str, Any]:
+    return {row.id: row for row in factory.sql("SELECT * FROM pillarbox.schedules ORDER BY id")}
+
+
+async def test_a_due_schedule_is_queued_and_moved_on(factory: Factory, connection: db.Connection, heard: Heard) -> None:
+    occurrence = scheduled(factory, metadata='{"tenant": "acme"}', priority=3, transportid="relay")
+    assert await schedule.send_due(connection) == 1
+    [first, second] = factory.queue()
+    assert (first.recipientlocalpart, second.recipientdomain) == ("a", "birch.example")
+    assert (first.priority, first.transportid, first.jobid, first.metadata["tenant"]) == (3, "relay", "report", "acme")
+    assert first.next_retry <= datetime.now(UTC)
+    left = schedules(factory)["report"]
+    assert left.last_message == first.messages__id == second.messages__id
+    assert left.next_at > datetime.now(UTC)
+    assert left.next_at - datetime.now(UTC) <= MINUTE
+    assert (left.enabled, left.error, left.last_at is not None) == (True, None, True)
+    [told] = heard.all("schedule.sent")
+    assert (told["schedule"], told["id"]) == ("report", left.last_message)
+    assert told["occurrence"] == occurrence.isoformat(timespec="seconds")
+    assert 60 <= told["seconds"] < 90
+    key = factory.one("SELECT key FROM pillarbox.idempotency")
+    assert key == f"schedule:report:{occurrence:%Y%m%dT%H%M%SZ}"
+
+
+async def test_each_occurrence_has_a_date_and_a_message_id_of_its_own(
+    factory: Factory, connection: db.Connection
+) -> None:
+    scheduled(factory)
+    for minutes in (2, 1):
+        ago = timedelta(minutes=minutes)
+        factory.sql("UPDATE pillarbox.schedules SET next_at = now() - %(ago)s", ago=ago)
+        assert await schedule.send_due(connection) == 1
+    contents = [bytes(row.content) for row in factory.sql("SELECT content FROM pillarbox.messages ORDER BY id")]
+    ids = []
+    for content in contents:
+        found = re.match(rb"Date: ([^\r]+)\r\nMessage-ID: <([^\r>]+)@sender\.example>\r\n", content)
+        assert found is not None, content
+        assert content[found.end() :] == CONTENT
+        age = datetime.now(UTC) - email.utils.parsedate_to_datetime(found[1].decode())
+        assert timedelta(0) <= age < MINUTE
+        assert re.fullmatch(rb"report\.\d{8}T\d{6}Z\.[0-9a-f]{8}", found[2])
+        ids.append(found[2])
+    assert len(set(ids)) == 2
+
+
+async def test_what_was_missed_is_made_up_once(factory: Factory, connection: db.Connection, heard: Heard) -> None:
+    scheduled(factory, ago=timedelta(days=3), recipients=["a@ash.example"])
+    assert await schedule.send_due(connection) == 1
+    assert await schedule.send_due(connection) == 0
+    assert len(factory.queue()) == 1
+    assert schedules(factory)["report"].next_at > datetime.now(UTC)
+    assert heard.all("schedule.sent")[0]["seconds"] > timedelta(days=3).total_seconds()
+
+
+async def test_many_workers_queue_each_occurrence_once(factory: Factory) -> None:
+    names = [f"s{number}" for number in range(40)]
+    for name in names:
+        scheduled(factory, name, recipients=["a@ash.example"])
+    workers = [await db.connect(factory.uri, f"worker {number}") for number in range(4)]
+    try:
+        sent = await asyncio.gather(*(schedule.send_due(worker) for worker in workers))
+    finally:
+        for worker in workers:
+            await worker.close()
+    assert sum(sent) == len(names)
+    assert sorted(row.jobid for row in factory.queue()) == sorted(names)
+
+
+async def test_one_that_somebody_holds_is_passed_over_without_waiting(
+    factory: Factory, connection: db.Connection, heard: Heard
+) -> None:
+    scheduled(factory, "held")
+    scheduled(factory, "other")
+    with factory.another() as other:
+        other.execute("SELECT FROM pillarbox.schedules WHERE id = 'held' FOR UPDATE")
+        assert await schedule.send_due(connection) == 1
+    assert [fields["schedule"] for fields in heard.all("schedule.sent")] == ["other"]
+    assert await schedule.send_due(connection) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"cron": "every day"}, "five fields"),
+        ({"cron": "61 * * * *"}, "bad minute"),
+        ({"timezone": "Mars/Olympus"}, "not a time zone"),
+        ({"recipients": ["nobody"]}, "nobody"),
+        ({"recipients": []}, "recipient"),
+        ({"sender": "a b@c"}, "a b@c"),
+        ({"content": b"bare\nnewline\r\n"}, "CR LF"),
+        ({"metadata": '{"_partid": "6"}'}, "reserved"),
+    ],
+)
+async def test_a_broken_schedule_is_disabled_with_its_error_and_stops_no_other(
+    factory: Factory, connection: db.Connection, heard: Heard, columns: dict[str, Any], says: str
+) -> None:
+    scheduled(factory, "broken", **columns)
+    scheduled(factory, "sound", recipients=["a@ash.example"])
+    assert await schedule.send_due(connection) == 1
+    assert [row.jobid for row in factory.queue()] == ["sound"]
+    left = schedules(factory)
+    assert left["sound"].enabled
+    assert not left["broken"].enabled
+    assert says in left["broken"].error
+    assert heard.all("schedule.disabled") == [{"schedule": "broken", "error": left["broken"].error}]
+    assert await schedule.send_due(connection) == 0
+    assert len(heard.all("schedule.disabled")) == 1
+
+
+async def test_what_is_disabled_is_not_sent(factory: Factory, connection: db.Connection) -> None:
+    scheduled(factory, enabled=False)
+    assert await schedule.send_due(connection) == 0
+    assert factory.queue() == []
+
+
+async def test_more_than_one_batch_is_sent_in_one_go(factory: Factory, connection: db.Connection) -> None:
+    count = 2 * schedule._BATCH + 1
+    for number in range(count):
+        scheduled(factory, f"s{number:03}", recipients=["a@ash.example"])
+    assert await schedule.send_due(connection) == count
+
+
+async def test_mail_is_queued_within_a_second_of_its_time(factory: Factory, heard: Heard) -> None:
+    pool = await db.open_pool(factory.uri, "scheduler", 1)
+    scheduled(factory, ago=timedelta(seconds=-2))
+    running = asyncio.create_task(schedule.run(pool))
+    try:
+        [told] = await heard.wait("schedule.sent")
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await pool.close()
+    assert 0 <= told["seconds"] < 1
+
+
+async def test_an_outage_only_delays(factory: Factory, heard: Heard) -> None:
+    pool = await db.open_pool(factory.uri, "scheduler", 1)
+    running = asyncio.create_task(schedule.run(pool))
+    try:
+        factory.terminate("scheduler")
+        scheduled(factory)
+        await heard.wait("schedule.sent")
+    finally:
+        running.cancel()
+        [ended] = await asyncio.gather(running, return_exceptions=True)
+        await pool.close()
+    assert isinstance(ended, asyncio.CancelledError), ended
+
+
+async def test_an_occurrence_whose_transaction_is_undone_is_sent_later(
+    factory: Factory, connection: db.Connection
+) -> None:
+    occurrence = scheduled(factory)
+    send = "SELECT pillarbox.schedule_send('report', %(at)s, now() + interval '1 minute', now())"
+    with factory.another() as other:
+        assert other.execute(send, {"at": occurrence}).fetchone() is not None
+    assert factory.queue() == []
+    assert schedules(factory)["report"].next_at == occurrence
+    assert await schedule.send_due(connection) == 1
+    assert len(factory.queue()) == 2
+
+
+async def test_the_next_occurrence_must_lie_ahead(factory: Factory) -> None:
+    occurrence = scheduled(factory)
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be in the future"):
+        factory.sql("SELECT pillarbox.schedule_send('report', %(at)s, now(), now())", at=occurrence)
+
+
+async def test_a_worker_can_send_a_schedule_but_neither_read_its_mail_nor_change_it(
+    factory: Factory, anybody: db.Connection
+) -> None:
+    scheduled(factory)
+    await anybody.execute("SET ROLE pillarbox_queued")
+    for refused in (
+        "SELECT content FROM pillarbox.schedules",
+        "SELECT recipients FROM pillarbox.schedules",
+        "UPDATE pillarbox.schedules SET sender = 'x@x.example'",
+        "DELETE FROM pillarbox.schedules",
+        "INSERT INTO pillarbox.schedules (id) VALUES ('x')",
+        "SELECT pillarbox.enqueue('', '{a@b.example}', '')",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            await anybody.execute(refused)
+    assert await schedule.send_due(anybody) == 1
+    assert await schedule.until_next(anybody) <= schedule._GLANCE
+
+
+@pytest.mark.parametrize("role", ["smtpd", "analyst", "reviewer", "application"])
+async def test_others_cannot_touch_schedules(factory: Factory, anybody: db.Connection, role: str) -> None:
+    scheduled(factory)
+    await anybody.execute(f"SET ROLE pillarbox_{role}".encode())
+    for refused in (
+        "SELECT id FROM pillarbox.schedules",
+        "SELECT pillarbox.schedule_send('report', now(), now(), now())",
+        "SELECT pillarbox.schedule_disable('report', now(), '')",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            await anybody.execute(refused)
+
+
+async def test_a_missing_right_is_told_and_disables_nothing(
+    factory: Factory, anybody: db.Connection, heard: Heard
+) -> None:
+    scheduled(factory)
+    factory.sql("REVOKE EXECUTE ON FUNCTION pillarbox.schedule_send FROM pillarbox_queued")
+    await anybody.execute("SET ROLE pillarbox_queued")
+    assert await schedule.send_due(anybody) == 0
+    assert schedules(factory)["report"].enabled
+    assert "permission denied" in heard.all("schedule.failed")[0]["error"]

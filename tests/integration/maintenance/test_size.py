@@ -1,0 +1,286 @@
+"""test_size — what maintenance reads does not grow with the queue or the history, and no round with what waits
+
+Owns: proofs about how many rows maintain_sweep, maintain_hold_poison and maintain_renotify read, by the plans that
+    their own sessions keep; and about the time of a round.
+See: sql/migrations, upkeep_bounded; queued/maintain.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from queued import maintain
+from queued.maintain import Maintainer
+from shared.config.queued.settings import Maintenance
+from shared.postgres import database as db
+from tests.fixtures.heard import until
+
+if TYPE_CHECKING:
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+
+HOUR = timedelta(hours=1)
+#: A month of history, with so many recipients; one in fifty is a dead letter.
+_ARCHIVE = """
+INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, recipientlocalpart,
+                               recipientdomain, size, transportid, priority, retry_count)
+SELECT n, gen_random_uuid(), 1, now() - n * (interval '29 days' / %(rows)s::integer),
+       CASE WHEN n %% 50 = 0 THEN 'failed' ELSE 'success' END, now(), 'r', 'example.com', 1, 'default', 0, 1
+  FROM generate_series(1, %(rows)s::integer) AS n
+"""
+_BODIES = """
+WITH body AS (
+    INSERT INTO pillarbox.messages (id, size, content)
+    SELECT gen_random_uuid(), 0, '' FROM generate_series(1, %(count)s::integer) RETURNING id)
+INSERT INTO pillarbox.released SELECT id, now() - interval '1 hour' FROM body
+"""
+_QUEUE = """
+INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain, metadata, next_retry, priority,
+                             last_error)
+SELECT %(message)s, 'r', 'example.com', jsonb_build_object('_partid', %(partid)s::text), now() + %(due)s::interval,
+       n %% 3 - 1, CASE WHEN n %% 2 = 0 THEN '451 Later' END
+  FROM generate_series(1, %(rows)s::integer) AS n
+"""
+_READ = """
+SELECT coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)::bigint AS rows
+  FROM pg_stat_xact_user_tables WHERE relname ~ %(tables)s
+"""
+
+
+def history(factory: Factory, rows: int) -> None:
+    factory.sql("SELECT pillarbox.history_create(now() - interval '29 days', 29)")
+    factory.sql("ALTER TABLE pillarbox.archive DISABLE TRIGGER archive_died")
+    factory.sql(_ARCHIVE, rows=rows)
+    factory.sql("ALTER TABLE pillarbox.archive ENABLE TRIGGER archive_died")
+
+
+def reads(factory: Factory, call: str, tables: str, **values: Any) -> int:
+    """How many rows of these tables the call reads, whatever became of them."""
+    with factory.another() as session:
+        session.execute(call.encode(), values)
+        [read] = session.execute(_READ, {"tables": tables}).fetchone() or [0]
+        session.rollback()
+    return int(read)
+
+
+@pytest.mark.parametrize(
+    ("rows", "analyzed"), [(100_000, False), (100_000, True), pytest.param(2_000_000, True, marks=pytest.mark.slow)]
+)
+def test_the_sweep_reads_no_dead_letters_but_its_own(factory: Factory, rows: int, *, analyzed: bool) -> None:
+    history(factory, rows)
+    bodies = 200
+    factory.sql(_BODIES, count=bodies)
+    if analyzed:
+        factory.sql("ANALYZE pillarbox.archive, pillarbox.messages, pillarbox.released")
+    # One body has a dead letter, and another recipient.
+    factory.sql(
+        """UPDATE pillarbox.archive SET messages__id = (SELECT min(messages__id::text)::uuid FROM pillarbox.released)
+            WHERE id IN (50, 51)"""
+    )
+    sweep = "SELECT pillarbox.maintain_sweep(now(), '10m', '90 days', 1000)"
+    assert reads(factory, sweep, "^archive_") <= bodies
+    assert reads(factory, sweep, "^(messages|released|queue_.*|notices)$") <= 8 * bodies
+    assert factory.one(sweep) == bodies
+    assert len(factory.bodies()) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["SELECT pillarbox.maintain_hold_poison(now(), 3, 1000)", "SELECT pillarbox.maintain_renotify(now(), '1m', 100)"],
+)
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_of_the_queue_only_what_is_looked_for_is_read(factory: Factory, call: str, *, analyzed: bool) -> None:
+    message = factory.message()
+    factory.sql(_QUEUE, message=message, partid="1", due="1 hour", rows=30_000)
+    factory.sql(_QUEUE, message=message, partid="4", due="-1 hour", rows=30_000)
+    if analyzed:
+        factory.sql("ANALYZE pillarbox.queue")
+    assert reads(factory, call, "^queue_") <= 600
+
+
+async def test_a_round_ends_in_time_and_leaves_the_rest_to_the_next(
+    factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much waits for the sweep, what operators deleted is finished with every round."""
+    monkeypatch.setattr(maintain, "_ROUND", 0.8)
+    monkeypatch.setattr(maintain, "_BATCH", 5)  # so slow that no machine is done in three rounds
+    factory.sql(_BODIES, count=40_000)
+    maintainer = Maintainer("worker", Maintenance())
+    connection = await db.connect(factory.uri, "maintainer")
+    try:
+        for whole in (True, False, False):
+            deleted = factory.row(status="DELETE")
+            started = monotonic()
+            assert await maintainer.round_if_elected(connection, whole=whole)
+            assert monotonic() - started < 0.8 + 1.0  # what is under way is cancelled, on a busy machine
+            assert maintainer.more
+            assert deleted in {row.id for row in factory.archive()}
+    finally:
+        await connection.close()
+    assert 0 < factory.one("SELECT count(*) FROM pillarbox.released") < 40_000
+    assert heard.all("maintain.swept")
+
+
+async def test_rounds_follow_at_once_until_nothing_is_left(
+    factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain, "_ROUND", 0.5)
+    monkeypatch.setattr(maintain, "_BATCH", 10)  # so slow that no machine is done in one round
+    factory.sql(_BODIES, count=20_000)
+    pool = await db.open_pool(factory.uri, "maintainer", 1)
+    running = asyncio.create_task(maintain.run(pool, "worker", Maintenance.model_validate({"interval": "1h"})))
+    try:
+        await until(lambda: factory.one("SELECT count(*) FROM pillarbox.released") == 0, "all bodies to be swept")
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await pool.close()
+    assert len(heard.all("maintain.swept")) > 1
+    assert len(heard.all("maintain.days")) <= 1  # what is done once an interval is not done again
+
+
+async def test_a_call_that_takes_too_long_is_ended_and_the_next_batch_is_smaller(
+    factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain, "_ROUND", 1.5)
+    factory.sql(_BODIES, count=100)
+    arguments = "timestamptz, interval, interval, integer, timestamptz"
+    factory.sql(f"ALTER FUNCTION pillarbox.maintain_sweep_since({arguments}) RENAME TO swift")
+    factory.sql(
+        """CREATE FUNCTION pillarbox.maintain_sweep_since(
+               a timestamptz, b interval, c interval, d integer, e timestamptz,
+               OUT looked integer, OUT swept integer, OUT reached timestamptz) LANGUAGE plpgsql AS $$
+           BEGIN
+               PERFORM pg_sleep(d * 0.05);
+               SELECT * INTO looked, swept, reached FROM pillarbox.swift(a, b, c, d, e);
+           END $$"""
+    )
+    maintainer = Maintainer("worker", Maintenance())
+    connection = await db.connect(factory.uri, "maintainer")
+    try:
+        started = monotonic()
+        await maintainer.round_if_elected(connection)
+        assert monotonic() - started < 1.5 + 1.0
+        assert [failed["step"] for failed in heard.all("maintain.failed")] == ["sweep"]
+        assert maintainer.more
+        for _ in range(20):
+            await maintainer.round_if_elected(connection, whole=False)
+    finally:
+        await connection.close()
+    assert factory.bodies() == {}
+    assert len(heard.all("maintain.failed")) == 1
+
+
+def test_bodies_that_are_large_go_a_few_at_a_time(factory: Factory) -> None:
+    """To delete one costs as much as it is long."""
+    factory.sql(_BODIES, count=10)
+    factory.sql("UPDATE pillarbox.messages SET size = 25 * 1024 * 1024")
+    assert factory.one("SELECT pillarbox.maintain_sweep(now(), '10m', '7d', 1000)") == 3
+    factory.sql("UPDATE pillarbox.messages SET size = 1024 * 1024 * 1024")
+    assert factory.one("SELECT pillarbox.maintain_sweep(now(), '10m', '7d', 1000)") == 1
+
+
+def test_a_sweep_goes_on_where_the_last_one_came_to(factory: Factory) -> None:
+    """Whatever is left behind it is found from the oldest note on."""
+    factory.sql(_BODIES, count=3)
+    factory.sql(
+        "UPDATE pillarbox.released SET ts = now() - n * interval '1 hour' FROM (SELECT messages__id AS id,"
+        " row_number() OVER () AS n FROM pillarbox.released) o WHERE o.id = messages__id"
+    )
+    call = "SELECT looked, swept, reached FROM pillarbox.maintain_sweep_since(now(), '10m', '7d', {}, {})"
+    [first] = factory.sql(call.format(1, "'-infinity'"))
+    assert (first.looked, first.swept) == (1, 1)
+    factory.sql(_BODIES, count=1)
+    factory.sql(
+        """UPDATE pillarbox.released SET ts = now() - interval '9 hours'
+            WHERE messages__id = (SELECT id FROM pillarbox.messages ORDER BY ts DESC LIMIT 1)"""
+    )
+    rest = call.format(1000, "%(since)s")
+    [more] = factory.sql(rest, since=first.reached)
+    assert (more.looked, more.swept) == (2, 2)
+    [none] = factory.sql(rest, since=more.reached)
+    assert (none.looked, none.swept) == (0, 0)
+    [whole] = factory.sql(call.format(1000, "'-infinity'"))
+    assert (whole.looked, whole.swept) == (1, 1)
+
+
+def test_under_an_old_snapshot_a_sweep_does_not_read_what_is_gone(factory: Factory) -> None:
+    factory.sql("ALTER TABLE pillarbox.released SET (autovacuum_enabled = off)")
+    factory.sql(_BODIES, count=20_000)
+    with factory.another() as old:
+        old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        old.execute("SELECT count(*) FROM pillarbox.settings")
+        since = "-infinity"
+        while True:
+            [row] = factory.sql(
+                "SELECT * FROM pillarbox.maintain_sweep_since(now(), '10m', '7d', 1000, %(since)s::timestamptz)",
+                since=since,
+            )
+            since = row.reached
+            if not row.looked:
+                break
+        explain = """EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON)
+                     SELECT * FROM pillarbox.maintain_sweep_since(now(), '10m', '7d', 1000, %(since)s::timestamptz)"""
+        blocks = {}
+        for begin in ("-infinity", since):
+            [[[plan]]] = factory.sql(explain, since=begin)
+            blocks[begin] = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
+    assert blocks[since] < 50 < blocks["-infinity"]
+
+
+async def test_a_look_for_what_is_overdue_that_takes_too_long_becomes_a_smaller_one(
+    factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As beside an old snapshot, in millions of index entries; what was noted before stays while it is queued."""
+    monkeypatch.setattr(maintain, "_STEP", 0.2)
+    old, gone = factory.row(partid="1", due=-HOUR), factory.row(partid="1", due=-HOUR)
+    maintainer = Maintainer("worker", Maintenance())
+    connection = await db.connect(factory.uri, "maintainer")
+    noted = "SELECT queue__id FROM pillarbox.unserved ORDER BY 1"
+    try:
+        await maintainer.round_if_elected(connection)
+        assert [row.queue__id for row in factory.sql(noted)] == [old, gone]
+        factory.sql("ALTER FUNCTION pillarbox.maintain_overdue RENAME TO swift")
+        factory.sql(
+            """CREATE FUNCTION pillarbox.maintain_overdue(a timestamptz, b interval, c integer, d timestamptz)
+               RETURNS TABLE (leaf text, id bigint, partid text, due timestamptz) LANGUAGE plpgsql AS $$
+               BEGIN
+                   IF d = '-infinity' THEN PERFORM pg_sleep(9); END IF;
+                   RETURN QUERY SELECT * FROM pillarbox.swift(a, b, c, d);
+               END $$"""
+        )
+        factory.sql("DELETE FROM pillarbox.queue WHERE id = %(id)s", id=gone)
+        recent = factory.row(partid="4", due=-timedelta(minutes=2))
+        await maintainer.round_if_elected(connection)
+        assert {failed["step"] for failed in heard.all("maintain.failed")} == {"renotify", "unserved"}
+        await maintainer.round_if_elected(connection)
+    finally:
+        await connection.close()
+    assert len(heard.all("maintain.failed")) == 2
+    assert heard.all("maintain.renotified")[-1] == {"partitions": 1}
+    assert [row.queue__id for row in factory.sql(noted)] == [old, recent]
+
+
+async def test_days_far_ahead_are_made_in_as_many_rounds_as_they_take(
+    factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year of them takes longer than any step may, and was made in one transaction that PostgreSQL ended."""
+    monkeypatch.setattr(maintain, "_STEP", 0.2)
+    maintainer = Maintainer("worker", Maintenance.model_validate({"ahead": 90}))
+    last = """SELECT to_regclass('pillarbox.archive_'
+                     || to_char((now() + interval '90 days') AT TIME ZONE 'UTC', 'YYYYMMDD')) IS NOT NULL"""
+    connection = await db.connect(factory.uri, "maintainer")
+    try:
+        for _ in range(40):
+            await maintainer.round_if_elected(connection, whole=not maintainer.more)
+            if factory.one(last):
+                break
+    finally:
+        await connection.close()
+    assert factory.one(last)

@@ -1,0 +1,202 @@
+"""test_suspends — what is suspended waits, what is suspended no more is due at once, whoever said so
+
+Owns: proofs about queued/pacing/suspends.py and the queries suspend_*.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queued.pacing.pace import Fields, Paces, Turn, Wait
+from shared.config.queued.pacing import Pacing
+from shared.postgres import database as db
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.fixtures.database.factory import Factory
+
+MAIL = Fields("default", "example.com", "example.org", "acme", "news")
+
+
+@pytest.fixture
+async def connection(database: str) -> AsyncIterator[db.Connection]:
+    opened = await db.connect(database, "suspender")
+    yield opened
+    await opened.close()
+
+
+async def suspended(connection: db.Connection, seconds: float | None = None, **selection: list[str]) -> int:
+    """A suspend by command; its number."""
+    [row] = await db.fetch(
+        connection,
+        "suspend_add",
+        selection=json.dumps(selection),
+        reason="they asked",
+        who="operator",
+        seconds=seconds,
+        now=None,
+    )
+    number: int = row.id
+    return number
+
+
+async def follow(paces: Paces, connection: db.Connection) -> None:
+    """What a worker does at every poll, and when it hears of a change."""
+    await paces.suspends.follow(connection, "true")
+
+
+def parked(
+    factory: Factory, domain: str = "example.com", said: str | None = "waiting: suspended: they asked", tries: int = 0
+) -> int:
+    """A recipient that was parked for a suspend."""
+    number = factory.row(domain=domain, due=timedelta(minutes=9), tries=tries)
+    factory.sql("UPDATE pillarbox.queue SET last_error = %(said)s WHERE id = %(id)s", id=number, said=said)
+    return number
+
+
+def due(factory: Factory) -> set[int]:
+    return {row.id for row in factory.sql("SELECT id FROM pillarbox.queue WHERE next_retry <= now()")}
+
+
+async def test_the_table_is_followed(connection: db.Connection) -> None:
+    paces = Paces()
+    assert isinstance(paces.ask(MAIL), Turn)
+    await suspended(connection, destination=["example.com"])
+    await follow(paces, connection)
+    assert paces.ask(MAIL._replace(destination="Example.COM")) == Wait(600.0, "suspended: they asked", stopped="us")
+    assert isinstance(paces.ask(MAIL._replace(destination="example.net")), Turn)
+    await db.fetch(connection, "suspend_remove", ids=None)
+    await follow(paces, connection)
+    assert isinstance(paces.ask(MAIL), Turn)
+
+
+async def test_every_field_that_is_given_must_fit(connection: db.Connection) -> None:
+    paces = Paces()
+    await suspended(connection, destination=[".example.com", "example.com"], tenant=["acme", "other"])
+    await follow(paces, connection)
+    assert isinstance(paces.ask(MAIL), Wait)
+    assert isinstance(paces.ask(MAIL._replace(destination="deep.example.com")), Wait)
+    assert isinstance(paces.ask(MAIL._replace(destination="notexample.com")), Turn)
+    assert isinstance(paces.ask(MAIL._replace(tenant="third")), Turn)
+    assert isinstance(paces.ask(MAIL._replace(tenant=None)), Turn)
+
+
+async def test_a_suspend_ends_by_itself(connection: db.Connection) -> None:
+    now = 0.0
+    paces = Paces(clock=lambda: now)
+    await suspended(connection, 90.0, destination=["example.com"])
+    await follow(paces, connection)
+    asked = paces.ask(MAIL)
+    assert isinstance(asked, Wait)
+    assert 80 < asked.seconds <= 90
+    now = 91.0
+    assert isinstance(paces.ask(MAIL), Turn)
+
+
+async def test_a_rule_suspends_at_once_here_and_soon_everywhere(connection: db.Connection) -> None:
+    here, there = Paces(), Paces()
+    here.suspend({"destination": ["example.com"]}, 300, "421 slow down", "rule slow")
+    asked = here.ask(MAIL)
+    assert isinstance(asked, Wait)
+    assert asked.reason == "suspended: 421 slow down"
+    assert isinstance(there.ask(MAIL), Turn)
+    await follow(here, connection)
+    await follow(there, connection)
+    assert isinstance(here.ask(MAIL), Wait)
+    assert isinstance(there.ask(MAIL), Wait)
+    [row] = await db.fetch(connection, "suspend_active", now=None)
+    assert (row.selection, row.who) == ({"destination": ["example.com"]}, "rule slow")
+    await db.fetch(connection, "suspend_remove", ids=[row.id])  # the operator knows better
+    await follow(here, connection)
+    assert isinstance(here.ask(MAIL), Turn)
+
+
+async def test_a_rule_that_fires_again_puts_the_end_off(connection: db.Connection) -> None:
+    paces = Paces()
+    for seconds in (10, 300):
+        paces.suspend({"destination": ["example.com"]}, seconds, "421", "rule slow")
+        await follow(paces, connection)
+    [row] = await db.fetch(connection, "suspend_active", now=None)
+    assert 290 < row.seconds <= 300
+
+
+async def test_what_waited_for_a_removed_suspend_is_due_at_once(connection: db.Connection, factory: Factory) -> None:
+    paces = Paces()
+    await suspended(connection, destination=["example.com"])
+    await follow(paces, connection)
+    mail = parked(factory)
+    tried = parked(factory, said="451 later", tries=2)
+    other = parked(factory, "example.net")
+    scheduled = parked(factory, said=None)
+    assert due(factory) == set()
+    await db.fetch(connection, "suspend_remove", ids=None)
+    await follow(paces, connection)
+    assert due(factory) == {mail, tried}
+    assert other not in due(factory)
+    assert scheduled not in due(factory)
+
+
+async def test_what_another_worker_parked_meanwhile_is_due_at_the_next_look(
+    connection: db.Connection, factory: Factory
+) -> None:
+    paces = Paces()
+    await suspended(connection, destination=["example.com"])
+    await follow(paces, connection)
+    await db.fetch(connection, "suspend_remove", ids=None)
+    await follow(paces, connection)
+    late = parked(factory)
+    await follow(paces, connection)
+    assert due(factory) == {late}
+    later = parked(factory)
+    await follow(paces, connection)
+    assert later not in due(factory)  # nobody may park for it any more
+
+
+async def test_what_the_file_says_no_more_lets_its_mail_go(connection: db.Connection, factory: Factory) -> None:
+    written = {"suspends": [{"match": {"destination": ["example.com"]}, "reason": "they asked"}]}
+    paces = Paces(Pacing.model_validate(written))
+    assert paces.ask(MAIL) == Wait(600.0, "suspended: they asked", stopped="us")
+    mail = parked(factory)
+    paces.use(Pacing(), {})
+    assert isinstance(paces.ask(MAIL), Turn)
+    await follow(paces, connection)
+    assert due(factory) == {mail}
+
+
+async def test_every_change_is_announced_to_all(connection: db.Connection, database: str) -> None:
+    listener = await db.connect(database, "listener")
+    await listener.execute("LISTEN pillarbox")
+    await suspended(connection, destination=["example.com"])
+    await db.fetch(connection, "suspend_remove", ids=None)
+    told = [notice.payload async for notice in listener.notifies(timeout=10, stop_after=2)]
+    assert told == ["suspends:", "suspends:"]
+    await listener.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "fits"),
+    [
+        (None, "example.com", True),
+        (["example.com"], "EXAMPLE.com", True),
+        (["example.com"], "deep.example.com", False),
+        ([".example.com"], "deep.example.com", True),
+        ([".example.com"], "example.com", False),
+        ([".example.com"], "notexample.com", False),
+        (["a", "b"], "b", True),
+        (["a"], None, False),
+    ],
+)
+async def test_postgresql_and_workers_mean_the_same_mail(
+    connection: db.Connection, wanted: list[str] | None, given: str | None, *, fits: bool
+) -> None:
+    async with connection.cursor() as cursor:
+        await cursor.execute(
+            "SELECT pillarbox.suspend_fits(%s::jsonb, %s)", (json.dumps(wanted) if wanted else None, given)
+        )
+        [answer] = await cursor.fetchone() or [None]
+    assert answer is fits or (answer is None and not fits)

@@ -1,0 +1,235 @@
+"""test_notice — senders are told once, together, at a bounded rate, and never of a bounce
+
+Owns: proofs about queued/dsn/send.py, sql/migrations/0016_pre_notices.sql and the queries notice_*.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queued.dsn import send
+from shared.postgres import database as db
+from tests.fixtures.database.notices import GONE, ORIGINAL, fields, noted, notifier, sent
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+
+
+@pytest.fixture
+async def connection(database: str) -> AsyncIterator[db.Connection]:
+    opened = await db.connect(database, "notifier")
+    yield opened
+    await opened.close()
+
+
+async def test_recipients_of_one_message_are_told_of_together(
+    factory: Factory, connection: db.Connection, heard: Heard
+) -> None:
+    message = factory.message(ORIGINAL)
+    dsn = '{"_dsn": {"envid": "QQ314", "ret": "FULL", "orcpt": ["rfc822", "old@example.com"]}}'
+    noted(factory, message=message, metadata=dsn)
+    noted(factory, message=message, recipientlocalpart="r2", reply_code=None, reply_text="too old", remote=None)
+    assert await notifier().send_due(connection) == 1
+    [(whom, told)] = sent(factory)
+    assert whom == "app@sender.example"
+    assert (told["Auto-Submitted"], told.get_content_type()) == ("auto-replied", "multipart/report")
+    assert told.get_param("report-type") == "delivery-status"
+    of_message, first, second = fields(told)
+    assert (of_message["Original-Envelope-Id"], of_message["Reporting-MTA"]) == ("QQ314", "dns; mx.test")
+    assert first["Original-Recipient"] == "rfc822; old@example.com"
+    assert (first["Final-Recipient"], first["Action"], first["Status"]) == ("rfc822; r1@example.com", "failed", "5.1.1")
+    assert (first["Remote-MTA"], first["Diagnostic-Code"]) == ("dns; mail.example.com", "smtp; 550 5.1.1 Nobody")
+    assert (second["Remote-MTA"], second["Diagnostic-Code"]) == (None, "X-Pillarbox; too old")
+    [returned] = [part for part in told.walk() if part.get_content_type() == "message/rfc822"]
+    assert returned.as_bytes().replace(b"\r\n", b"\n").endswith(ORIGINAL.replace(b"\r\n", b"\n"))
+    assert factory.one(GONE) == 0
+    assert await notifier().send_due(connection) == 0
+    [event] = heard.all("notice.sent")
+    assert (event["kind"], event["about"], event["recipients"]) == ("failed", message, 2)
+
+
+async def test_kinds_and_messages_are_told_of_apart(factory: Factory, connection: db.Connection) -> None:
+    message = factory.message(ORIGINAL)
+    noted(factory, message=message)
+    noted(factory, message=message, kind="delayed", reply_code=451, reply_enhanced="4.7.1", reply_text="451 later")
+    noted(factory)
+    assert await notifier().send_due(connection) == 3
+    actions = [fields(told)[1]["Action"] for _, told in sent(factory)]
+    assert actions == ["failed", "delayed", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("ret", "size", "returned"),
+    [
+        ("FULL", 1000, "message/rfc822"),
+        (None, 1000, "message/rfc822"),
+        ("HDRS", 1000, "text/rfc822-headers"),
+        ("FULL", 50, "text/rfc822-headers"),
+    ],
+)
+async def test_what_is_returned_follows_ret_and_the_size(
+    factory: Factory, connection: db.Connection, ret: str | None, size: int, returned: str
+) -> None:
+    noted(factory, metadata=f'{{"_dsn": {{"ret": "{ret}"}}}}' if ret else None)
+    await notifier(size=size).send_due(connection)
+    [(_, told)] = sent(factory)
+    types = [part.get_content_type() for part in told.iter_parts()]
+    assert types == ["text/plain", "message/delivery-status", returned]
+    assert ("The body." in told.as_string()) == (returned == "message/rfc822")
+    assert "Subject: original" in told.as_string()
+
+
+async def test_a_rate_holds_back_and_loses_nothing(factory: Factory, connection: db.Connection, heard: Heard) -> None:
+    for _ in range(3):
+        noted(factory)
+    noted(factory, sender="other@sender.example")
+    limited = notifier(rate={"persender": 2})
+    assert await limited.send_due(connection) == 3
+    assert sorted(whom for whom, _ in sent(factory)) == ["app@sender.example"] * 2 + ["other@sender.example"]
+    [held] = heard.all("notice.held_back")
+    assert (held["sender"], held["notices"]) == ("app@sender.example", 1)
+    assert factory.one(f"{GONE} WHERE due > now()") == 1
+    # The next hour.
+    factory.sql("UPDATE pillarbox.notice_counts SET hour = hour - interval '1 hour'")
+    factory.sql("UPDATE pillarbox.notices SET due = now()")
+    assert await limited.send_due(connection) == 1
+    assert factory.one(GONE) == 0
+
+
+async def test_the_rate_of_all_holds_back_everybody(factory: Factory, connection: db.Connection) -> None:
+    for number in range(3):
+        noted(factory, sender=f"app{number}@sender.example")
+    assert await notifier(rate={"overall": 1}).send_due(connection) == 1
+    assert factory.one(f"{GONE} WHERE due > now()") == 2
+
+
+async def test_the_postmaster_gets_a_copy_of_failures(factory: Factory, connection: db.Connection) -> None:
+    noted(factory)
+    noted(factory, kind="delayed")
+    await notifier(postmaster="postmaster@ours.example").send_due(connection)
+    assert [(whom, told["Subject"]) for whom, told in sent(factory)] == [
+        ("app@sender.example", "Undelivered Mail Returned to Sender"),
+        ("postmaster@ours.example", "Postmaster Copy: Undelivered Mail Returned to Sender"),
+        ("app@sender.example", "Delayed Mail (still being retried)"),
+    ]
+    assert "The body." not in sent(factory)[1][1].as_string()
+
+
+async def test_a_notification_that_postgresql_refuses_waits_and_stops_no_other(
+    factory: Factory, connection: db.Connection, heard: Heard
+) -> None:
+    noted(factory, sender="app@bad..domain")
+    noted(factory)
+    assert await notifier().send_due(connection) == 1
+    assert [whom for whom, _ in sent(factory)] == ["app@sender.example"]
+    assert factory.one(f"{GONE} WHERE due > now() + interval '59 minutes'") == 1
+    assert len(heard.all("notice.refused")) == 1
+
+
+FORGET = "SELECT pillarbox.maintain_forget_notices(now() + %(later)s, '30 days', 100)"
+
+
+async def test_what_a_rate_holds_back_is_kept_for_as_long_as_it_takes(
+    factory: Factory, connection: db.Connection
+) -> None:
+    for _ in range(3):
+        noted(factory)
+    limited = notifier(rate={"persender": 1})
+    assert await limited.send_due(connection) == 1
+    factory.sql(FORGET, later=timedelta(days=400))
+    assert factory.one(GONE) == 2
+
+
+async def test_what_was_refused_for_long_enough_is_forgotten(factory: Factory, connection: db.Connection) -> None:
+    noted(factory, sender="app@bad..domain")
+    assert await notifier().send_due(connection) == 0
+    since = factory.one("SELECT refused FROM pillarbox.notices")
+    factory.sql("UPDATE pillarbox.notices SET due = now()")
+    await notifier().send_due(connection)
+    assert factory.one("SELECT refused FROM pillarbox.notices") == since  # from the first time on
+    factory.sql(FORGET, later=timedelta(days=29))
+    assert factory.one(GONE) == 1
+    factory.sql(FORGET, later=timedelta(days=31))
+    assert factory.one(GONE) == 0
+
+
+async def test_the_body_stays_until_its_sender_was_told(factory: Factory, connection: db.Connection) -> None:
+    message = factory.message(ORIGINAL)
+    row = factory.row(message=message)
+    noted(factory, message=message)
+    factory.sql("DELETE FROM pillarbox.queue WHERE id = %(row)s", row=row)
+    sweep = "SELECT pillarbox.maintain_sweep(now() + interval '1 day', '0', '0', 100)"
+    factory.sql(sweep)
+    assert factory.one("SELECT count(*) FROM pillarbox.messages") == 1
+    await notifier().send_due(connection)
+    factory.sql("SELECT pillarbox.maintain_sweep(now() + interval '3 days', '0', '0', 100)")
+    assert [told.get_content_type() for _, told in sent(factory)] == ["multipart/report"]
+    assert factory.one("SELECT count(*) FROM pillarbox.messages WHERE id = %(id)s", id=message) == 0
+
+
+async def test_a_crash_before_commit_leaves_the_notice_and_no_mail(factory: Factory, database: str) -> None:
+    """Everything was done but COMMIT when the connection died: as SIGKILL leaves it."""
+    noted(factory)
+    connection = await db.connect(database, "dies")
+
+    @asynccontextmanager
+    async def killed() -> AsyncIterator[None]:
+        await connection.execute("BEGIN")
+        yield
+        factory.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dies'")
+        await connection.execute("COMMIT")
+
+    connection.transaction = killed  # type: ignore[method-assign, assignment]
+    with pytest.raises(db.OUTAGE):
+        await notifier().send_due(connection)
+    assert sent(factory) == []
+    assert factory.one(GONE) == 1
+    again = await db.connect(database, "lives")
+    async with again:
+        assert await notifier().send_due(again) == 1
+    assert len(sent(factory)) == 1
+
+
+async def test_two_workers_at_once_tell_once(factory: Factory, database: str) -> None:
+    for _ in range(20):
+        noted(factory)
+    connections = [await db.connect(database, f"worker {number}") for number in range(3)]
+    counts = await asyncio.gather(*(notifier(rate={}).send_due(each) for each in connections))
+    for each in connections:
+        await each.close()
+    async with await db.connect(database, "rest") as rest:
+        counts.append(await notifier().send_due(rest))
+    assert sum(counts) == 20
+    assert len(sent(factory)) == 20
+
+
+async def test_without_bounces_notices_are_dropped(factory: Factory, database: str) -> None:
+    noted(factory)
+    pool = await db.open_pool(database, "discarding", 1)
+    running = asyncio.create_task(send.run(pool, notifier(enabled=False)))
+    try:
+        await eventually(lambda: factory.one(GONE) == 0, "the notice is dropped")
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await pool.close()
+    assert sent(factory) == []
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_notification_and_its_copy_ask_for_tls_as_the_message_did(
+    factory: Factory, connection: db.Connection, *, asked: bool
+) -> None:
+    noted(factory, metadata='{"_requiretls": true}' if asked else None)
+    assert await notifier(postmaster="postmaster@mx.test").send_due(connection) == 1
+    rows = factory.sql("SELECT metadata ? '_requiretls' AS asks FROM pillarbox.queue WHERE serverid = 'bounce'")
+    assert [row.asks for row in rows] == [asked, asked]

@@ -1,0 +1,95 @@
+"""test_notice_owed — whose results are told, and whose never
+
+Owns: the matrix of NOTIFY and outcome; mail from the null sender; what operators bounce.
+See: RFC 3461 section 4.1; queued/dsn/owed.py; queued/dsn/send.py.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared.postgres import database as db
+from tests.fixtures.database.notices import GONE, fields, notifier, sent
+from tests.fixtures.database.results import DELIVERED, FAILED, claim, deferred, finished, running_recorder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.fixtures.database.factory import Factory
+
+
+@pytest.fixture
+async def connection(database: str) -> AsyncIterator[db.Connection]:
+    opened = await db.connect(database, "notifier")
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.parametrize(
+    ("notify", "failed", "delivered", "delayed"),
+    [
+        (None, ["failed"], [], ["delayed"]),
+        (["NEVER"], [], [], []),
+        (["FAILURE"], ["failed"], [], []),
+        (["SUCCESS"], [], ["relayed"], []),
+        (["DELAY", "SUCCESS"], [], ["relayed"], ["delayed"]),
+    ],
+)
+async def test_notify_says_what_is_noted(
+    factory: Factory,
+    database: str,
+    notify: list[str] | None,
+    failed: list[str],
+    delivered: list[str],
+    delayed: list[str],
+) -> None:
+    ids = factory.rows(3)
+    if notify:
+        words = '", "'.join(notify)
+        factory.sql(
+            "UPDATE pillarbox.queue SET metadata = metadata || %(dsn)s::jsonb",
+            dsn=f'{{"_dsn": {{"notify": ["{words}"]}}}}',
+        )
+    first, second, third = sorted(await claim(database), key=lambda c: c.id)
+    late = third.now() + timedelta(hours=1)
+    async with running_recorder(database) as recorder:
+        recorder.add(
+            [
+                finished(first, FAILED, "failed"),
+                finished(second, DELIVERED, "success"),
+                deferred(third, late)._replace(late=late),
+            ]
+        )
+        await recorder.drained()
+    kinds = {row.queue__id: row.kind for row in factory.sql("SELECT queue__id, kind FROM pillarbox.notices")}
+    found = [[kinds[id_]] if id_ in kinds else [] for id_ in ids]
+    assert found == [failed, delivered, delayed]
+
+
+async def test_nobody_is_told_of_a_bounce(factory: Factory, database: str, connection: db.Connection) -> None:
+    factory.row()
+    factory.row(status="BOUNCE")
+    factory.sql("UPDATE pillarbox.queue SET senderlocalpart = NULL, senderdomain = NULL")
+    [first] = await claim(database)
+    async with running_recorder(database) as recorder:
+        recorder.add([finished(first, FAILED, "failed")])
+        await recorder.drained()
+    factory.sql("SELECT * FROM pillarbox.maintain_finish(now(), 'test', 10)")
+    assert factory.one("SELECT count(*) FROM pillarbox.archive") == 2
+    assert factory.one(GONE) == 0
+    assert await notifier().send_due(connection) == 0
+
+
+async def test_what_an_operator_bounces_is_told(factory: Factory, connection: db.Connection) -> None:
+    factory.row(status="BOUNCE")
+    factory.sql("SELECT * FROM pillarbox.maintain_finish(now(), 'test', 10)")
+    assert await notifier().send_due(connection) == 1
+    [(whom, told)] = sent(factory)
+    assert whom == "sender@sender.example"
+    assert (fields(told)[1]["Status"], fields(told)[1]["Diagnostic-Code"]) == (
+        "5.7.1",
+        "X-Pillarbox; returned by the operator",
+    )

@@ -1,0 +1,300 @@
+"""test_suppression — only what a report proves suppresses an address, and what is suppressed gets no mail
+
+Owns: proofs about queued/reports/learn.py, queued/reports/suppression_screen.py, smtpd/policy/suppressed.py,
+    scripts/commands/suppress.py and the queries suppression_* and report_*.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queued.reports.suppression_screen import Screen, Screening
+from scripts.cli import main
+from shared.config.suppression import Suppression
+from shared.mail.suppression import named_message, return_path
+from shared.postgres import database as db
+from tests.fixtures.daemons.serving import Dialogue, serving
+from tests.fixtures.database.results import FAILED, claim, finished, running_recorder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from uuid import UUID
+
+    from queued.claiming.claim import Claimed
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+
+SECRET = b"a secret of sixteen octets or more"
+REPORT = """Content-Type: multipart/report; boundary="x"\r
+\r
+--x\r
+Content-Type: message/delivery-status\r
+\r
+Reporting-MTA: dns; peer.example\r
+\r
+Final-Recipient: rfc822; {recipient}\r
+Action: failed\r
+Status: {status}\r
+Diagnostic-Code: smtp; 550 {status} says the peer\r
+--x\r
+Content-Type: text/rfc822-headers\r
+\r
+Received: from app by mx.test with ESMTP\r
+\tid {message}; Sat, 21 Nov 2026 10:00:00 +0000\r
+--x--\r
+"""
+FEEDBACK = """Content-Type: multipart/report; report-type=feedback-report; boundary="x"\r
+\r
+--x\r
+Content-Type: message/feedback-report\r
+\r
+Feedback-Type: {kind}\r
+Version: 1\r
+--x\r
+Content-Type: text/rfc822-headers\r
+\r
+Return-Path: <{path}>\r
+--x--\r
+"""
+
+
+@pytest.fixture
+async def pool(database: str) -> AsyncIterator[db.Pool]:
+    opened = await db.open_pool(database, "screen", 2)
+    yield opened
+    await opened.close()
+
+
+def screening(pool: db.Pool, **settings: Any) -> Screen:
+    return Screen(pool, Screening(Suppression.model_validate(settings)))
+
+
+async def sent(factory: Factory, database: str, count: int = 1) -> UUID:
+    """A message that was delivered to r1@example.com and so on."""
+    message = factory.message()
+    factory.rows(count, message=message)
+    claimed = await claim(database)
+    async with running_recorder(database) as recorder:
+        recorder.add([finished(c, FAILED, "failed") for c in claimed])
+        await recorder.drained()
+    return message
+
+
+async def reported(
+    factory: Factory, database: str, pool: db.Pool, text: str, to: str = "b@bounces.example", **settings: Any
+) -> list[Any]:
+    """What the table says after this report has come in."""
+    factory.row(domain="bounces.example")
+    local, _, _ = to.partition("@")
+    factory.sql("UPDATE pillarbox.queue SET recipientlocalpart = %(local)s", local=local)
+    [c] = await claim(database)
+    [result], left = await screening(pool, **{"addresses": ["bounces.example"], **settings}).look([c], text.encode())
+    assert (result.result, left) == ("success", ())
+    async with running_recorder(database) as recorder:
+        recorder.add([result])
+        await recorder.drained()
+    return factory.sql("SELECT * FROM pillarbox.suppressions ORDER BY target")
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> dict[str, Any]:
+    secret = tmp_path / "secret"
+    secret.write_bytes(SECRET + b"\n")
+    return {"evidence": "signed", "returnpath": {"domain": "bounces.example", "secret": str(secret)}}
+
+
+async def test_a_hard_bounce_of_a_known_message_suppresses(
+    factory: Factory, database: str, pool: db.Pool, heard: Heard
+) -> None:
+    message = await sent(factory, database)
+    text = REPORT.format(recipient="R1@Example.com", status="5.1.1", message=message)
+    [row] = await reported(factory, database, pool, text)
+    assert (row.target, row.source, row.active, row.count) == ("r1@example.com", "bounce", True, 1)
+    assert row.reason == "5.1.1 550 5.1.1 says the peer"
+    assert row.expires - row.since == timedelta(days=180)
+    assert heard.all("suppression.added")[0]["address"] == "R1@example.com"
+
+
+@pytest.mark.parametrize(
+    ("recipient", "message"),
+    [
+        ("r1@example.com", "019a2b3c-0000-7000-8000-000000000001"),  # a message nobody sent
+        ("victim@example.com", None),  # whom the message did not go to
+    ],
+)
+async def test_a_forged_report_changes_nothing(
+    factory: Factory, database: str, pool: db.Pool, recipient: str, message: str | None
+) -> None:
+    known = await sent(factory, database)
+    text = REPORT.format(recipient=recipient, status="5.1.1", message=message or known)
+    assert await reported(factory, database, pool, text) == []
+
+
+async def test_nobody_suppresses_the_address_that_reports_come_to(
+    factory: Factory, database: str, pool: db.Pool
+) -> None:
+    message = factory.message()
+    factory.row(message=message, domain="bounces.example")  # anybody may send it, and hears its id
+    [row] = await claim(database)
+    async with running_recorder(database) as recorder:
+        recorder.add([finished(row, FAILED, "failed")])
+        await recorder.drained()
+    text = REPORT.format(recipient=row.recipient, status="5.1.1", message=message)
+    assert await reported(factory, database, pool, text) == []
+
+
+async def test_a_message_to_many_addresses_is_read_once(
+    factory: Factory, database: str, pool: db.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+    monkeypatch.setattr("queued.reports.suppression_screen.read", read.append)
+    factory.rows(10, domain="bounces.example", message=factory.message())
+    claimed = await claim(database)
+    done, left = await screening(pool, addresses=["bounces.example"]).look(claimed, b"x")
+    assert (len(done), left, read) == (10, (), [b"x"])
+
+
+async def test_only_a_signed_return_path_is_believed_where_that_is_asked(
+    factory: Factory, database: str, pool: db.Pool, signed: dict[str, Any]
+) -> None:
+    message = await sent(factory, database)
+    text = REPORT.format(recipient="r1@example.com", status="5.1.1", message=message)
+    forged = return_path(message, b"another secret, not ours")
+    assert await reported(factory, database, pool, text, to=f"{forged}@bounces.example", **signed) == []
+    path = return_path(message, SECRET)
+    assert named_message(path.upper(), SECRET) == message
+    [row] = await reported(factory, database, pool, text, to=f"{path}@bounces.example", **signed)
+    assert row.target == "r1@example.com"
+
+
+async def test_soft_bounces_suppress_when_there_were_enough(factory: Factory, database: str, pool: db.Pool) -> None:
+    message = await sent(factory, database)
+    text = REPORT.format(recipient="r1@example.com", status="5.2.2", message=message)
+    found = [(await reported(factory, database, pool, text, soft=3))[0] for _ in range(3)]
+    assert [(row.count, row.active) for row in found] == [(1, False), (2, False), (3, True)]
+    about_content = REPORT.format(recipient="r1@example.com", status="5.7.1", message=message)
+    [row] = await reported(factory, database, pool, about_content, soft=3)
+    assert row.count == 3
+
+
+async def test_a_report_read_twice_counts_once(factory: Factory, database: str, pool: db.Pool) -> None:
+    message = await sent(factory, database)
+    factory.row(domain="bounces.example")
+    [c] = await claim(database)
+    text = REPORT.format(recipient="r1@example.com", status="5.2.2", message=message).encode()
+    for _ in range(7):
+        await screening(pool, addresses=["bounces.example"]).look([c], text)
+    [row] = factory.sql("SELECT * FROM pillarbox.suppressions")
+    assert (row.count, row.active) == (1, False)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("abuse", 1), ("not-spam", 0)])
+async def test_feedback_suppresses_the_only_recipient(
+    factory: Factory, database: str, pool: db.Pool, signed: dict[str, Any], kind: str, count: int
+) -> None:
+    message = await sent(factory, database)
+    text = FEEDBACK.format(kind=kind, path=f"{return_path(message, SECRET)}@bounces.example")
+    rows = await reported(factory, database, pool, text, **signed)
+    assert [(row.target, row.source, row.expires) for row in rows] == [("r1@example.com", "arf", None)] * count
+
+
+async def test_feedback_on_one_of_several_recipients_suppresses_nobody(
+    factory: Factory, database: str, pool: db.Pool, signed: dict[str, Any]
+) -> None:
+    message = await sent(factory, database, 2)
+    text = FEEDBACK.format(kind="abuse", path=f"{return_path(message, SECRET)}@bounces.example")
+    assert await reported(factory, database, pool, text, **signed) == []
+
+
+async def test_a_suppressed_recipient_is_rejected_and_the_others_go_on(
+    factory: Factory, database: str, pool: db.Pool
+) -> None:
+    factory.rows(3)
+    factory.sql("INSERT INTO pillarbox.suppressions VALUES ('r2@example.com', 'moved away', 'operator')")
+    factory.sql(
+        "INSERT INTO pillarbox.suppressions (target, reason, source, expires) VALUES ('example.com', 'x', 'arf', now())"
+    )
+    claimed: list[Claimed] = sorted(await claim(database), key=lambda c: c.id)
+    [result], left = await screening(pool).look(claimed, b"")
+    assert (result.result, result.outcome.enhanced, result.claimed) == ("rejected", "5.7.1", claimed[1])
+    assert "moved away" in result.outcome.text
+    assert left == (claimed[0], claimed[2])
+    assert await screening(pool, atdelivery="off").look(claimed, b"") == ([], tuple(claimed))
+
+
+async def test_nobody_asks_while_nobody_is_suppressed(factory: Factory, database: str, pool: db.Pool) -> None:
+    factory.rows(1)
+    claimed = await claim(database)
+    screen = screening(pool)
+    assert await screen.look(claimed, b"") == ([], tuple(claimed))
+    factory.sql("INSERT INTO pillarbox.suppressions VALUES ('example.com', 'all of it', 'operator')")
+    assert await screen.look(claimed, b"") == ([], tuple(claimed)), "asked again at once"
+    await pool.close()
+    assert await screening(pool).look(claimed, b"") == ([], tuple(claimed)), "mail waits for the table"
+
+
+async def test_rcpt_is_refused_or_held(factory: Factory, database: str) -> None:
+    factory.sql(
+        "INSERT INTO pillarbox.suppressions (target, reason, source)"
+        " VALUES ('joe@example.com', 'x', 'operator'), ('gone.example', 'x', 'operator')"
+    )
+    recipients = (b"Joe@EXAMPLE.com", b"ann@gone.example", b"b@ok.example")
+    for action, replies in (("off", "250 250 250"), ("reject", "550 550 250"), ("hold", "250 250 250")):
+        settings = {"action": action, "keep": "1ms"}
+        async with serving(database, suppression=settings) as port, Dialogue(port) as client:
+            await client.say(b"MAIL FROM:<a@sender.example>")
+            said = [(await client.say(b"RCPT TO:<%b>" % to))[-1] for to in recipients]
+            assert " ".join(reply[:3] for reply in said) == replies
+            if action == "reject":
+                assert "5.7.1 Recipient is on the suppression list" in said[0]
+            if action == "hold":
+                await client.say(b"DATA")
+                assert (await client.say(b"Subject: x\r\n\r\nx\r\n."))[-1].startswith("250")
+    held = {row.recipientdomain: (row.status, row.metadata.get("_quarantineid")) for row in factory.queue()}
+    suppressed = ("HOLD", "suppressed")
+    assert held == {"example.com": suppressed, "gone.example": suppressed, "ok.example": ("DELIVER", None)}
+
+
+async def test_reports_come_in_from_anybody_and_nothing_else_does(factory: Factory, database: str) -> None:
+    factory.sql("INSERT INTO pillarbox.suppressions VALUES ('fbl@example.com', 'forged', 'bounce')")
+    settings: dict[str, Any] = {
+        "relay": {"networks": []},
+        "suppression": {"action": "reject", "accept": ["bounces.example", "fbl@example.com"]},
+    }
+    async with serving(database, **settings) as port, Dialogue(port) as client:
+        await client.say(b"MAIL FROM:<>")
+        recipients = (b"b-1-2@bounces.example", b"FBL@example.com", b"joe@example.com")
+        said = [(await client.say(b"RCPT TO:<%b>" % to))[-1] for to in recipients]
+        assert [reply[:3] for reply in said] == ["250", "250", "554"]
+
+
+def test_the_command_keeps_the_table(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "queued.yaml").write_text(json.dumps({"environment": {"database": {"uri": database}}}))
+    listed = tmp_path / "list.txt"
+    listed.write_text("# from the old server\nAnn@Example.com\nMÜller.example  # a domain\n")
+    config = ["--config", str(tmp_path)]
+    assert main(["suppress", "add", "joe@example.com", *config, "--reason", "asked us", "--keep", "30d"]) == 0
+    assert main(["suppress", "import", str(listed), *config]) == 0
+    capsys.readouterr()
+    assert main(["suppress", "list", "--json", *config]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["target"], row["reason"]) for row in rows] == [
+        ("ann@example.com", "by an operator"),
+        ("joe@example.com", "asked us"),
+        ("xn--mller-kva.example", "by an operator"),
+    ]
+    assert rows[1]["expires"] is not None
+    assert main(["suppress", "remove", "JOE@example.com", *config]) == 0
+    assert main(["suppress", "list", *config]) == 0
+    shown = capsys.readouterr().out
+    assert "ann@example.com" in shown
+    assert "joe@" not in shown.replace("JOE@example.com is removed", "")
+    assert main(["suppress", "remove", "joe@example.com", *config]) == 1
+    listed.write_text("ann@example.com\nnot an address\n")
+    assert main(["suppress", "import", str(listed), *config]) == 1
+    assert f"{listed}:2: 'not an address'" in capsys.readouterr().err

@@ -1,0 +1,260 @@
+"""test_trouble — results outlive outages, missing days and refusals of one among them
+
+Owns: proofs about queued.result.Recorder when PostgreSQL does not take what it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from queued.result import Recorder
+from tests.fixtures.database.results import (
+    DEFERRED,
+    DELIVERED,
+    FAILED,
+    RECORDER,
+    claim,
+    deferred,
+    finished,
+    running_recorder,
+)
+from tests.fixtures.heard import until
+
+if TYPE_CHECKING:
+    from shared.postgres.database import Connection
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+
+
+@pytest.mark.parametrize("history", ["attempts", "archive"])
+async def test_a_missing_day_is_made_on_demand(factory: Factory, history: str) -> None:
+    factory.row()
+    days = factory.sql(
+        "SELECT relid::regclass::text AS day FROM pg_partition_tree(%(t)s) WHERE isleaf", t=f"pillarbox.{history}"
+    )
+    assert len(days) >= 8
+    for row in days:
+        factory.on(row.day.removeprefix("pillarbox."), "DROP TABLE {table}")
+    async with running_recorder(factory.uri, ahead=2) as recorder:
+        [c] = await claim(factory.uri)
+        with pytest.raises(psycopg.errors.CheckViolation, match="no partition"):
+            factory.on(history, "INSERT INTO {table} SELECT (NULL::{table}).*")
+        recorder.add([finished(c, DELIVERED, "success")])
+        await recorder.drained()
+    assert len(factory.archive()) == len(factory.attempts()) == 1
+    leaves = factory.one("SELECT count(*) FROM pg_partition_tree(%(t)s) WHERE isleaf", t=f"pillarbox.{history}")
+    assert leaves == 4  # yesterday, today and the two days ahead
+
+
+async def test_results_are_kept_through_an_outage_and_recorded_once_after_it(factory: Factory, heard: Heard) -> None:
+    message = factory.message()
+    factory.rows(20, message=message)
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri, 20)
+        with factory.another() as holding:
+            holding.execute("LOCK TABLE pillarbox.attempts IN ACCESS EXCLUSIVE MODE")
+            recorder.add([finished(c, DELIVERED, "success") for c in taken[:10]])
+            for failures in (1, 2):
+                await until(lambda: factory.waiting(RECORDER), "the recorder to be at it")
+                factory.terminate(RECORDER)
+                await heard.wait("result.unrecorded", failures)
+            recorder.add([finished(c, DELIVERED, "success") for c in taken[10:]])
+            assert recorder.unrecorded == 20
+        async with asyncio.timeout(20):
+            await recorder.drained()
+        assert recorder.unrecorded == 0
+    assert {archived.id for archived in factory.archive()} == {c.id for c in taken}
+    assert len(factory.attempts()) == 20
+    assert factory.bodies()[message].refcount == 0
+    assert len(heard.all("result.delivered")) == 20
+
+
+async def test_the_pause_grows_while_the_outage_lasts(factory: Factory, heard: Heard) -> None:
+    factory.row()
+    async with running_recorder(factory.uri) as recorder:
+        [c] = await claim(factory.uri)
+        with factory.another() as holding:
+            holding.execute("LOCK TABLE pillarbox.attempts IN ACCESS EXCLUSIVE MODE")
+            recorder.add([finished(c, DELIVERED, "success")])
+            for failures in (1, 2, 3):
+                await until(lambda: factory.waiting(RECORDER), "the recorder to be at it")
+                factory.terminate(RECORDER)
+                await heard.wait("result.unrecorded", failures)
+        await recorder.drained()
+    pauses = [failure["seconds"] for failure in heard.all("result.unrecorded")]
+    assert pauses == [0.1, 0.2, 0.4]
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b"], ids=["NUL", "surrogate"])
+async def test_a_success_whose_text_is_refused_is_recorded_without_it(
+    factory: Factory, heard: Heard, text: str
+) -> None:
+    """Alone: the others keep what their peers said."""
+    factory.rows(9)
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri)
+        poison = replace(DELIVERED, text=text)
+        recorder.add([finished(c, poison if c is taken[4] else DELIVERED, "success") for c in taken])
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert factory.queue() == []
+    assert [archived.result for archived in factory.archive()] == ["success"] * 9
+    said = {row.queue__id: row.reply_text for row in factory.attempts()}
+    assert said.pop(taken[4].id).startswith("(left out")
+    assert set(said.values()) == {DELIVERED.text}
+    [refused] = heard.all("result.refused")
+    assert (refused["recipient_id"], refused["then"]) == (taken[4].id, "recorded without its texts")
+
+
+@pytest.mark.parametrize("result", ["failed", None])
+async def test_what_is_owed_after_a_refused_text_is_owed_all_the_same(factory: Factory, result: str | None) -> None:
+    """The failure is recorded and its sender told; the deferral waits for its time."""
+    factory.row()
+    later = datetime.now(UTC) + timedelta(hours=1)
+    async with running_recorder(factory.uri) as recorder:
+        [c] = await claim(factory.uri)
+        poison = replace(FAILED if result else DEFERRED, text="a\0b", enhanced=None)
+        recorder.add([finished(c, poison, result) if result else deferred(c, later, poison)])
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert [archived.result for archived in factory.archive()] == ([result] if result else [])
+    assert len(factory.sql("SELECT FROM pillarbox.notices")) == bool(result)
+    assert [row.next_retry for row in factory.queue()] == ([] if result else [later])
+
+
+async def test_a_success_that_history_refuses_is_finished_all_the_same(factory: Factory, heard: Heard) -> None:
+    """Whatever an operator's own constraint on attempts says: it was delivered, and must not be sent again."""
+    factory.rows(3)
+    factory.sql("ALTER TABLE pillarbox.attempts ADD CONSTRAINT mine CHECK (queue__id <> 2) NOT VALID")
+    async with running_recorder(factory.uri) as recorder:
+        recorder.add([finished(c, DELIVERED, "success") for c in await claim(factory.uri)])
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert factory.queue() == []
+    assert len(factory.archive()) == 3
+    assert sorted(row.queue__id for row in factory.attempts()) == [1, 3]
+    assert [each["then"] for each in heard.all("result.refused")] == [
+        "recorded without its texts",
+        "recorded without an attempt",
+    ]
+
+
+async def test_what_is_refused_in_every_form_keeps_its_claim_until_it_is_taken(
+    factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not sent again meanwhile, and holds up no other result."""
+    monkeypatch.setattr("queued.result._AGAIN", 0.2)
+    factory.rows(3)
+    factory.sql("ALTER TABLE pillarbox.archive ADD CONSTRAINT mine CHECK (id <> 2) NOT VALID")
+    recorded: list[int] = []
+    async with running_recorder(factory.uri) as recorder:
+        recorder.on_recorded = lambda claimed: recorded.extend(c.id for c in claimed)
+        taken = await claim(factory.uri)
+        recorder.add([finished(c, DELIVERED, "success") for c in taken])
+        await until(lambda: [e for e in heard.all("result.refused") if e["then"].startswith("kept")], "it to be kept")
+        await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
+        assert sorted(recorded) == [1, 3]  # so this one stays in hand, and the heartbeat renews its lease
+        await until(lambda: len(heard.all("result.refused")) > 4, "it to be tried again")
+        factory.sql("ALTER TABLE pillarbox.archive DROP CONSTRAINT mine")
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert sorted(recorded) == [1, 2, 3]
+    assert len(factory.archive()) == 3
+    assert factory.queue() == []
+
+
+async def test_a_result_that_meets_a_hold_in_the_making_is_recorded_after_it(factory: Factory, heard: Heard) -> None:
+    """Whoever deletes a row while it moves to another partition gets SQLSTATE 40001, which is no refusal."""
+    [id_] = factory.rows(1)
+    async with running_recorder(factory.uri) as recorder:
+        [c] = await claim(factory.uri)
+        with factory.another() as operator:
+            operator.execute("UPDATE pillarbox.queue SET status = 'HOLD' WHERE id = %s", (id_,))
+            recorder.add([finished(c, DELIVERED, "success")])
+            await until(lambda: factory.waiting(RECORDER), "the recorder to meet the move")
+            operator.commit()
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert heard.all("result.refused") == []
+    assert factory.queue() == []
+    assert [archived.result for archived in factory.archive()] == ["success"]
+    assert len(factory.attempts()) == 1
+
+
+async def test_a_row_somebody_keeps_locked_holds_up_no_other_result(factory: Factory, heard: Heard) -> None:
+    ids = factory.rows(5)
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri)
+        with factory.another() as operator:
+            operator.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", (ids[2],))
+            recorder.add([finished(c, DELIVERED, "success") for c in taken])
+            await until(lambda: recorder.unrecorded == 1, "all the others to be recorded")
+            assert {row.id for row in factory.queue()} == {ids[2]}
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert sorted(row.id for row in factory.archive()) == ids
+    assert heard.all("result.unrecorded")
+
+
+async def test_what_a_server_refuses_for_now_is_kept_until_it_does_not(factory: Factory, heard: Heard) -> None:
+    """A read-only server refuses every result alike; that says nothing about the results."""
+    factory.rows(5)
+    taken = await claim(factory.uri)
+    name = factory.one("SELECT current_database()")
+    factory.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    async with running_recorder(factory.uri) as recorder:
+        recorder.add([finished(c, DELIVERED, "success") for c in taken])
+        await heard.wait("result.unrecorded")
+        factory.sql("SET default_transaction_read_only = off")
+        factory.sql(f"ALTER DATABASE {name} RESET ALL")
+        factory.terminate(RECORDER)
+        await recorder.drained()
+    assert heard.all("result.refused") == []
+    assert (len(factory.archive()), len(factory.attempts()), factory.queue()) == (5, 5, [])
+
+
+async def test_a_late_result_and_the_next_claims_are_told_apart_in_one_group(factory: Factory, heard: Heard) -> None:
+    [id_] = factory.rows(1)
+    [late] = await claim(factory.uri)
+    factory.sql("UPDATE pillarbox.queue SET lease_until = now()")
+    [again] = await claim(factory.uri)
+    async with running_recorder(factory.uri) as recorder:
+        recorder.add([finished(late, DELIVERED, "success"), finished(again, DELIVERED, "success")])
+        await recorder.drained()
+    assert [lost["recipient_id"] for lost in heard.all("claim.lost")] == [id_]
+    assert len(heard.all("result.delivered")) == len(factory.archive()) == 1
+    tried = sorted((row.token, row.outcome) for row in factory.attempts())
+    expected = [(late.token, "delivered"), (late.token, "lease_expired"), (again.token, "delivered")]
+    assert tried == sorted(expected)
+
+
+async def test_a_group_whose_late_results_fail_is_not_recorded_twice(
+    factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = factory.rows(5)
+    taken = await claim(factory.uri)
+    factory.sql("UPDATE pillarbox.queue SET token = nextval('pillarbox.claim_token_seq') WHERE id = %(id)s", id=ids[0])
+    write = Recorder._write
+    failed: list[str] = []
+
+    async def once(
+        self: Recorder, connection: Connection, query: str, values: dict[str, Any], *parts: Any
+    ) -> list[Any]:
+        if query == "result_record_lost" and not failed:
+            failed.append(query)
+            raise psycopg.errors.LockNotAvailable("somebody makes an index on attempts")
+        return await write(self, connection, query, values, *parts)
+
+    monkeypatch.setattr(Recorder, "_write", once)
+    async with running_recorder(factory.uri) as recorder:
+        recorder.add([finished(c, DELIVERED, "success") for c in taken])
+        await recorder.drained()
+    assert sorted(row.queue__id for row in factory.attempts()) == ids
+    assert [lost["recipient_id"] for lost in heard.all("claim.lost")] == [ids[0]]
+    assert len(heard.all("result.delivered")) == len(factory.archive()) == 4

@@ -1,0 +1,255 @@
+"""test_mta_sts — policies are fetched by HTTPS, kept as long as they say, and held to"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from queued.routing.resolver import Resolver
+from queued.tls.context import Contexts
+from queued.tls.mta_sts import LONGEST, Policy
+from queued.tls.mta_sts_cache import MtaSts
+from queued.tls.mta_sts_fetch import Fetcher, NoPolicyError, by_resolver
+from shared.config.queued.routing import Dns
+from shared.config.queued.transport_tls import TransportTls
+from tests.fixtures.daemons.routed import Routed, routing
+from tests.fixtures.heard import until
+from tests.fixtures.peers.fake_dns import SERVFAIL, FakeDns
+from tests.fixtures.peers.policy_host import PolicyHost, answer, leading_to, policy
+from tests.fixtures.peers.tls_peer import TlsPeer, server_context
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator
+
+    from queued.tls.mta_sts_fetch import Streams
+    from tests.fixtures.heard import Heard
+    from tests.fixtures.peers.certificates import Authority
+
+DOMAIN: Final = "example.test"
+HOST: Final = f"mta-sts.{DOMAIN}"
+MX: Final = f"mx.{DOMAIN}"
+RECORD: Final = (f"_mta-sts.{DOMAIN}", "TXT")
+
+
+def fetcher(host: PolicyHost, authority: Authority, limit: float = 5.0) -> Fetcher:
+    contexts = Contexts(TransportTls.model_validate({"ca": str(authority.file)}))
+    return Fetcher(lambda: contexts.context("certificate"), host.connect, limit)
+
+
+async def test_a_policy_is_fetched_from_its_own_host(authority: Authority) -> None:
+    async with PolicyHost(authority.issue(HOST), answer(policy(MX))) as host:
+        assert await fetcher(host, authority).fetch(DOMAIN) == Policy("enforce", 86400, (MX,))
+        assert host.asked[0][0] == HOST
+        assert host.requests == [b"GET /.well-known/mta-sts.txt HTTP/1.1"]
+
+
+@pytest.mark.parametrize(
+    ("octets", "reason"),
+    [
+        (answer(b"", "301 Moved", "Location: https://other.example/"), "answered 301"),
+        (answer(policy(MX), "404 Not Found"), "answered 404"),
+        (answer(policy(MX), kind="text/html"), "another content type"),
+        (answer(b"<html>"), "is no policy"),
+        (answer(policy(MX) + b"\n" * LONGEST), f"more than {LONGEST} octets"),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 900\r\n\r\n" + policy(MX), "https://"),
+        (b"this is not HTTP\r\n\r\n", "https://"),
+        (None, "within 0.3 s"),
+    ],
+)
+async def test_what_is_no_policy_is_refused_with_the_reason(
+    octets: bytes | None, reason: str, authority: Authority
+) -> None:
+    async with PolicyHost(authority.issue(HOST), octets) as host:
+        with pytest.raises(NoPolicyError, match=reason):
+            await fetcher(host, authority, limit=0.3 if octets is None else 5.0).fetch(DOMAIN)
+
+
+async def test_the_certificate_is_for_this_very_host_and_from_somebody_we_trust(
+    authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async with PolicyHost(authority.issue(DOMAIN), answer(policy(MX))) as host:
+        with pytest.raises(NoPolicyError, match=r"a certificate for example\.test, not for mta-sts\.example\.test"):
+            await fetcher(host, authority).fetch(DOMAIN)
+        assert host.requests == []
+    elsewhere = type(authority)(tmp_path_factory.mktemp("elsewhere"))
+    async with PolicyHost(elsewhere.issue(HOST), answer(policy(MX))) as host:
+        with pytest.raises(NoPolicyError, match="TLS failed"):
+            await fetcher(host, authority).fetch(DOMAIN)
+
+
+async def test_strangers_do_not_lead_us_into_our_own_network() -> None:
+    async with FakeDns({(HOST, "A"): ["127.0.0.1", "10.0.0.1"]}) as dns:
+        resolver = Resolver(Dns.model_validate({"servers": [dns.where]}))
+        with pytest.raises(NoPolicyError, match="no address that may be connected to"):
+            await by_resolver(resolver, private=False)(HOST, Contexts().context("certificate"))
+        await resolver.close()
+
+
+class Asking(NamedTuple):
+    """Who asks a cache, and by which means."""
+
+    sts: MtaSts
+    resolver: Resolver
+    fetcher: Fetcher
+
+    async def policy(self, domain: str) -> Policy | None:
+        return await self.sts.policy(domain, self.resolver, self.fetcher)
+
+
+@asynccontextmanager
+async def kept(authority: Authority, host: PolicyHost, clock: Any = None) -> AsyncIterator[tuple[Asking, FakeDns]]:
+    """A cache, and the DNS it asks, where example.test announces a policy."""
+    async with FakeDns({RECORD: ['"v=STSv1; id=1;"']}, ttl=0) as dns:
+        resolver = Resolver(Dns.model_validate({"servers": [dns.where], "entries": 1}))
+        try:
+            yield Asking(MtaSts(**({"clock": clock} if clock else {})), resolver, fetcher(host, authority)), dns
+        finally:
+            await resolver.close()
+
+
+async def forget(sts: Asking) -> None:
+    """Another question pushes the record out of the resolver's memory, which holds one answer here."""
+    await sts.policy("other.test")
+
+
+async def test_many_who_ask_at_once_fetch_once(authority: Authority) -> None:
+    async with PolicyHost(authority.issue(HOST), answer(policy(MX))) as host, kept(authority, host) as (sts, _):
+        found = await asyncio.gather(*(sts.policy(DOMAIN.upper()) for _ in range(20)))
+        assert {each.mode for each in found if each} == {"enforce"}
+        assert len(host.requests) == 1
+        await forget(sts)
+        assert await sts.policy(DOMAIN) == found[0]
+        assert len(host.requests) == 1
+
+
+async def test_a_policy_cannot_be_made_to_go_away_before_its_time(authority: Authority) -> None:
+    now = 0.0
+    async with (
+        PolicyHost(authority.issue(HOST), answer(policy(MX, max_age=3600))) as host,
+        kept(authority, host, lambda: now) as (sts, dns),
+    ):
+        first = await sts.policy(DOMAIN)
+        for suppressed in ([], [SERVFAIL], ['"v=STSv1; id=2;"']):
+            host.answer = answer(b"", "404 Not Found")
+            dns.records[RECORD] = suppressed
+            await forget(sts)
+            assert await sts.policy(DOMAIN) == first
+        now = 3601.0
+        dns.records[RECORD] = []
+        await forget(sts)
+        assert await sts.policy(DOMAIN) is None
+
+
+async def test_a_new_id_has_the_policy_fetched_anew(authority: Authority) -> None:
+    async with PolicyHost(authority.issue(HOST), answer(policy(MX))) as host, kept(authority, host) as (sts, dns):
+        assert await sts.policy(DOMAIN) == Policy("enforce", 86400, (MX,))
+        host.answer = answer(policy("mx2.example.test", mode="testing"))
+        dns.records[RECORD] = ['"v=STSv1; id=2;"']
+        await forget(sts)
+        assert await sts.policy(DOMAIN) == Policy("testing", 86400, ("mx2.example.test",))
+
+
+async def test_a_policy_that_cannot_be_had_is_not_asked_for_at_once_again(
+    authority: Authority,
+) -> None:
+    now = 0.0
+    async with (
+        PolicyHost(authority.issue(HOST), answer(b"", "404 Not Found")) as host,
+        kept(authority, host, lambda: now) as (sts, _),
+    ):
+        for _ in range(3):
+            assert await sts.policy(DOMAIN) is None
+        assert len(host.requests) == 1
+        now, host.answer = 301.0, answer(policy(MX))
+        assert await sts.policy(DOMAIN) is not None
+
+
+async def test_a_policy_that_has_to_go_while_it_is_fetched_counts_for_all_who_wait_for_it(authority: Authority) -> None:
+    go = asyncio.Event()
+
+    class Slow(PolicyHost):
+        async def connect(self, host: str, context: ssl.SSLContext) -> Streams:
+            await go.wait()
+            return await super().connect(host, context)
+
+    async with Slow(authority.issue(HOST), answer(policy(MX))) as host, kept(authority, host) as (sts, dns):
+        dns.records["_mta-sts.other.test", "TXT"] = dns.records[RECORD]
+        cache = MtaSts(entries=1)
+        asked = sts._replace(sts=cache)
+        asking = []
+
+        def at(name: str, fetching: int) -> bool:
+            """Whether this domain alone is kept, and so many are being fetched."""
+            return [domain for _, domain in cache._kept] == [name] and len(cache._fetching) == fetching
+
+        for name, fetching in ((DOMAIN, 1), ("other.test", 2), (DOMAIN, 2)):
+            asking.append(asyncio.create_task(asked.policy(name)))
+            await until(partial(at, name, fetching), "the policy to be asked for")
+        go.set()
+        first, _, second = await asyncio.gather(*asking)
+        assert first is not None
+        assert second == first
+
+
+@asynccontextmanager
+async def domain(
+    authority: Authority, peer: TlsPeer, body: bytes, **tls: Any
+) -> AsyncIterator[tuple[Routed, PolicyHost]]:
+    """example.test with its exchanger and the policy it publishes."""
+    zone = {RECORD: ['"v=STSv1; id=1;"'], (DOMAIN, "MX"): [f"10 {MX}."], (MX, "A"): ["127.0.0.1"]}
+    tls["ca"] = str(authority.file)
+    async with PolicyHost(authority.issue(HOST), answer(body)) as host:
+        with leading_to(host):
+            async with routing(zone, connection={"port": peer.port}, tls=tls) as routed:
+                yield routed, host
+
+
+async def test_an_enforced_policy_is_held_to(authority: Authority) -> None:
+    async with TlsPeer(server_context(authority.issue(MX))) as peer, domain(authority, peer, policy(MX)) as (routed, _):
+        result = await routed.send_one()
+        assert (result.result, result.spoken.tls) == ("success", "TLSv1.3 TLS_AES_256_GCM_SHA384 verified")
+
+
+@pytest.mark.parametrize("kind", ["clear", "misnamed"])
+async def test_an_exchanger_that_breaks_it_gets_no_mail(kind: str, authority: Authority) -> None:
+    context = None if kind == "clear" else server_context(authority.issue("other.example"))
+    async with TlsPeer(context) as peer, domain(authority, peer, policy(MX)) as (routed, _):
+        result = await routed.send_one()
+        assert (result.outcome.kind, result.outcome.enhanced, peer.mails) == ("deferred", "4.7.5", [])
+        assert "MTA-STS" in result.outcome.text
+
+
+async def test_an_exchanger_that_it_does_not_name_is_not_even_connected_to(authority: Authority) -> None:
+    async with (
+        TlsPeer(server_context(authority.issue(MX))) as peer,
+        domain(authority, peer, policy("mx.elsewhere.test")) as (routed, _),
+    ):
+        result = await routed.send_one()
+        assert (result.outcome.kind, peer.connections) == ("deferred", 0)
+        assert result.outcome.text == "MTA-STS: the policy of example.test does not name mx.example.test"
+
+
+async def test_a_policy_under_test_stops_nothing(authority: Authority) -> None:
+    body = policy("mx.elsewhere.test", mode="testing")
+    async with TlsPeer() as peer, domain(authority, peer, body) as (routed, host):
+        assert (await routed.send_one()).result == "success"
+        assert len(host.requests) == 1
+
+
+async def test_where_it_is_switched_off_nobody_is_asked(authority: Authority) -> None:
+    async with TlsPeer() as peer, domain(authority, peer, policy(MX), mtasts=False) as (routed, host):
+        result = await routed.send_one()
+        assert (result.result, result.spoken.tls, host.asked) == ("success", "none", [])
+        assert RECORD not in routed.dns.asked
+
+
+async def test_a_policy_that_cannot_be_had_is_told_and_stops_nothing(authority: Authority, heard: Heard) -> None:
+    async with TlsPeer() as peer, domain(authority, peer, b"<html>") as (routed, _):
+        assert (await routed.send_one()).result == "success"
+        [told] = heard.all("mta_sts.failed")
+        assert (told["domain"], str(told["error"])) == (DOMAIN, f"https://{HOST}: what it sends is no policy")

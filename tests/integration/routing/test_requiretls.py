@@ -1,0 +1,114 @@
+"""test_requiretls — mail whose submitter asked for TLS all the way goes nowhere without it (RFC 8689)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.fixtures.daemons.routed import routing
+from tests.fixtures.peers.tls_peer import TlsPeer, server_context
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from tests.fixtures.daemons.routed import Routed
+    from tests.fixtures.peers.certificates import Authority
+
+MX: Final = "mx.example.test"
+ZONE: Final = {("example.test", "MX"): [f"10 {MX}."], (MX, "A"): ["127.0.0.1"]}
+ABLE: Final = ("REQUIRETLS", "8BITMIME")
+
+
+def domain(port: int, authority: Authority, *, signed: bool = True, **tls: Any) -> AbstractAsyncContextManager[Routed]:
+    """example.test, its MX validated or not."""
+    names = ["example.test"] if signed else []
+    return routing(ZONE, signed=names, connection={"port": port}, tls={"ca": str(authority.file), **tls})
+
+
+@pytest.mark.parametrize("mode", ["optional", "require_verify", "dane"])
+async def test_it_is_handed_on_to_a_host_that_proves_itself(mode: str, authority: Authority) -> None:
+    async with (
+        TlsPeer(server_context(authority.issue(MX)), later=ABLE) as host,
+        domain(host.port, authority, mode=mode) as routed,
+    ):
+        result = await routed.send_one(_requiretls=True)
+        assert (result.result, result.spoken.tls) == ("success", "TLSv1.3 TLS_AES_256_GCM_SHA384 verified")
+        [mail] = [command for command in host.commands if command.startswith(b"MAIL")]
+        assert mail.endswith(b" REQUIRETLS")
+
+
+async def test_other_mail_says_nothing_of_it(authority: Authority) -> None:
+    async with (
+        TlsPeer(server_context(authority.issue(MX)), later=ABLE) as host,
+        domain(host.port, authority) as routed,
+    ):
+        assert (await routed.send_one()).result == "success"
+        assert not any(b"REQUIRETLS" in command for command in host.commands)
+
+
+async def test_a_host_that_does_not_offer_it_is_a_permanent_failure(authority: Authority) -> None:
+    async with TlsPeer(server_context(authority.issue(MX))) as host, domain(host.port, authority) as routed:
+        result = await routed.send_one(_requiretls=True)
+        assert (result.outcome.kind, result.outcome.enhanced) == ("failed", "5.7.30")
+        assert host.mails == []
+
+
+async def test_another_host_of_the_destination_that_offers_it_gets_it(authority: Authority) -> None:
+    context = server_context(authority.issue("mx1.example.test", "mx2.example.test"))
+    zone = {
+        ("example.test", "MX"): ["10 mx1.example.test.", "20 mx2.example.test."],
+        ("mx1.example.test", "A"): ["127.0.0.2"],
+        ("mx2.example.test", "A"): ["127.0.0.3"],
+    }
+    async with (
+        TlsPeer(context, host="127.0.0.2") as first,
+        TlsPeer(context, host="127.0.0.3", port=first.port, later=ABLE) as second,
+        routing(
+            zone, signed=["example.test"], connection={"port": first.port}, tls={"ca": str(authority.file)}
+        ) as routed,
+    ):
+        assert (await routed.send_one(_requiretls=True)).result == "success"
+        assert (first.connections, first.mails, second.mails) == (1, [], ["TLSv1.3"])
+
+
+@pytest.mark.parametrize("kind", ["clear", "stranger"])
+async def test_a_host_that_proves_nothing_gets_nothing(kind: str, authority: Authority) -> None:
+    context = server_context(authority.issue("other.example")) if kind == "stranger" else None
+    async with TlsPeer(context, offers=ABLE, later=ABLE) as host, domain(host.port, authority) as routed:
+        result = await routed.send_one(_requiretls=True)
+        assert (result.outcome.kind, result.outcome.enhanced, host.mails) == ("deferred", "4.7.5", [])
+        assert "REQUIRETLS" in result.outcome.text
+
+
+async def test_nor_one_whose_name_nobody_vouches_for(authority: Authority) -> None:
+    async with (
+        TlsPeer(server_context(authority.issue(MX)), later=ABLE) as host,
+        domain(host.port, authority, signed=False) as routed,
+    ):
+        result = await routed.send_one(_requiretls=True)
+        assert (result.outcome.kind, host.connections) == ("deferred", 0)
+        assert "neither DNSSEC nor MTA-STS" in result.outcome.text
+
+
+async def test_a_smart_host_is_vouched_for_by_the_operator(authority: Authority) -> None:
+    pair = authority.issue("127.0.0.1")
+    async with TlsPeer(server_context(pair), later=ABLE) as host:
+        smart = {"mode": "smarthost", "server": "127.0.0.1", "port": host.port}
+        async with routing({}, connection=smart, tls={"ca": str(authority.file)}) as routed:
+            assert (await routed.send_one(_requiretls=True)).result == "success"
+            assert host.mails == ["TLSv1.3"]
+
+
+@pytest.mark.parametrize("able", [True, False])
+async def test_a_notification_asks_for_it_where_it_is_offered_and_goes_on_where_not(
+    authority: Authority, *, able: bool
+) -> None:
+    later = ABLE if able else ("8BITMIME",)
+    async with (
+        TlsPeer(server_context(authority.issue("stranger.example")), later=later) as host,
+        domain(host.port, authority, signed=False, mode="optional") as routed,
+    ):
+        assert (await routed.send_one(sender=None, _requiretls=True)).result == "success"
+        [mail] = [command for command in host.commands if command.startswith(b"MAIL FROM:<>")]
+        assert mail.endswith(b" REQUIRETLS") == able

@@ -1,0 +1,258 @@
+"""test_resolver — what DNS says and fails to say, over real sockets, and how long it is remembered"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queued.destinations.not_now import ParkedError
+from queued.routing import resolver as under_test
+from queued.routing.resolver import Resolver, ResolverClosedError
+from shared.config.queued.routing import Dns
+from tests.fixtures.heard import until
+from tests.fixtures.peers.fake_dns import GARBAGE, REFUSED, SERVFAIL, SILENT, TRUNCATED, FakeDns
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from queued.routing.dns_answer import Answer
+
+RECORDS: dict[tuple[str, str], Sequence[str]] = {
+    ("example.test", "MX"): ["10 mx1.example.test.", "20 mx2.example.test."],
+    ("mx1.example.test", "A"): ["192.0.2.1", "192.0.2.2"],
+    ("mx1.example.test", "AAAA"): ["2001:db8::1"],
+    ("half.test", "A"): ["192.0.2.3"],
+    ("half.test", "AAAA"): [SERVFAIL],
+    ("unsure.test", "A"): [],
+    ("unsure.test", "AAAA"): [SERVFAIL],
+    ("unsure.test", "TXT"): ['"there"'],
+    ("null.test", "MX"): ["0 ."],
+    ("alias.test", "CNAME"): ["mx1.example.test."],
+    ("long.test", "MX"): [TRUNCATED, *(f"{n} mx{n}.long.test." for n in range(40))],
+    ("servfail.test", "MX"): [SERVFAIL],
+    ("refused.test", "MX"): [REFUSED],
+    ("garbage.test", "MX"): [GARBAGE],
+    ("silent.test", "MX"): [SILENT],
+    ("xn--bcher-kva.test", "MX"): ["5 mx.xn--bcher-kva.test."],
+}
+
+
+@asynccontextmanager
+async def resolving(*, lives: int = 60, **settings: object) -> AsyncIterator[tuple[Resolver, FakeDns]]:
+    async with FakeDns(RECORDS, ttl=lives) as server:
+        resolver = Resolver(Dns.model_validate({"servers": [server.where], **settings}))
+        try:
+            yield resolver, server
+        finally:
+            await resolver.close()
+
+
+async def test_mail_exchangers_and_addresses() -> None:
+    async with resolving() as (resolver, _):
+        answer = await resolver.mx("Example.TEST")
+        assert sorted(answer.records) == [(10, "mx1.example.test"), (20, "mx2.example.test")]
+        addresses = await resolver.addresses("mx1.example.test")
+        assert {str(a) for a in addresses.records} == {"192.0.2.1", "192.0.2.2", "2001:db8::1"}
+        assert (await resolver.mx("bücher.test")).records == ((5, "mx.xn--bcher-kva.test"),)
+        assert (await resolver.mx("null.test")).records == ((0, "."),)
+
+
+async def test_an_alias_is_followed() -> None:
+    async with resolving() as (resolver, _):
+        alias, real = await resolver.addresses("alias.test"), await resolver.addresses("mx1.example.test")
+        assert set(alias.records) == set(real.records)
+        assert (await resolver.mx("alias.test")).state == "nothing"
+
+
+async def test_yes_no_and_no_such_name_are_three_things() -> None:
+    async with resolving() as (resolver, _):
+        assert (await resolver.mx("half.test")).state == "nothing"
+        assert (await resolver.mx("nowhere.test")).state == "unknown"
+        assert (await resolver.addresses("nowhere.test")).state == "unknown"
+        assert (await resolver.addresses("null.test")).state == "nothing"
+
+
+async def test_one_family_is_enough_but_none_proves_nothing_while_the_other_is_unknown() -> None:
+    async with resolving() as (resolver, _):
+        assert (await resolver.addresses("half.test")).records == (ip_address("192.0.2.3"),)
+        assert (await resolver.addresses("unsure.test")).state == "failed"
+
+
+@pytest.mark.parametrize("name", ["servfail.test", "refused.test", "garbage.test", "silent.test"])
+async def test_trouble_is_a_failure_and_is_remembered_for_moments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(under_test, "monotonic", lambda: now)
+    async with resolving(timeout="300ms") as (resolver, server):
+        answer = await resolver.mx(name)
+        assert (answer.state, answer.records) == ("failed", ())
+        assert answer.text
+        server.records[name, "MX"] = ["1 mx.test."]
+        asked = len(server.asked)
+        assert (await resolver.mx(name)).state == "failed"
+        assert len(server.asked) == asked, "RFC 9520 section 3.2: a failure is kept for a second at least"
+        now += 1.1
+        assert (await resolver.mx(name)).records == ((1, "mx.test"),)
+
+
+async def test_nobody_listening_is_a_failure() -> None:
+    async with resolving() as (_, server):
+        port = server.port
+    resolver = Resolver(Dns.model_validate({"servers": [f"127.0.0.1:{port}"], "timeout": "300ms"}))
+    assert (await resolver.mx("example.test")).state == "failed"
+
+
+async def test_a_long_answer_comes_by_tcp() -> None:
+    async with resolving() as (resolver, server):
+        assert len((await resolver.mx("long.test")).records) == 40
+        assert server.by_tcp == 1
+
+
+async def test_an_answer_is_kept_for_its_time_yes_and_no_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(under_test, "monotonic", lambda: now)
+    async with resolving(lives=60) as (resolver, server):
+        for _ in range(3):
+            await resolver.mx("example.test")
+            await resolver.mx("nowhere.test")
+        assert len(server.asked) == 2
+        now += 59
+        await resolver.mx("example.test")
+        assert len(server.asked) == 2
+        now += 2
+        await resolver.mx("example.test")
+        await resolver.mx("nowhere.test")
+        assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize(("own", "limit", "kept"), [(86400, "10m", 600), (0, "10m", 5), (0, "1s", 1)])
+async def test_the_time_an_answer_is_kept_has_bounds(
+    monkeypatch: pytest.MonkeyPatch, own: int, limit: str, kept: int
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(under_test, "monotonic", lambda: now)
+    async with resolving(lives=own, ttl=limit) as (resolver, server):
+        await resolver.mx("example.test")
+        now += kept - 0.5
+        await resolver.mx("example.test")
+        assert len(server.asked) == 1
+        now += 1
+        await resolver.mx("example.test")
+        assert len(server.asked) == 2
+
+
+async def test_memory_is_bounded_and_the_longest_unused_goes_first() -> None:
+    async with resolving(entries=2) as (resolver, server):
+        for name in ("example.test", "null.test", "example.test", "half.test", "example.test"):
+            await resolver.mx(name)
+        assert len(server.asked) == 3
+        await resolver.mx("null.test")
+        assert len(server.asked) == 4
+
+
+async def test_many_who_ask_the_same_ask_once() -> None:
+    async with resolving() as (resolver, server):
+        answers = await asyncio.gather(*(resolver.mx("example.test") for _ in range(50)))
+        assert len(server.asked) == 1
+        assert len(set(answers)) == 1
+
+
+async def test_questions_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counting:
+        now = most = 0
+
+        async def resolve(self, *question: object, **options: object) -> None:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(0)
+            self.now -= 1
+            raise OSError("nobody to ask")
+
+    monkeypatch.setattr(under_test, "_AT_ONCE", 3)
+    resolver, counting = Resolver(Dns()), Counting()
+    monkeypatch.setattr(resolver, "_servers", lambda: counting)
+    answers = await asyncio.gather(*(resolver.mx(f"d{n}.test") for n in range(20)))
+    assert {(a.state, a.text) for a in answers} == {("failed", "nobody to ask")}
+    assert counting.most == 3
+
+
+async def test_who_asked_first_may_go_and_closing_turns_the_others_away() -> None:
+    async with resolving(timeout="30s") as (resolver, server):
+        first, second = (asyncio.create_task(resolver.mx("silent.test")) for _ in range(2))
+        await until(lambda: server.asked, "the question")
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert not second.done()
+        await resolver.close()
+        with pytest.raises(ResolverClosedError):
+            await second
+        with pytest.raises(ResolverClosedError):
+            await resolver.mx("example.test")
+
+
+@pytest.mark.parametrize("text", ["", ".", "a..b", "x" * 64 + ".test", ".".join(["abcdefgh"] * 40)])
+async def test_what_is_no_name_is_not_asked_for(text: str) -> None:
+    async with resolving() as (resolver, server):
+        with pytest.raises(ValueError, match="is not a domain name"):
+            await resolver.mx(text)
+        assert server.asked == []
+
+
+async def test_nobody_waits_for_silent_name_servers_and_their_answer_is_kept_for_who_comes_again() -> None:
+    async with resolving(timeout="2500ms") as (resolver, server):
+        with pytest.raises(ParkedError) as parked:
+            await resolver.mx("silent.test")
+        assert parked.value.until.reason == "DNS does not answer about silent.test"
+        assert parked.value.until.stopped == "destination"
+        assert 1.3 <= parked.value.until.seconds <= 2.5, "who waits comes again when the question has ended"
+        assert (await resolver.mx("example.test")).state == "found"
+        asked = server.asked.count(("silent.test", "MX"))
+        await until(lambda: not resolver._asking, "the question to end")
+        answer = await resolver.mx("silent.test")
+        assert (answer.state, answer.text) == ("failed", "no answer within 2.5 s")
+        assert server.asked.count(("silent.test", "MX")) <= asked + 1, "the same question goes on"
+
+
+async def test_silent_zones_have_a_share_of_the_questions_and_others_are_answered() -> None:
+    silent = {(f"d{n}.evil.test", "MX"): [SILENT] for n in range(300)} | {
+        (f"{n}.e{n}.test", "MX"): [SILENT] for n in range(300)
+    }
+    async with FakeDns({("good.test", "MX"): ["10 mx.good.test."], **silent}) as server:
+        resolver = Resolver(Dns.model_validate({"servers": [server.where], "timeout": "30s"}))
+        try:
+            for _ in range(3):
+                asking = [_unless_parked(resolver, name) for name, _ in silent]
+                assert set(await asyncio.gather(*asking)) == {None}
+                assert len(resolver._going) <= 100
+            began = monotonic()
+            assert (await resolver.mx("good.test")).state == "found"
+            assert monotonic() - began < 0.5
+            with pytest.raises(ParkedError) as parked:
+                await resolver.mx("another.evil.test")
+            assert parked.value.until.reason == "DNS does not answer about evil.test"
+        finally:
+            await resolver.close()
+
+
+async def test_while_name_servers_are_silent_an_answer_that_has_ended_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(under_test, "monotonic", lambda: now)
+    async with resolving(lives=60, timeout="300ms") as (resolver, server):
+        known = await resolver.mx("example.test")
+        server.records["example.test", "MX"] = [SILENT]
+        now += 61
+        assert await resolver.mx("example.test") == known
+        now += 86_400
+        assert (await resolver.mx("example.test")).state == "failed"
+
+
+async def _unless_parked(resolver: Resolver, name: str) -> Answer[tuple[int, str]] | None:
+    try:
+        return await resolver.mx(name)
+    except ParkedError:
+        return None

@@ -1,0 +1,185 @@
+"""test_routing — mail goes where DNS and queued.yaml say, over real sockets on several loopback addresses
+
+Owns: which host is asked and what its absence means; tests/unit/delivery/test_route.py has each decision by itself.
+See: test_failover.py for who is asked next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queued.deliver import Transport
+from shared.config.queued.transport import Transport as TransportSettings
+from tests.fixtures.daemons.routed import US, Routed, routing, sinks
+from tests.fixtures.heard import until
+from tests.fixtures.peers.fake_dns import SERVFAIL, SILENT
+from tests.fixtures.peers.free_port import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MX = ("example.test", "MX")
+ZONE: dict[tuple[str, str], Sequence[str]] = {
+    MX: ["10 mx1.test.", "20 mx2.test."],
+    ("mx1.test", "A"): ["127.0.0.2"],
+    ("mx2.test", "A"): ["127.0.0.3"],
+    ("plain.test", "A"): ["127.0.0.3"],
+    ("null.test", "MX"): ["0 ."],
+    ("servfail.test", "MX"): [SERVFAIL],
+    ("silent.test", "MX"): [SILENT],
+    ("nohost.test", "MX"): ["10 nowhere.test."],
+    ("halfway.test", "MX"): ["10 nowhere.test.", "20 broken.test."],
+    ("broken.test", "A"): [SERVFAIL],
+    ("neither.test", "TXT"): ['"nothing for mail"'],
+    ("looping.test", "MX"): ["10 mx1.test.", f"20 {US}.", "30 mx2.test."],
+    ("ours.test", "MX"): [f"10 {US}.", "20 mx2.test."],
+}
+
+
+async def test_the_preferred_exchanger_takes_it() -> None:
+    async with sinks("2", "3") as (first, second), routing(ZONE, connection={"port": first.port}) as routed:
+        result = await routed.send_one()
+        assert (result.result, result.remote) == ("success", f"mx1.test[127.0.0.2]:{first.port}")
+        assert (len(first.received), second.connections) == (1, 0)
+
+
+async def test_equal_exchangers_share_the_work() -> None:
+    zone = {**ZONE, MX: ["10 mx1.test.", "10 mx2.test."]}
+    async with sinks("2", "3") as both, routing(zone, connection={"port": both[0].port}) as routed:
+        for _ in range(40):  # that one of them gets all has a chance of one in 2 ** 39
+            await routed.send_one()
+        assert all(sink.received for sink in both)
+
+
+async def test_a_domain_without_exchanger_is_its_own() -> None:
+    async with sinks("3") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
+        result = await routed.send_one("bob@plain.test")
+        assert (result.result, result.remote) == ("success", f"plain.test[127.0.0.3]:{sink.port}")
+
+
+async def test_an_address_literal_is_where_it_says() -> None:
+    async with sinks("2") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
+        assert (await routed.send_one("bob@[127.0.0.2]")).result == "success"
+        assert sink.received[0].recipients == ("bob@[127.0.0.2]",)
+        assert routed.dns.asked == []
+
+
+@pytest.mark.parametrize(
+    ("recipient", "enhanced"),
+    [
+        ("bob@null.test", "5.1.10"),
+        ("bob@unknown.test", "5.1.2"),
+        ("bob@neither.test", "5.1.2"),
+        ("bob@nohost.test", "5.4.4"),
+        ("bob@ours.test", "5.4.6"),
+        ("bob@a..b", "5.1.2"),
+        ("bob@[300.1.1.1]", "5.1.2"),
+    ],
+)
+async def test_no_way_for_good(recipient: str, enhanced: str) -> None:
+    async with routing(ZONE) as routed:
+        [result] = await routed.send(recipient)
+        outcome = result.outcome
+        assert (outcome.kind, outcome.scope, outcome.enhanced) == ("failed", "destination", enhanced)
+        assert (result.result, result.next_retry, result.remote) == ("rejected", None, None)
+
+
+@pytest.mark.parametrize("domain", ["servfail.test", "silent.test", "halfway.test"])
+async def test_no_way_for_now_is_tried_again_and_decided_anew(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with sinks("2") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
+        result = await routed.send_one(f"bob@{domain}")
+        assert (result.outcome.kind, result.outcome.enhanced, result.result) == ("deferred", "4.4.3", None)
+        assert result.next_retry is not None
+        routed.dns.records[domain, "MX"] = ["10 mx1.test."]
+        routed.dns.records["broken.test", "A"] = ["127.0.0.2"]
+        later = monotonic() + 60  # a failure is kept for a while
+        monkeypatch.setattr("queued.routing.resolver.monotonic", lambda: later)
+        assert (await routed.send_one(f"bob@{domain}")).result == "success"
+
+
+@pytest.mark.parametrize("recipient", ["bob@example.test", "bob@[127.0.0.2]"])
+async def test_dns_does_not_lead_inside_unless_allowed(recipient: str) -> None:
+    async with (
+        sinks("2", "3") as both,
+        routing(ZONE, connection={"port": both[0].port}, allow={"private": False}) as routed,
+    ):
+        result = await routed.send_one(recipient)
+        assert (result.outcome.kind, result.outcome.enhanced) == ("deferred", "4.4.4")
+        assert "allow.private" in result.outcome.text
+        assert [sink.connections for sink in both] == [0, 0]
+
+
+async def test_exchangers_no_better_than_ourselves_are_left_alone() -> None:
+    async with sinks("3") as (worse,), routing(ZONE, connection={"port": worse.port}) as routed:
+        result = await routed.send_one("bob@looping.test")
+        assert (result.outcome.kind, result.remote) == ("deferred", f"mx1.test[127.0.0.2]:{worse.port}")
+        assert worse.connections == 0
+
+
+async def test_this_hosts_own_addresses_are_ourselves_at_port_25() -> None:
+    async with routing(ZONE) as routed:
+        result = await routed.send_one()
+        assert (result.outcome.kind, result.outcome.enhanced) == ("failed", "5.4.6")
+
+
+async def test_written_addresses_are_ourselves_at_any_port() -> None:
+    async with (
+        sinks("2", "3") as both,
+        routing(ZONE, ourselves=["127.0.0.3"], connection={"port": both[0].port}) as routed,
+    ):
+        assert (await routed.send_one()).result == "success"
+        assert both[1].connections == 0
+        routed.dns.records["worse.test", "MX"] = ["5 mx2.test.", "10 mx1.test."]
+        assert (await routed.send_one("bob@worse.test")).outcome.enhanced == "5.4.6"
+
+
+async def test_overrides_go_before_everything() -> None:
+    async with sinks("4") as (sink,):
+        place = f"127.0.0.4:{sink.port}"
+        routes = {"null.test": place, ".example.test": place}
+        async with routing(ZONE, routes=routes, allow={"private": False}) as routed:
+            assert (await routed.send_one("bob@null.test")).result == "success"
+            assert (await routed.send_one("bob@a.b.Example.Test")).remote == place
+            assert routed.dns.asked == []
+
+
+async def test_smart_hosts_ask_no_dns_and_take_address_literals_too() -> None:
+    async with sinks("2", "3") as (first, second):
+        hosts = [
+            {"server": "127.0.0.3", "port": second.port, "preference": 20},
+            {"server": "127.0.0.2", "port": first.port},
+        ]
+        async with routing({}, connection={"mode": "smarthost", "hosts": hosts}) as routed:
+            results = await routed.send("bob@one.test", "eve@two.test", "joe@[192.0.2.1]")
+            assert {r.remote for r in results} == {f"127.0.0.2:{first.port}"}
+            assert (len(first.received), len(second.received), routed.dns.asked) == (1, 0, [])
+
+
+async def test_a_transport_as_it_always_was_needs_no_resolver() -> None:
+    async with sinks("1") as (sink,):
+        settings = TransportSettings.model_validate({"connection": {"server": "localhost", "port": sink.port}})
+        transport = Transport(settings, US)
+        async with routing({}) as other:
+            result = await Routed(transport, other.dns, other.resolver).send_one("bob@anything.test")
+        assert (result.result, result.remote) == ("success", f"localhost:{sink.port}")
+        await transport.close()
+
+
+async def test_stopping_does_not_wait_for_dns_and_gives_the_mail_back_untried() -> None:
+    async with routing(ZONE) as routed:
+        attempt = asyncio.create_task(routed.attempt("bob@silent.test"))
+        await until(lambda: routed.dns.asked, "the question")
+        await routed.resolver.close()
+        assert await attempt is None
+
+
+async def test_nobody_there_at_all() -> None:
+    async with routing(ZONE, connection={"port": free_port()}) as routed:
+        result = await routed.send_one()
+        assert (result.outcome.kind, result.outcome.enhanced) == ("deferred", "4.4.1")
+        assert result.remote is not None
+        assert result.remote.startswith("mx2.test[127.0.0.3]")

@@ -1,0 +1,197 @@
+"""test_any_login — who may connect to the database, and nothing else, stops neither mail nor its upkeep
+
+Owns: what a stranger can do to us with advisory locks, with PostgreSQL's queue of notifications, and with payloads.
+See: sql/README.md, "Lock order"; docs/explanation/wake-up.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from queued.dsn.send import Notifier as Notices
+from queued.maintain import Maintainer
+from scripts.commands.watch_deadletters import Watcher
+from scripts.partitions import run as partitions_run
+from shared.config.queued.bounces import Bounces
+from shared.config.queued.settings import Maintenance
+from shared.postgres import database as db
+from shared.postgres.embedded import embedded
+from shared.postgres.migrate import known, migrate
+from sql import __file__ as sql_file
+from tests.fixtures.daemons.submissions import recipient, running_spool, submission
+from tests.fixtures.database.killable import Killable
+from tests.fixtures.database.postgres import LEAVES, choose, temporary_var
+from tests.fixtures.database.results import FAILED, claim, finished, running_recorder
+from tests.fixtures.heard import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+
+# The keys of the versions before; those of today, had they any, would be found by the tests below.
+KEYS = tuple(f"pillarbox.{name}" for name in ("maintain", "history_create", "migrate", "partitions", "notices"))
+
+
+@contextmanager
+def stranger(uri: str) -> Iterator[str]:
+    """The conninfo of a login that may connect and nothing else."""
+    name, password = f"stranger_{uuid.uuid4().hex[:12]}", "only-for-tests"
+    with psycopg.connect(uri, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'".encode())
+        try:
+            yield make_conninfo(uri, user=name, password=password)
+        finally:
+            owner.execute(f"DROP ROLE {name}".encode())
+
+
+@pytest.fixture
+def locked(factory: Factory) -> Iterator[psycopg.Connection[Any]]:
+    """A stranger's session that holds every advisory lock we ever had."""
+    with stranger(factory.uri) as uri, psycopg.connect(uri, autocommit=True) as session:
+        for key in KEYS:
+            session.execute("SELECT pg_advisory_lock(hashtext(%s))", (key,))
+        yield session
+
+
+async def test_upkeep_goes_on_while_a_stranger_holds_every_advisory_lock(
+    factory: Factory, locked: psycopg.Connection[Any]
+) -> None:
+    factory.row(status="DELETE")
+    connection = await db.connect(factory.uri, "worker")
+    try:
+        async with asyncio.timeout(20):
+            assert await Maintainer("worker", Maintenance()).round_if_elected(connection)
+            assert factory.queue() == []
+            assert await Notices(Bounces()).send_due(connection) == 0
+            [row] = await db.fetch(connection, "notice_elect")
+            assert row[0]
+            # Yesterday and today, of attempts and of the archive.
+            assert factory.one("SELECT pillarbox.history_create(now() + interval '400 days', 0)") == 4
+            assert await asyncio.to_thread(migrate, factory.uri, LEAVES, patience=5) is not None
+            async with partitions_run.alone(connection):
+                pass
+    finally:
+        await connection.close()
+
+
+def test_a_first_migration_goes_on_too(empty_database: str) -> None:
+    with stranger(empty_database) as uri, psycopg.connect(uri, autocommit=True) as session:
+        session.execute("SELECT pg_advisory_lock(hashtext('pillarbox.migrate'))")
+        assert len(migrate(empty_database, LEAVES, patience=5).applied) == len(known())
+
+
+def test_no_advisory_lock_is_left(factory: Factory) -> None:
+    functions = factory.sql(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'pillarbox'::regnamespace AND prosrc LIKE '%%advisory%%'"
+    )
+    assert functions == []
+    queries = Path(str(sql_file)).parent / "queries"
+    assert [path.name for path in queries.iterdir() if "advisory" in path.read_text(encoding="utf-8")] == []
+
+
+def test_a_stranger_takes_none_of_our_locks(factory: Factory) -> None:
+    with stranger(factory.uri) as uri, psycopg.connect(uri, autocommit=True) as session:
+        for attack in (
+            "LOCK TABLE pillarbox.repartition_lock IN SHARE UPDATE EXCLUSIVE MODE",
+            "LOCK TABLE pillarbox.migrations IN ACCESS SHARE MODE",
+            "SELECT FROM pillarbox.locks FOR UPDATE",
+            "SELECT pillarbox.lock_try('notices')",
+            "SELECT pillarbox.lease_take('maintain', 'x', '1m')",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), session.transaction():
+                session.execute(attack.encode())
+
+
+async def test_repartitioning_keeps_nothing_from_vacuum_and_ends_with_its_guard(factory: Factory) -> None:
+    connection = await db.connect(factory.uri, "repartitioning")
+    guard = (
+        "SELECT backend_xid, backend_xmin FROM pg_stat_activity WHERE application_name = 'pillarbox partitions lock'"
+    )
+    async with partitions_run.alone(connection):
+        assert [tuple(row) for row in factory.sql(guard)] == [(None, None)]
+        assert factory.terminate("pillarbox partitions lock") == 1
+        with pytest.raises(db.OUTAGE):
+            await connection.execute("SELECT pg_sleep(20)")
+    await connection.close()
+
+
+@contextmanager
+def full_of_notifications(uri: str) -> Iterator[None]:
+    """The queue of notifications is full, by a login with CONNECT only, as long as the block."""
+    with stranger(uri) as login, psycopg.connect(login) as deaf, psycopg.connect(login, autocommit=True) as loud:
+        deaf.execute("LISTEN x")
+        deaf.commit()
+        deaf.execute("SELECT 1")  # and stays in this transaction
+        try:
+            while True:
+                loud.execute("SELECT pg_notify('x', repeat('x', 7000) || n) FROM generate_series(1, 10) AS n")
+        except psycopg.errors.ProgramLimitExceeded:
+            yield
+
+
+async def test_a_full_queue_of_notifications_refuses_neither_mail_nor_results(heard: Heard) -> None:
+    if choose()[0] == "debian15":
+        pytest.skip("max_notify_queue_pages came with PostgreSQL 17: 8 GB would have to be written")
+    with temporary_var() as var:
+        server = Killable(var)
+        with psycopg.connect(server.administrator, autocommit=True) as owner:
+            owner.execute("ALTER SYSTEM SET max_notify_queue_pages = 64")
+        embedded.stop(var, mode="fast")
+        server.start()
+        migrate(server.uri, LEAVES)
+        try:
+            with full_of_notifications(server.uri), psycopg.connect(server.uri, autocommit=True) as owner:
+                with pytest.raises(psycopg.errors.ProgramLimitExceeded):
+                    owner.execute("NOTIFY pillarbox")
+                async with asyncio.timeout(30), running_spool(server.uri) as spool:
+                    await spool.submit(submission(recipient("1")))  # alone
+                    crowd = [recipient("2", str(n)) for n in range(4)]
+                    await spool.submit(submission(*crowd))  # in one round trip
+                    await spool.submit(submission(*[recipient("3", str(n)) for n in range(20)]))  # by COPY
+                    await heard.wait("wakeup.unsent")
+                owner.execute("SELECT pillarbox.enqueue('a@b.example', ARRAY['c@d.example'], 'x')")
+                claimed = await claim(server.uri, 100)
+                assert len(claimed) == 26  # all of them
+                async with asyncio.timeout(30), running_recorder(server.uri) as recorder:
+                    recorder.add([finished(c, FAILED, "failed") for c in claimed])
+                    await recorder.drained()
+                assert owner.execute("SELECT count(*) FROM pillarbox.archive").fetchone() == (26,)
+        finally:
+            embedded.stop(var, mode="immediate")
+    assert heard.all("spool.unavailable") == heard.all("spool.refused") == heard.all("result.unrecorded") == []
+
+
+@pytest.mark.parametrize("payload", ["²", "٣", "9" * 19, "9" * 4000, "-1", "1e3", "", "id", "\x07"])
+async def test_what_is_no_id_does_not_end_the_watch(factory: Factory, payload: str) -> None:
+    """The first of them did: str.isdigit says yes to it, int says no."""
+    told: list[str] = []
+    connection = await db.connect(factory.uri, "watch")
+    watching = asyncio.create_task(Watcher(datetime.now(UTC), told.append).follow(connection))
+    listening = """SELECT FROM pg_stat_activity
+                    WHERE application_name = 'watch' AND state = 'idle' AND query LIKE '%%dead_letters%%'"""
+    try:
+        await until(lambda: factory.sql(listening), "the watch to listen")
+        with stranger(factory.uri) as uri, psycopg.connect(uri, autocommit=True) as session:
+            session.execute("SELECT pg_notify('dead_message', %s)", (payload,))
+        factory.row()
+        [claimed] = await claim(factory.uri)
+        async with running_recorder(factory.uri) as recorder:
+            recorder.add([finished(claimed, FAILED, "failed")])
+            await recorder.drained()
+            await until(lambda: told or watching.done(), "the dead letter to be told")
+        assert len(told) == 1
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await connection.close()

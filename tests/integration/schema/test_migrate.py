@@ -1,0 +1,251 @@
+"""test_migrate — migrations happen once, whole or not at all, whoever starts them and whatever kills them
+
+Owns: proofs about shared/postgres/migrate.py.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+import shared.postgres.migrate
+from shared.errors import ConfigError, DatabaseUnavailable, SchemaMismatch
+from shared.postgres.migrate import Migration, check, compare, known, migrate, missing
+from tests.fixtures.database.operating import write_config
+from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.heard import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.database.postgres import ServerUnderTest
+
+MIGRATE = """
+import sys
+from shared.postgres.migrate import migrate
+print(*migrate(sys.argv[1], {"123": ["1", "2", "3"], "456": ["4", "5", "6"]}).applied)
+"""
+
+
+def fingerprint(uri: str) -> list[tuple[object, ...]]:
+    """Every object of our schema with its shape."""
+    with psycopg.connect(uri) as connection:
+        return connection.execute(
+            """SELECT c.relname::text, c.relkind::text, pg_get_expr(c.relpartbound, c.oid), c.reloptions::text,
+                      (SELECT array_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod) ORDER BY a.attnum)
+                         FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0)::text,
+                      (SELECT array_agg(tgname ORDER BY tgname) FROM pg_trigger g WHERE g.tgrelid = c.oid)::text
+                 FROM pg_class c WHERE c.relnamespace = to_regnamespace('pillarbox') ORDER BY 1"""
+        ).fetchall()
+
+
+def leftovers(uri: str) -> int:
+    """Tables and types of ours in a database."""
+    with psycopg.connect(uri) as connection:
+        row = connection.execute(
+            """SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('pillarbox'))
+                    + (SELECT count(*) FROM pg_proc WHERE pronamespace = to_regnamespace('pillarbox'))"""
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def start(uri: str) -> subprocess.Popen[str]:
+    return subprocess.Popen((sys.executable, "-c", MIGRATE, uri), stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(params=["server", "debian15"])
+def either(request: pytest.FixtureRequest) -> ServerUnderTest:
+    """The server of this run, and the oldest that we support."""
+    found: ServerUnderTest = request.getfixturevalue(request.param)
+    return found
+
+
+def test_an_ordinary_role_of_another_name_migrates_and_all_of_it_is_in_our_schema(either: ServerUnderTest) -> None:
+    with either.fresh_database() as uri:
+        assert migrate(uri, LEAVES).applied == tuple(step.name for step in known())
+        with psycopg.connect(uri) as connection:
+            [who] = connection.execute(
+                """SELECT current_user::text, rolsuper, current_setting('search_path')
+                     FROM pg_roles WHERE rolname = current_user"""
+            ).fetchall()
+            assert who == ("mailops", False, '"$user", public')
+            elsewhere = connection.execute(
+                """SELECT relname::text FROM pg_class WHERE relowner = current_user::regrole
+                      AND relnamespace NOT IN (to_regnamespace('pillarbox'), 'pg_toast'::regnamespace)
+                   UNION ALL
+                   SELECT proname::text FROM pg_proc WHERE proowner = current_user::regrole
+                      AND pronamespace <> to_regnamespace('pillarbox')"""
+            ).fetchall()
+            assert elsewhere == []
+
+
+@pytest.fixture(params=["LATIN1", "SQL_ASCII"])
+def other_encoding(server: ServerUnderTest, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URI of an empty database of this encoding."""
+    name = server.create_database(
+        template="template0", options=f"ENCODING '{request.param}' LOCALE 'C' LOCALE_PROVIDER libc"
+    )
+    yield server.uri_of(name)
+    server.drop_database(name)
+
+
+@pytest.mark.parametrize("command", ["migrate", "up", "doctor", "smtpd", "queued"])
+def test_a_database_of_another_encoding_is_refused_before_the_first_migration(
+    other_encoding: str, tmp_path: Path, command: str
+) -> None:
+    folder = write_config(tmp_path, other_encoding)
+    words = {
+        "smtpd": ("smtpd", "--config", str(folder / "smtpd.yaml")),
+        "queued": ("queued", "--config", str(folder / "queued.yaml"), "--worker", "queued-123"),
+    }.get(command, ("scripts.cli", command, "--config", str(folder)))
+    done = subprocess.run((sys.executable, "-m", *words), check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert re.search(
+        r'database "\w+" has the encoding (LATIN1|SQL_ASCII), and Pillarbox needs UTF8',
+        " ".join((done.stdout + done.stderr).split()),
+    )
+    assert "Traceback" not in done.stderr
+    assert leftovers(other_encoding) == 0
+
+
+def test_an_empty_database_gets_everything_and_the_next_run_nothing(empty_database: str) -> None:
+    first = migrate(empty_database, LEAVES)
+    assert first.applied == tuple(migration.name for migration in known())
+    assert first.leaves == ("queue_def_123", "queue_def_456")
+    check(empty_database)
+    before = fingerprint(empty_database)
+    second = migrate(empty_database, LEAVES)
+    assert (second.applied, second.leaves) == ((), ())
+    assert fingerprint(empty_database) == before
+
+
+def test_two_processes_at_once_do_each_step_once(empty_database: str) -> None:
+    both = [start(empty_database) for _ in range(2)]
+    done = [name for each in both for name in each.communicate(timeout=60)[0].split()]
+    assert [each.returncode for each in both] == [0, 0]
+    assert sorted(done) == [migration.name for migration in known()]
+    check(empty_database)
+
+
+async def test_a_process_killed_in_the_middle_leaves_nothing(empty_database: str) -> None:
+    """It is held up half-way by another session that is making a type of the same name."""
+    with psycopg.connect(empty_database) as holding:
+        holding.execute("CREATE SCHEMA pillarbox")
+        holding.commit()
+        holding.execute("CREATE TYPE pillarbox.queue_status AS ENUM ('X')")
+        migrating = start(empty_database)
+
+        def half_way() -> bool:
+            row = holding.execute(
+                """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                      AND application_name = 'pillarbox migrate' AND wait_event_type = 'Lock'"""
+            ).fetchone()
+            holding.execute("SELECT pg_stat_clear_snapshot()")
+            return row == (1,)
+
+        await until(half_way, "the migration to be held up half-way")
+        migrating.kill()
+        migrating.communicate(timeout=20)
+        holding.rollback()
+    assert migrating.returncode < 0
+    assert migrate(empty_database, LEAVES).applied == tuple(migration.name for migration in known())
+    check(empty_database)
+
+
+def test_a_migration_that_fails_leaves_nothing(empty_database: str) -> None:
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA pillarbox")
+        connection.execute("CREATE VIEW pillarbox.archive AS SELECT 1")  # what the first migration makes last
+    before = leftovers(empty_database)
+    with pytest.raises(psycopg.errors.DuplicateTable):
+        migrate(empty_database, LEAVES)
+    assert leftovers(empty_database) == before
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("DROP VIEW pillarbox.archive")
+    migrate(empty_database, LEAVES)
+    check(empty_database)
+
+
+def test_a_newer_schema_that_ends_old_code_is_refused_before_anything_is_touched(factory: Factory) -> None:
+    factory.sql(
+        "INSERT INTO pillarbox.migrations (number, name) VALUES (9997, '9997_pre_x'), (9998, '9998_post_tomorrow')"
+    )
+    before = fingerprint(factory.uri)
+    for refuse in (check, lambda uri: migrate(uri, {"new": ["n"]})):
+        with pytest.raises(SchemaMismatch, match=r"newer than this code: it has 9998_post_tomorrow; upgrade"):
+            refuse(factory.uri)
+    assert fingerprint(factory.uri) == before
+
+
+def test_a_newer_schema_that_lets_old_code_go_on_is_accepted(factory: Factory) -> None:
+    factory.sql("INSERT INTO pillarbox.migrations (number, name) VALUES (9998, '9998_pre_tomorrow')")
+    check(factory.uri)
+    assert migrate(factory.uri, LEAVES).applied == ()
+
+
+def test_new_code_demands_what_comes_before_it_and_waits_for_what_comes_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [Migration(n, phase, f"{n:04}_{phase}_x", "") for n, phase in ((1, "pre"), (2, "pre"), (3, "post"))]
+    monkeypatch.setattr(shared.postgres.migrate, "known", lambda: steps)
+    assert compare({1: "0001_pre_x", 2: "0002_pre_x"}) == []
+    with pytest.raises(SchemaMismatch, match=r"older than this code: 0002_pre_x missing"):
+        compare({1: "0001_pre_x"})
+    assert missing({1: "0001_pre_x"}, only_pre=True) == [steps[1]]
+    assert missing({1: "0001_pre_x"}) == steps[1:]
+    steps.append(Migration(4, "pre", "0004_pre_y", ""))
+    with pytest.raises(SchemaMismatch, match=r"0004_pre_y comes after 0003_post_x, with which old"):
+        missing({1: "0001_pre_x", 2: "0002_pre_x"}, only_pre=True)
+
+
+def test_an_older_schema_is_refused_by_check_with_what_to_do(factory: Factory, empty_database: str) -> None:
+    with pytest.raises(SchemaMismatch, match=r"0001_pre_tables.* missing; run `pillarbox migrate`"):
+        check(empty_database)
+    factory.sql("DELETE FROM pillarbox.migrations")
+    with pytest.raises(SchemaMismatch, match="older than this code"):
+        check(factory.uri)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "why"),
+    [
+        ({"123": ["1", "2"]}, "exists"),  # another set for a leaf that is there
+        ({"new": ["3", "30"]}, "overlap"),  # a value that belongs to another leaf
+        ({"new": ["waiting"]}, "default"),  # a value for which mail waits in the default leaf
+    ],
+)
+def test_leaves_that_contradict_what_there_is_are_refused(
+    factory: Factory, leaves: Mapping[str, list[str]], why: str
+) -> None:
+    factory.row(partid="waiting")
+    before = fingerprint(factory.uri)
+    with pytest.raises(ConfigError, match=why) as refusal:
+        migrate(factory.uri, leaves)
+    assert f"environment.database.partitions.leaves.{next(iter(leaves))}: " in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert fingerprint(factory.uri) == before
+
+
+def test_the_order_in_which_a_leaf_names_its_ids_is_of_no_account(factory: Factory) -> None:
+    assert migrate(factory.uri, {"123": ["3", "1", "2"]}).leaves == ()
+
+
+def test_mail_in_the_default_leaf_stays_where_it_is_when_others_are_made(factory: Factory) -> None:
+    waiting = factory.row(partid="7")
+    assert migrate(factory.uri, {**LEAVES, "eight": ["8"]}).leaves == ("queue_def_eight",)
+    assert [row.leaf for row in factory.queue(waiting)] == ["queue_def_def"]
+    assert factory.queue(factory.row(partid="8"))[0].leaf == "queue_def_eight"
+
+
+def test_no_server_is_one_line(tmp_path: object) -> None:
+    for ask in (check, lambda uri: migrate(uri, LEAVES)):
+        with pytest.raises(DatabaseUnavailable) as refusal:
+            ask(f"postgresql:///nowhere?host={tmp_path}&password=secret")
+        assert "\n" not in str(refusal.value)
+        assert "secret" not in str(refusal.value)

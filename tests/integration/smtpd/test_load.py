@@ -1,0 +1,108 @@
+"""test_load — a server that is full or late turns new clients away at once, and those it has do not notice
+
+Owns: proofs about `load`: sessions, lag, the shorter time of a stressed process.
+See: smtpd/session/overload.py; RFC 5321 section 3.1 (a greeting other than 220).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared.config.smtpd.overload import Load as Settings
+from smtpd import replies
+from smtpd.session.overload import Load
+from tests.fixtures.daemons.serving import Dialogue, serving
+from tests.fixtures.heard import until
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fixtures.heard import Heard
+
+BUSY = replies.R421_TOO_BUSY
+
+
+async def greeting(port: int) -> str:
+    async with Dialogue(port, ehlo=None) as client:
+        return client.greeting[0]
+
+
+async def test_a_full_process_says_421_at_once_and_greets_again_when_somebody_leaves(
+    database: str, heard: Heard
+) -> None:
+    async with serving(database, load={"sessions": 5}) as port:
+        async with AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(Dialogue(port)) for _ in range(5)]
+            for _ in range(3):
+                assert await greeting(port) == BUSY
+            [shedding] = heard.all("load.shedding")
+            assert (shedding["reason"], shedding["sessions"]) == ("sessions", 5)
+            for client in clients:
+                assert (await client.submit()).startswith("250")
+
+        async def welcome() -> bool:
+            return (await greeting(port)).startswith("220")
+
+        await eventually(welcome, "the room of who left is free")
+    assert len(heard.all("session.opened")) == 6, "who is turned away is no session"
+
+
+async def test_those_inside_do_not_wait_for_those_outside(database: str) -> None:
+    """300 clients knock all the time; the one that is served gets each reply within a bound."""
+    async with serving(database, load={"sessions": 1}) as port, Dialogue(port) as client:
+        turned_away = 0
+
+        async def knock() -> None:
+            nonlocal turned_away
+            while True:
+                assert await greeting(port) == BUSY
+                turned_away += 1
+
+        knocking = [asyncio.create_task(knock()) for _ in range(20)]
+        longest = 0.0
+        while turned_away < 300:
+            began = perf_counter()
+            assert (await client.ask(b"NOOP")).startswith("250")
+            longest = max(longest, perf_counter() - began)
+        for each in knocking:
+            each.cancel()
+        await asyncio.gather(*knocking, return_exceptions=True)
+    assert longest < 2, "clients and server share this process and its processor, and still"
+
+
+async def test_a_process_that_is_late_takes_nobody_until_it_has_caught_up(database: str, heard: Heard) -> None:
+    async with serving(database, load={"lag": "200ms"}) as port, Dialogue(port) as client:
+        # `serving` does not watch the clock for us as smtpd.process.serve does.
+        load = Load(Settings(), ())
+        watching = asyncio.create_task(load.watch())
+        await asyncio.sleep(0)  # it has looked at the clock once
+        assert load.refusal() is None
+        time.sleep(1.2)  # noqa: ASYNC251 - nothing else makes an event loop late
+        assert load.refusal() == BUSY
+        await until(lambda: load.refusal() is None, "it has caught up")
+        watching.cancel()
+        assert (await client.ask(b"NOOP")).startswith("250")
+    [shedding] = heard.all("load.shedding")
+    assert shedding["reason"] == "lag"
+    assert shedding["lag"] > 1
+
+
+async def test_a_stressed_process_gives_each_client_less_time(database: str, heard: Heard) -> None:
+    settings = {"sessions": 4, "stress": 0.5, "patience": "100ms"}
+    async with serving(database, load=settings) as port, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(Dialogue(port)) for _ in range(3)]
+        assert (await clients[2].reply())[0].startswith("421")
+        await until(lambda: len(heard.all("session.closed")) >= 1, "silence was not put up with")
+
+
+@pytest.mark.parametrize(("sessions", "stressed"), [(80, False), (81, True)])
+def test_stress_begins_above_its_part(sessions: int, stressed: bool) -> None:  # noqa: FBT001 - a table
+    load = Load(Settings.model_validate({"sessions": 100}), range(sessions))
+    assert load.stressed == stressed
+    assert load.patience(300) == (10 if stressed else 300)
+    assert load.patience(5) == 5

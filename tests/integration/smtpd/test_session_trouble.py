@@ -1,0 +1,225 @@
+"""test_session_trouble — our own trouble is 451 without a detail, and a client that hangs up leaves nothing
+
+Owns: proofs about smtpd when the database is away, a hook fails, or a client goes in the middle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import TYPE_CHECKING, NoReturn
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from shared.spool.spool import Spool
+from tests.fixtures.daemons.serving import MESSAGE, Dialogue, serving
+from tests.fixtures.daemons.submissions import SPOOL
+from tests.fixtures.heard import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shared.mail.message import Submission
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.database.postgres import ServerUnderTest
+    from tests.fixtures.heard import Heard
+
+
+class Faulty(Spool):
+    """A spool with a fault of ours in it: what it raises is nothing that anybody expects."""
+
+    async def submit(self, submission: Submission) -> NoReturn:
+        """Fail the first time a message comes."""
+        raise RuntimeError(f"secret detail about {submission.id}")
+
+
+class Gate:
+    """Closes a database to everybody, and opens it again."""
+
+    def __init__(self, server: ServerUnderTest, uri: str) -> None:
+        self._server = server
+        self._name = psycopg.conninfo.conninfo_to_dict(uri)["dbname"]
+
+    def close(self) -> None:
+        self._allow("false")
+        self._run("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s", self._name)
+
+    def open(self) -> None:
+        self._allow("true")
+
+    def _allow(self, word: str) -> None:
+        change = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}").format(
+            sql.Identifier(str(self._name)), sql.Literal(word == "true")
+        )
+        with psycopg.connect(self._server.administrator, autocommit=True) as connection:
+            connection.execute(change)
+
+    def _run(self, text: str, *values: object) -> None:
+        with psycopg.connect(self._server.administrator, autocommit=True) as connection:
+            connection.execute(text.encode(), values)
+
+
+def reset(client: Dialogue) -> None:
+    """Hang up so that the other side knows nobody listens (TCP RST, as from a program that was killed)."""
+    linger = struct.pack("ii", 1, 0)
+    client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    client.writer.transport.abort()
+
+
+@pytest.fixture
+def gate(server: ServerUnderTest, database: str) -> Iterator[Gate]:
+    made = Gate(server, database)
+    yield made
+    made.open()
+
+
+async def test_a_database_that_is_away_is_451_and_mail_flows_when_it_is_back(
+    database: str, gate: Gate, heard: Heard
+) -> None:
+    async with serving(database) as port, Dialogue(port) as client:
+        assert (await client.submit()).startswith("250")
+        gate.close()
+        trouble = "451 4.3.0 Local error in processing, try again"
+        await client.envelope()
+        # Known to be down it says so before it asks for the message, else after it has come.
+        if not (reply := await client.ask(b"DATA")).startswith("354"):
+            assert reply == trouble
+        else:
+            assert await client.ask(MESSAGE + b".") == trouble
+        await client.envelope()  # the refused DATA has ended the transaction
+        assert await client.ask(b"DATA") == trouble
+        gate.open()
+        await heard.wait("spool.recovered")
+        assert (await client.submit()).startswith("250")
+    assert heard.all("session.error") == []
+    assert len(heard.all("spool.committed")) == 2
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT count(*) FROM pillarbox.messages").fetchone() == (2,)
+
+
+async def test_a_fault_of_ours_is_451_and_tells_the_client_nothing(factory: Factory, heard: Heard) -> None:
+    async with serving(factory.uri, spool=Faulty) as port, Dialogue(port) as client:
+        assert await client.submit() == "451 4.3.0 Local error in processing, try again"
+        [fault] = heard.all("session.error")
+        assert "secret detail" in fault["error"]
+        assert (await client.ask(b"NOOP")).startswith("250")
+
+
+async def test_after_a_fault_of_ours_the_next_transaction_begins_afresh(factory: Factory) -> None:
+    """RFC 5321 section 4.1.1.4: the end of data clears the buffers, whatever the reply to it."""
+    async with serving(factory.uri, spool=Faulty) as port, Dialogue(port) as client:
+        await client.submit()
+        assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("503")
+        assert (await client.ask(b"MAIL FROM:<next@sender.example>")).startswith("250")
+
+
+async def test_a_hang_up_in_the_middle_of_data_leaves_nothing(factory: Factory) -> None:
+    async with serving(factory.uri) as port:
+        for unfinished in (b"", b"half a li", b"a line\r\n", b"a line\r\n.", b"a line\r\n.\r"):
+            async with Dialogue(port) as client:
+                await client.envelope()
+                await client.ask(b"DATA")
+                await client.send(unfinished)
+        async with Dialogue(port) as client:
+            assert (await client.submit()).startswith("250")
+    assert len(factory.bodies()) == len(factory.queue()) == 1
+
+
+async def test_a_hang_up_during_the_commit_is_committed_and_said_so(factory: Factory, heard: Heard) -> None:
+    async with serving(factory.uri) as port:
+        with factory.another() as holding:
+            holding.execute("LOCK TABLE pillarbox.queue IN EXCLUSIVE MODE")
+            async with Dialogue(port) as client:
+                await client.envelope()
+                await client.ask(b"DATA")
+                await client.send(MESSAGE + b".\r\n")
+                await until(lambda: factory.waiting(SPOOL), "the commit to be held up")
+                reset(client)
+            async with Dialogue(port):
+                pass  # whoever is greeted now comes after the hang-up was seen
+        [lost] = await heard.wait("spool.reply_lost")
+    [row] = factory.queue()
+    assert (lost["id"], lost["client"]) == (row.messages__id, "127.0.0.1")
+    assert heard.all("spool.committed") == []
+
+
+@pytest.mark.parametrize("begin", [b"DATA\r\n", b"BDAT 24 LAST\r\n", b"BDAT 24 LAST\r\n" + MESSAGE + b"NOOP\r\n"])
+async def test_who_closes_his_side_after_the_content_is_told_what_became_of_it(factory: Factory, begin: bytes) -> None:
+    """Without its reply he would have to send again what is in the queue."""
+    assert len(MESSAGE) == 24
+    rest = {b"DATA\r\n": MESSAGE + b".\r\n", b"BDAT 24 LAST\r\n": MESSAGE}.get(begin, b"")
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        with factory.another() as holding:
+            holding.execute("LOCK TABLE pillarbox.queue IN EXCLUSIVE MODE")
+            await client.envelope()
+            await client.send(begin)
+            if begin.startswith(b"DATA"):
+                await client.reply()
+            await client.send(rest)
+            await until(lambda: factory.waiting(SPOOL), "the commit to be held up")
+            client.writer.write_eof()
+            async with Dialogue(port):
+                pass  # whoever is greeted now comes after the end was seen
+        assert (await client.reply())[0].startswith("250 2.0.0 Queued")
+        assert await client.ended() in {b"", b"250 2.0.0 Ok\r\n"}
+    assert len(factory.queue()) == 1
+
+
+async def test_who_closes_his_side_after_many_commands_has_them_answered(factory: Factory) -> None:
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        await client.send(b"MAIL FROM:<a@sender.example>\r\n" + b"RCPT TO:<b@example.com>\r\n" * 900)
+        client.writer.write_eof()
+        assert (await client.ended()).count(b"250 2.1.5") == 900
+
+
+async def test_who_closes_his_side_in_the_middle_of_content_is_not_waited_for(factory: Factory) -> None:
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        await client.send(b"MAIL FROM:<a@sender.example>\r\n" + b"RCPT TO:<b@example.com>\r\n" * 900 + b"BDAT 9\r\nx")
+        client.writer.write_eof()
+        assert (await client.ended()).endswith(b"250 2.1.5 Ok\r\n")
+    assert factory.bodies() == {}
+
+
+async def test_stopping_tells_idle_clients_421_and_lets_a_message_finish(factory: Factory) -> None:
+    idle, busy = asyncio.Event(), asyncio.Event()
+
+    async def wait_idly(port: int) -> str:
+        async with Dialogue(port) as client:
+            idle.set()
+            return (await client.reply())[0]
+
+    async def finish_slowly(port: int) -> list[str]:
+        async with Dialogue(port) as client:
+            await client.envelope()
+            await client.ask(b"DATA")
+            busy.set()
+            await asyncio.gather(waiting)
+            await client.send(MESSAGE + b".\r\n")
+            return [(await client.reply())[0], (await client.reply())[0]]
+
+    async with serving(factory.uri) as port:
+        waiting = asyncio.create_task(wait_idly(port))
+        finishing = asyncio.create_task(finish_slowly(port))
+        await asyncio.gather(idle.wait(), busy.wait())
+    assert (await waiting).startswith("421 4.3.2")
+    queued, goodbye = await finishing
+    assert queued.startswith("250 2.0.0 Queued")
+    assert goodbye.startswith("421 4.3.2")
+    assert len(factory.queue()) == 1
+
+
+async def test_a_stop_does_not_wait_for_who_was_never_greeted(factory: Factory) -> None:
+    """One that is still being looked at: it hears 421 as soon as that is over, not after its first command."""
+    server = {"phases": {"connect": {"greetdelay": "200ms", "earlytalker": "allow"}}}
+    async with serving(factory.uri, server=server) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with Dialogue(port, ehlo=None):
+            pass  # when this one was greeted, that one was accepted
+        second, other = await asyncio.open_connection("127.0.0.1", port)
+    assert b"421 4.3.2" in await reader.read()
+    assert (await second.read())[:3] in {b"220", b"421", b""}
+    for each in (writer, other):
+        each.close()

@@ -1,0 +1,111 @@
+"""test_not_durable — a COMMIT that PostgreSQL gave up waiting for is not answered 250
+
+Owns: proofs that a wait for the synchronous standby which somebody ends costs 451, for each way a group is committed.
+See: shared/spool/commit.py; PostgreSQL manual, "Synchronous Replication"; src/backend/replication/syncrep.c.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from shared.errors import SpoolUnavailable
+from shared.postgres.migrate import migrate
+from tests.fixtures.daemons.submissions import SPOOL, recipient, running_spool, submission
+from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.database.standby import replicated
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from shared.mail.message import Submission
+    from shared.spool.spool import Spool
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.database.standby import Pair
+    from tests.fixtures.heard import Heard
+
+WAITING = "FROM pg_stat_activity WHERE application_name = %s AND wait_event = 'SyncRep'"
+GROUPS: Final[dict[str, Callable[[], Submission]]] = {
+    "alone, in one statement": lambda: submission(recipient("1")),
+    "several rows, in one round trip": lambda: submission(*[recipient("1", str(n)) for n in range(4)]),
+    "many rows, by COPY": lambda: submission(*[recipient("1", str(n)) for n in range(20)]),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pair() -> AsyncIterator[Pair]:
+    """A primary whose synchronous standby is there, and hears nothing: nothing that is committed gets to it."""
+    async with replicated() as servers:
+        await asyncio.to_thread(migrate, servers.primary, LEAVES)
+        async with await psycopg.AsyncConnection.connect(servers.standby, autocommit=True) as standby:
+            await standby.execute("ALTER SYSTEM SET primary_conninfo = ''")
+            await standby.execute("SELECT pg_reload_conf()")
+        await eventually(lambda: one(servers, "SELECT count(*) FROM pg_stat_replication") == 0, "the standby is gone")
+        yield servers
+
+
+def one(pair: Pair, text: str, *values: object) -> object:
+    """What a statement on the primary says, which waits for no standby."""
+    with psycopg.connect(pair.primary, autocommit=True) as connection:
+        connection.execute("SET synchronous_commit = local")
+        row = connection.execute(text.encode(), values).fetchone()
+        assert row is not None
+        return row[0]
+
+
+async def ended(pair: Pair, spool: Spool, made: Submission, how: str) -> BaseException:
+    """What becomes of a submission whose COMMIT waits for the standby until `how` ends that."""
+    submitting = asyncio.create_task(spool.submit(made))
+    await eventually(lambda: one(pair, f"SELECT count(*) {WAITING}", SPOOL) == 1, "the commit to wait for the standby")
+    assert one(pair, f"SELECT {how}(pid) {WAITING}", SPOOL) is True
+    [outcome] = await asyncio.gather(submitting, return_exceptions=True)
+    assert isinstance(outcome, BaseException), "it was taken for committed"
+    return outcome
+
+
+@pytest.mark.parametrize("how", ["pg_cancel_backend", "pg_terminate_backend"])
+@pytest.mark.parametrize("group", GROUPS)
+async def test_a_wait_for_the_standby_that_is_ended_is_not_a_commit(
+    pair: Pair, heard: Heard, group: str, how: str
+) -> None:
+    made = GROUPS[group]()
+    async with running_spool(pair.primary) as spool:
+        outcome = await ended(pair, spool, made, how)
+    assert isinstance(outcome, SpoolUnavailable)
+    # It is there all the same: who submits it again causes a duplicate.
+    assert one(pair, "SELECT count(*) FROM pillarbox.queue WHERE messages__id = %s", made.id) == len(made.recipients)
+    if how == "pg_cancel_backend":
+        [said] = heard.all("spool.not_durable")
+        assert (said["messages"], said["recipients"]) == (1, len(made.recipients))
+
+
+async def test_a_role_that_wants_no_warnings_gets_this_one(pair: Pair, heard: Heard) -> None:
+    name = one(pair, "SELECT current_user")
+    with psycopg.connect(pair.primary, autocommit=True) as owner:
+        owner.execute("SET synchronous_commit = local")
+        owner.execute(f"ALTER ROLE {name} SET client_min_messages = error".encode())
+        try:
+            async with running_spool(pair.primary) as spool:
+                for make in GROUPS.values():
+                    await ended(pair, spool, make(), "pg_cancel_backend")
+        finally:
+            owner.execute(f"ALTER ROLE {name} RESET client_min_messages".encode())
+    assert len(heard.all("spool.not_durable")) == len(GROUPS)
+
+
+async def test_a_warning_of_a_trigger_refuses_no_mail(factory: Factory) -> None:
+    factory.sql(
+        """CREATE FUNCTION pillarbox.loud() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN RAISE WARNING 'an operator wants to know'; RETURN NULL; END $$"""
+    )
+    factory.sql(
+        "CREATE TRIGGER loud AFTER INSERT ON pillarbox.messages FOR EACH STATEMENT EXECUTE FUNCTION pillarbox.loud()"
+    )
+    async with running_spool(factory.uri) as spool:
+        for make in GROUPS.values():
+            await spool.submit(make())

@@ -1,0 +1,199 @@
+"""test_parameters_carried — what MAIL and RCPT asked for stands in the queue rows, for delivery to honour
+
+Owns: the way from SMTP to the row: DSN, priority, 8BITMIME, REQUIRETLS, and mail that is to be released later.
+See: sql/README.md, "Reserved metadata"; RFC 3461, RFC 4865, RFC 6710, RFC 8689.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from queued.claiming.claim import NO_FLOORS
+from shared.config.smtpd.content import DataPhase
+from shared.mail.message import Address, Recipient
+from shared.postgres import database
+from smtpd.commands.parameters import MailParameters, RcptParameters
+from smtpd.message.receive import Judgement, Place, receive
+from smtpd.session.client import Client
+from smtpd.session.transaction import Accepted, Transaction
+from tests.fixtures.daemons.serving import HOSTNAME, MESSAGE, Dialogue, serving
+from tests.fixtures.daemons.submissions import recipient, running_spool, submission
+from tests.fixtures.database.listening import LISTEN, first
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from shared.spool.spool import Spool
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+
+
+async def submit(factory: Factory, mail: bytes = b"", rcpt: bytes = b"") -> None:
+    """One message with these parameters, to <b@example.com> and, without any, to <c@example.com>."""
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>" + mail)).startswith("250")
+        assert (await client.ask(b"RCPT TO:<b@example.com>" + rcpt)).startswith("250")
+        assert (await client.ask(b"RCPT TO:<c@example.com>")).startswith("250")
+        assert (await client.data()).startswith("250")
+
+
+def reserved(row: Any) -> dict[str, Any]:
+    """The row's reserved metadata but for the partition."""
+    return {key: value for key, value in row.metadata.items() if key.startswith("_") and key != "_partid"}
+
+
+async def test_what_is_to_be_notified_stands_with_each_recipient(factory: Factory) -> None:
+    await submit(factory, b" RET=HDRS ENVID=QQ+2B31", b" NOTIFY=SUCCESS,DELAY ORCPT=rfc822;Bob+2Bx@example.com")
+    b, c = factory.queue()
+    assert reserved(b) == {
+        "_dsn": {
+            "ret": "HDRS",
+            "envid": "QQ+31",
+            "notify": ["DELAY", "SUCCESS"],
+            "orcpt": ["rfc822", "Bob+x@example.com"],
+        }
+    }
+    assert reserved(c) == {"_dsn": {"ret": "HDRS", "envid": "QQ+31"}}
+
+
+async def test_mail_that_asks_for_nothing_carries_nothing(factory: Factory) -> None:
+    await submit(factory)
+    assert [(reserved(row), row.priority) for row in factory.queue()] == [({}, 0)] * 2
+
+
+async def test_priority_and_eightbit_stand_in_the_row_and_in_the_trace(factory: Factory, heard: Heard) -> None:
+    await submit(factory, b" MT-PRIORITY=4 BODY=8BITMIME SIZE=100")
+    assert [(row.priority, reserved(row)) for row in factory.queue()] == [(4, {"_body": "8BITMIME"})] * 2
+    [body] = factory.bodies().values()
+    assert b" PRIORITY 4; " in body.content
+    [committed] = heard.all("spool.committed")
+    assert committed["priority"] == 4
+
+
+async def test_mail_to_be_released_later_waits_as_scheduled_and_is_due_then(factory: Factory) -> None:
+    before = datetime.now(UTC)
+    await submit(factory, b" HOLDFOR=3600")
+    rows = factory.queue()
+    hour = timedelta(hours=1)
+    assert all(before + hour <= row.next_retry <= datetime.now(UTC) + hour for row in rows)
+    assert {row.ts for row in rows} == {row.next_retry for row in rows}  # its age begins when it is due
+    assert {reserved(row)["_futurerelease"] for row in rows} == {"for;3600"}
+    assert [row.state for row in factory.sql("SELECT state FROM pillarbox.mail")] == ["SCHEDULED"] * 2
+    due = rows[0].next_retry
+    assert await claimed(factory, due - timedelta(microseconds=1)) == 0
+    assert await claimed(factory, due) == 2
+
+
+async def claimed(factory: Factory, now: datetime) -> int:
+    """How many recipients a worker is given at that time."""
+    connection = await database.connect(factory.uri, "claimer")
+    try:
+        rows = await database.fetch(
+            connection,
+            "claim",
+            where="true",
+            now=now,
+            **NO_FLOORS,
+            batch=10,
+            ordinary=0,
+            retried=0,
+            worker="w",
+            lease=timedelta(minutes=1),
+            suspects=False,
+            token=1,
+        )
+    finally:
+        await connection.close()
+    return len(rows)
+
+
+async def test_a_group_takes_mail_for_now_and_for_later_alike(factory: Factory) -> None:
+    """By COPY; few messages go another way, which the tests above have seen."""
+    later = datetime(2030, 1, 1, tzinfo=UTC)
+    crowd = [recipient("1", str(n), priority=n % 3 - 1) for n in range(30)]
+    async with running_spool(factory.uri) as spool:
+        await spool.submit(submission(*crowd, priority=5))
+        await spool.submit(submission(*crowd, not_before=later, requiretls=True, body="8BITMIME", tls_optional=True))
+        await spool.submit(submission(recipient("2", "lonely"), priority=5))
+    rows = factory.queue()
+    assert [row.priority for row in rows] == [n % 3 - 1 for n in range(30)] * 2 + [5]
+    assert {row.next_retry for row in rows[30:60]} == {later}
+    assert all(row.next_retry == row.ts < datetime.now(UTC) for row in (*rows[:30], rows[-1]))
+    # RFC 8689 section 4.1: REQUIRETLS outweighs the header.
+    assert [reserved(row) for row in rows[30:60]] == [{"_body": "8BITMIME", "_requiretls": True}] * 30
+
+
+def place(spool: Spool, **settings: Any) -> Place:
+    return Place(spool, DataPhase.model_validate(settings), "default", HOSTNAME)
+
+
+def transaction(content: bytes = MESSAGE, **asked: Any) -> Transaction:
+    to = Recipient(Address("b", "example.com"), "1")
+    return Transaction(
+        Address("a", "sender.example"), MailParameters(**asked), [Accepted(to, RcptParameters())], content=content
+    )
+
+
+CLIENT = Client("192.0.2.7", 25, "default", helo="client.example", extended=True)
+
+
+async def test_requiretls_and_the_header_that_waives_tls_are_carried(factory: Factory) -> None:
+    async with running_spool(factory.uri) as spool:
+        for sent in (
+            transaction(requiretls=True),
+            transaction(b"TLS-Required: No\r\n" + MESSAGE),
+            transaction(b"TLS-Required: No\r\n" + MESSAGE, requiretls=True),
+        ):
+            assert (await receive(sent, CLIENT, place(spool))).startswith("250")
+    found = [reserved(row) for row in factory.queue()]
+    assert found == [{"_requiretls": True}, {"_tlsrequired": "no"}, {"_requiretls": True}]
+
+
+async def test_policy_has_the_last_word_on_rows_and_puts_its_lines_on_top(factory: Factory) -> None:
+    async def judge(content: bytes, message_id: UUID) -> Judgement:
+        assert content == MESSAGE
+        row = Recipient(Address("b", "example.com"), "3", priority=-2, metadata={"tenant": "t"})
+        return Judgement(recipients=(row,), headers=f"X-Id: {message_id}\r\n".encode())
+
+    async def refuse(content: bytes, message_id: UUID) -> Judgement:
+        del content, message_id
+        return Judgement("554 5.7.1 No")
+
+    async with running_spool(factory.uri) as spool:
+        assert await receive(transaction(), CLIENT, place(spool), refuse) == "554 5.7.1 No"
+        asked = transaction(priority=7, ret="FULL")
+        assert (await receive(asked, CLIENT, place(spool), judge)).startswith("250")
+    [row] = factory.queue()
+    assert (row.priority, row.partid, row.metadata["tenant"], row.metadata["_dsn"]) == (-2, "3", "t", {"ret": "FULL"})
+    [body] = factory.bodies().values()
+    assert body.content.endswith(b"\r\nX-Id: " + str(body.id).encode() + b"\r\n" + MESSAGE)
+    assert body.size == row.size == len(body.content)
+
+
+async def test_what_submitted_mail_lacks_is_added_and_nothing_else_changed(factory: Factory) -> None:
+    async with running_spool(factory.uri) as spool:
+        for setting in ("always", "authenticated"):
+            assert (await receive(transaction(), CLIENT, place(spool, addheaders=setting))).startswith("250")
+        assert (await receive(transaction(b"no field\r\n"), CLIENT, place(spool, endofheader="fix"))).startswith("250")
+    added, unaltered, fixed = (
+        bytes(row.content) for row in factory.sql("SELECT * FROM pillarbox.messages ORDER BY id")
+    )
+    [row, *_] = factory.queue()
+    assert b"\r\nMessage-ID: <%b@%b>\r\n" % (str(row.messages__id).encode(), HOSTNAME.encode()) in added
+    assert b"\r\nFrom: <a@sender.example>\r\n" + MESSAGE in added
+    assert b"\r\nDate: " in added
+    assert b"\r\nDate: " not in unaltered
+    assert unaltered.endswith(b" +0000\r\n" + MESSAGE)
+    assert fixed.endswith(b" +0000\r\n\r\nno field\r\n")
+
+
+async def test_mail_for_later_wakes_its_worker_to_ask_when(factory: Factory) -> None:
+    """A worker that sleeps until its next poll would else send it late."""
+    with psycopg.connect(factory.uri, autocommit=True) as listener:
+        listener.execute(LISTEN)
+        async with running_spool(factory.uri) as spool:
+            await spool.submit(submission(recipient("4"), not_before=datetime(2030, 1, 1, tzinfo=UTC)))
+            assert [n.payload for n in await first(listener)] == ["4"]

@@ -1,0 +1,159 @@
+"""test_volumes — how much room PostgreSQL has, told by who sees its volumes and heeded by smtpd on another host
+
+Owns: proofs about `pillarbox volumes`, what smtpd reads of it, the reply to MAIL, and what doctor says.
+See: shared/spool/space.py; scripts/commands/volumes.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scripts import cli
+from scripts.doctor import server
+from scripts.doctor.checks import Verdict
+from shared.postgres import database as db
+from shared.spool import space
+from tests.fixtures.daemons.serving import Dialogue, configured, listening
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.database.logins import Logins
+    from tests.fixtures.heard import Heard
+
+HUGE = 1 << 50  # octets: more than any volume of ours has
+LEAST = configured(spool={"minfree": "1MiB"})
+SET = """UPDATE pillarbox.volumes SET free = %(free)s, seen = now() - %(age)s::interval"""
+
+
+@pytest.fixture
+def folder(database: str, tmp_path: Path) -> Path:
+    """A folder of configuration that names the test's own database."""
+    written = {"environment": {"database": {"uri": database}}}
+    (tmp_path / "smtpd.yaml").write_text(json.dumps(written), encoding="utf-8")  # JSON is YAML
+    return tmp_path
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space, "_ASK", 0.05)
+    monkeypatch.setattr(space, "_LOOK", 0.05)
+
+
+def report(folder: Path, *more: str) -> int:
+    return cli.main(["volumes", "report", str(folder), "--once", "--config", str(folder), *more])
+
+
+async def doctors(factory: Factory, *, seen: bool = False) -> Verdict:
+    connection = await db.connect(factory.uri, "doctor")
+    try:
+        return server.volumes(await db.fetch(connection, "volume_figures"), 1 << 20, seen=seen).verdict
+    finally:
+        await connection.close()
+
+
+async def test_what_is_reported_from_another_host_stops_smtpd_and_lets_it_go_on(
+    factory: Factory, folder: Path, heard: Heard, quickly: None
+) -> None:
+    assert await asyncio.to_thread(report, folder, "--host", "db1") == 0
+    factory.sql(SET, free=HUGE, age="0s")
+    async with listening(factory.uri, LEAST) as (port, _), Dialogue(port) as client:
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250 ")
+        await client.ask(b"RSET")
+        factory.sql(SET, free=1000, age="0s")
+        [low] = await heard.wait("spool.space_low")
+        assert (low["free"], low["volume"]) == (1000, f"db1:{folder}")
+        # Who pipelines gets no 5yz for what follows: that may be taken for the end of the mail.
+        for command in (b"MAIL FROM:<a@sender.example>", b"RCPT TO:<b@example.com>", b"DATA", b"BDAT 0 LAST"):
+            assert (await client.ask(command)).startswith("452 4.3.1 "), command
+        factory.sql(SET, free=2 << 20, age="0s")
+        await heard.wait("spool.space_restored")
+        for command in (
+            b"MAIL FROM:<a@sender.example> SIZE=1048577",
+            b"RCPT TO:<b@example.com>",
+            b"DATA",
+            b"BDAT 0 LAST",
+        ):
+            assert (await client.ask(command)).startswith("452 4.3.1 "), command
+        await client.ask(b"RSET")
+        assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("503 ")
+        assert (await client.ask(b"MAIL FROM:<a@sender.example> SIZE=1048576")).startswith("250 ")
+
+
+async def test_a_figure_that_is_old_is_said_and_refuses_nothing(
+    factory: Factory, folder: Path, heard: Heard, quickly: None
+) -> None:
+    assert await asyncio.to_thread(report, folder, "--every", "1s") == 0
+    factory.sql(SET, free=1000, age="6s")
+    async with listening(factory.uri, LEAST) as (port, _), Dialogue(port) as client:
+        [unknown] = await heard.wait("spool.space_unknown")
+        assert str(folder) in str(unknown["error"])
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250 ")
+    assert await doctors(factory) is Verdict.ALARM
+
+
+async def test_volumes_of_this_host_are_looked_at_without_a_report(
+    factory: Factory, tmp_path: Path, heard: Heard, quickly: None
+) -> None:
+    settings = {"minfree": f"{HUGE >> 30}GiB", "volumes": [str(tmp_path)]}
+    async with listening(factory.uri, configured(spool=settings)) as (port, _), Dialogue(port) as client:
+        await heard.wait("spool.space_low")
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("452 4.3.1 ")
+
+
+async def test_doctor_knows_who_looks(factory: Factory, folder: Path) -> None:
+    assert await doctors(factory) is Verdict.NOTE
+    assert await doctors(factory, seen=True) is Verdict.OK
+    assert await asyncio.to_thread(report, folder) == 0
+    factory.sql(SET, free=HUGE, age="0s")
+    assert await doctors(factory) is Verdict.OK
+    factory.sql(SET, free=1000, age="0s")
+    assert await doctors(factory) is Verdict.ALARM
+    assert await asyncio.to_thread(cli.main, ["volumes", "forget", "--config", str(folder)]) == 0
+    assert factory.sql("SELECT FROM pillarbox.volumes") == []
+
+
+def test_a_path_that_is_not_there_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["volumes", "report", "/nowhere", "--once", "--config", str(folder)]) != 0
+    assert "/nowhere" in capsys.readouterr().err
+
+
+async def test_smtpd_reads_with_the_rights_of_its_role(factory: Factory, logins: Logins) -> None:
+    connection = await db.connect(logins.uri("smtpd"), "smtpd")
+    try:
+        assert await db.fetch(connection, "volume_figures") == []
+    finally:
+        await connection.close()
+
+
+async def test_what_one_host_reports_is_heeded_though_another_reports_no_more(
+    factory: Factory, folder: Path, heard: Heard, quickly: None
+) -> None:
+    """As after a switchover: the figures of the old server grow old."""
+    for host in ("old", "new"):
+        assert await asyncio.to_thread(report, folder, "--host", host) == 0
+    factory.sql("UPDATE pillarbox.volumes SET free = %(free)s", free=HUGE)
+    factory.sql("UPDATE pillarbox.volumes SET seen = now() - interval '1 hour' WHERE host = 'old'")
+    async with listening(factory.uri, LEAST) as (port, _), Dialogue(port) as client:
+        await heard.wait("spool.space_unknown")
+        factory.sql("UPDATE pillarbox.volumes SET free = 1000 WHERE host = 'new'")
+        await heard.wait("spool.space_low")
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("452 4.3.1 ")
+        assert len(heard.all("spool.space_unknown")) == 1
+
+
+async def test_what_is_forgotten_refuses_nothing_any_more(
+    factory: Factory, folder: Path, heard: Heard, quickly: None
+) -> None:
+    assert await asyncio.to_thread(report, folder, "--host", "db1") == 0
+    factory.sql(SET, free=1000, age="0s")
+    async with listening(factory.uri, LEAST) as (port, _), Dialogue(port) as client:
+        await heard.wait("spool.space_low")
+        assert await asyncio.to_thread(cli.main, ["volumes", "forget", "--host", "db1", "--config", str(folder)]) == 0
+        await heard.wait("spool.space_unknown")
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250 ")

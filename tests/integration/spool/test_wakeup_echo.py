@@ -1,0 +1,228 @@
+"""test_wakeup_echo — a connection that hears nothing is found out and opened anew, or polling takes over
+
+Owns: proofs about the echo probe of shared/postgres/wakeup.py, through a proxy and through a real PgBouncer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from shared.postgres import database as db
+from shared.postgres import wakeup
+from tests.fixtures.heard import PATIENCE, until
+from tests.fixtures.peers.pooler import pooling
+from tests.fixtures.peers.proxy import relaying
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.fixtures.database.factory import Factory
+    from tests.fixtures.heard import Heard
+
+OFTEN = 0.1  # seconds between two probes
+
+
+class Woken(asyncio.Event):
+    """What the listener tells: that mail is due, and that it may have missed some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missed = 0
+
+    def miss(self) -> None:
+        """Notifications may have gone unheard."""
+        self.missed += 1
+
+    async def heard(self) -> None:
+        """Wait until it is set, and clear it."""
+        async with asyncio.timeout(PATIENCE):
+            await self.wait()
+        self.clear()
+
+
+@asynccontextmanager
+async def probed(listening: str, sending: str, where: str = "metadata->>'_partid' = '1'") -> AsyncIterator[Woken]:
+    """A listener by way of one URI whose echoes are sent by way of the other."""
+    pool = await db.open_pool(sending, "echoes", 2)
+    woken = Woken()
+    running = asyncio.create_task(
+        wakeup.listen(listening, "listener", where, woken, missed=woken.miss, pool=pool, probe=OFTEN)
+    )
+    try:
+        await woken.heard()
+        yield woken
+    finally:
+        running.cancel()
+        [ended] = await asyncio.gather(running, return_exceptions=True)
+        await pool.close()
+    assert isinstance(ended, asyncio.CancelledError), ended
+
+
+async def echoed(uri: str, senders: int = 1) -> None:
+    """Wait until so many senders have each sent three echoes more.
+
+    The next echo is sent when the last one was heard, so two of the three were.
+    """
+    counts: Counter[int] = Counter()
+    connection = await db.connect(uri, "eavesdropper")
+    try:
+        await connection.execute("LISTEN pillarbox")
+        async with asyncio.timeout(PATIENCE):
+            while sum(count >= 3 for count in counts.values()) < senders:
+                counts.update([n.pid async for n in connection.notifies(stop_after=1) if n.payload.startswith("echo:")])
+    finally:
+        await connection.close()
+
+
+async def test_a_connection_that_hears_its_echoes_is_left_alone(factory: Factory, heard: Heard) -> None:
+    async with (
+        relaying(factory.uri) as proxy,
+        probed(proxy.uri, factory.uri) as woken,
+        probed(factory.uri, factory.uri, "true") as other,
+    ):
+        await echoed(factory.uri, senders=2)
+        assert not woken.is_set()  # an echo, one's own or another's, is no mail
+        assert not other.is_set()
+        factory.sql("SELECT pg_notify('pillarbox', '1')")
+        await woken.heard()
+        assert (proxy.opened, woken.missed) == (1, 1)
+    assert heard.all("wakeup.lost") + heard.all("wakeup.deaf") + heard.all("wakeup.swallowed") == []
+
+
+async def test_a_connection_gone_deaf_is_opened_anew_and_everything_is_looked_at(
+    factory: Factory, heard: Heard
+) -> None:
+    async with relaying(factory.uri) as proxy, probed(proxy.uri, factory.uri) as woken:
+        factory.sql("SELECT pg_notify('pillarbox', '1')")
+        await woken.heard()
+        proxy.deaf()
+        factory.sql("SELECT pg_notify('pillarbox', '1')")  # nobody hears this
+        await heard.wait("wakeup.deaf")
+        await woken.heard()
+        assert (woken.missed, proxy.opened) == (2, 2)
+        factory.sql("SELECT pg_notify('pillarbox', '1')")
+        await woken.heard()
+        await until(lambda: proxy.open == 1, "the deaf connection to be closed")
+    assert heard.all("wakeup.lost") == []
+
+
+async def test_a_connection_gone_deaf_in_the_middle_of_a_query_is_opened_anew(factory: Factory, heard: Heard) -> None:
+    async with relaying(factory.uri) as proxy, probed(proxy.uri, factory.uri, "true") as woken:
+        proxy.delay = 0.3
+        factory.sql("SELECT pg_notify('pillarbox', '77')")  # of an id it has yet to ask PostgreSQL about
+        await until(lambda: asked(factory), "the question about the id")
+        proxy.deaf()
+        proxy.delay = 0.0
+        await heard.wait("wakeup.deaf")
+        await woken.heard()
+        factory.sql("SELECT pg_notify('pillarbox', '77')")
+        await woken.heard()
+    assert woken.missed == 2
+
+
+def asked(factory: Factory) -> bool:
+    found = factory.sql(
+        """SELECT 1 FROM pg_stat_activity WHERE application_name = 'listener' AND query LIKE '%%IS NOT FALSE%%'
+              AND datname = current_database()"""
+    )
+    return bool(found)
+
+
+async def test_a_slow_connection_is_not_taken_for_a_deaf_one(factory: Factory, heard: Heard) -> None:
+    async with relaying(factory.uri) as proxy, probed(proxy.uri, factory.uri) as woken:
+        proxy.delay = 0.5
+        for _ in range(3):
+            factory.sql("SELECT pg_notify('pillarbox', '1')")
+            await woken.heard()
+        assert (proxy.opened, woken.missed) == (1, 1)
+    assert heard.all("wakeup.deaf") == []
+
+
+async def test_outages_are_met_with_pauses_that_grow_and_vary(factory: Factory, heard: Heard) -> None:
+    async with relaying(factory.uri) as proxy, probed(proxy.uri, factory.uri) as woken:
+        proxy.refuse = True
+        proxy.cut()
+        pauses = [fields["seconds"] for fields in await heard.wait("wakeup.lost", 5)]
+        assert all(0.1 * 2**n <= pause <= 0.3 * 2**n for n, pause in enumerate(pauses)), pauses
+        assert len(set(pauses)) == len(pauses)
+        proxy.refuse = False
+        await woken.heard()
+        await until(lambda: woken.missed == 2)
+        # What was heard proves the connection, so the next pause is a short one again.
+        factory.sql("SELECT pg_notify('pillarbox', '1')")
+        await woken.heard()
+        before = len(heard.all("wakeup.lost"))
+        proxy.cut()
+        assert (await heard.wait("wakeup.lost", before + 1))[before]["seconds"] <= 0.3
+
+
+async def test_a_sender_that_fails_says_nothing_about_the_listener(factory: Factory, heard: Heard) -> None:
+    async with relaying(factory.uri) as proxy, probed(factory.uri, proxy.uri) as woken:
+        proxy.refuse = True
+        proxy.cut()
+        await until(lambda: proxy.refused > 0, "the sender to try")
+        proxy.refuse = False
+        await echoed(factory.uri)
+        factory.sql("SELECT pg_notify('pillarbox', '1')")
+        await woken.heard()
+        assert woken.missed == 1
+    assert heard.all("wakeup.deaf") + heard.all("wakeup.swallowed") == []
+
+
+async def test_a_pooler_that_swallows_is_told_once_and_clearly(factory: Factory, heard: Heard, pgbouncer: Path) -> None:
+    with pooling(pgbouncer, factory.uri) as through:
+        async with probed(through, through) as woken:
+            [told] = await heard.wait("wakeup.swallowed")
+            assert 60 < told["seconds"] < 300
+            await until(lambda: factory.one("SELECT count(*) = 0 FROM pg_stat_activity WHERE query ~ '^LISTEN'"))
+            assert woken.missed == 1
+    assert heard.all("wakeup.deaf") + heard.all("wakeup.lost") == []
+
+
+async def test_a_direct_uri_hears_what_is_sent_through_the_pooler(
+    factory: Factory, heard: Heard, pgbouncer: Path
+) -> None:
+    with pooling(pgbouncer, factory.uri) as through:
+        async with probed(factory.uri, through) as woken:
+            await echoed(factory.uri)
+            factory.sql("SELECT pg_notify('pillarbox', '1')")
+            await woken.heard()
+            assert woken.missed == 1
+    assert heard.all("wakeup.deaf") + heard.all("wakeup.swallowed") == []
+
+
+async def test_to_itself_a_pooled_session_is_not_deaf_which_is_why_echoes_come_from_another(
+    factory: Factory, pgbouncer: Path
+) -> None:
+    with pooling(pgbouncer, factory.uri) as through:
+        listener, other = await db.connect(through, "listener"), await db.connect(through, "other")
+        try:
+            await listener.execute("LISTEN pillarbox")
+            for sender, expected in ((listener, ["echo"]), (other, [])):
+                await sender.execute("SELECT pg_notify('pillarbox', 'echo')")
+                assert [n.payload async for n in listener.notifies(timeout=1)] == expected
+        finally:
+            await listener.close()
+            await other.close()
+
+
+async def test_behind_a_pooler_nothing_is_prepared(factory: Factory, pgbouncer: Path) -> None:
+    with pooling(pgbouncer, factory.uri) as through:
+        connections = [await db.connect(through, "pooled") for _ in range(2)]
+        pool = await db.open_pool(through, "pooled", 1)
+        direct = await db.connect(factory.uri, "direct")
+        try:
+            assert [db.is_pooled(connection) for connection in (*connections, direct)] == [True, True, False]
+            async with pool.connection() as lent:
+                assert db.is_pooled(lent)
+                for _ in range(20):
+                    for connection in (*connections, lent):
+                        await db.fetch(connection, "wakeup_notify", partids=["1"])
+        finally:
+            await pool.close()
+            for connection in (*connections, direct):
+                await connection.close()

@@ -1,0 +1,50 @@
+"""test_ageing_bounds — mail that waits is never given up too early, and never waits for ever for what has stopped it"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from queued.deliver import NotNow
+from queued.outcome.ageing import fate
+from queued.outcome.retry import is_late, limit
+from shared.config.queued.transport import Retry
+
+RECEIVED = datetime(2026, 3, 1, tzinfo=UTC)
+AGES = st.timedeltas(min_value=timedelta(seconds=1), max_value=timedelta(days=60))
+SCHEDULES = st.builds(
+    lambda age, nullage, notice: Retry.model_construct(age=age, nullage=nullage, notice=notice),
+    AGES,
+    AGES,
+    AGES | st.none(),
+)
+WAITS = st.builds(
+    lambda seconds, stopped: NotNow(seconds, "why", stopped=stopped),
+    st.floats(0, 90_000),
+    st.sampled_from([None, "us", "destination"]),
+)
+
+
+@given(waited=AGES, until=WAITS, schedule=SCHEDULES, null=st.booleans())
+def test_bounds(waited: timedelta, until: NotNow, schedule: Retry, *, null: bool) -> None:
+    now, end = RECEIVED + waited, limit(RECEIVED, schedule, null=null)
+    became = fate(now, until, received=RECEIVED, schedule=schedule, null=null)
+    if became == "expired":
+        assert now >= end
+        assert until.stopped or now < end + timedelta(hours=1)
+    if became == "late":
+        assert now < end
+        assert is_late(now, received=RECEIVED, schedule=schedule)
+    if until.stopped == "destination":
+        assert (became == "expired") == (now >= end)
+
+
+@given(until=WAITS, schedule=SCHEDULES, null=st.booleans())
+def test_who_comes_back_at_the_end_of_its_age_and_must_wait_for_long_is_given_up(
+    until: NotNow, schedule: Retry, *, null: bool
+) -> None:
+    assume(until.seconds > 60)
+    end = limit(RECEIVED, schedule, null=null)
+    assert fate(end, until, received=RECEIVED, schedule=schedule, null=null) == "expired"

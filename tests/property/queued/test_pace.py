@@ -1,0 +1,182 @@
+"""test_pace — no order of messages gets past a limit, and nothing waits for a limit that is not reached
+
+Owns: proofs about queued/pacing/pace.py and pace_gauge.py with a clock of the test's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queued.pacing.gauge import Bucket
+from queued.pacing.pace import Fields, Paces, Turn, Wait
+from shared.config.queued.pacing import Pacing
+
+rates = st.floats(0.01, 1000, allow_nan=False)
+MAIL = Fields("default", "example.com", "example.org", "acme", "news", "mx.example.com", "192.0.2.1")
+
+
+class Clock:
+    """Time that goes only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def paced(*policies: dict[str, Any], clock: Clock | None = None) -> Paces:
+    """Paces with these policies."""
+    pacing = Pacing.model_validate({"policies": [{"id": f"p{i}", **each} for i, each in enumerate(policies)]})
+    return Paces(pacing, clock=clock or Clock())
+
+
+@given(rates, st.integers(1, 50), st.lists(st.floats(0, 5), max_size=200))
+def test_a_bucket_never_gives_more_than_burst_and_rate(rate: float, burst: int, gaps: list[float]) -> None:
+    bucket, now, taken = Bucket(burst, 0.0), 0.0, 0
+    for gap in gaps:
+        now += gap
+        bucket = bucket.filled(rate, burst, now)
+        if not bucket.wait(rate):
+            bucket, taken = bucket.taken(), taken + 1
+        assert taken <= burst + rate * now + 1e-6
+
+
+@given(rates, st.integers(1, 50), st.floats(0, 49))
+def test_after_the_wait_there_is_a_token(rate: float, burst: int, used: float) -> None:
+    bucket = Bucket(max(0.0, burst - used), 0.0)
+    wait = bucket.wait(rate)
+    assert not bucket.filled(rate, burst, wait).wait(rate)
+    if wait > 1e-3:
+        assert bucket.filled(rate, burst, wait * 0.9).wait(rate)
+
+
+@given(rates, st.integers(1, 50), st.floats(0, 10), st.floats(0, 10))
+def test_a_bucket_filled_in_two_steps_is_filled_as_in_one(rate: float, burst: int, one: float, two: float) -> None:
+    steps = Bucket(0.0, 0.0).filled(rate, burst, one).filled(rate, burst, one + two)
+    assert abs(steps.tokens - Bucket(0.0, 0.0).filled(rate, burst, one + two).tokens) < 1e-6
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(1, 20),
+    st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(0, 0.5)), max_size=200),
+)
+def test_no_order_gets_past_concurrency_or_rate(most: int, rate: int, steps: list[tuple[str, bool, float]]) -> None:
+    clock = Clock()
+    paces = paced(
+        {"fields": ["destination"], "concurrency": most},
+        {"fields": [], "rate": f"{rate}/sec"},
+        clock=clock,
+    )
+    out: dict[str, list[Turn]] = {}
+    begun = 0
+    for domain, back, gap in steps:
+        clock.now += gap
+        held = out.setdefault(domain, [])
+        if back and held:
+            held.pop().done()
+            continue
+        asked = paces.ask(MAIL._replace(destination=domain))
+        if isinstance(asked, Turn):
+            held.append(asked)
+            begun += 1
+        else:
+            assert asked.seconds > 0
+            assert asked.reason.startswith(("policy p0", "policy p1"))
+        assert len(held) <= most
+        assert begun <= rate + rate * (clock.now - 1000.0) + 1e-6
+
+
+@given(st.integers(1, 5), st.lists(st.booleans(), max_size=60))
+def test_a_turn_comes_back_once_however_often_it_is_given(most: int, twice: list[bool]) -> None:
+    paces = paced({"fields": ["destination"], "concurrency": most})
+    for again in twice:
+        turns = [turn for _ in range(most) if isinstance(turn := paces.ask(MAIL), Turn)]
+        assert len(turns) == most
+        assert isinstance(paces.ask(MAIL), Wait)
+        for turn in turns:
+            turn.done()
+            if again:
+                turn.done()
+
+
+def test_what_one_policy_refuses_takes_nothing_from_another() -> None:
+    paces = paced({"rate": "1/min", "burst": 3}, {"concurrency": 1})
+    first = paces.ask(MAIL)
+    assert isinstance(first, Turn)
+    for _ in range(5):
+        assert paces.ask(MAIL) == Wait(1.0, "policy p1: 1 at once", 1.0, ("p1",))
+    first.done()
+    second = paces.ask(MAIL)
+    assert isinstance(second, Turn)
+    second.done()
+    assert isinstance(paces.ask(MAIL), Turn)  # the third token: the refusals have taken none
+
+
+def test_a_try_that_was_none_gives_its_token_back() -> None:
+    paces = paced({"rate": "1/hour"})
+    for _ in range(5):
+        turn = paces.ask(MAIL)
+        assert isinstance(turn, Turn)
+        turn.done(unused=True)
+    turn = paces.ask(MAIL)
+    assert isinstance(turn, Turn)
+    turn.done()
+    assert isinstance(paces.ask(MAIL), Wait)
+
+
+def test_mail_without_a_field_is_not_counted_by_it() -> None:
+    paces = paced({"fields": ["tenant"], "concurrency": 1})
+    assert all(isinstance(paces.ask(MAIL._replace(tenant=None)), Turn) for _ in range(3))
+    assert isinstance(paces.ask(MAIL), Turn)
+    assert isinstance(paces.ask(MAIL), Wait)
+
+
+def test_what_names_site_or_source_is_asked_when_they_are_known() -> None:
+    paces = paced({"fields": ["site"], "concurrency": 1}, {"match": {"source": ["192.0.2.1"]}, "concurrency": 2})
+    assert all(isinstance(paces.ask(MAIL), Turn) for _ in range(5))
+    assert isinstance(paces.ask_host(MAIL), Turn)
+    assert paces.ask_host(MAIL) == Wait(1.0, "policy p0: 1 at once", 1.0, ("p0", "mx.example.com"))
+    assert isinstance(paces.ask_host(MAIL._replace(site="mx.example.net")), Turn)
+    assert paces.ask_host(MAIL._replace(site="mx.example.info")) == Wait(0.5, "policy p1: 2 at once", 0.5, ("p1",))
+
+
+def test_new_connections_keep_their_distance() -> None:
+    clock = Clock()
+    paces = paced({"fields": ["destination"], "connectinterval": "2s"}, clock=clock)
+    assert paces.ask_connect(MAIL) is None
+    clock.now += 0.5
+    assert paces.ask_connect(MAIL) == Wait(1.5, "policy p0: a connection every 2 s", 2.0, ("p0", "example.com"))
+    assert paces.ask_connect(MAIL._replace(destination="example.net")) is None
+    clock.now += 1.5
+    assert paces.ask_connect(MAIL) is None
+
+
+def test_a_limit_that_is_idle_is_forgotten() -> None:
+    clock = Clock()
+    paces = paced({"fields": ["destination"], "rate": "100/sec"}, clock=clock)
+    for number in range(20_000):
+        clock.now += 0.1
+        turn = paces.ask(MAIL._replace(destination=f"d{number}.example"))
+        assert isinstance(turn, Turn)
+        turn.done()
+    assert len(paces._gauges) < 5000
+
+
+def test_new_limits_go_on_from_what_is_counted() -> None:
+    paces = paced({"concurrency": 1})
+    assert isinstance(paces.ask(MAIL), Turn)
+    assert isinstance(paces.ask(MAIL), Wait)
+    paces.use(Pacing.model_validate({"policies": [{"id": "p0", "concurrency": 2}]}), {})
+    assert isinstance(paces.ask(MAIL), Turn)
+    assert isinstance(paces.ask(MAIL), Wait)
+
+
+def test_nobody_waits_for_longer_than_a_limit_may_need_to_be_changed() -> None:
+    paces = paced({"rate": "1/day"})
+    assert isinstance(paces.ask(MAIL), Turn)
+    assert paces.ask(MAIL) == Wait(600.0, "policy p0: 1/day", 86_400.0, ("p0",))

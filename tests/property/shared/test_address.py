@@ -1,0 +1,73 @@
+"""test_address — what is accepted as an address carries nothing out of its place, and reads back as itself
+
+Owns: properties of shared/mail/address.py.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from shared.mail.address import AddressRefused, parse
+
+# Text near enough to addresses that many are accepted.
+WORDS = ["a", "b.c", "example.com", "192.0.2.1", "IPv6:", "::1", "SIZE=1", "\u0130", "\u2028"]
+PIECES = st.sampled_from([*WORDS, *'.@"\\ <>[]%-_ü例\r\n\0\t\x7f\x85'])
+NEARLY = st.lists(PIECES, max_size=12).map("".join)
+LOCALPARTS = st.from_regex(r'[a-z0-9!#.]{1,10}|"[a-z \\"]{0,10}"', fullmatch=True)
+DOMAINS = st.from_regex(r"[a-zA-Z0-9_ü\u0130-]{1,60}(\.[a-z]{2,5})?|\[(IPv6:)?[0-9a-f:.%> ]{2,20}\]", fullmatch=True)
+ADDRESSES = NEARLY | st.builds("{}@{}".format, LOCALPARTS, DOMAINS) | st.text(max_size=30).map("a@{}".format)
+
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def accepted(text: str) -> str | None:
+    """The address as we pass it on; None when it is refused."""
+    try:
+        return str(parse(text))
+    except AddressRefused:
+        return None
+
+
+@given(ADDRESSES)
+@example("user@[IPv6:fe80::1%> SIZE=1]")
+@example('"a b"@example.com')
+def test_nothing_gets_out_of_an_address(text: str) -> None:
+    found = accepted(text)
+    if found is None:
+        return
+    assert not _CONTROL.search(found)
+    outside = _QUOTED.sub("", found)
+    assert not set(outside) & set(' <>()[],;:\\"') - set("[]:"), found
+    if set(outside) & set("[]:"):
+        assert re.search(r"@\[(IPv6:[0-9a-f:.]+|[0-9.]+)\]$", outside), found
+
+
+@given(ADDRESSES)
+@example("user@" + "\u0130" * 30 + ".example")
+@example("user@[IPv6:2001:DB8::0001]")
+def test_what_is_accepted_reads_back_as_itself(text: str) -> None:
+    found = accepted(text)
+    if found is not None:
+        assert str(parse(found)) == found
+        assert parse(found) == parse(text)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_an_address_or_refused(text: str) -> None:
+    with suppress(AddressRefused):
+        found = parse(text)
+        assert found.localpart == text.rpartition("@")[0] != ""
+        assert found.domain
+
+
+def test_the_search_finds_both_kinds() -> None:
+    """Else the properties above would say nothing."""
+    assert accepted("a@example.com") == "a@example.com"
+    with pytest.raises(AddressRefused):
+        parse("a b@example.com")

@@ -1,0 +1,91 @@
+"""test_failed_logins_are_banned — an attacker is slowed down and shut out by all processes of a host together
+
+Owns: the growing delay and the ban as an attacker meets them, over real connections.
+See: tests/unit/smtpd/test_failures.py for the arithmetic; tests/unit/smtpd/test_authenticate.py for what cannot be
+    heard.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from scripts.commands.user_store import FileStore
+from shared.config.smtpd.users import UserEntry
+from tests.fixtures.daemons.login import HASH, PASSWORD
+from tests.fixtures.daemons.serving import Dialogue
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.system import Daemon, System
+
+PROCESSES = 3
+
+
+async def served(system: System, **failures: Any) -> Daemon:
+    """Several processes that trust nobody, and take AUTH in the clear, since TLS is no part of this story."""
+    file = system.folder / "users.yaml"
+    FileStore(file).add("alice", UserEntry(argon2=HASH))
+    return await system.smtpd(
+        processes=PROCESSES,
+        authentication={
+            "file": str(file),
+            "tlsonly": False,
+            "failures": {"trusted": [], "delay": "0s", **failures},
+        },
+    )
+
+
+async def login(smtpd: Daemon, name: str, password: str) -> str:
+    """One login on a connection of its own; the reply."""
+    async with Dialogue(smtpd.address[1]) as client:
+        return await client.ask(b"AUTH PLAIN " + b64encode(f"\0{name}\0{password}".encode()))
+
+
+async def test_a_ban_is_counted_by_all_processes_together(system: System) -> None:
+    smtpd = await served(system, ban=7)
+    said = [(await login(smtpd, "alice", "wrong"))[:3] for _ in range(12)]
+    assert said == ["535"] * 8 + ["421"] * 4
+    for _ in range(2 * PROCESSES):  # whichever process is asked, and though the password is right
+        assert (await login(smtpd, "alice", PASSWORD)).startswith("421 4.7.0 ")
+    assert (await login(smtpd, "nobody", "wrong")).startswith("421 4.7.0 "), "it is the address that is banned"
+    assert {line["user"] for line in smtpd.said("authenticate.banned")} == {"alice"}
+    assert PASSWORD not in smtpd.log
+
+
+async def test_a_ban_ends(system: System) -> None:
+    smtpd = await served(system, ban=1, within="1s", bantime="1s")
+    for _ in range(3):
+        await login(smtpd, "alice", "wrong")
+    began = monotonic()
+    while (reply := await login(smtpd, "alice", PASSWORD)).startswith("4"):
+        assert monotonic() - began < 20
+    assert reply.startswith("235")
+
+
+async def test_failures_wait_longer_and_longer_and_nobody_waits_with_them(system: System) -> None:
+    smtpd = await served(system, ban=0, delay="200ms", maxdelay="400ms")
+    async with Dialogue(smtpd.address[1]) as attacker, Dialogue(smtpd.address[1]) as other:
+        wrong = b"AUTH PLAIN " + b64encode(b"\0alice\0wrong")
+        for least in (0.2, 0.4, 0.4):
+            began = monotonic()
+            await attacker.send(wrong + b"\r\n")
+            asked = monotonic()
+            assert (await other.ask(b"NOOP")).startswith("250")
+            assert monotonic() - asked < least, "the other one waited too"
+            assert (await attacker.reply())[0].startswith("535")
+            assert monotonic() - began >= least
+    seconds = [float(line["seconds"]) for line in smtpd.said("authenticate.refused")]
+    assert seconds == [0.2, 0.4, 0.4]
+
+
+async def test_unknown_users_are_shown_the_same_salt_by_all_processes(system: System) -> None:
+    smtpd = await served(system, ban=0)
+    salts = set()
+    for _ in range(4 * PROCESSES):
+        async with Dialogue(smtpd.address[1]) as client:
+            reply = await client.ask(b"AUTH SCRAM-SHA-256 " + b64encode(b"n,,n=nobody,r=x"))
+            assert reply.startswith("334 ")
+            salts.add(b64decode(reply[4:]).split(b",")[1])
+            assert (await client.ask(b"*")).startswith("501")
+    assert len(salts) == 1

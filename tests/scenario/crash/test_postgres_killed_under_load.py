@@ -1,0 +1,90 @@
+"""test_postgres_killed_under_load — kill -9 of the postmaster: clients hear 451, nothing is lost, nobody is restarted
+
+Owns: the row "PostgreSQL, anywhere" of the crash table, on a server of this test's own.
+See: shared/postgres/embedded/embedded.py; sql/README.md, "Crash table".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared.postgres import migrate
+from shared.postgres.embedded import embedded
+from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.daemons.system import System
+from tests.fixtures.database.postgres import LEAVES, temporary_var
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scripts.commands.sample_mail import Sample
+    from tests.fixtures.daemons.submit import Books
+
+SESSIONS = 10
+ENOUGH = 400  # messages before the kill, and again after it
+REFUSED = 20  # clients that must have heard 451 meanwhile
+
+
+class Tap:
+    """Numbered mail until it is turned off."""
+
+    def __init__(self) -> None:
+        self.open = True
+
+    def __iter__(self) -> Iterator[Sample]:
+        for sample in numbered(1_000_000):
+            if not self.open:
+                return
+            yield sample
+
+
+@pytest.mark.slow
+async def test_nothing_answered_250_is_lost_and_the_daemons_recover_by_themselves(books: Books, tmp_path: Path) -> None:
+    with temporary_var() as var:
+        uri = embedded.ensure_running(var)
+        migrate.migrate(uri, LEAVES)
+        system = System(uri, tmp_path)
+        try:
+            await kill_and_recover(system, books, var)
+        finally:
+            await system.close()
+        assert system.faults() == []
+
+
+async def kill_and_recover(system: System, books: Books, var: Path) -> None:
+    smtpd = await system.smtpd()
+    worker = await system.worker(books.sink.port, claim={"inflight": 200})
+    tap = Tap()
+    submitting = asyncio.create_task(books.submit(smtpd, tap, SESSIONS))
+    pids = (smtpd.pid, worker.pid)
+    await books.until_arrived(ENOUGH)
+
+    running = embedded.status(var)
+    assert running is not None
+    os.kill(running.pid, signal.SIGKILL)
+    await eventually(lambda: sum(r.startswith("451") for r in books.replies.values()) >= REFUSED, "clients hear 451")
+    before = books.accepted
+    await asyncio.to_thread(embedded.ensure_running, var)
+    await eventually(lambda: books.accepted >= before + ENOUGH, "mail is accepted again")
+    tap.open = False
+    await submitting
+    await books.until_arrived(books.accepted)
+    await system.until_finished()
+
+    assert (smtpd.pid, worker.pid) == pids
+    assert books.refusals() == {"451"}
+    assert books.unanswered == 0
+    account = books.account()
+    assert (account.lost, account.altered) == (0, 0)
+    # Delivered, but the result died with the server: such a recipient is sent again when its lease ends.
+    expired = await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
+    assert account.duplicated <= expired
+    assert worker.said("wakeup.lost")
+    assert smtpd.said("spool.unavailable")

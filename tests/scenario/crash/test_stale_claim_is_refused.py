@@ -1,0 +1,92 @@
+"""test_stale_claim_is_refused — a worker that lost its claim cannot record over the one that took over
+
+Owns: the fence, for a worker that was stopped in the middle and for one that was cut off from PostgreSQL: the row
+    belongs to whoever claimed it last, what the other one knew is said in its log.
+See: sql/queries/result_record_if_claimed.sql; sql/queries/claim.sql; queued/claiming/claim.py, Lease.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.peers.proxy import relaying
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.submit import Books
+    from tests.fixtures.daemons.system import System
+
+
+FENCED = "SELECT split_part(worker, '@', 1), retry_count, outcome = 'lease_expired' FROM attempts ORDER BY 1, 2, 3"
+ARCHIVED = "SELECT result, split_part(worker, '@', 1), retry_count FROM archive"
+
+
+@pytest.mark.slow
+async def test_a_worker_that_slept_through_its_lease_ends_its_attempt(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    first = await system.worker(books.sink.port, "first")
+    await books.submit(smtpd, numbered(1, box="slow1"))
+    await books.until_arrived(1)
+    first.signal(signal.SIGSTOP)  # the sink has the message; its reply will find nobody awake
+    second = await system.worker(books.sink.port, "second")
+    await books.until_arrived(2)
+    await system.until_finished()
+    assert await system.rows(ARCHIVED) == [("success", "second", 2)]
+    assert len(second.said("claim.expired")) == 1
+    assert first.said("claim.ended") == []
+
+    first.signal(signal.SIGCONT)
+    await first.until_said("claim.ended")
+    assert await first.stop() == 0
+    assert await system.rows(ARCHIVED) == [("success", "second", 2)]
+    assert await system.rows(FENCED) == [("first", 1, True), ("second", 2, False)]
+    account = books.account()
+    assert (account.delivered, account.lost, account.duplicated) == (1, 0, 1)
+
+
+@pytest.mark.slow
+async def test_a_result_that_could_not_be_recorded_in_time_is_fenced_off(system: System, books: Books) -> None:
+    async with relaying(system.uri) as proxy:
+        smtpd = await system.smtpd()
+        first = await system.worker(books.sink.port, "first", environment={"database": {"uri": proxy.uri}})
+        await books.submit(smtpd, numbered(1, box="slow1"))
+        await books.until_arrived(1)
+        proxy.refuse = True
+        proxy.cut()  # neither a heartbeat nor the result comes through
+        second = await system.worker(books.sink.port, "second")
+        await books.until_arrived(2)
+        await system.until_finished()
+        assert first.said("claim.lost") == []
+
+        proxy.refuse = False
+        [lost] = await first.until_said("claim.lost")
+        assert lost["recipient_id"] == second.said("claim.expired")[0]["recipient_id"]
+        assert await system.rows(ARCHIVED) == [("success", "second", 2)]
+        assert await system.value("SELECT count(*) FROM queue") == 0
+        assert await system.rows(FENCED) == [("first", 1, False), ("first", 1, True), ("second", 2, False)]
+        assert books.account().duplicated == 1
+        await first.stop()
+
+
+@pytest.mark.slow
+async def test_a_late_result_does_not_end_the_try_that_is_under_way(system: System, books: Books) -> None:
+    async with relaying(system.uri) as proxy:
+        smtpd = await system.smtpd()
+        first = await system.worker(books.sink.port, "first", environment={"database": {"uri": proxy.uri}})
+        await books.submit(smtpd, numbered(1, box="slow2"))
+        await books.until_arrived(1)
+        proxy.refuse = True
+        proxy.cut()
+        # A lease of its own that outlasts what follows, and a peer that keeps it waiting.
+        await system.worker(books.sink.port, "second", claim={"lease": "1m"})
+        await books.until_arrived(2)
+        proxy.refuse = False
+        await first.until_said("claim.lost")
+        # Two seconds is what the second try takes; it was under way when the first one's result came, or is just over.
+        await system.until_finished()
+        assert await system.rows(ARCHIVED) == [("success", "second", 2)]
+        assert books.account().duplicated == 1
+        await first.stop()

@@ -1,0 +1,84 @@
+"""test_standby_promoted — the primary is lost, the standby promoted: mail goes on, nobody is restarted, nothing is lost
+
+Owns: the proof that a URI with several hosts is followed to whichever takes writes.
+See: shared/postgres/database.py, `complete`; libpq's target_session_attrs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared.postgres import migrate
+from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.daemons.system import System
+from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.database.standby import replicated
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scripts.commands.sample_mail import Sample
+    from tests.fixtures.daemons.submit import Books
+    from tests.fixtures.database.standby import Pair
+
+ENOUGH = 200  # messages before the loss, and again after it
+
+
+class Tap:
+    """Numbered mail until it is turned off."""
+
+    def __init__(self) -> None:
+        self.open = True
+
+    def __iter__(self) -> Iterator[Sample]:
+        for sample in numbered(1_000_000):
+            if not self.open:
+                return
+            yield sample
+
+
+@pytest.mark.slow
+async def test_after_a_promotion_mail_goes_on_without_a_restart(books: Books, tmp_path: Path) -> None:
+    async with replicated() as pair:
+        migrate.migrate(pair.both, LEAVES)
+        system = System(pair.both, tmp_path)
+        try:
+            await fail_over(system, books, pair)
+        finally:
+            await system.close()
+        assert system.faults() == []
+
+
+async def fail_over(system: System, books: Books, pair: Pair) -> None:
+    smtpd = await system.smtpd()
+    worker = await system.worker(books.sink.port, claim={"inflight": 100})
+    pids = (smtpd.pid, worker.pid)
+    tap = Tap()
+    submitting = asyncio.create_task(books.submit(smtpd, tap, sessions=5))
+    await books.until_arrived(ENOUGH)
+
+    await pair.lose_primary()
+    await eventually(lambda: any(r.startswith("451") for r in books.replies.values()), "clients hear 451")
+    listened = len(worker.said("wakeup.listening"))
+    before = books.accepted
+    await pair.promote()
+    await eventually(lambda: books.accepted >= before + ENOUGH, "mail is accepted again", limit=60)
+    tap.open = False
+    await submitting
+    await books.until_arrived(books.accepted)
+    await system.until_finished()
+    await worker.until_said("wakeup.listening", listened + 1)
+
+    assert (smtpd.pid, worker.pid) == pids
+    assert books.refusals() <= {"451"}
+    account = books.account()
+    assert (account.lost, account.altered) == (0, 0)
+    # What was delivered while its result could not be recorded any more is sent again when its lease ends.
+    expired = await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
+    assert account.duplicated <= expired
+    assert await system.value("SELECT NOT pg_is_in_recovery()")

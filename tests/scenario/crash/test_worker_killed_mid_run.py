@@ -1,0 +1,65 @@
+"""test_worker_killed_mid_run — kill -9 of a worker loses nothing, and repeats at most what it had in hand
+
+Owns: the row "worker, anywhere" of the crash table: a delay of one lease, never a loss.
+See: sql/README.md, "Crash table".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.daemons.submit import numbered
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.submit import Books
+    from tests.fixtures.daemons.system import System
+
+MESSAGES = 2500
+INFLIGHT = 100
+BOX = "slow0.02"  # so slow a peer that there is always something in hand
+
+
+@pytest.mark.slow
+async def test_another_worker_finishes_after_the_lease(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    first = await system.worker(books.sink.port, "first", claim={"inflight": INFLIGHT, "batch": INFLIGHT})
+    submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES, box=BOX)))
+    await books.until_arrived(MESSAGES // 4)
+    await first.kill()
+    # A statement it sent before its end may still be running.
+    await system.until("SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pillarbox first'")
+    leased = await system.value("SELECT count(*) FROM queue WHERE token IS NOT NULL")
+    assert 0 < leased <= INFLIGHT
+
+    second = await system.worker(books.sink.port, "second")
+    await submitting
+    await books.until_arrived(MESSAGES)
+    await system.until_finished()
+    account = books.account()
+    assert (account.accepted, account.lost, account.altered) == (MESSAGES, 0, 0)
+    assert account.duplicated <= leased
+    assert len(second.said("claim.expired")) == leased
+    expired = "SELECT count(*) FROM attempts WHERE outcome = 'lease_expired' AND uncertain AND worker LIKE 'first@%%'"
+    assert await system.value(expired) == leased
+    assert await system.value("SELECT count(*) FROM archive WHERE result = 'success'") == MESSAGES
+
+
+@pytest.mark.slow
+async def test_the_same_worker_started_again_finishes(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    worker = await system.worker(books.sink.port, claim={"inflight": INFLIGHT, "batch": INFLIGHT, "lease": "1s"})
+    submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES, box=BOX)))
+    for quarter in (1, 2, 3):
+        await books.until_arrived(quarter * MESSAGES // 4)
+        await worker.kill()
+        await worker.start()
+    await submitting
+    await books.until_arrived(MESSAGES)
+    await system.until_finished()
+    account = books.account()
+    assert (account.accepted, account.lost, account.altered) == (MESSAGES, 0, 0)
+    expired = await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
+    assert account.duplicated <= expired <= 3 * INFLIGHT

@@ -1,0 +1,81 @@
+"""test_refused_login_is_mended_by_a_reload — mail waits while the relay refuses our login, and leaves once it is mended
+
+See: docs/how-to/log-in-to-a-relay.md; queued/smtp/auth.py; scripts/doctor/logins.py.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scripts.doctor.checks import Verdict
+from scripts.doctor.logins import refused
+from shared.postgres import database
+from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.peers.relay import Relay
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.submit import Books
+    from tests.fixtures.daemons.system import System
+    from tests.fixtures.peers.certificates import Authority
+
+WRONG, RIGHT = "expired-password", "renewed-password"
+
+
+@pytest.mark.parametrize("with_login", [True, False])
+async def test_mail_waits_and_leaves_after_the_reload(
+    *, system: System, books: Books, authority: Authority, with_login: bool
+) -> None:
+    """Without a login the relay says 530 to MAIL, which is our trouble as well."""
+    secret = authority.folder / "relay.password"
+    secret.write_text(f"{WRONG if with_login else RIGHT}\n")
+    secret.chmod(0o600)
+    smtpd = await system.smtpd()
+    async with Relay(authority, RIGHT) as relay:
+        auth = {"user": "apikey", "password": {"file": str(secret)}}
+        worker = await system.worker(
+            relay.port,
+            transport={
+                "connection": {"auth": auth} if with_login else {},
+                "tls": {"implicit": True, "ca": str(authority.file)},
+                # So far from the number of messages that each connection more would be seen.
+                "feedback": {"initial": 2, "dead": "1s", "longest": "2s"},
+            },
+        )
+        await books.submit(smtpd, numbered(30))
+        said = "535 5.7.8 wrong password" if with_login else "530 5.7.0 log in first"
+        await system.until("SELECT count(*) = 30 FROM queue WHERE strpos(last_error, %s) > 0", said)
+        await system.until("SELECT count(*) > 0 FROM queue WHERE strpos(last_error, 'is left alone: ') > 0")
+        tried = len(relay.logins)
+        assert tried <= 6 if with_login else tried == 0  # and not thirty
+        assert relay.mails == []
+        assert await system.value("SELECT count(*) FROM archive") == 0
+        assert await system.value("SELECT count(*) FROM attempts WHERE outcome = 'failed'") == 0
+        scopes = await system.rows("SELECT DISTINCT scope, reply_code FROM attempts")
+        assert scopes == ([("destination", 535)] if with_login else [("us", 530)])
+        async with await database.connect(system.uri, "doctor") as connection:
+            [finding] = refused(await database.fetch(connection, "doctor_logins", batch=1000))
+        assert finding.verdict is Verdict.ALARM
+        assert said in finding.found
+        if with_login:
+            assert {each["transport"] for each in worker.said("auth.refused")} == {"default"}
+            secret.write_text(f"{RIGHT}\n")
+        else:
+            written = system.folder / f"{worker.name}.yaml"
+            settings = json.loads(written.read_text())
+            settings["transports"][0]["connection"]["auth"] = auth
+            written.write_text(json.dumps(settings))
+        worker.signal(signal.SIGHUP)
+        await worker.until_said("daemon.reloaded")
+        await eventually(lambda: len(relay.mails) == 30, "all mail leaves once the login is mended", limit=60)
+        await system.until("SELECT count(*) = 0 FROM queue")
+        assert await system.value("SELECT count(*) FROM archive WHERE result = 'success'") == 30
+        assert set(relay.mails) == {"apikey"}
+    for word in (WRONG, RIGHT):
+        assert word not in worker.log
+        told = "SELECT count(*) FROM attempts WHERE strpos(attempts::text, %s) > 0"
+        assert await system.value(told, word) == 0

@@ -1,0 +1,44 @@
+"""test_operator_forgets_a_transaction — rows locked for longer than a lease are neither sent again nor forgotten
+
+Owns: the proof that what is sent and cannot be recorded keeps its lease, and that its neighbours are not held up.
+See: queued/claiming/dispatch.py, heartbeat; queued/result.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.submit import Books
+    from tests.fixtures.daemons.system import System
+
+MESSAGES = 20
+
+
+@pytest.mark.slow
+async def test_nothing_is_sent_twice_behind_a_lock(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    worker = await system.worker(books.sink.port)
+    second = await system.worker(books.sink.port, "second")
+    async with await psycopg.AsyncConnection.connect(system.uri) as operator:
+        await books.submit(smtpd, numbered(MESSAGES, box="slow1"))
+        # Claimed and being sent; the operator looks at one of them and goes to lunch.
+        await system.until("SELECT count(*) > 0 FROM queue WHERE token IS NOT NULL")
+        await operator.execute("SELECT FROM pillarbox.queue WHERE token IS NOT NULL ORDER BY id LIMIT 1 FOR UPDATE")
+        await books.until_arrived(MESSAGES)
+        await system.until("SELECT count(*) <= 1 FROM queue")
+        # Each try waits two seconds for the lock: twice that is more than the lease of three.
+        both = (worker, second)
+        await eventually(
+            lambda: sum(len(each.said("result.unrecorded")) for each in both) >= 2, "the result is tried twice"
+        )
+    await system.until_finished()
+    account = books.account()
+    assert (account.delivered, account.lost, account.duplicated) == (MESSAGES, 0, 0)
+    assert worker.said("claim.expired") == second.said("claim.expired") == []

@@ -1,0 +1,187 @@
+"""test_up_serves_and_stops — one command brings everything up, and SIGTERM takes everything down
+
+Owns: `pillarbox up` on a database of its own: it serves, and afterwards no child and no PostgreSQL is left.
+See: scripts/commands/up.py, scripts/commands/supervise.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from shared.postgres.embedded import embedded
+from tests.fixtures.daemons.submit import Client, numbered
+from tests.fixtures.daemons.system import ROOT
+from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.submit import Books
+
+LISTENING = re.compile(r"^smtpd: listening 127\.0\.0\.1:(\d+)$", re.MULTILINE)
+WORKERS = {
+    "queued-123": "metadata->>'_partid' IN ('1', '2', '3')",
+    "rest": "metadata->>'_partid' NOT IN ('1', '2', '3')",
+}
+MESSAGES = 30
+
+
+class Up:
+    """`pillarbox up`, and what it has printed so far."""
+
+    def __init__(self, folder: Path) -> None:
+        self.out, self.err = folder / "out", folder / "err"
+        self._folder = folder
+
+    async def start(self) -> None:
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.running = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "scripts.cli", "up", "--config", str(self._folder)),
+                cwd=ROOT,
+                stdout=out,
+                stderr=err,
+            )
+
+    def children(self) -> set[int]:
+        """The daemons it runs now."""
+        path = Path(f"/proc/{self.running.pid}/task/{self.running.pid}/children")
+        return {int(pid) for pid in path.read_text().split()}
+
+    async def ready(self) -> tuple[str, int]:
+        """Wait until the last worker has said that it serves; where smtpd listens."""
+
+        def said_so() -> bool:
+            assert self.running.returncode is None, self.err.read_text()
+            return f"rest: worker rest where {WORKERS['rest']}" in self.out.read_text()
+
+        await eventually(said_so, "pillarbox up serves")
+        found = LISTENING.search(self.out.read_text())
+        assert found
+        return "127.0.0.1", int(found[1])
+
+
+def alive(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+
+
+def workers(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if b"queued" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")}
+
+
+def archived(uri: str) -> int:
+    with psycopg.connect(uri) as connection:
+        row = connection.execute("SELECT count(*) FROM pillarbox.archive").fetchone()
+        assert row
+        return int(row[0])
+
+
+def write_configuration(folder: Path, var: Path, port: int) -> None:
+    environment = {"database": {"uri": "embedded:"}, "var": str(var)}
+    smtpd = {"environment": environment, "servers": [{"hostname": "mx.test", "listeners": [{"port": 0}]}]}
+    queued = {
+        "environment": environment,
+        "workers": [{"id": name, "where": where} for name, where in WORKERS.items()],
+        "transports": [{"hostname": "queued.test", "connection": {"port": port}}],
+    }
+    (folder / "smtpd.yaml").write_text(json.dumps(smtpd))
+    (folder / "queued.yaml").write_text(json.dumps(queued))
+
+
+async def submit(books: Books, address: tuple[str, int], first: int) -> None:
+    client = await Client.open(address)
+    for sample in numbered(MESSAGES, first=first):
+        [reply] = await client.send(sample)
+        assert reply.startswith("250")
+        books.ledger.accept(sample.sender, sample.recipients[0], sample.content)
+    await client.close()
+
+
+@pytest.mark.slow
+async def test_mail_flows_and_a_signal_ends_everything(books: Books, tmp_path: Path) -> None:
+    with temporary_var() as var:
+        write_configuration(tmp_path, var, books.sink.port)
+        up = Up(tmp_path)
+        await up.start()
+        try:
+            address = await up.ready()
+            children = up.children()
+            assert len(children) == 1 + len(WORKERS)
+            await submit(books, address, 0)
+            await books.until_arrived(MESSAGES)
+            status = embedded.status(var)
+            assert status is not None
+        finally:
+            up.running.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(30):
+                assert await up.running.wait() == 0
+        assert alive(children) == set()
+        assert embedded.status(var) is None
+        with pytest.raises(ConnectionError):
+            await Client.open(address)
+        assert "Traceback" not in up.err.read_text()
+        assert books.account().clean
+
+
+@pytest.mark.slow
+async def test_it_keeps_what_it_runs_up_and_leaves_a_database_it_found_running(books: Books, tmp_path: Path) -> None:
+    with temporary_var() as var:
+        uri = embedded.ensure_running(var)
+        write_configuration(tmp_path, var, books.sink.port)
+        up = Up(tmp_path)
+        await up.start()
+        try:
+            address = await up.ready()
+            before = up.children()
+            await submit(books, address, 0)
+            await books.until_arrived(MESSAGES)
+            await eventually(lambda: archived(uri) == MESSAGES, "all of it is recorded")
+            for pid in workers(before):
+                os.kill(pid, signal.SIGKILL)
+            await eventually(lambda: len(up.children() - before) == len(WORKERS), "both workers are started again")
+            await submit(books, address, MESSAGES)
+            await books.until_arrived(2 * MESSAGES)
+        finally:
+            up.running.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(30):
+                assert await up.running.wait() == 0
+        assert up.err.read_text().count(" child.died ") == len(WORKERS)
+        assert archived(uri) == 2 * MESSAGES
+        assert books.account().clean
+
+
+@pytest.mark.slow
+async def test_a_hangup_reloads_every_daemon_or_none(books: Books, tmp_path: Path) -> None:
+    with temporary_var() as var:
+        write_configuration(tmp_path, var, books.sink.port)
+        up = Up(tmp_path)
+        await up.start()
+        try:
+            address = await up.ready()
+            before = up.children()
+            settings = json.loads((tmp_path / "queued.yaml").read_text())
+            (tmp_path / "queued.yaml").write_text(json.dumps({**settings, "transports": 5}))
+            up.running.send_signal(signal.SIGHUP)
+            await eventually(lambda: "daemon.reload_refused" in up.err.read_text(), "it says what is wrong")
+            assert "daemon.reloaded" not in up.err.read_text()
+            (tmp_path / "queued.yaml").write_text(json.dumps({**settings, "shutdown": {"timeout": "3s"}}))
+            up.running.send_signal(signal.SIGHUP)
+            await eventually(
+                lambda: up.err.read_text().count(" daemon.reloaded") == 1 + len(WORKERS), "each daemon has reloaded"
+            )
+            await submit(books, address, 0)
+            await books.until_arrived(MESSAGES)
+            assert up.children() == before
+        finally:
+            up.running.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(30):
+                assert await up.running.wait() == 0
+        assert up.err.read_text().count("daemon.reload_refused") == 1

@@ -1,0 +1,79 @@
+"""test_attack_poisoned_domains — strangers' domains that lead to dead hosts or to silent name servers stop nobody
+
+Owns: a worker that runs: a thousand messages, each to a domain of its own, and then healthy
+    mail. Before, none of it was delivered for a quarter of an hour. scripts/bench/poisoned/__main__.py has the figures.
+See: docs/explanation/admission.md.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fixtures.daemons.routed import sinks
+from tests.fixtures.peers.fake_dns import SILENT, FakeDns
+from tests.fixtures.peers.hostile_peer import honest, hostile
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.system import System
+
+POISONED, HEALTHY, HOSTS = 1200, 30, 60
+_MESSAGES = """
+WITH made AS (
+    INSERT INTO pillarbox.messages (id, size, content)
+    SELECT gen_random_uuid(), 26, convert_to(E'Subject: story\\r\\n\\r\\nHello\\r\\n', 'UTF8')
+      FROM generate_series(1, %s)
+    RETURNING id
+)
+INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain, size, metadata, next_retry)
+SELECT id, 'r' || n, replace(%s, '#', n::text), 26, '{"_partid": "1"}', now()
+  FROM (SELECT id, row_number() OVER () AS n FROM made) AS numbered
+"""
+
+
+def zone(poison: str) -> dict[tuple[str, str], list[str]]:
+    """What DNS has: healthy domains, and poisoned ones of this kind."""
+    records = {(f"good{n}.test", "MX"): ["10 mx.good.test."] for n in range(1, HEALTHY + 1)}
+    records["mx.good.test", "A"] = ["127.0.0.1"]
+    for n in range(1, POISONED + 1):
+        if poison == "silent":
+            records[f"bad{n}.test", "MX"] = [SILENT]
+        else:
+            records[f"bad{n}.test", "MX"] = [f"10 mx{n % HOSTS if poison == 'many' else 0}.bad.test."]
+    return records | {(f"mx{n}.bad.test", "A"): [f"127.0.66.{n + 1}"] for n in range(HOSTS)}
+
+
+@pytest.mark.parametrize("poison", ["one", "many", "silent"])
+async def test_healthy_mail_is_delivered_beside_a_thousand_poisoned_domains(system: System, poison: str) -> None:
+    async with AsyncExitStack() as stack:
+        dns = await stack.enter_async_context(FakeDns(zone(poison)))
+        [sink] = await stack.enter_async_context(sinks("1"))
+        dead = [
+            await stack.enter_async_context(hostile(honest, host=f"127.0.66.{n + 1}", port=sink.port, greets=False))
+            for n in range(HOSTS if poison == "many" else 1)
+        ]
+        await system.rows(_MESSAGES, POISONED, "bad#.test")
+        await system.worker(
+            sink.port,
+            transport={
+                "connection": {"mode": "mx", "port": sink.port},
+                "allow": {"private": True},
+                "feedback": {"initial": 5},
+            },
+            routing={"dns": {"servers": [dns.where]}},
+            shutdown={"timeout": "1s"},
+        )
+        seen = "SELECT count(*) >= %s FROM queue WHERE last_error IS NOT NULL OR token IS NOT NULL"
+        await system.until(seen, POISONED, limit=120)
+        began = monotonic()
+        await system.rows(_MESSAGES, HEALTHY, "good#.test")
+        delivered = "SELECT count(*) = %s FROM archive WHERE result = 'success' AND recipientdomain LIKE 'good%%'"
+        await system.until(delivered, HEALTHY, limit=120)
+        took = monotonic() - began
+        assert took < 90, f"{took:.1f} s, and it waits for nobody"
+        assert max(host.open for host in dead) <= 5, "a host has the connections of a new one, whoever leads there"
+        waiting = "SELECT count(*) FROM queue WHERE token IS NULL AND last_error LIKE 'waiting: %%' AND retry_count = 0"
+        assert await system.value(waiting) > (0 if poison == "silent" else POISONED / 4)

@@ -1,0 +1,38 @@
+"""test_rate_is_obeyed — mail for a destination with a rate leaves at that rate, and other mail is not slower for it
+
+Owns: the proof, counted at the sink, that policies of `pacing` hold for a real worker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.fixtures.daemons.submit import numbered
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.submit import Books
+    from tests.fixtures.daemons.system import System
+
+RATE, BURST, PACED, FREE = 20, 5, 60, 60
+# The sink writes the time once the content is there, so two messages may be that much nearer to each other.
+SLACK = 0.25
+
+
+async def test_a_rate_holds_at_the_sink_and_others_flow(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    await books.submit(smtpd, numbered(PACED, ["paced.example"]))
+    await books.submit(smtpd, numbered(FREE, ["free.example"], first=PACED))
+    policy = {"id": "slow", "fields": ["destination"], "match": {"destination": ["paced.example"]}}
+    await system.worker(books.sink.port, pacing={"policies": [{**policy, "rate": f"{RATE}/sec", "burst": BURST}]})
+    await books.until_arrived(PACED + FREE)
+    await system.until_finished()
+
+    arrived = sorted((r.at, r.recipients[0].rpartition("@")[2]) for r in books.sink.received)
+    paced = [at for at, domain in arrived if domain == "paced.example"]
+    for first, begun in enumerate(paced):
+        for last, ended in enumerate(paced[first:], first):
+            assert last - first + 1 <= BURST + RATE * (ended - begun + SLACK)
+    assert paced[-1] - paced[0] >= (PACED - BURST) / RATE - SLACK
+    assert max(at for at, domain in arrived if domain == "free.example") < paced[-1]
+    # Waiting was no try: everybody was tried once.
+    assert await system.value("SELECT max(retry_count) FROM attempts") == 1

@@ -1,0 +1,65 @@
+"""test_shared_limits_hold — workers together keep to a limit they share, though one is killed while it holds some
+
+Owns: the proof, counted at the sink, that `shared: true` is exact across real workers.
+See: sql/README.md, "Pacing"; tests/integration/pacing/test_pace_shared.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from queued.pacing.pace_shared import PORTION
+from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.submit import Books
+    from tests.fixtures.daemons.system import System
+
+RATE, BURST, MESSAGES = 20, 5, 100
+SLACK = 0.25  # seconds between a message's turn and its arrival, which two messages need not share
+DOMAINS = ["ash.example", "beech.example", "birch.example", "elm.example", "hazel.example", "holly.example"]
+
+
+def policy(**limits: Any) -> dict[str, Any]:
+    """One limit on all mail together, shared by all workers."""
+    return {"policies": [{"id": "all", "shared": True, **limits}]}
+
+
+async def test_two_workers_never_exceed_the_rate_they_share(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    pacing = policy(rate=f"{RATE}/sec", burst=BURST)
+    claim = {"lease": "30s", "poll": "500ms", "batch": 10, "inflight": 50}
+    for name in ("one", "two"):  # both run before there is mail: on a busy machine the first would send it all
+        await system.worker(books.sink.port, name, claim=claim, pacing=pacing)
+    await books.submit(smtpd, numbered(MESSAGES, DOMAINS))
+    await books.until_arrived(MESSAGES, limit=60)
+    await system.until_finished()
+    arrived = sorted(record.at for record in books.sink.received)
+    for first, begun in enumerate(arrived):
+        for last, ended in enumerate(arrived[first:], first):
+            assert last - first + 1 <= BURST + RATE * (ended - begun + PORTION + SLACK)
+    shares = Counter(worker for (worker,) in await system.rows("SELECT split_part(worker, '@', 1) FROM attempts"))
+    assert shares.keys() == {"one", "two"}, "somebody had nothing to do: this test proves little"
+
+
+async def test_slots_of_a_killed_worker_are_nobodys_until_they_lapse(system: System, books: Books) -> None:
+    smtpd = await system.smtpd()
+    claim = {"lease": "60s", "poll": "500ms"}
+    await books.submit(smtpd, numbered(3, DOMAINS, box="slow60"))  # not answered when their worker dies
+    doomed = await system.worker(books.sink.port, "doomed", claim=claim, pacing=policy(concurrency=3))
+    await system.until("SELECT sum(slots) = 3 FROM pace_shares")
+    await eventually(lambda: books.arrivals == 3, "three messages are under way")
+    await doomed.kill()
+
+    await system.worker(books.sink.port, "heir", claim=claim, pacing=policy(concurrency=3))
+    await books.submit(smtpd, numbered(6, DOMAINS, first=100))
+    await system.until("SELECT count(*) = 1 FROM pace_shares WHERE worker LIKE 'heir@%%' AND waiting IS NOT NULL")
+    held = "SELECT sum(slots) = 3 FROM pace_shares WHERE worker LIKE 'doomed@%%' AND expires > clock_timestamp()"
+    assert await system.value(held)
+    assert books.arrivals == 3
+    await system.rows("UPDATE pace_shares SET expires = now() WHERE worker LIKE 'doomed@%%'")  # as if time had passed
+    await books.until_arrived(3 + 6)
+    await system.until("SELECT count(*) = 3 FROM queue")  # of the dead, whose lease goes on
+    await system.rows("DELETE FROM queue")

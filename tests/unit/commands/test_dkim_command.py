@@ -1,0 +1,100 @@
+"""test_dkim_command — `pillarbox dkim` writes keys nobody else can read, and says what DNS lacks"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from scripts import cli
+from scripts.commands import dkim
+from tests.fixtures.daemons.signing import key, key_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECORD: Final = key("ed").record()
+
+
+def generate(folder: Path, *more: str, domain: str = "Example.com", selector: str = "s1") -> int:
+    return cli.main(["dkim", "generate", "--domain", domain, "--selector", selector, "--out", str(folder), *more])
+
+
+@pytest.mark.parametrize(("more", "kind"), [([], "rsa"), (["--ed25519"], "ed25519")])
+def test_a_key_is_written_for_its_owner_and_its_record_printed(
+    more: list[str], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate(tmp_path, *more) == 0
+    [file] = tmp_path.iterdir()
+    assert file.name == "example.com.s1.pem"
+    assert file.stat().st_mode & 0o777 == 0o600
+    printed = capsys.readouterr().out
+    assert f'\ns1._domainkey.example.com. IN TXT ( "v=DKIM1; k={kind}; p=' in printed
+    assert "PRIVATE" not in printed
+
+
+def test_a_key_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generate(tmp_path)
+    before = (tmp_path / "example.com.s1.pem").read_bytes()
+    assert generate(tmp_path) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert (tmp_path / "example.com.s1.pem").read_bytes() == before
+
+
+def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate(tmp_path, domain="../x") == 1
+    assert generate(tmp_path, selector="a b") == 1
+    assert generate(tmp_path / "nowhere") == 1
+    domain, selector, folder = capsys.readouterr().err.splitlines()
+    assert '--domain: "../x" is not usable here' in domain
+    assert '--selector: "a b" is not usable here' in selector
+    assert "cannot be written: No such file or directory" in folder
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (RECORD, None),
+        (RECORD.replace("; ", ";") + ";", None),
+        (RECORD.replace("p=", "t=s; p= "), None),
+        (None, "DNS has no such record"),
+        ("v=DKIM1; p=", "the key in DNS is revoked (p= is empty)"),
+        ("v=DKIM1; p=AAAA", "DNS has another key"),
+        (RECORD.replace("k=ed25519; ", ""), "DNS has another key"),
+        ("v=spf1 -all", "DNS has another key"),
+    ],
+    ids=["same", "spaced", "more tags", "none", "revoked", "another", "of another kind", "no key"],
+)
+def test_a_record_is_compared_by_its_tags(found: str | None, said: str | None) -> None:
+    assert dkim.difference(RECORD, found) == said
+
+
+def test_check_asks_for_every_name_and_fails_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def published(selector: str, domain: str) -> str | None:
+        if domain == "c.example":
+            raise OSError("no resolver answers")
+        return key(selector).record() if domain == "a.example" else None
+
+    monkeypatch.setattr(dkim, "published", published)
+    [entry] = key_files(tmp_path, "ed")
+    written = f"{{selector: ed, file: '{entry['file']}'}}"
+    config = tmp_path / "queued.yaml"
+    config.write_text(f"signing: {{rules: [{{id: x, senderdomain: ['*.z.example', a.example], keys: [{written}]}}]}}")
+    assert cli.main(["dkim", "check", "--config", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "ed._domainkey.a.example: ok\n"
+    config.write_text(
+        f"signing: {{rules: [{{id: x, senderdomain: [a.example, b.example, c.example], keys: [{written}]}}]}}"
+    )
+    assert cli.main(["dkim", "check", "--config", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "ed._domainkey.b.example: DNS has no such record",
+        "ed._domainkey.c.example: no resolver answers",
+    ]
+
+
+def test_check_without_rules_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "queued.yaml").write_text("{}")
+    assert cli.main(["dkim", "check", "--config", str(tmp_path)]) == 0
+    assert "leaves unsigned" in capsys.readouterr().out

@@ -1,0 +1,43 @@
+"""test_doctor_python — doctor tells a Python without profile-guided optimisation by what its build says of itself
+
+Owns: proofs about scripts/doctor/python.py, on what real builds say.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scripts.doctor.checks import Verdict
+from scripts.doctor.python import build
+
+GCC = "-fprofile-use -fprofile-correction"
+CLANG = '-fprofile-instr-use="/build/code.profclangd"'
+PLAIN = "-fno-strict-overflow -Wsign-compare -DNDEBUG -g -O3 -Wall"
+SHARED = "'--enable-shared' '--prefix=/usr'"
+
+
+@pytest.mark.parametrize(
+    ("config", "verdict"),
+    [
+        # pyenv's default: configured for GCC, and the flag never came to use.
+        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": GCC, "PY_CFLAGS_NODIST": "-std=c11"}, Verdict.NOTE),
+        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": CLANG, "PY_CFLAGS": PLAIN}, Verdict.NOTE),
+        # The images of python.org, Fedora, uv: configure was asked.
+        ({"CONFIG_ARGS": f"{SHARED} '--enable-optimizations' '--with-lto'", "PGO_PROF_USE_FLAG": GCC}, Verdict.OK),
+        # Debian 12 and 13, Ubuntu: profile-opt by hand, flags swept out, -fprofile-generate left as it came.
+        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": "", "PGO_PROF_GEN_FLAG": "-fprofile-generate"}, Verdict.OK),
+        # profile-opt by hand, flags left in.
+        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": GCC, "PY_CORE_CFLAGS": f"{PLAIN} {GCC}"}, Verdict.OK),
+        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": CLANG, "PY_CFLAGS_NODIST": CLANG}, Verdict.OK),
+        # Where there is no such thing as configure.
+        ({}, Verdict.OK),
+        ({"CONFIG_ARGS": None, "PGO_PROF_USE_FLAG": None}, Verdict.OK),
+    ],
+)
+def test_a_build(config: dict[str, Any], verdict: Verdict) -> None:
+    finding = build("3.13.0", config)
+    assert (finding.check, finding.verdict) == ("python.build", verdict)
+    assert "Python 3.13.0" in finding.found
+    assert ("a third slower" in finding.found) is ("--enable-optimizations" in finding.remedy) is bool(verdict)

@@ -1,0 +1,50 @@
+"""test_doctor_windows — doctor tells of windows that are closed for longer than mail lives"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from queued.pacing.windows import longest_closed
+from scripts.doctor.checks import Verdict
+from scripts.doctor.windows import windows
+from shared.config.queued.transport import Transport
+
+SUMMER = datetime(2026, 7, 1, tzinfo=UTC)
+WEEKDAYS = {"days": ["mon", "tue", "wed", "thu", "fri"], "from": "08:00", "to": "18:00"}
+
+
+def transport(*windows: dict[str, Any], **retry: str) -> Transport:
+    return Transport.model_validate({"id": "office", "windows": list(windows), "retry": retry})
+
+
+@pytest.mark.parametrize(
+    ("given", "hours"),
+    [
+        ([], 0),
+        ([{}], 0),
+        ([{"from": "06:00", "to": "06:00"}], 0),
+        ([WEEKDAYS], 62),
+        ([WEEKDAYS, {"days": ["sat"], "from": "22:00", "to": "02:00"}], 30),
+        ([{"days": ["sun"], "from": "23:00", "to": "24:00"}], 167),
+        # By UTC these two follow each other: the evening of one zone is the morning of the other.
+        ([{"from": "00:00", "to": "12:00"}, {"from": "14:00", "to": "02:00", "zone": "Europe/Berlin"}], 0),
+    ],
+)
+def test_the_longest_time_without_a_window(given: list[dict[str, Any]], hours: int) -> None:
+    assert longest_closed(transport(*given).windows, SUMMER) == timedelta(hours=hours)
+
+
+def test_mail_that_would_be_given_up_untried_is_told_of() -> None:
+    finding = windows([transport(WEEKDAYS, age="2d", nullage="1d"), transport()], SUMMER)
+    assert finding.verdict is Verdict.WARN
+    assert "office is closed for " in finding.found
+    assert "retry.age" in finding.found
+    assert "retry.nullage" in finding.found
+
+
+@pytest.mark.parametrize("each", [transport(WEEKDAYS), transport(age="1m"), transport({}, age="1m")])
+def test_mail_that_lives_longer_is_not(each: Transport) -> None:
+    assert windows([each], SUMMER).verdict is Verdict.OK

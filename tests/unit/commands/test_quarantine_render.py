@@ -1,0 +1,294 @@
+"""test_quarantine_render — what a reviewer sees of a message: its parts and its text, and nothing that acts
+
+Owns: cases for scripts.quarantine.mime_parts, decode, html_text and render; the comparison of parts with the standard
+    library's parser on real mail; bombs and how long they may take.
+See: tests/property/queue/test_quarantine_render.py for any octets at all.
+"""
+
+from __future__ import annotations
+
+import email
+from email.policy import compat32
+from time import process_time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scripts.quarantine.decode import characters, decoded, from_base64, printable
+from scripts.quarantine.html_text import from_html
+from scripts.quarantine.mime_parts import DEEPEST, MOST_COUNTED, MOST_PARTS, walk
+from scripts.quarantine.render import NotShown, ShownPart, fields_of, render
+
+if TYPE_CHECKING:
+    from email.message import Message
+    from pathlib import Path
+
+MULTIPART = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n"
+REPLACED = "\N{REPLACEMENT CHARACTER}"
+
+
+def leaves(message: Message) -> list[Message]:
+    """The parts of a message as the standard library sees them, a message in a message as one part."""
+    if message.get_content_maintype() == "multipart" and isinstance(message.get_payload(), list):
+        return [leaf for part in message.get_payload() for leaf in leaves(part)]  # type: ignore[arg-type]
+    return [message]
+
+
+def test_parts_of_real_mail_are_those_the_standard_library_finds(corpus: list[Path]) -> None:
+    compared = 0
+    for path in corpus:
+        content = path.read_bytes()
+        theirs = leaves(email.message_from_bytes(content, policy=compat32))
+        if any(part.defects for part in theirs) or len(theirs) == 1:
+            continue
+        walked = walk(content)
+        # Without a sound Content-Type in a digest theirs is message/rfc822 and ours text/plain.
+        assert [part.type for part in walked.parts] == [part.get_content_type() for part in theirs], path.name
+        compared += 1
+    assert compared >= 20
+
+
+def test_every_real_message_is_shown(corpus: list[Path]) -> None:
+    shown = {path.name: render(path.read_bytes()) for path in corpus}
+    assert all(each.parts or each.notes for each in shown.values())
+    assert sum(bool(each.text) for each in shown.values()) > len(shown) / 2
+    assert all(is_harmless(each.text) for each in shown.values())
+
+
+def is_harmless(text: str) -> bool:
+    return all(character.isprintable() or character == "\n" for character in text)
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b"", [("text/plain", b"")]),
+        (b"no header at all", [("text/plain", b"")]),
+        (b"\r\nbody", [("text/plain", b"body")]),
+        (b"Subject: x\n\nbody", [("text/plain", b"body")]),
+        (b"Subject: x\n\r\nbody", [("text/plain", b"body")]),
+        (
+            MULTIPART + b"--b\r\n\r\none\r\n--b\r\n\r\ntwo\r\n--b--\r\n",
+            [("text/plain", b"one"), ("text/plain", b"two")],
+        ),
+        (MULTIPART + b"preamble\r\n--b  \t\r\n\r\none\r\n--b-- \r\nepilogue", [("text/plain", b"one")]),
+        (MULTIPART + b"--b\r\n\r\nnever closed", [("text/plain", b"never closed")]),
+        (MULTIPART + b"--bb\r\n\r\nnone of mine", []),
+        # A header without an empty line ends at the next delimiter, and swallows no neighbour.
+        (MULTIPART + b"--b\r\nX: y\r\n--b\r\n\r\ntwo\r\n--b--", [("text/plain", b""), ("text/plain", b"two")]),
+        (MULTIPART + b"--b\r\n--b\r\n--b--", [("text/plain", b""), ("text/plain", b"")]),
+        # An inner part that is not closed ends with what it lies in.
+        (
+            MULTIPART
+            + b"--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\r\nin\r\n--b\r\n\r\nout\r\n--b--",
+            [("text/plain", b"in"), ("text/plain", b"out")],
+        ),
+        # An inner part that takes the outer one's boundary is one part.
+        (
+            MULTIPART + b"--b\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\nx\r\n--b--",
+            [("multipart/mixed", b"x")],
+        ),
+        # Boundaries that begin alike.
+        (
+            MULTIPART
+            + b'--b\r\nContent-Type: multipart/mixed; boundary="b--"\r\n\r\n--b--\r\n\r\nin\r\n--b\r\n\r\nout',
+            [("text/plain", b"in"), ("text/plain", b"out")],
+        ),
+    ],
+)
+def test_parts_lie_where_the_delimiters_say(content: bytes, parts: list[tuple[str, bytes]]) -> None:
+    walked = walk(content)
+    assert [(part.type, content[part.start : part.end]) for part in walked.parts] == parts
+    assert walked.count == len(parts)
+
+
+def test_no_more_is_listed_counted_and_followed_than_is_said() -> None:
+    many = walk(MULTIPART + b"--b\r\n\r\nx\r\n" * (MOST_PARTS + 5))
+    assert (len(many.parts), many.count) == (MOST_PARTS, MOST_PARTS + 5)
+    assert walk(MULTIPART + b"--b\r\n" * (2 * MOST_COUNTED)).count == MOST_COUNTED
+    assert render(MULTIPART + b"--b\r\n" * (2 * MOST_COUNTED)).notes[0].startswith("100000 parts or more; ")
+    level = "Content-Type: multipart/mixed; boundary=b{0}\r\n\r\n--b{0}\r\n"
+    nested = walk("".join(level.format(number) for number in range(DEEPEST + 5)).encode() + b"\r\nx\r\n")
+    assert nested.deeper
+    assert [part.depth for part in nested.parts] == [DEEPEST]
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ('Content-Disposition: attachment; filename="a b.pdf"', "a b.pdf"),
+        ("Content-Type: application/pdf; name=a.pdf", "a.pdf"),
+        ("Content-Disposition: attachment; filename*=utf-8''gr%C3%BC%C3%9Fe.pdf", "grüße.pdf"),
+        ("Content-Disposition: attachment; filename*0=one; filename*1=two.pdf", "onetwo.pdf"),
+        ("Content-Disposition: attachment; filename*0*=utf-8''gr%C3%BC; filename*1*=%C3%9Fe", "grüße"),
+        ("Content-Disposition: attachment; filename==?utf-8?b?w6Q=?=", "ä"),
+        (
+            'Content-Disposition: attachment; filename="../../etc/\x1b[31mpasswd\u202e"',
+            f"../../etc/{REPLACED}[31mpasswd{REPLACED}",
+        ),
+        ("Content-Disposition: attachment; filename*=punycode''" + "a" * 900, "a" * 99 + "…"),
+    ],
+)
+def test_attachments_are_named_safely(header: str, name: str) -> None:
+    [part] = render(f"{header}\r\n\r\nx".encode()).parts
+    assert part.name == name
+
+
+def test_a_part_has_a_size_as_it_would_be_saved() -> None:
+    content = b"Content-Type: application/pdf; name=a.pdf\r\nContent-Transfer-Encoding: base64\r\n\r\n" + b"AAAA" * 300
+    [part] = render(content).parts
+    assert part == ShownPart("application/pdf", "a.pdf", 900, attached=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b"plain", "plain"),
+        (b"=?utf-8?q?gr=C3=BC=C3=9Fe?=", "grüße"),
+        (b"=?utf-8?b?w6?= =?utf-8?b?pA==?=", "ä"),  # a character spread over two words
+        (b"=?utf-8?q?a?= =?iso-8859-1?q?=E4?= b", "aä b"),
+        (b"before =?utf-8*de?q?_x?= after", "before  x after".replace("  ", " ")),
+        (b"=?utf-8?b?a?=", ""),  # one digit of base64 is nothing
+        (b"=?no-such?q?x?=", "x"),
+        (b"=?a\0b?q?x?=", "x"),
+        (b"=?unicode_escape?q?=5Cx1b[31m?=", "\\x1b[31m"),
+        (b"=?utf-8?q?=1B[31m=0D=0ABcc:_x?=", f"{REPLACED}[31m Bcc: x"),
+        (b"=?utf-8?q?never closed", "=?utf-8?q?never closed"),
+        (b"a\xff\xe2\x80\xaeb", f"a{REPLACED}{REPLACED}b"),
+        ("no\u00a0break".encode(), "no break"),
+        (b"x" * 5000, "x" * 499 + "…"),
+    ],
+)
+def test_header_fields_are_decoded_to_one_harmless_line(value: bytes, text: str) -> None:
+    assert decoded(value) == text
+
+
+def test_only_known_charsets_of_characters_are_used() -> None:
+    assert characters(b"\xe4", "iso-8859-1") == "ä"
+    assert characters(b"abc", "zlib") == characters(b"abc", "hex") == characters(b"abc", "idna") == "abc"
+    assert from_base64(b"aGVs\r\n bG8") == b"hello"
+    assert printable("a\tb\x9b\u2066c") == f"a{REPLACED}b{REPLACED}{REPLACED}c"
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<p>one</p><p>two</p>", "\none\n\ntwo\n"),
+        ("a<br>b<br/>c", "a\nb\nc"),
+        ("a<script>evil('</p>')</script>b<STYLE>p{}</style>c", "abc"),
+        ("a<svg onload=x><text>b</text></svg>c<img src='http://t.example/?>x'>d", "acd"),
+        ("a<!-- <p>hidden</p> -->b<!doctype html>c<?php x ?>d", "abcd"),
+        ("a<script>never closed", "a"),
+        ("<object/>seen", "seen"),
+        ("1 < 2 &amp; 3 &gt; 2 &#65;&#x202e;&nbsp;&copy", "1 < 2 & 3 > 2 A\u202e ©"),
+        ("&#" + "9" * 5000 + ";", f"{REPLACED};"),
+        ("x\r\ny", "x y"),
+        ("a <b", "a "),
+    ],
+)
+def test_html_becomes_what_would_be_read(html: str, text: str) -> None:
+    assert from_html(html) == text
+
+
+def test_the_text_is_the_first_plain_part_that_is_not_attached() -> None:
+    content = (
+        MULTIPART
+        + b"--b\r\nContent-Type: text/html\r\n\r\n<p>html</p>\r\n"
+        + b"--b\r\nContent-Disposition: attachment; filename=a.txt\r\n\r\nattached\r\n"
+        + b"--b\r\nContent-Type: text/plain; charset=iso-8859-1\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n"
+        + b"gr=FC=DFe=\r\n!\r\n\r\n\r\n\r\nend\r\n--b--"
+    )
+    shown = render(content)
+    assert shown.text == "grüße!\n\nend"
+    assert [part.attached for part in shown.parts] == [False, True, False]
+    assert render(b"Content-Type: image/png\r\n\r\nx").notes == ("there is no text to show",)
+    long = render(b"Subject: x\r\n\r\n" + b"line\r\n" * 1000)
+    assert (len(long.text.splitlines()), long.notes) == (200, ("the text is longer than what is shown",))
+    assert fields_of(b"subject: a\r\nSubject: b\r\nFROM: c\r\n\r\nTo: d") == {"From": "c", "Subject": "a"}
+
+
+BIG = 16 * 2**20
+BOMBS = {
+    "a header of one line": b"Subject: x\r\nX: " + b"a" * BIG,
+    "a header of many lines": b"X: a\r\n" * (BIG // 6),
+    "10,000 parts": MULTIPART + b"--b\r\nContent-Type: text/plain; name=a\r\n\r\nx\r\n" * 10_000,
+    "parts without an empty line": MULTIPART + b"\r\n--b\r\nX" * (BIG // 8),
+    "parts with LF alone": MULTIPART + b"\n--b\nX: y\n\nz" * (BIG // 12),
+    "delimiters and nothing else": MULTIPART + b"\n--b" * (BIG // 4),
+    "lines that are nearly delimiters": MULTIPART + b"\n--c" * (BIG // 4),
+    "a delimiter with spaces without end": MULTIPART + b"\n--b" + b" " * BIG + b"x",
+    "multiparts within each other": b"".join(
+        b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (n, n) for n in range(100_000)
+    ),
+    "multiparts beside each other": MULTIPART
+    + b"".join(
+        b"--b\r\nContent-Type: multipart/mixed; boundary=c%d\r\n\r\n--c%d\r\n\r\nx\r\n" % (n, n) for n in range(50_000)
+    ),
+    "parameters without end": MULTIPART + (b"--b\r\nContent-Type: a/b" + b';a="\\"' * 1000 + b"\r\n\r\nx\r\n") * 300,
+    "encoded words without end": (b"Subject: " + b"=?a?q? " * 300 + b"\r\n\r\n"),
+    "HTML that is all tags": b"Content-Type: text/html\r\n\r\n" + b"<a/" * 40_000,
+    "HTML that is all quotes": b"Content-Type: text/html\r\n\r\n" + b'<a ">"' * 20_000,
+    "HTML that is all comments": b"Content-Type: text/html\r\n\r\n" + b"<!--" * 40_000,
+    "a charset that takes quadratic time": b"Content-Type: text/plain; charset=punycode\r\n\r\n" + b"a" * 65_536,
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_takes_no_longer_than_its_size_says(bomb: str) -> None:
+    began = process_time()
+    shown = render(BOMBS[bomb])
+    assert process_time() - began < 2  # seconds; each takes a tenth at most on two slow cores
+    assert len(shown.parts) <= MOST_PARTS
+    assert len(shown.text) <= 200 * 501
+
+
+PHISHING = (
+    b"From: a@example.com\r\nSubject: lunch\r\nContent-Type: multipart/alternative; boundary=b\r\n\r\n"
+    b"--b\r\n\r\nSee you at noon.\r\n"
+    b"--b\r\nContent-Type: multipart/related; boundary=c\r\n\r\n"
+    b"--c\r\nContent-Type: text/html\r\n\r\n"
+    b"<p>Your account is locked: <a href='http://x.example'>log in</a></p>\r\n--c--\r\n"
+    b"--b--\r\n"
+)
+
+
+def test_an_alternative_that_is_not_shown_is_named_and_can_be_seen() -> None:
+    """A mail program shows the HTML, a reviewer saw the harmless text alone."""
+    shown = render(PHISHING)
+    assert shown.text == "See you at noon."
+    assert [note for note in shown.notes if "part 2 (text/html)" in note and "--part 2" in note]
+    other = render(PHISHING, 2)
+    assert "Your account is locked" in other.text
+    assert any("part 1 (text/plain)" in note for note in other.notes)
+    assert any("made from HTML" in note for note in other.notes)
+
+
+def test_text_that_is_not_shown_is_named() -> None:
+    content = MULTIPART + b"--b\r\n\r\none\r\n--b\r\nContent-Type: text/html; name=invoice.html\r\n\r\ntwo\r\n--b--\r\n"
+    assert [note for note in render(content).notes if note.startswith("part 2 (text/html) is text")]
+    many = render(MULTIPART + b"--b\r\n\r\nx\r\n" * 100 + b"--b--\r\n")
+    assert len(many.notes) == 6
+    assert many.notes[-1].startswith("94 more parts")
+
+
+@pytest.mark.parametrize("field", ["From", "Subject", "Reply-To", "sUBJECT"])
+def test_a_field_that_is_there_again_is_told(field: str) -> None:
+    content = f"{field}: one\r\nTo: x@y.example\r\n{field}: two\x1b[2J\r\n\r\nbody".encode()
+    [note] = render(content).notes
+    assert note.lower().startswith(field.lower())
+    assert "two" in note
+    assert is_harmless(note)
+    assert render(content).header[field.title()] == "one"
+
+
+def test_a_header_beyond_what_is_looked_at_is_told() -> None:
+    assert (
+        "the header is longer than what was looked at" in render(b"X: y\r\n" * 300 + b"From: a@b.example\r\n\r\n").notes
+    )
+
+
+@pytest.mark.parametrize(("number", "why"), [(0, "no part 0"), (3, "no part 3"), (2, "part 2 is image/png")])
+def test_a_part_that_cannot_be_shown_is_refused(number: int, why: str) -> None:
+    content = MULTIPART + b"--b\r\n\r\none\r\n--b\r\nContent-Type: image/png\r\n\r\ntwo\r\n--b--\r\n"
+    with pytest.raises(NotShown, match=why):
+        render(content, number)

@@ -1,0 +1,48 @@
+"""test_bounces_config — mistakes about notifications and suppressions are told with what is allowed"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared.config.load import load_queued, load_smtpd
+from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("bounces: {transport: slow}", 'bounces.transport: "slow" is no transport; allowed: default'),
+        ("bounces: {address: nobody}", 'bounces.address: "nobody" is not an address'),
+        (
+            "bounces: {texts: {failed: 'Dear {name}'}}",
+            "bounces.texts.failed: {name} means nothing here; allowed: {host",
+        ),
+        ("bounces: {rate: {persender: 0}}", "bounces.rate.persender: 0 is not a usable number"),
+        ("suppression: {addresses: [a b@c.example]}", 'suppression.addresses[0]: "a b@c.example": bad local-part'),
+        ("suppression: {hard: ['550']}", 'suppression.hard[0]: "550" is not usable here; allowed: an enhanced status'),
+        ("suppression: {returnpath: {domain: b.example}}", "suppression.returnpath: a domain without a secret"),
+    ],
+)
+def test_a_mistake_in_queued_yaml_is_told(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "queued.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_queued(file, {})
+    assert told in str(error.value)
+
+
+def test_addresses_for_reports_have_one_spelling(tmp_path: Path) -> None:
+    file = tmp_path / "smtpd.yaml"
+    file.write_text("suppression: {accept: [FBL@Example.com, MÜller.example]}")
+    assert load_smtpd(file, {}).suppression.accept == ["fbl@example.com", "xn--mller-kva.example"]
+
+
+def test_a_transport_that_is_not_named_need_not_be_there(tmp_path: Path) -> None:
+    file = tmp_path / "queued.yaml"
+    file.write_text("transports: [{id: mx}]")
+    assert load_queued(file, {}).bounces.enabled

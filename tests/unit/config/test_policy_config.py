@@ -1,0 +1,132 @@
+"""test_policy_config — every mistake in a policy is one line that says where, what, and what is allowed
+
+Owns: examples of what shared/policy_*config.py refuse, on real files, and of what they read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared.config.load import load_smtpd
+from shared.config.smtpd.policy_condition import PHASES, known_at
+from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RULE = "policy: {rules: [{id: a, %s}]}"
+REJECT = "then: {reject: 550 5.7.1 no}"
+
+
+def problems(path: Path, text: str) -> list[str]:
+    file = path / "smtpd.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load_smtpd(file, {})
+    return [line.removeprefix(f"{file}:1: policy.") for line in str(refused.value).splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ("phase: data, " + REJECT, 'phase: "data" is not usable here; allowed: connect, helo, auth, mailfrom, rcptto'),
+        ("phase: connect, if: {helo: [a]}, " + REJECT, "if.helo: helo is not known at connect; allowed: a rule at hel"),
+        ("phase: helo, if: {user: [a]}, " + REJECT, "if.user: user is not known at helo; allowed: a rule at auth, mai"),
+        ("phase: auth, if: {authenticated: true}, " + REJECT, "if.authenticated: authenticated is not known at auth; "),
+        ("phase: mailfrom, if: {recipients: '>1'}, " + REJECT, "if.recipients: recipients is not known at mailfrom; "),
+        ("if: {header: {Subject: ['*']}}, " + REJECT, "if.header: header is not known at rcptto; allowed: a rule at e"),
+        ("phase: helo, if: {any: [{not: {sender: ['']}}]}, " + REJECT, "if.any[0].not.sender: sender is not known at"),
+        ("phase: connect, if: {rate: {key: [user], over: 1/1h}}, " + REJECT, "if.rate.key[0]: user is not known at co"),
+        ("phase: connect, then: {metadata: {a: '{recipient}'}}", "then.metadata.a: {recipient} is not known at connec"),
+        ("if: {in: {list: none, of: user}}, " + REJECT, 'if.in.list: there is no list "none"; allowed: none, since po'),
+        ("phase: eod, if: {score: '>1'}, " + REJECT, "if.score: nothing checks content; allowed: with a section polic"),
+        ("servers: [b], " + REJECT, 'servers[0]: there is no server "b"; allowed: default'),
+        ("servers: [], " + REJECT, "servers: the list is empty; allowed: at least one entry"),
+        ("if: {helo: ['/(/']}, phase: helo, " + REJECT, 'if.helo[0]: "/(/" is no regular expression (missing ): ()'),
+        ("if: {recipients: 10}, " + REJECT, "if.recipients: 10 is no comparison; allowed: a sign and a whole number,"),
+        ("if: {size: '>1MB'}, " + REJECT, 'if.size: ">1MB" is no comparison; allowed: a sign and a size, such as >1Mi'),
+        ("if: {tls: yes}, " + REJECT, 'if.tls: "yes" is not usable here; allowed: true or false'),
+        ("if: {tlsversion: 1.2}, " + REJECT, "if.tlsversion: 1.2 is not usable here; allowed: 1.2 or 1.3 (in quotes)"),
+        ("if: {time: [{hours: 8-18}]}, " + REJECT, 'if.time[0].hours: "8-18" is no span of hours; allowed: text such'),
+        ("if: {time: [{hours: '08:00-08:00'}]}, " + REJECT, 'if.time[0].hours: "08:00-08:00" is no span of hours; '),
+        ("if: {time: [{zone: Berlin}]}, " + REJECT, 'if.time[0].zone: "Berlin" is no time zone; allowed: a name of th'),
+        ("if: {rate: {key: [user], over: 100}}, " + REJECT, "if.rate.over: 100 is no rate; allowed: a number and a ti"),
+        ("if: {rate: {key: [user], over: 9/30d}}, " + REJECT, 'if.rate.over: "9/30d" is no rate; allowed: a number an'),
+        ("if: {nonsense: 1}, " + REJECT, "if.nonsense: unknown key (value 1); allowed: client, clientname, helo, user"),
+        ("then: {}", "then: the rule does nothing; allowed: at least one of accept, reject, defer, hold"),
+        ("then: {discard: true}", "then.discard: there is no discard, since accepted mail is never lost; allowed: rej"),
+        ("then: {accept: true, reject: 550 5.7.1 no}", "then: accept and reject exclude each other; allowed: one of"),
+        ("then: {holdreason: a}", "then.holdreason: gives a reason for nothing; allowed: beside hold"),
+        ("then: {reject: 450 4.7.1 no}", 'then.reject: "450 4.7.1 no" is no reply; allowed: a code 5xx, an enhanced'),
+        ("then: {reject: 550 4.7.1 no}", 'then.reject: "550 4.7.1 no" is no reply; allowed: a code 5xx, an enhanced'),
+        ("then: {reject: 550 no}", 'then.reject: "550 no" is no reply; allowed: a code 5xx, an enhanced code 5.x.x an'),
+        ("then: {defer: 550 5.7.1 no}", 'then.defer: "550 5.7.1 no" is no reply; allowed: a code 4xx, an enhanced'),
+        ('then: {defer: "450 4.7.1 a\\r\\n250 b"}', 'then.defer: "450 4.7.1 a\\r\\n250 b" is no reply; allowed: a cod'),
+        ("then: {priority: 10}", "then.priority: 10 is not a usable number; allowed: a whole number from -9 to 9"),
+        ("then: {delay: 2m}", 'then.delay: "2m" is out of range; allowed: a duration above zero, at most 1m'),
+        ("then: {metadata: {_partid: '1'}}", 'then.metadata._partid: "_partid" is not usable here; allowed: text that'),
+        ("then: {metadata: {a: '{nobody}'}}", 'then.metadata.a: "{nobody}" has an unknown placeholder; allowed: in br'),
+        ("then: {metadata: {a: 'x{'}}", 'then.metadata.a: "x{" has an unknown placeholder; allowed: in braces client'),
+        ("then: {addheader: {X-A: b}}", "then.addheader: cannot be done at rcptto, since all recipients share one con"),
+        ("phase: eod, if: {recipientdomain: [b]}, then: {addheader: {X-A: b}}", "then.addheader: cannot depend on rec"),
+        ("phase: eod, then: {addheader: {From: b}}", 'then.addheader.From: "From" is not ours to add; allowed: fields'),
+        ("phase: eod, then: {addheader: {'X: A': b}}", 'then.addheader["X: A"]: "X: A" is no field name; allowed: 1'),
+        ('phase: eod, then: {addheader: {X-A: "b\\nX-B: c"}}', 'then.addheader.X-A: "b\\nX-B: c" is not usable here;'),
+        ("then: {partition: a, partitionkey: user}", "then.partitionkey: and partition exclude each other; allowed: o"),
+        ("then: {partitionkey: tenant}", 'then.partitionkey: "tenant" is not usable here; allowed: recipientdomain, '),
+    ],
+)  # fmt: skip
+def test_mistakes_in_rules(rule: str, problem: str, tmp_path: Path) -> None:
+    [found] = problems(tmp_path, RULE % rule)
+    assert found.startswith(f"rules[0].{problem}")
+    assert "allowed: " in found
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        ("lists: [{id: a}]", "lists[0]: the list has no source or two; allowed: either file or query"),
+        (
+            "lists: [{id: a, file: a, query: a}]",
+            "lists[0]: the list has no source or two; allowed: either file or query",
+        ),
+        (
+            "lists: [{id: a, query: SELECT 1}]",
+            "lists[0].query: does not ask for a value; allowed: SQL that contains %(v",
+        ),
+        (
+            "contentcheck: {url: 'https://a'}",
+            'contentcheck.url: "https://a" is no address of rspamd; allowed: http://H',
+        ),
+        (
+            "contentcheck: {whendown: reject}",
+            'contentcheck.whendown: "reject" is not usable here; allowed: accept, hold',
+        ),
+        (
+            "contentcheck: {actions: {reject: drop}}",
+            'contentcheck.actions.reject: "drop" is not usable here; allowed: ',
+        ),
+        ("holds: [{id: a, hold: b c}]", 'holds[0].hold: "b c" is not usable here; allowed: 1 to 64 of A-Z'),
+        (
+            "holds: [{id: a, hold: b, holdreason: '{score}'}]",
+            "holds[0].holdreason: {score} is not known at rcptto; allo",
+        ),
+        ("partitionkey: header", 'partitionkey: "header" is not usable here; allowed: recipientdomain, recipient, '),
+        (
+            "holds: [{id: a, hold: b}], rules: [{id: a, then: {accept: true}}]",
+            'rules[0].id: "a" is already a hold; allowed: each id once',
+        ),
+    ],
+)
+def test_mistakes_beside_rules(policy: str, problem: str, tmp_path: Path) -> None:
+    [found] = problems(tmp_path, f"policy: {{{policy}}}")
+    assert found.startswith(problem)
+
+
+def test_what_one_phase_knows_the_later_ones_know() -> None:
+    for name in ("helo", "user", "sender", "recipient", "header", "client"):
+        known = [known_at(name, phase) for phase in PHASES]
+        assert known == sorted(known)
+        assert known[-1]

@@ -1,0 +1,76 @@
+"""test_quarantine_config — what smtpd.yaml may say of quarantines, and who may decide there
+
+Owns: cases for shared.config.quarantine and the rule in scripts.quarantine.access.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scripts.quarantine.access import Access
+from shared.config.load import load_smtpd
+from shared.config.quarantine import Quarantine, all_quarantines
+from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def problem(tmp_path: Path, yaml: str) -> str:
+    """What is said of this list of quarantines."""
+    file = tmp_path / "smtpd.yaml"
+    file.write_text(f"quarantines: {yaml}\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load_smtpd(file, {})
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("yaml", "said"),
+    [
+        ("[{}]", "quarantines[0].id: is missing"),
+        ("[{id: a b}]", 'quarantines[0].id: "a b" is not usable here; allowed: 1 to 64 of'),
+        ("[{id: a}, {id: a}]", 'quarantines[1].id: "a" is already taken by [0]'),
+        ("[{id: a, retention: soon}]", 'quarantines[0].retention: "soon" is not a duration'),
+        ("[{id: a, retention: 0s}]", "quarantines[0].retention: "),
+        ("[{id: a, reviewer: bob}]", "quarantines[0].reviewer: "),
+        ("[{id: a, reviewers: ['']}]", 'quarantines[0].reviewers[0]: "" is not usable here'),
+        ("[{id: a, notice: {to: [bob]}}]", 'quarantines[0].notice.to[0]: "bob" is not an address; allowed: an address'),
+        ("[{id: a, notice: {to: [b@☃.example]}}]", "is not an address"),
+        ("[{id: a, notice: {sender: 7}}]", "quarantines[0].notice.sender: 7 is not an address"),
+    ],
+)
+def test_mistakes_are_named_with_key_value_and_what_is_allowed(tmp_path: Path, yaml: str, said: str) -> None:
+    told = problem(tmp_path, yaml)
+    assert told.startswith("smtpd.yaml:1: ") or "smtpd.yaml:1: " in told
+    assert said in told
+
+
+def test_two_quarantines_are_always_there_and_can_be_declared_anew() -> None:
+    assert list(all_quarantines([])) == ["poison", "body"]
+    mine = Quarantine(id="poison", retention=timedelta(days=3))
+    assert all_quarantines([mine]) | {} == {**all_quarantines([]), "poison": mine}
+
+
+@pytest.mark.parametrize(
+    ("roles", "operator", "quarantine", "may"),
+    [
+        ({"alice"}, False, "legal", ""),
+        ({"alice", "lawyers"}, False, "legal", "may"),
+        ({"alice"}, True, "legal", "may"),
+        ({"alice"}, False, "open", "may"),
+        ({"alice"}, False, "undeclared", "may"),
+        ({"alice"}, False, None, "may"),
+    ],
+)
+def test_reviewers_operators_and_nobody_else_may_decide(
+    roles: set[str], operator: Any, quarantine: str | None, may: str
+) -> None:
+    known = all_quarantines([Quarantine(id="legal", reviewers=["lawyers"]), Quarantine(id="open")])
+    access = Access("alice", frozenset(roles), operator, spools=False, quarantines=known)
+    assert access.may(quarantine) == bool(may)
+    if not may:
+        assert access.refusal(quarantine) == "'alice' is no reviewer of 'legal', whose reviewers are lawyers"

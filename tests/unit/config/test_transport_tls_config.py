@@ -1,0 +1,47 @@
+"""test_transport_tls_config — what a transport may say about TLS, and what it is told about a slip"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shared.config.load import load_queued
+from shared.config.queued.transport_tls import TransportTls
+from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def refusal(tmp_path: Path, **tls: Any) -> str:
+    """The line for a queued.yaml whose first transport says this."""
+    lines = "".join(f"      {key}: {value}\n" for key, value in tls.items())
+    file = tmp_path / "queued.yaml"
+    file.write_text(f"transports:\n  - id: default\n    tls:\n{lines}")
+    with pytest.raises(ConfigError) as caught:
+        load_queued(file, {})
+    return str(caught.value).removeprefix(f"{file}:")
+
+
+@pytest.mark.parametrize(
+    ("tls", "told"),
+    [
+        ({"mode": "verify"}, "transports[0].tls.mode: "),
+        ({"minimum": "TLSv1.1"}, "transports[0].tls.minimum: "),
+        ({"names": "[]"}, "transports[0].tls.names: "),
+        ({"names": "['*.example.com']"}, "allowed: a host name, or .example.com"),
+        ({"implicit": "1"}, "allowed: true or false"),
+        ({"certificate": "a.pem"}, "allowed: both, or neither"),
+        ({"mode": "disabled", "implicit": "true"}, "allowed: another mode, or implicit: false"),
+        ({"mta-sts": "true"}, "mta-sts"),
+    ],
+)
+def test_a_slip_is_told_in_one_line(tls: dict[str, str], told: str, tmp_path: Path) -> None:
+    line = refusal(tmp_path, **tls)
+    assert told in line
+    assert "\n" not in line
+
+
+def test_without_a_word_tls_is_used_where_it_is_offered() -> None:
+    assert (TransportTls().mode, TransportTls().mtasts, TransportTls().implicit) == ("optional", True, False)

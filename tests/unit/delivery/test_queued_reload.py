@@ -1,0 +1,66 @@
+"""test_queued_reload — which changes of queued.yaml a running worker can take, and which it names
+
+Owns: proofs about queued/reload.py, which is pure.
+See: tests/scenario/operation/test_queued_reloads.py for what workers do with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queued.reload import FIXED, LIVE, effective
+from shared.config.queued.settings import QueuedConfig
+
+
+def config(**sections: Any) -> QueuedConfig:
+    return QueuedConfig.model_validate(sections)
+
+
+def test_every_section_is_live_or_waits_for_a_restart() -> None:
+    assert set(QueuedConfig.model_fields) == FIXED | LIVE
+    assert not FIXED & LIVE
+
+
+def test_what_did_not_change_is_not_named() -> None:
+    assert effective(config(), config()) == (config(), [])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"transports": [{"id": "other"}]},
+        {"routing": {"dns": {"timeout": "3s"}}},
+        {"signing": {"onerror": "unsigned"}},
+        {"shutdown": {"timeout": "1s"}},
+        {"bounces": {"gather": "1s"}},
+        {"suppression": {"atdelivery": "off"}},
+        {"environment": {"log": {"level": "debug"}}},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_what_is_live_is_used(changed: dict[str, Any]) -> None:
+    found, ignored = effective(config(), config(**changed))
+    assert found == config(**changed)
+    assert found != config()
+    assert ignored == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"claim": {"batch": 7, "poll": "1s"}}, ["claim.batch", "claim.poll"]),
+        ({"metrics": {"listen": "127.0.0.1:9464"}}, ["metrics.listen"]),
+        ({"maintenance": {"keep": {"history": "1d"}}}, ["maintenance.keep.history"]),
+        ({"environment": {"database": {"uri": "postgresql:///x"}}}, ["environment.database.uri"]),
+        (
+            {"workers": [{"id": "queued-123", "where": "true"}, {"id": "new", "where": "true"}]},
+            ["workers[queued-123]", "workers[queued-456]", "workers[new]"],
+        ),
+    ],
+)
+def test_what_waits_is_named_by_its_lowest_key_and_stays(changed: dict[str, Any], named: list[str]) -> None:
+    found, ignored = effective(config(), config(**changed, shutdown={"timeout": "1s"}))
+    assert ignored == named
+    assert found == config(shutdown={"timeout": "1s"}), "the rest is used"

@@ -1,0 +1,88 @@
+"""test_smtp_commands — which parameters MAIL carries, and how an EHLO reply is read"""
+
+from __future__ import annotations
+
+import pytest
+
+from queued.smtp.commands import mail_command, rcpt_command, read_extensions, size_limit
+from queued.smtp.transaction import Transaction
+from shared.mail.message import RecipientDsn
+from shared.mail.smtp_reply import Reply
+
+ALL = {"SIZE": "", "8BITMIME": "", "SMTPUTF8": "", "PIPELINING": ""}
+ASCII = b"Subject: x\r\n\r\nx\r\n"
+EIGHT_BIT = b"Subject: x\r\n\r\n\xfc\r\n"
+
+
+@pytest.mark.parametrize(
+    ("transaction", "offered", "expected"),
+    [
+        (Transaction("a@b.c", (), ASCII), {}, "<a@b.c>"),
+        (Transaction("", (), ASCII), {}, "<>"),
+        (Transaction("a@b.c", (), ASCII), ALL, "<a@b.c> SIZE=17"),
+        (Transaction("a@b.c", (), b"no end"), ALL, "<a@b.c> SIZE=8"),
+        (Transaction("a@b.c", (), b"..\r\n"), ALL, "<a@b.c> SIZE=4"),  # doubled dots do not count
+        (Transaction("a@b.c", (), EIGHT_BIT), ALL, "<a@b.c> SIZE=17 BODY=8BITMIME"),
+        (Transaction("a@b.c", (), EIGHT_BIT), {}, "<a@b.c>"),
+        (Transaction("a@b.c", (), ASCII, body8bit=True), ALL, "<a@b.c> SIZE=17 BODY=8BITMIME"),
+        (Transaction("a@b.c", (), ASCII, smtputf8=True), ALL, "<a@b.c> SIZE=17 SMTPUTF8"),
+        (Transaction("ü@b.c", (), EIGHT_BIT, smtputf8=True), ALL, "<ü@b.c> SIZE=17 BODY=8BITMIME SMTPUTF8"),
+        (Transaction("a@b.c", (), ASCII, smtputf8=True), {}, "<a@b.c>"),
+    ],
+)
+def test_mail(transaction: Transaction, offered: dict[str, str], expected: str) -> None:
+    assert mail_command(transaction, offered) == f"MAIL FROM:{expected}\r\n".encode()
+
+
+def test_rcpt() -> None:
+    assert rcpt_command(Transaction("a@b.c", ('"a b"@c.d',), ASCII), 0, ALL) == b'RCPT TO:<"a b"@c.d>\r\n'
+
+
+ASKED = Transaction(
+    "a@b.c",
+    ("d@e.f", "g@h.i"),
+    ASCII,
+    ret="HDRS",
+    envid="QQ 3+4=7",
+    dsn=(
+        RecipientDsn(frozenset({"SUCCESS", "FAILURE"}), ("rfc822", "old+d@e.f")),
+        RecipientDsn(None, ("utf-8", "ü@e.f")),
+    ),
+    priority=-3,
+    requiretls=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        ({"DSN": ""}, " RET=HDRS ENVID=QQ+203+2B4+3D7"),
+        ({"MT-PRIORITY": "MIXER"}, " MT-PRIORITY=-3"),
+        ({"REQUIRETLS": ""}, " REQUIRETLS"),
+        ({}, ""),
+    ],
+)
+def test_what_the_submitter_asked_for_is_handed_on_to_who_offers_it(offered: dict[str, str], expected: str) -> None:
+    assert mail_command(ASKED, offered) == f"MAIL FROM:<a@b.c>{expected}\r\n".encode()
+
+
+def test_each_recipient_is_notified_of_as_its_submitter_asked() -> None:
+    assert rcpt_command(ASKED, 0, {"DSN": ""}) == (
+        b"RCPT TO:<d@e.f> NOTIFY=FAILURE,SUCCESS ORCPT=rfc822;old+2Bd@e.f\r\n"
+    )
+    assert rcpt_command(ASKED, 1, {"DSN": ""}) == rb"RCPT TO:<g@h.i> ORCPT=utf-8;\x{FC}@e.f" + b"\r\n"
+    assert rcpt_command(ASKED, 0, {}) == b"RCPT TO:<d@e.f>\r\n"
+
+
+def test_extensions_are_keywords_in_capitals() -> None:
+    reply = Reply(250, None, ("SIZE is my name", "Size 1000", "AUTH PLAIN LOGIN", "pipelining", ""))
+    assert read_extensions(reply) == {"SIZE": "1000", "AUTH": "PLAIN LOGIN", "PIPELINING": ""}
+
+
+@pytest.mark.parametrize(
+    ("parameter", "limit"),
+    [("1000", 1000), ("0", None), ("", None), ("-5", None), ("1e6", None), ("9" * 21, None), ("²", None)],
+)
+def test_size(parameter: str, limit: int | None) -> None:
+    assert size_limit({"SIZE": parameter}) == limit
+    assert size_limit({}) is None

@@ -1,0 +1,143 @@
+"""test_tls_policy — what is asked of a host, from all that is known about it"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtensionOID, NameOID
+
+from queued.routing.dns_answer import Answer, Tlsa
+from queued.tls.dane import mismatch
+from queued.tls.demanded import Known, decide
+from queued.tls.mta_sts import Policy
+from queued.tls.names import covers, fits, same_address
+from shared.config.queued.transport_tls import TransportTls
+
+HOST: Final = "mx.example.test"
+GOOD: Final = Tlsa(3, 1, 1, bytes(32))
+ENFORCED: Final = Policy("enforce", 86400, ("*.example.test",))
+ELSEWHERE: Final = Policy("enforce", 86400, ("mx.other.test",))
+
+
+def asked(mode: str, **known: Any) -> tuple[str, str]:
+    """What is spoken and proved; who refuses, in place of the first."""
+    wanted = decide(TransportTls.model_validate({"mode": mode}), HOST, Known("example.test")._replace(**known))
+    return wanted.refused.partition(":")[0] or wanted.speak, wanted.proof
+
+
+@pytest.mark.parametrize("mode", ["optional", "optional_verify", "require", "require_verify", "dane"])
+def test_an_enforced_policy_raises_every_mode(mode: str) -> None:
+    assert asked(mode, policy=ENFORCED) == ("must", "certificate")
+    assert asked(mode, policy=ELSEWHERE)[0] == "MTA-STS"
+
+
+@pytest.mark.parametrize("policy", [ENFORCED._replace(mode="testing"), ELSEWHERE._replace(mode="none"), None])
+def test_a_policy_that_is_not_enforced_changes_nothing(policy: Policy | None) -> None:
+    assert asked("optional", policy=policy) == ("offered", "none")
+    assert asked("require", policy=policy) == ("must", "none")
+
+
+def test_a_transport_without_tls_heeds_nobody() -> None:
+    assert asked("disabled", policy=ENFORCED) == ("never", "none")
+
+
+def test_dane_comes_before_mta_sts() -> None:
+    tlsa = Answer("found", (GOOD,), secure=True)
+    assert asked("dane", tlsa=tlsa, policy=ELSEWHERE) == ("must", "dane")
+
+
+@pytest.mark.parametrize(
+    "tlsa", [None, Answer("nothing"), Answer("unknown", secure=True), Answer("found", (GOOD,), secure=False)]
+)
+def test_without_validated_records_mta_sts_holds(tlsa: Answer[Tlsa] | None) -> None:
+    assert asked("dane", tlsa=tlsa, policy=ENFORCED) == ("must", "certificate")
+    assert asked("dane", tlsa=tlsa) == ("offered", "none")
+
+
+@pytest.mark.parametrize(
+    ("record", "usable"),
+    [
+        (GOOD, True),
+        (Tlsa(2, 0, 2, bytes(64)), True),
+        (Tlsa(3, 0, 0, b"\x30\x82"), True),
+        (Tlsa(0, 1, 1, bytes(32)), False),  # PKIX-TA, RFC 7672 section 3.1.3
+        (Tlsa(1, 1, 1, bytes(32)), False),
+        (Tlsa(3, 2, 1, bytes(32)), False),
+        (Tlsa(3, 1, 3, bytes(32)), False),
+        (Tlsa(3, 1, 1, bytes(31)), False),
+        (Tlsa(3, 1, 2, bytes(32)), False),
+        (Tlsa(3, 1, 0, b""), False),
+    ],
+)
+def test_a_record_is_usable_or_not(record: Tlsa, usable: bool) -> None:  # noqa: FBT001 - a column of the table
+    assert record.usable is usable
+
+
+def test_requiretls_asks_for_proof_of_the_host_and_of_its_name() -> None:
+    assert asked("optional", requiretls=True)[0] == "REQUIRETLS"
+    assert asked("optional", requiretls=True, trusted=True) == ("must", "certificate")
+    assert asked("optional", requiretls=True, policy=ENFORCED) == ("must", "certificate")
+    assert asked("optional", requiretls=True, policy=ENFORCED._replace(mode="testing"))[0] == "REQUIRETLS"
+    assert asked("dane", requiretls=True, trusted=True, tlsa=Answer("found", (GOOD,), secure=True)) == ("must", "dane")
+    # Records that nobody can use prove nothing (RFC 8689 section 4.2.1), so a certificate has to.
+    unusable = Answer("found", (GOOD._replace(usage=1),), secure=True)
+    assert asked("dane", requiretls=True, trusted=True, tlsa=unusable) == ("must", "certificate")
+    assert asked("disabled", requiretls=True)[0] == "REQUIRETLS, but tls.mode is disabled"
+
+
+@pytest.mark.parametrize(
+    ("presented", "host", "covered"),
+    [
+        ("mx.example.test", "MX.example.test.", True),
+        ("*.example.test", "mx.example.test", True),
+        ("*.example.test", "a.mx.example.test", False),
+        ("*.example.test", "example.test", False),
+        ("*.test", "example.test", False),
+        ("m*.example.test", "mx.example.test", False),
+        ("*.0.0.1", "127.0.0.1", False),
+        ("", "", False),
+    ],
+)
+def test_a_name_covers_a_host(presented: str, host: str, covered: bool) -> None:  # noqa: FBT001 - as above
+    assert covers(presented, host) is covered
+
+
+@pytest.mark.parametrize(
+    ("presented", "wanted", "fit"),
+    [
+        ("mx.example.test", ".example.test", True),
+        ("a.mx.example.test", ".example.test", True),
+        ("*.example.test", ".example.test", True),
+        ("example.test", ".example.test", False),
+        ("badexample.test", ".example.test", False),
+        ("*.test", ".example.test", False),
+        ("mx.example.test", "mx.example.test", True),
+    ],
+)
+def test_a_certificate_fits_what_the_operator_wrote(presented: str, wanted: str, fit: bool) -> None:  # noqa: FBT001
+    assert fits(presented, wanted) is fit
+
+
+def test_addresses_are_compared_as_addresses() -> None:
+    assert same_address("2001:DB8:0:0:0:0:0:1", "2001:db8::1")
+    assert not same_address("192.0.2.1", "192.0.2.2")
+    assert not same_address("192.0.2.1", "mx.example.test")
+
+
+@pytest.mark.parametrize("oid", [ExtensionOID.SUBJECT_ALTERNATIVE_NAME, ExtensionOID.BASIC_CONSTRAINTS])
+def test_a_certificate_nobody_can_read_is_the_hosts_fault(oid: x509.ObjectIdentifier) -> None:
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mx.example.com")])
+    x400 = x509.UnrecognizedExtension(oid, bytes.fromhex("3002a300"))  # a name of a kind that nobody uses
+    made = x509.CertificateBuilder(name, name, key.public_key(), 7, now - timedelta(1), now + timedelta(1))
+    der = made.add_extension(x400, critical=False).sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+    record = Tlsa(2, 0, 1, hashlib.sha256(der).digest())
+    for chain in ([der], [der, der]):
+        assert mismatch(chain, [record], ("mx.example.com",), now) is not None

@@ -1,0 +1,103 @@
+"""test_ageing — what becomes of mail that waits, by example
+
+See: tests/property/queued/test_ageing_bounds.py for what always holds;
+    tests/scenario/delivery/test_mail_that_waits_ages.py.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queued.deliver import NotNow
+from queued.outcome.ageing import aged, fate
+from shared.config.queued.transport import Retry
+from tests.fixtures.daemons.in_hand import in_hand
+
+if TYPE_CHECKING:
+    from queued.claiming.claim import Claimed
+    from queued.outcome.ageing import Fate
+
+RECEIVED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SCHEDULE = Retry.model_validate({"age": "5d", "nullage": "2d", "notice": "4h"})
+SUSPENDED = NotNow(600.0, "suspended: they asked", stopped="us")
+DEAD = NotNow(30.0, "example.com does not answer: connection refused", stopped="destination")
+CLOSED = NotNow(3600.0, "transport default delivers nothing until 2026-03-07 08:00 UTC")
+NEXT = NotNow(0.5, "policy gentle: 2/sec", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("until", "hours", "became"),
+    [
+        (SUSPENDED, 3.9, "waits"),
+        (SUSPENDED, 4, "late"),
+        (SUSPENDED, 119.9, "late"),
+        (SUSPENDED, 120, "expired"),
+        (SUSPENDED, 200, "expired"),
+        (SUSPENDED._replace(seconds=20.0), 200, "waits"),  # its end is near
+        (DEAD, 4, "late"),
+        (DEAD, 200, "expired"),
+        (CLOSED, 4, "late"),
+        (CLOSED, 120, "expired"),
+        (CLOSED, 120.9, "expired"),
+        (CLOSED, 122, "waits"),  # nobody looked when its age was over: it has its try
+        (NEXT, 4, "waits"),
+        (NEXT, 120, "waits"),
+    ],
+)
+def test_what_becomes_of_it(until: NotNow, hours: float, became: Fate) -> None:
+    assert fate(RECEIVED + hours * HOUR, until, received=RECEIVED, schedule=SCHEDULE) == became
+
+
+def test_mail_from_nobody_is_given_up_by_its_own_age() -> None:
+    for null, became in ((True, "expired"), (False, "late")):
+        assert fate(RECEIVED + 48 * HOUR, SUSPENDED, received=RECEIVED, schedule=SCHEDULE, null=null) == became
+
+
+def recipient(number: int, waited: timedelta, **fields: Any) -> Claimed:
+    """One of a delivery, received so long ago."""
+    return in_hand(number, received=datetime.now(UTC) - waited, **fields)
+
+
+def test_a_delivery_is_divided_by_what_becomes_of_each() -> None:
+    old, late, told, young = (
+        recipient(1, 6 * 24 * HOUR),
+        recipient(2, 5 * HOUR),
+        recipient(3, 5 * HOUR, noticed=True),
+        recipient(4, HOUR),
+    )
+    results, parked, until = aged((old, late, told, young), SUSPENDED, SCHEDULE, tells=lambda _: True)
+    assert parked == (told, young)
+    assert until == SUSPENDED
+    given_up, notified = results
+    assert (given_up.claimed, given_up.result, given_up.next_retry) == (old, "expired", None)
+    assert (given_up.outcome.enhanced, given_up.outcome.scope) == ("4.4.7", "us")
+    assert given_up.outcome.text == "delivery time expired: suspended: they asked"
+    assert (notified.claimed, notified.result, notified.late) == (late, None, late.received + SCHEDULE.age)
+    assert notified.next_retry is not None
+    assert notified.next_retry - late.now() == pytest.approx(timedelta(seconds=600), abs=timedelta(seconds=5))
+    assert notified.outcome.text == "waiting: suspended: they asked"
+
+
+def test_who_wants_no_notice_of_delays_costs_no_try() -> None:
+    never = {"_dsn": {"notify": ["FAILURE"]}}
+    silent = (recipient(1, 5 * HOUR, metadata=never), recipient(2, 5 * HOUR, sender=None))
+    assert aged(silent, SUSPENDED, SCHEDULE, tells=lambda _: True) == ([], silent, SUSPENDED)
+    asking = (recipient(3, 5 * HOUR),)
+    assert aged(asking, SUSPENDED, SCHEDULE, tells=lambda _: False) == ([], asking, SUSPENDED)
+
+
+def test_nobody_is_parked_past_the_end_of_its_age() -> None:
+    delivery = (recipient(1, HOUR), recipient(2, 120 * HOUR - timedelta(minutes=10), noticed=True))
+    results, parked, until = aged(delivery, CLOSED, SCHEDULE, tells=lambda _: True)
+    assert (results, parked, until.reason) == ([], delivery, CLOSED.reason)
+    assert until.seconds == pytest.approx(600, abs=5)
+
+
+def test_what_a_host_that_is_dead_holds_up_is_blamed_on_the_host() -> None:
+    [result], _, _ = aged((recipient(1, 200 * HOUR),), DEAD, SCHEDULE, tells=lambda _: True)
+    assert result.outcome.scope == "destination"
+    assert result.outcome.text == "delivery time expired: example.com does not answer: connection refused"

@@ -1,0 +1,104 @@
+"""test_unit_files — deploy/ agrees with the code it starts, and with systemd where that is here to ask
+
+Owns: proofs about deploy/*.service.
+See: systemd.service(5), systemd.exec(5).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queued.daemon import _ENDING, _LEAVING, _RECORDING
+from shared.config.load import load_queued, load_smtpd
+from smtpd.process.serve import TRANSFER, patience
+from smtpd.process.supervise import _CLOSING, _READY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parents[3]
+UNIT = ROOT / "deploy" / "pillarbox-smtpd.service"
+WORKER = ROOT / "deploy" / "pillarbox-queued@.service"
+
+
+@pytest.fixture
+def unit() -> Mapping[str, str]:
+    """The settings of smtpd's unit."""
+    return settings(UNIT)
+
+
+def settings(file: Path) -> dict[str, str]:
+    """The settings of a unit, which names each once."""
+    found: dict[str, str] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if match := re.fullmatch(r"(\w+)=(.*)", line):
+            assert match[1] not in found, line
+            found[match[1]] = match[2]
+    return found
+
+
+def test_it_starts_what_there_is(unit: Mapping[str, str]) -> None:
+    program, *arguments = shlex.split(unit["ExecStart"])
+    assert program.endswith("/bin/python")
+    assert arguments == ["-m", "smtpd", "--config", "/etc/pillarbox/smtpd.yaml"]
+    assert (ROOT / "smtpd" / "__main__.py").exists()
+
+
+def test_it_leaves_a_stop_the_time_it_may_take(unit: Mapping[str, str]) -> None:
+    ours = TRANSFER + patience(load_smtpd(ROOT / "config" / "smtpd.yaml", {})) + _CLOSING
+    assert int(unit["TimeoutStopSec"]) > ours
+    assert int(unit["TimeoutStartSec"]) > _READY
+    assert unit["KillMode"] == "mixed", "the supervisor stops its processes itself"
+
+
+def test_it_speaks_and_listens_as_lifecycle_does(unit: Mapping[str, str]) -> None:
+    assert (unit["Type"], unit["NotifyAccess"]) == ("notify", "main")
+    assert unit["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert int(unit["WatchdogSec"]) >= 10
+    assert unit["RestartPreventExitStatus"] == "78"
+
+
+def test_nothing_runs_as_root(unit: Mapping[str, str]) -> None:
+    assert unit["User"] not in {"", "root", "0"}
+    assert unit["CapabilityBoundingSet"] == unit["AmbientCapabilities"] == "CAP_NET_BIND_SERVICE"
+    assert unit["NoNewPrivileges"] == "yes"
+
+
+def test_a_worker_has_a_unit_that_differs_where_it_must(unit: Mapping[str, str]) -> None:
+    worker = settings(WORKER)
+    program, *arguments = shlex.split(worker["ExecStart"])
+    assert program.endswith("/bin/python")
+    assert arguments == ["-m", "queued", "--config", "/etc/pillarbox/queued.yaml", "--worker", "%i"]
+    assert {key for key in unit.keys() | worker.keys() if unit.get(key) != worker.get(key)} == {
+        "AmbientCapabilities",
+        "CapabilityBoundingSet",
+        "Description",
+        "ExecStart",
+        "TimeoutStartSec",
+    }
+    assert worker["CapabilityBoundingSet"] == ""
+    patience = load_queued(ROOT / "config" / "queued.yaml", {}).shutdown.timeout.total_seconds()
+    assert int(worker["TimeoutStopSec"]) > patience + _ENDING + _RECORDING + _LEAVING
+
+
+@pytest.mark.parametrize("file", [UNIT, WORKER], ids=lambda file: file.name)
+def test_systemd_finds_no_fault(tmp_path: Path, file: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        assert len(settings(file)) > 30  # the tests above are all that can be proven where there is no systemd
+        return
+    # Its programs and accounts are those of an installation, which this is not.
+    text = file.read_text(encoding="utf-8").replace("/opt/pillarbox/.venv/bin/python", "/bin/true")
+    text = re.sub(r"^(User|Group)=.*\n", "", text, flags=re.MULTILINE)
+    copy = tmp_path / file.name
+    copy.write_text(text, encoding="utf-8")
+    done = subprocess.run((analyze, "verify", "--man=no", str(copy)), capture_output=True, text=True, check=False)
+    complaints = [line for line in done.stderr.splitlines() if file.name in line]
+    assert complaints == []

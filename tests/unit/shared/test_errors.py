@@ -1,0 +1,50 @@
+"""test_errors — whatever fails, whoever reads of it is told something, in one line
+
+Owns: proofs about the words of shared/errors.py, and about the doors that exceptions come to people by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shlex
+
+import psycopg
+import pytest
+
+from shared.errors import ConfigError, cause, in_words, told
+from shared.observe.events import quote
+from shared.postgres import database
+
+SILENT = [
+    TimeoutError(),
+    ConnectionResetError(),
+    asyncio.CancelledError(),
+    ValueError(" \n"),
+    psycopg.OperationalError(),
+]
+
+
+@pytest.mark.parametrize("error", SILENT, ids=repr)
+def test_an_error_without_text_still_says_what_it_is(error: BaseException) -> None:
+    said = "timed out" if isinstance(error, TimeoutError) else type(error).__name__
+    assert in_words(error) == cause(error) == database.reason(error) == said
+    assert str(database.unavailable(error)) == f"PostgreSQL is unavailable: {said}"
+    assert shlex.split(quote(error)) == [said], "as the log has it"
+
+
+def test_what_an_error_says_is_one_line() -> None:
+    assert in_words(psycopg.errors.DiskFull("no space\n  DETAIL: none")) == "no space DETAIL: none"
+    assert quote(ValueError("two\nlines")) == '"two lines"'
+
+
+def test_the_cause_of_what_the_system_refused_has_neither_number_nor_name() -> None:
+    refused = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/nowhere")
+    assert cause(refused) == "No such file or directory"
+    assert in_words(refused) == "[Errno 2] No such file or directory: '/nowhere'"
+
+
+def test_of_an_error_that_nobody_foresaw_the_kind_is_told_too() -> None:
+    assert told(ConfigError("queued.yaml:3: no")) == "queued.yaml:3: no"
+    assert told(KeyError("no")) == "KeyError('no')"

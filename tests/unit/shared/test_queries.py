@@ -1,0 +1,84 @@
+"""test_queries — a query is found by name, and a worker's condition stays inside its parentheses
+
+Owns: examples for shared/postgres/queries.py. The condition is its operator's own SQL: the check is about mistakes,
+    not trust.
+    What only PostgreSQL can see (a quote that is not closed) is in tests/integration/claim/test_condition.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.errors import ConfigError
+from shared.postgres.queries import check_condition, query, where_query
+
+GOOD = [
+    "true",
+    "metadata->>'_partid' IN ('1','2','3')",
+    "metadata->>'_partid' IN ('4') OR metadata->>'_partid' IS NULL",
+    "(a OR (b AND c))",
+    "recipientdomain LIKE '%.example'",
+    "recipientlocalpart = 'semi;colon'",
+    "recipientlocalpart = 'paren)' OR senderdomain = '(('",
+    "recipientlocalpart = 'dash--dash' OR x = '/* no comment */'",
+    "recipientlocalpart = 'it''s)'",
+    "\"odd;column)\" = 'x'",
+    '"double "" quote;" = 1',
+    "a - b > 0 OR c / d = 1",
+    "a -\n-b = 0",
+]
+
+BAD = [
+    ("true; DROP TABLE queue", "';'"),
+    ("true -- and the rest", "'--'"),
+    ("true /* and */", "'/\\*'"),
+    ("true) OR (true", "do not balance"),
+    ("(true", "do not balance"),
+    ("true)", "do not balance"),
+    (")(", "do not balance"),
+    ("", "do not balance"),
+    ("   \n", "do not balance"),
+    ("x = 'closed' ; --'", "';'"),
+    ("x = 'a'')' ) OR (true", "do not balance"),
+    ('"a" ) OR (true', "do not balance"),
+]
+
+
+@pytest.mark.parametrize("where", GOOD)
+def test_a_condition_passes_as_it_is(where: str) -> None:
+    check_condition(where)
+    assert f"({where.replace('%', '%%')})" in where_query("claim_probe", where)
+
+
+@pytest.mark.parametrize(("where", "why"), BAD)
+def test_what_reaches_out_is_refused_in_one_line_that_quotes_it(where: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as refusal:
+        check_condition(where)
+    assert str(refusal.value).startswith(repr(where))
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(ConfigError):
+        where_query("claim", where)
+
+
+def test_percent_signs_are_not_parameters() -> None:
+    text = where_query("claim_probe", "a LIKE '%s' AND b % 2 = 0 AND c LIKE '%(now)s'")
+    assert "a LIKE '%%s' AND b %% 2 = 0 AND c LIKE '%%(now)s'" in text
+
+
+def test_the_condition_stands_everywhere_the_query_asks_for_it() -> None:
+    text = where_query("claim", "metadata->>'_partid' = '7'")
+    assert text.count("(metadata->>'_partid' = '7')") == 9
+    assert "{where}" not in text
+
+
+def test_a_query_is_its_text_without_comments() -> None:
+    text = query("claim")
+    assert text.startswith("WITH urgent_kept AS MATERIALIZED")
+    assert "--" not in text
+    assert query("claim") is text
+
+
+@pytest.mark.parametrize("name", ["no_such_query", "CLAIM", ""])
+def test_an_unknown_query_is_a_key_error(name: str) -> None:
+    with pytest.raises(KeyError):
+        query(name)

@@ -1,0 +1,60 @@
+"""test_spool_health — when new messages are no longer invited, and what invites them again
+
+Owns: examples for shared/spool/health.py.
+"""
+
+from __future__ import annotations
+
+from shared.spool.health import Health
+
+
+def health(committers: int = 2, limit: float = 10.0) -> Health:
+    made = Health(limit)
+    made.committers = committers
+    return made
+
+
+def test_nothing_known_is_no_trouble() -> None:
+    assert health().trouble(0.0) is None
+    assert health(0).trouble(0.0) is None
+
+
+def test_an_outage_is_trouble_until_something_goes_through() -> None:
+    known = health()
+    known.begin("a", 0.0)
+    known.failed("a", "gone")
+    assert str(known.trouble(0.0)) == "gone"
+    known.begin("a", 1.0)
+    assert known.trouble(1.0) is not None
+    known.succeeded("a")
+    assert known.trouble(1.0) is None
+
+
+def test_a_refused_message_is_no_trouble() -> None:
+    known = health()
+    known.begin("a", 0.0)
+    known.ended("a")
+    assert known.trouble(100.0) is None
+
+
+def test_probes_begin_at_once_and_become_rarer() -> None:
+    known = health()
+    pauses = []
+    for _ in range(9):
+        known.failed("a", "gone")
+        pauses.append(known.pause)
+    assert pauses == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
+    known.succeeded("a")
+    known.failed("a", "gone again")
+    assert known.pause == 0.0
+
+
+def test_commits_that_hang_are_trouble_once_none_is_left_to_take_more() -> None:
+    known = health()
+    known.begin("a", 0.0)
+    assert known.trouble(100.0) is None  # the other committer may be quick
+    known.begin("b", 5.0)
+    assert known.trouble(15.0) is None
+    assert known.trouble(15.1) is not None
+    known.succeeded("a")
+    assert known.trouble(15.1) is None

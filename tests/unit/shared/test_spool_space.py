@@ -1,0 +1,46 @@
+"""test_spool_space — when too little room is left, and when there is enough again
+
+Owns: the decision of shared/spool/space.py as a function of values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared.errors import NoSpace
+from shared.spool.space import Room, Volume
+
+if TYPE_CHECKING:
+    from tests.fixtures.heard import Heard
+
+LEAST = 1000
+
+
+def told(room: Room, free: int) -> None:
+    room.tell(Volume("/pg", free, 10_000))
+
+
+def test_nothing_is_known_and_nothing_refused_before_the_first_look() -> None:
+    assert Room(LEAST).trouble(1 << 40) is None
+
+
+@pytest.mark.parametrize(
+    ("free", "size", "refused"), [(1000, 0, False), (999, 0, True), (1500, 500, False), (1500, 501, True), (0, 0, True)]
+)
+def test_what_would_leave_less_than_the_least_is_refused(free: int, size: int, *, refused: bool) -> None:
+    room = Room(LEAST)
+    told(room, free)
+    assert isinstance(room.trouble(size), NoSpace) is refused
+
+
+def test_it_ends_with_a_quarter_more_and_each_change_is_said_once(heard: Heard) -> None:
+    room = Room(LEAST)
+    seen = []
+    for free in (2000, 999, 1000, 1249, 998, 1250, 1001, 1000, 999):
+        told(room, free)
+        seen.append(room.trouble() is not None)
+    assert seen == [False, True, True, True, True, False, False, False, True]
+    assert len(heard.all("spool.space_low")) == 2
+    assert [said["free"] for said in heard.all("spool.space_restored")] == [1250]

@@ -1,0 +1,141 @@
+"""test_authenticate_limits — what a login costs, what failures bring, and who is let in when something of ours is away
+
+Owns: proofs about the bounds of smtpd/login/authenticate.py; test_authenticate.py has who is let in and who is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from smtpd.login import passwords
+from smtpd.login.authenticate import Verdict
+from smtpd.login.users import User, UsersUnavailable
+from tests.fixtures.daemons.login import (
+    ALICE,
+    PASSWORD,
+    KnownUsers,
+    authentication,
+    client,
+    log_in,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from tests.fixtures.heard import Heard
+
+
+async def test_users_that_cannot_be_asked_are_454(tmp_path: Path, heard: Heard) -> None:
+    class Gone(KnownUsers):
+        async def find(self, name: str) -> User | None:
+            raise UsersUnavailable
+
+    async with authentication(tmp_path, known=Gone(), failures={"ban": 1, "delay": "0s"}) as auth:
+        for _ in range(3):  # no failure of the client's: nobody is banned for it
+            assert (await log_in(auth, "alice", PASSWORD)).reply == "454 4.7.0 Temporary authentication failure"
+
+
+async def test_a_storm_of_logins_is_454_and_stalls_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
+    going_on = threading.Event()
+    hashing_now: set[int] = set()
+
+    def verify(known: str, password: str) -> bool:
+        hashing_now.add(threading.get_ident())
+        assert going_on.wait(30)
+        return True
+
+    monkeypatch.setattr(passwords, "verify", verify)
+    async with authentication(tmp_path, ALICE, hashing={"threads": 2, "waiting": 3}) as auth:
+        logins = [asyncio.create_task(log_in(auth, "alice", f"guess {number}")) for number in range(20)]
+        done, waiting = await asyncio.wait(logins, return_when=asyncio.FIRST_COMPLETED)
+        while len(done) < 15:
+            more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            done |= more
+        assert {login.result().reply for login in done} == {"454 4.7.0 Too many logins at once, try again"}
+        assert len(waiting) == 5
+        going_on.set()
+        assert {(await login).reply[:3] for login in waiting} == {"235"}
+    assert len(hashing_now) <= 2
+    assert len(heard.all("authenticate.busy")) == 15
+
+
+async def test_what_was_right_is_known_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = KnownUsers(ALICE)
+    async with authentication(tmp_path, known=known) as auth:
+        assert (await log_in(auth, "alice", PASSWORD)).user == ALICE
+        with monkeypatch.context() as patch:
+            patch.setattr(passwords, "verify", lambda known, password: False)
+            assert (await log_in(auth, "alice", PASSWORD)).user == ALICE, "not hashed again"
+            assert (await log_in(auth, "alice", "wrong")).user is None
+            # Another password means another hash, and what was right for the old one is right no more.
+            known.users["alice"] = replace(ALICE, argon2=passwords.make_hash("other"))
+            assert (await log_in(auth, "alice", PASSWORD)).user is None
+    async with authentication(tmp_path, ALICE, hashing={"remembered": 0}) as auth:
+        assert (await log_in(auth, "alice", PASSWORD)).user == ALICE
+        monkeypatch.setattr(passwords, "verify", lambda known, password: False)
+        assert (await log_in(auth, "alice", PASSWORD)).user is None
+
+
+async def test_failures_bring_a_ban_that_tells_nothing(tmp_path: Path, heard: Heard) -> None:
+    for name in ("alice", "nobody"):
+        async with authentication(tmp_path, ALICE, failures={"delay": "0s", "ban": 2}) as auth:
+            assert [(await log_in(auth, name, "wrong")).reply[:3] for _ in range(3)] == ["535"] * 3
+            at_the_address = await log_in(auth, name, PASSWORD)
+            assert at_the_address == Verdict("421 4.7.0 Too many failed logins, try again later", close=True)
+            assert await auth.banned(client())
+            beside_it = await log_in(auth, name, PASSWORD, at=client("192.0.2.77"))
+            assert beside_it == Verdict("454 4.7.0 Too many failed logins, try again later")
+            elsewhere = await log_in(auth, name, PASSWORD, at=client("198.51.100.1"))
+            assert elsewhere.reply[:3] == ("235" if name == "alice" else "535")
+    assert len(heard.all("authenticate.banned")) == 2
+
+
+async def test_trouble_of_ours_and_right_passwords_bring_no_ban(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
+    known = KnownUsers(ALICE)
+    async with authentication(tmp_path, known=known, failures={"delay": "0s", "ban": 1}) as auth:
+        for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+            for _ in range(5):
+                assert (await log_in(auth, "alice", PASSWORD, mechanism)).user == ALICE
+        with monkeypatch.context() as patch:
+
+            async def find(_name: str) -> User | None:
+                raise UsersUnavailable
+
+            patch.setattr(known, "find", find)
+            for _ in range(5):
+                assert (await log_in(auth, "alice", PASSWORD)).reply.startswith("454")
+        assert (await log_in(auth, "alice", PASSWORD)).user == ALICE
+
+
+async def test_a_user_somebody_trusted_speaks_for(tmp_path: Path) -> None:
+    off = replace(ALICE, name="off", disabled=True)
+    async with authentication(tmp_path, ALICE, off) as auth:
+        assert await auth.by_word("a\u00adlice") == ALICE
+        assert await auth.by_word("off") is None
+        assert await auth.by_word("somebody") == User("somebody")
+
+
+async def test_a_failure_waits_for_its_reply_and_success_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr("smtpd.login.authenticate.asyncio.sleep", sleep)
+    async with authentication(tmp_path, ALICE, failures={}) as auth:
+        for _ in range(6):
+            await log_in(auth, "alice", "wrong")
+        assert waited == [1, 2, 4, 8, 10, 10]
+        await log_in(auth, "alice", PASSWORD)
+        assert len(waited) == 6

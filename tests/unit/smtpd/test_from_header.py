@@ -1,0 +1,130 @@
+"""test_from_header — whom a message says it is from is read in one way, or not at all"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queued.signing.sign_content import author_domain
+from queued.smtp.content import without_strays
+from shared.mail.from_header import authors
+from smtpd.login.users import User
+from smtpd.message.sender_check import from_is_own
+
+MINE = User("me", senders=("a.example",))
+
+
+def read(value: str) -> list[str] | None:
+    found = authors(f"To: x@y.example\r\nFrom: {value}\r\nSubject: x\r\n\r\nFrom: body@b.example\r\n".encode())
+    return None if found is None else [str(author.address) for author in found]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("me@a.example", ["me@a.example"]),
+        (r'"x" (a\) <ceo@b.example>) <me@a.example>', ["me@a.example"]),
+        (r'"x\" <ceo@b.example>, " <me@a.example>', ["me@a.example"]),
+        ("(a(b)c) Me (<ceo@b.example>) <me@a.example> (after)", ["me@a.example"]),
+        ("Me <me@a.example>, You <you@b.example>", ["me@a.example", "you@b.example"]),
+        ("We: me@a.example, you@b.example;, it@c.example", ["me@a.example", "you@b.example", "it@c.example"]),
+        ("<@relay.example,@other.example:me@a.example>", ["me@a.example"]),
+        ('"ceo@b.example"@a.example', ['"ceo@b.example"@a.example']),
+        ("me (c) @ (d) a . example", ["me@a.example"]),
+        (",, me@a.example ,", ["me@a.example"]),
+        ("Me\r\n\t<me@a.example>", ["me@a.example"]),
+        ("me@[192.0.2.1]", ["me@[192.0.2.1]"]),
+        ("me@FAẞ.de", ["me@xn--fa-hia.de"]),
+        ("info@a.example <me@a.example>", ["me@a.example"]),
+    ],
+)
+def test_mailboxes(value: str, expected: list[str]) -> None:
+    assert read(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "Me",
+        "friends:;",
+        "a: b: me@a.example;",
+        "me@a.example;",
+        "ceo@b.example: me@a.example;",
+        "me@a.example ceo@b.example",
+        "me@a.example <ceo@b.example",
+        "<me@a.example> <ceo@b.example>",
+        "<me@a.example> ceo@b.example",
+        "<me@a.example>>",
+        "<<me@a.example>>",
+        r"(a\) <me@a.example>",
+        r"me\@b.example <me@a.example>",
+        '"open <me@a.example>',
+        ")me@a.example",
+        "me@a.example@b.example",
+        "me@pin\u200bned.example",
+        "(" * 3000 + ")" * 3000 + "me@a.example",
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_not_read(value: str) -> None:
+    assert read(value) is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"From: me@a.example\r\nFrom: ceo@b.example",
+        b"From: me@a.example\r\nFROM : ceo@b.example",
+        b"From: me@a.example\rFrom: ceo@b.example",
+        b"From: me@a.example\nFrom: ceo@b.example",
+        b"Subject: x\nFrom: me@a.example",
+    ],
+)
+def test_repeated_fields_and_stray_line_ends_are_not_read(header: bytes) -> None:
+    assert authors(header + b"\r\n\r\nbody") is None
+
+
+def test_without_a_field_there_is_no_author() -> None:
+    assert authors(b"Subject: x\r\n\r\nFrom: me@a.example\r\n") == ()
+    assert authors(b"\r\nFrom: me@a.example\r\n") == ()
+
+
+_PIECES = st.sampled_from(
+    [
+        "me@a.example",
+        "ceo@b.example",
+        "<",
+        ">",
+        "(",
+        ")",
+        "\\",
+        '"',
+        ",",
+        ";",
+        ":",
+        " ",
+        "\r\n ",
+        "x",
+        "@",
+        "[",
+        "]",
+        "\n",
+    ]
+)
+
+
+@given(st.lists(_PIECES, max_size=16).map("".join))
+def test_what_passes_the_check_is_signed_as_nobody_else(value: str) -> None:
+    content = f"From: {value}\r\n\r\nbody\r\n".encode()
+    if from_is_own(MINE, content):
+        assert author_domain(content) in {"a.example", None}
+
+
+@pytest.mark.parametrize("stray", [b"\r", b"\n", b"\x00", b" \r\t"])
+@pytest.mark.parametrize("before", [b"", b"From: me@a.example\r\n"])
+def test_a_field_whose_name_ends_in_what_leaves_as_a_space_is_from(stray: bytes, before: bytes) -> None:
+    """Who signs reads it with the space: it must not be another author, or one more, than who checks has seen."""
+    header = b"Subject: x\r\n" + before + b"From" + stray + b": ceo@b.example\r\n\r\n"
+    assert not from_is_own(MINE, header)
+    assert authors(header) == authors(without_strays(header))

@@ -1,0 +1,260 @@
+"""test_rates — which limits concern a client, and where they are counted
+
+Owns: proofs about smtpd/rates/limits.py, smtpd/rates/server.py and smtpd/rates/client.py without processes; the
+    counting itself is in tests/property/smtpd/test_rate_count.py, the processes are in a scenario.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shared.config.smtpd.rates import Rates as Settings
+from smtpd import replies
+from smtpd.login.users import User
+from smtpd.rates.client import RemoteCounts
+from smtpd.rates.limits import ALLOWED, ClientRates
+from smtpd.rates.server import LocalCounts, RateServer, answer
+from smtpd.session.client import Client
+
+if TYPE_CHECKING:
+    from tests.fixtures.heard import Heard
+
+TRUSTED = [ip_network("127.0.0.0/8")]
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def rates(clock: Clock | None = None, **settings: Any) -> ClientRates:
+    server = RateServer(clock or Clock())
+    return ClientRates(Settings.model_validate(settings), TRUSTED, LocalCounts(server))
+
+
+def client(address: str, user: User | None = None) -> Client:
+    return Client(address, 1, "mx", user=user)
+
+
+async def test_an_address_a_network_and_nobody_else() -> None:
+    asked = rates(address={"messages": 1}, network={"messages": 2})
+    assert (await asked.hit("message", client("192.0.2.1"))).allowed
+    refused = await asked.hit("message", client("192.0.2.1"))
+    assert (refused.allowed, refused.reply) == (False, replies.R450_TOO_MANY_MESSAGES)
+    assert refused.seconds == pytest.approx(60)
+    assert (await asked.hit("message", client("192.0.2.2"))).allowed
+    assert not (await asked.hit("message", client("192.0.2.3"))).allowed, "the network has had its two"
+    assert (await asked.hit("message", client("198.51.100.1"))).allowed
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("2001:db8::1", "2001:db8::2", True),  # one /64 is one host
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("192.0.2.1", "::ffff:192.0.2.1", True),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+    ],
+)
+async def test_what_counts_as_one_address(first: str, second: str, *, same: bool) -> None:
+    asked = rates(address={"messages": 1})
+    assert (await asked.hit("message", client(first))).allowed
+    assert (await asked.hit("message", client(second))).allowed is not same
+
+
+async def test_who_is_exempt() -> None:
+    settings: dict[str, Any] = {"address": {"messages": 1, "sessions": 1, "connections": 1}}
+    by_default, by_name = rates(**settings), rates(**settings, exempt=["192.0.2.0/24"])
+    for asked, free in ((by_default, "127.0.0.1"), (by_name, "192.0.2.1"), (by_name, "::ffff:192.0.2.9")):
+        for _ in range(3):
+            assert await asked.hit("message", client(free)) is ALLOWED
+            assert await asked.connected(client(free)) is ALLOWED
+    assert not [await by_name.hit("message", client("127.0.0.1")) for _ in range(2)][1].allowed
+
+
+async def test_a_client_that_is_gone_before_it_was_asked_is_nobody() -> None:
+    assert await rates().connected(client("")) is ALLOWED
+
+
+async def test_sessions_and_connections() -> None:
+    clock = Clock()
+    asked = rates(clock, address={"sessions": 2, "connections": 3})
+    first, second = [await asked.connected(client("192.0.2.1")) for _ in range(2)]
+    assert first.allowed
+    assert (await asked.connected(client("192.0.2.1"))).reply == replies.R421_TOO_MANY_SESSIONS
+    asked.disconnected(first)
+    asked.disconnected(first)
+    assert (await asked.connected(client("192.0.2.1"))).allowed
+    asked.disconnected(second)
+    late = await asked.connected(client("192.0.2.1"))
+    assert (late.reply, late.token) == (replies.R421_TOO_MANY_CONNECTIONS, 0)
+    clock.now += late.seconds
+    assert (await asked.connected(client("192.0.2.1"))).allowed, "who was refused is not in"
+
+
+async def test_a_user_has_limits_from_wherever_and_trusted_networks_do_not_exempt() -> None:
+    asked = rates(user={"messages": 1})
+    alice, bob = User("alice"), User("bob", messages=2)
+    assert (await asked.hit("message", client("127.0.0.1", alice))).allowed
+    assert not (await asked.hit("message", client("192.0.2.1", alice))).allowed
+    found = [(await asked.hit("message", client("192.0.2.1", bob))).seconds for _ in range(3)]
+    assert found == [0, 0, pytest.approx(1800)], "a user's own limit is by the hour"
+
+
+async def test_recipients_are_counted_as_many_as_there_are() -> None:
+    asked = rates(address={"recipients": 10})
+    assert (await asked.hit("recipient", client("192.0.2.1"), 8)).allowed
+    assert (await asked.hit("recipient", client("192.0.2.1"), 3)).reply == replies.R450_TOO_MANY_RECIPIENTS
+    assert (await asked.hit("recipient", client("192.0.2.1"), 2)).allowed
+
+
+async def test_counts_of_ones_own() -> None:
+    asked = rates()
+    assert await asked.count("auth/192.0.2.1", 1, 60, 0) == 0
+    assert await asked.count("auth/192.0.2.1", 1, 60) == 0
+    assert await asked.count("auth/192.0.2.1", 1, 60, 0) == pytest.approx(60)
+    assert await asked.count("auth/192.0.2.2", 1, 60, 0) == 0
+
+
+async def test_new_settings_go_on_with_what_was_counted() -> None:
+    clock = Clock()
+    asked = rates(clock, address={"messages": 1})
+    assert (await asked.hit("message", client("192.0.2.1"))).allowed
+    asked.configure(Settings.model_validate({"address": {"messages": 2}}), TRUSTED)
+    refused = await asked.hit("message", client("192.0.2.1"))
+    assert refused.seconds == pytest.approx(30), "at the new pace, after what was sent at the old one"
+    clock.now += refused.seconds
+    assert (await asked.hit("message", client("192.0.2.1"))).allowed
+    asked.configure(Settings(), TRUSTED)
+    assert await asked.hit("message", client("192.0.2.1")) is ALLOWED
+
+
+async def test_a_process_that_ends_gives_its_sessions_back() -> None:
+    server = RateServer()
+    assert server.open(1, 7, [("a", 2)], []) == (True, 0.0)
+    assert server.open(2, 7, [("a", 2)], []) == (True, 0.0)
+    assert server.open(2, 8, [("a", 2)], []) == (False, 0.0)
+    server.gone(1)
+    assert server.open(2, 8, [("a", 2)], []) == (True, 0.0)
+    server.close(2, 7)
+    server.close(2, 7)
+    assert server.open(3, 1, [("a", 2)], []) == (True, 0.0)
+
+
+async def test_remote_counts_answer_as_local_ones_do() -> None:
+    server = RateServer(Clock())
+
+    def ask(question: dict[str, Any]) -> None:
+        found = answer(server, 1, question)
+        if found is not None:
+            asyncio.get_running_loop().call_soon(remote.answered, found)
+
+    remote = RemoteCounts(ask, 1)
+    asked = ClientRates(Settings.model_validate({"address": {"sessions": 1, "messages": 1}}), [], remote)
+    first = await asked.connected(client("192.0.2.1"))
+    assert not (await asked.connected(client("192.0.2.1"))).allowed
+    asked.disconnected(first)
+    assert (await asked.connected(client("192.0.2.1"))).allowed
+    assert [(await asked.hit("message", client("192.0.2.1"))).allowed for _ in range(2)] == [True, False]
+
+
+async def test_a_client_that_goes_while_it_is_counted_gives_its_place_back() -> None:
+    questions: list[dict[str, Any]] = []
+    asked = ClientRates(Settings.model_validate({"address": {"sessions": 1}}), [], RemoteCounts(questions.append, 1))
+    asking = asyncio.create_task(asked.connected(client("192.0.2.1")))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert [question["ask"] for question in questions] == ["open", "close"]
+    assert questions[0]["token"] == questions[1]["token"]
+
+
+async def test_without_an_answer_each_process_has_its_share_which_is_said_once(heard: Heard) -> None:
+    clock = Clock()
+    remote = RemoteCounts(lambda _: None, 3, clock)
+    asked = ClientRates(Settings.model_validate({"address": {"sessions": 7, "messages": 7}}), [], remote)
+    verdicts = [await asked.connected(client("192.0.2.1")) for _ in range(3)]
+    assert [verdict.allowed for verdict in verdicts] == [True, True, False]
+    assert [(await asked.hit("message", client("192.0.2.1"))).allowed for _ in range(3)] == [True, True, False]
+    asked.disconnected(verdicts[0])
+    clock.now += 30
+    assert (await asked.connected(client("192.0.2.1"))).allowed
+    assert (await asked.hit("message", client("192.0.2.1"))).allowed
+    [said] = heard.all("rates.unanswered")
+    assert said["ask"] == "open"
+    remote.answered({"id": 1, "wait": 0.0})  # too late, and nobody minds
+
+
+def test_a_question_nobody_asks_is_an_error_of_ours() -> None:
+    with pytest.raises(ValueError, match="no such question"):
+        answer(RateServer(), 1, {"ask": "who"})
+
+
+class Stalling:
+    """A counting process that answers at once, or reads no question while it is stalled."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.server = RateServer(clock)
+        self.stalled = False
+        self._unread: list[tuple[int, dict[str, Any]]] = []
+
+    def remote(self, process: int, processes: int, clock: Clock) -> RemoteCounts:
+        def send(question: dict[str, Any]) -> None:
+            if self.stalled:
+                self._unread.append((process, question))
+            elif (found := answer(self.server, process, question)) is not None:
+                asyncio.get_running_loop().call_soon(made.answered, found)
+
+        made = RemoteCounts(send, processes, clock)
+        return made
+
+    def resume(self) -> None:
+        """Read what has come meanwhile."""
+        self.stalled = False
+        for process, question in self._unread:
+            answer(self.server, process, question)
+        self._unread.clear()
+
+
+async def test_a_limit_that_is_used_up_stays_so_where_it_was_used() -> None:
+    clock = Clock()
+    stalling = Stalling(clock)
+    one, two = (
+        ClientRates(Settings.model_validate({"address": {"messages": 10, "sessions": 10}}), [], remote)
+        for remote in (stalling.remote(1, 2, clock), stalling.remote(2, 2, clock))
+    )
+    for _ in range(10):
+        assert (await one.hit("message", client("192.0.2.1"))).allowed
+        assert (await one.connected(client("192.0.2.1"))).allowed
+    stalling.stalled = True
+    hits = [(await rates.hit("message", client("192.0.2.1"))).allowed for rates in (one, two) for _ in range(8)]
+    assert hits == [False] * 8 + [True] * 5 + [False] * 3
+    sessions = [(await rates.connected(client("192.0.2.1"))).allowed for rates in (one, two) for _ in range(8)]
+    assert sessions == [False] * 8 + [True] * 5 + [False] * 3
+    stalling.resume()
+    assert not (await two.hit("message", client("192.0.2.1"))).allowed
+    assert stalling.server._sessions.count("session/address/192.0.2.1/32") == 10, "what was refused is not held"
+
+
+async def test_a_ban_that_a_process_knows_stands_without_an_answer() -> None:
+    clock = Clock()
+    stalling = Stalling(clock)
+    one, two, three = (ClientRates(Settings(), [], stalling.remote(n, 3, clock)) for n in (1, 2, 3))
+    assert await one.count("auth/ban/x", 1, 600) == 0
+    assert await two.count("auth/ban/x", 1, 600, 0) == pytest.approx(600)
+    stalling.stalled = True
+    for knows in (one, two):
+        assert await knows.count("auth/ban/x", 1, 600, 0) == pytest.approx(600)
+    assert await three.count("auth/ban/x", 1, 600, 0) == 0
+    clock.now += 601
+    assert await one.count("auth/ban/x", 1, 600, 0) == 0

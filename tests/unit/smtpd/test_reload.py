@@ -1,0 +1,87 @@
+"""test_reload — what a reload may change, and that everything else is named
+
+Owns: proofs about smtpd/process/reload.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.config.smtpd.settings import SmtpdConfig
+from smtpd.process.reload import effective
+
+RUNNING: dict[str, Any] = {
+    "servers": [
+        {"id": "mx", "listeners": [{"port": 25}]},
+        {"id": "submission", "listeners": [{"port": 587}, {"port": 465}]},
+    ]
+}
+
+
+def config(**changes: Any) -> SmtpdConfig:
+    return SmtpdConfig.model_validate({**RUNNING, **changes})
+
+
+def servers(**changes: Any) -> list[dict[str, Any]]:
+    """The running servers, the first one changed."""
+    first, second = RUNNING["servers"]
+    return [{**first, **changes}, second]
+
+
+def test_the_same_is_the_same() -> None:
+    assert effective(config(), config()) == (config(), [])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"relay": {"networks": ["192.0.2.0/24"]}},
+        {"rates": {"address": {"messages": 5}}},
+        {"load": {"sessions": 5}},
+        {"environment": {"log": {"level": "debug"}}},
+        {"servers": servers(hostname="other.example")},
+        {"servers": servers(phases={"data": {"maxsize": 1000}})},
+        {"servers": servers(timeout={"idle": "1s"})},
+    ],
+)
+def test_what_may_change_changes(changes: dict[str, Any]) -> None:
+    assert effective(config(), config(**changes)) == (config(**changes), [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys"),
+    [
+        ({"processes": 4}, ["processes"]),
+        ({"user": "nobody", "group": "daemon"}, ["user", "group"]),
+        ({"spool": {"timeout": "1s"}}, ["spool"]),
+        ({"memory": {"bodies": "512MiB"}}, ["memory"]),
+        ({"environment": {"var": "elsewhere"}}, ["environment.var"]),
+        ({"environment": {"database": {"uri": "postgresql:///x"}}}, ["environment.database"]),
+        ({"servers": servers(listeners=[{"port": 26}])}, ["servers[mx].listeners"]),
+        ({"servers": servers(listeners=[{"port": 25, "backlog": 7}])}, ["servers[mx].listeners"]),
+        ({"servers": servers()[:1]}, ["servers[submission]"]),
+        ({"servers": [*servers(), {"id": "third", "listeners": [{"port": 2525}]}]}, ["servers[third]"]),
+    ],
+)
+def test_what_must_wait_is_kept_and_named(changes: dict[str, Any], keys: list[str]) -> None:
+    assert effective(config(), config(**changes)) == (config(), keys)
+
+
+def test_one_that_waits_does_not_hold_up_the_others() -> None:
+    wanted = config(processes=2, servers=servers(listeners=[{"port": 26}], hostname="other.example"))
+    found, ignored = effective(config(), wanted)
+    assert ignored == ["processes", "servers[mx].listeners"]
+    assert found == config(servers=servers(hostname="other.example"))
+
+
+def test_servers_keep_their_order_whatever_the_file_does() -> None:
+    found, ignored = effective(config(), config(servers=servers()[::-1]))
+    assert ignored == []
+    assert [server.id for server in found.servers] == ["mx", "submission"]
+
+
+def test_what_a_listener_allows_may_change_where_it_listens_may_not() -> None:
+    wanted = config(servers=servers(listeners=[{"port": 25, "proxy": {"networks": ["192.0.2.1/32"]}}]))
+    assert effective(config(), wanted) == (wanted, [])

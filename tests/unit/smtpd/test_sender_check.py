@@ -1,0 +1,81 @@
+"""test_sender_check — a user whose senders are limited writes no other in From, however it is dressed up"""
+
+from __future__ import annotations
+
+from time import process_time
+
+import pytest
+
+from smtpd.login.users import User
+from smtpd.message.sender_check import from_is_own
+
+ALICE = User("alice", senders=("alice@example.com", "*.lists.example"))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"From: alice@example.com",
+        b"from : Alice <alice@EXAMPLE.com>",
+        b"From: alice@example.com, news@a.lists.example",
+        b"From:\r\n\t=?utf-8?q?M=C3=BCller=2C_A?=\r\n <alice@example.com>",
+        b'From: "mallory@elsewhere.example" <alice@example.com>',
+        b"Subject: nobody wrote this",
+        b"X-From: mallory@elsewhere.example\r\nFrom: alice@example.com",
+        b"",
+    ],
+)
+def test_own(header: bytes) -> None:
+    assert from_is_own(ALICE, header + b"\r\n\r\nFrom: mallory@elsewhere.example\r\n")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"From: mallory@elsewhere.example",
+        b"FROM:mallory@elsewhere.example",
+        b"From : mallory@elsewhere.example",
+        b"From:\r\n mallory@elsewhere.example",
+        b"From: alice@example.com\r\nFrom: mallory@elsewhere.example",
+        b"From: alice@example.com, mallory@elsewhere.example",
+        b"From: alice@example.com <mallory@elsewhere.example>",
+        b'From: "alice@example.com" <mallory@elsewhere.example>',
+        b"From: friends: alice@example.com, mallory@elsewhere.example;",
+        b"From: undisclosed:;",
+        b"From: ",
+        b"From: alice",
+        b"From: <>",
+        b"From: alice@example.com@elsewhere.example",
+        b"Subject: x\nFrom: mallory@elsewhere.example",
+        b"From: mallory@elsewhere.example\r\n\tFrom: alice@example.com",
+        b"From: alice@example.com\r\nFrom: alice@example.com",
+        b"From: alice@example.com\r, mallory@elsewhere.example",
+        b"From: " + b"alice@example.com, " * 600 + b"alice@example.com",
+        b"From: " + b"(" * 3000 + b")" * 3000 + b" alice@example.com",
+        b"From: " + b"a:" * 3000 + b"alice@example.com",
+        b" \r\nFrom: mallory@elsewhere.example",
+    ],
+)
+@pytest.mark.parametrize("rest", [b"\r\n\r\nbody\r\n", b"\r\n", b""])
+def test_not_own(header: bytes, rest: bytes) -> None:
+    assert not from_is_own(ALICE, header + rest)
+
+
+def test_a_body_is_no_header() -> None:
+    assert from_is_own(ALICE, b"\r\nFrom: mallory@elsewhere.example\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "unit", [b"alice@example.com,", b"<", b'"\\', b"(", b"()", b"a:", b";", b"@", b"[", b"\r\n ", b"a "]
+)
+@pytest.mark.parametrize("times", [1, 60])
+def test_reading_from_costs_little_whatever_it_holds(unit: bytes, times: int) -> None:
+    """Process time: others share this machine. Unbounded, it is seconds, or no end of recursion."""
+    content = (b"From: " + unit * (96_000 // len(unit)) + b"alice@example.com\r\n") * times + b"\r\n"
+    started = process_time()
+    assert not from_is_own(ALICE, content) or times == 1
+    assert process_time() - started < 0.1
+
+
+def test_who_may_send_as_anybody_may_write_anything() -> None:
+    assert from_is_own(User("bob"), b"From: anybody@elsewhere.example\r\n\r\n")
