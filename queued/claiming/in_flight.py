@@ -5,7 +5,7 @@ Owns: what is in hand with the end of each lease, the heartbeat that puts it off
 Guarantees: what waits for a body, a turn, or its result to be recorded keeps its lease as much as what is being sent.
     Parking goes in groups and is tried again through an outage; a recipient stays in hand until it is parked, so nobody
     else has it meanwhile. Neither way back counts as a try.
-See: sql/queries/claim_park_if_ours.sql; sql/README.md, "Claims".
+See: sql/queries/claim.sql, claim_park_if_ours; sql/README.md, "Claims".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Guarantees: nobody on the Internet can suppress an address by writing to us: a r
     which we sent the message that it names, by a signed return path or an id that nobody guesses. One report counts
     once, however often it is read.
 Raises: whatever psycopg raises; the caller defers.
-See: shared/mail/suppression.py; sql/queries/suppression_note.sql; docs/how-to/suppression.md.
+See: shared/mail/suppression.py; sql/queries/suppression.sql, suppression_note; docs/how-to/suppression.md.
 Bugs: whoever got a message can report on its other recipients; with evidence `known`, whoever sent it, too.
 """
 

@@ -249,5 +249,5 @@ def _challenge(reply: Reply) -> bytes:
 
 
 def _fault(kind: FaultKind, text: str, reply: Reply | None = None) -> ConversationError:
-    text = f"cannot log in: {text}" if kind == "login" else text  # as sql/queries/doctor_logins.sql looks for it
+    text = f"cannot log in: {text}" if kind == "login" else text  # as query doctor_logins looks for it
     return ConversationError(Fault(kind, "auth", text, reply))

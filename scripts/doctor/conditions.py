@@ -5,7 +5,7 @@ Owns: the order of proof: its form, its columns, that it is immutable, what it s
 Guarantees: a condition is run only after its form and its functions were found harmless, since the register's text is
     another process's. Read-only, but for a temporary table that is never committed.
 Raises: database.REFUSAL only where the connection or the session is at fault, not the condition.
-See: shared/postgres/where_condition.py; sql/queries/doctor_condition_immutable.sql.
+See: shared/postgres/where_condition.py; sql/queries/doctor.sql, doctor_condition_immutable.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEFAULT: Final = "queue_def_def"
 async def prove(
     connection: database.Connection, where: str, partids: Sequence[Partid], leaves: Sequence[database.Row]
 ) -> Proof:
-    """Everything that can be known of a condition; `leaves` as sql/queries/doctor_leaves.sql gives them."""
+    """Everything that can be known of a condition; `leaves` as sql/queries/doctor.sql, doctor_leaves gives them."""
     condition = read(where)
     if condition.faults:
         return Proof(where, fault="; ".join(condition.faults))

@@ -42,7 +42,7 @@ def secrets(transports: Iterable[Transport]) -> list[Finding]:
 
 
 def refused(rows: Sequence[Row]) -> list[Finding]:
-    """A finding for each transport whose mail waits for a login; `rows` as sql/queries/doctor_logins.sql has them."""
+    """A finding for each transport whose mail waits for a login; `rows` as query doctor_logins has them."""
     if not rows:
         return [Finding(_REFUSED, Verdict.OK, "no mail waits for a login")]
     remedy = "mend connection.auth of the transport or the account, then reload queued; mail waits and is not bounced"

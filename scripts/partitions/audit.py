@@ -2,7 +2,7 @@
 
 Owns: Fault, and the steps that mend it. Pure but for `read_faults`.
 Guarantees: repairs are taken while mail flows: indexes are built concurrently, everything else is a moment's lock.
-See: sql/queries/partitions_audit.sql, which takes what a table must have from pillarbox.queue_guard itself.
+See: sql/queries/partitions.sql, partitions_audit, which takes what a table must have from pillarbox.queue_guard itself.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Guarantees: exact for conditions that ask for the partition id alone. One that a
     in part where that depends on them. A condition from the register is another process's text: it is run only if it
     calls nothing but immutable functions of PostgreSQL's own or ours.
 Raises: whatever psycopg raises.
-See: shared/postgres/where_condition.py; sql/queries/coverage_serves.sql.
+See: shared/postgres/where_condition.py; sql/queries/coverage.sql, coverage_serves.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""queries — SQL by name, from sql/queries/*.sql
+"""queries — SQL by name, from the sections `-- name: x` of sql/queries/*.sql
 
-Owns: reading a query's text once, and putting what varies into it: an operator's WHERE where the query says {where}, a
+Owns: reading them once, and putting what varies into a query: an operator's WHERE where the query says {where}, a
     compiled condition where it says {condition}.
 Guarantees: values are always bound parameters. The only text ever inserted is the worker's own WHERE, which its
-    operator wrote and PostgreSQL checked at start (sql/queries/claim_probe.sql), and words from a fixed list, which is
-    what scripts.condition.compile makes conditions of.
+    operator wrote and PostgreSQL checked at start (sql/queries/claim.sql, claim_probe), and words from a fixed list,
+    which is what scripts.condition.compile makes conditions of.
 Raises: KeyError for a query that does not exist; ConfigError for a condition that could end the one it is put into.
 """
 
@@ -13,25 +13,39 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import LiteralString
+from typing import TYPE_CHECKING, LiteralString
 
 from shared.errors import ConfigError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 # Strings and quoted names are passed over whole; of the rest, only what could end the condition counts.
 _TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--|/\*|[();]""")
 
 
-@cache
 def query(name: str) -> LiteralString:
-    """The text of sql/queries/<name>.sql without its comments.
+    """The query of this name without its comments.
 
     A LiteralString because the text comes from our own package, never from input.
     """
-    path = files("sql") / "queries" / f"{name}.sql"
-    if not path.is_file():
-        raise KeyError(name)
-    return _COMMENT.sub("", path.read_text(encoding="utf-8")).strip()
+    return _queries()[name]
+
+
+def sections(text: str) -> Iterator[tuple[str, str]]:
+    """The name and the text, comments included, of each section of a file."""
+    _, *found = _NAME.split(text)
+    yield from zip(found[::2], found[1::2], strict=True)
+
+
+@cache
+def _queries() -> dict[str, LiteralString]:
+    """Every query by its name."""
+    noun = sorted((each for each in (files("sql") / "queries").iterdir()), key=lambda each: each.name)
+    texts = (each.read_text(encoding="utf-8") for each in noun if each.name.endswith(".sql"))
+    return {name: _COMMENT.sub("", body).strip() for text in texts for name, body in sections(text)}
 
 
 def where_query(name: str, where: str) -> LiteralString:

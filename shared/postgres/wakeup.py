@@ -9,7 +9,7 @@ Guarantees: a lost notification costs at most one poll interval, for polling is 
     its own a pooled session is not deaf, to everybody else's it is.
 Raises: nothing; an outage is logged as wakeup.lost, silence as wakeup.deaf or, when nothing was ever heard, once as
     wakeup.swallowed. Each is tried again with growing, jittered pauses; the last every few minutes.
-See: PostgreSQL manual, LISTEN; sql/queries/wakeup_concerns.sql; docs/explanation/wake-up.md.
+See: PostgreSQL manual, LISTEN; sql/queries/wakeup.sql, wakeup_concerns; docs/explanation/wake-up.md.
 """
 
 from __future__ import annotations

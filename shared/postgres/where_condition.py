@@ -8,7 +8,7 @@ Guarantees: pure; nothing is executed. A condition without faults is one express
 Raises: nothing; what is wrong is said in Condition.faults.
 See: PostgreSQL manual, "Value Expressions"; pglast's ast module for the names of nodes.
 Bugs: the grammar is that of PostgreSQL 18, whatever the server's version. Whether a function is an aggregate or
-    immutable is not to be seen here: the catalog knows (sql/queries/doctor_condition_immutable.sql).
+    immutable is not to be seen here: the catalog knows (sql/queries/doctor.sql, doctor_condition_immutable).
 """
 
 from __future__ import annotations

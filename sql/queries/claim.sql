@@ -1,3 +1,6 @@
+-- Claims: rows taken by a worker, their lease, and their way back.
+
+-- name: claim
 -- Takes up to `batch` due recipients of this worker's partitions: sets the token, counts the try and makes each row due
 -- again by itself when the lease ends, before anything is sent. Urgent mail first, bulk last; within a class in the order
 -- it fell due. But `ordinary` places are kept for mail that is not urgent, if so much is due; urgent mail fills what it leaves
@@ -128,3 +131,127 @@ SELECT id, messages__id, actionid, ts, senderlocalpart, senderdomain, recipientl
        coalesce(%(now)s::timestamptz, now()) AS claimed_at
   FROM taken
  ORDER BY sign(priority) DESC, next_retry, id
+
+-- name: claim_extend_if_ours
+-- Heartbeat: the leases of recipients in hand start anew; returns those that are still ours, by id and token, and whether each
+-- lease did.
+--
+-- A row that somebody else has locked (an operator in the middle of a hold) stays ours for as long as its lease says, but is
+-- passed over: waiting for it would let all the other leases run out.
+-- {among} says in which partitions they are looked for (queued/claiming/leaves.py).
+WITH hand AS (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[]) AS h(id, message, token)
+), free AS MATERIALIZED (
+    SELECT q.id, q.token FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND h.message = q.messages__id AND h.token = q.token
+     WHERE q.id = ANY(%(ids)s::bigint[]) AND {among}
+     ORDER BY q.id
+       FOR NO KEY UPDATE OF q SKIP LOCKED
+), extended AS (
+    UPDATE pillarbox.queue q
+       SET lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s
+      FROM free f
+     WHERE q.id = ANY(%(ids)s::bigint[]) AND {among} AND q.id = f.id AND q.token = f.token
+    RETURNING q.id, q.token
+)
+SELECT q.id, q.token, (q.id, q.token) IN (SELECT e.id, e.token FROM extended e) AS extended
+  FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND h.message = q.messages__id AND h.token = q.token
+ WHERE q.id = ANY(%(ids)s::bigint[]) AND {among}
+
+-- name: claim_next_due
+-- Seconds until the earliest recipient of this worker's partitions that waits for its time is due; NULL when none waits.
+-- One look at the lower end of each class's index.
+SELECT extract(epoch FROM min(earliest) - coalesce(%(now)s::timestamptz, now())) AS seconds FROM (
+    SELECT min(next_retry) AS earliest FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority > 0 AND ({where}) AND next_retry > coalesce(%(now)s::timestamptz, now())
+    UNION ALL
+    SELECT min(next_retry) FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NULL AND ({where}) AND next_retry > coalesce(%(now)s::timestamptz, now())
+    UNION ALL
+    SELECT min(next_retry) FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where}) AND next_retry > coalesce(%(now)s::timestamptz, now())
+    UNION ALL
+    SELECT min(next_retry) FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority < 0 AND ({where}) AND next_retry > coalesce(%(now)s::timestamptz, now())
+) AS classes
+
+-- name: claim_park_if_ours
+-- Parks claimed recipients that cannot be started soon: the claim is as if it had not been, and each is due again after its
+-- own wait; returns those that were ours and are parked, by id and token. `last_error` says what is waited for, unless a try
+-- has left its own.
+--
+-- A row that somebody else has locked is passed over; the caller comes again.
+-- {among} says in which partitions they are looked for (queued/claiming/leaves.py).
+WITH hand AS (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[], %(seconds)s::float8[], %(reasons)s::text[])
+        AS h(id, message, token, seconds, reason)
+), free AS MATERIALIZED (
+    SELECT q.id, q.token FROM pillarbox.queue q JOIN hand h ON h.id = q.id AND h.message = q.messages__id AND h.token = q.token
+     WHERE q.id = ANY(%(ids)s::bigint[]) AND {among}
+     ORDER BY q.id
+       FOR NO KEY UPDATE OF q SKIP LOCKED
+)
+UPDATE pillarbox.queue q
+   SET token = NULL, worker = NULL, lease_until = NULL, retry_count = q.retry_count - 1,
+       next_retry = coalesce(%(now)s::timestamptz, now()) + make_interval(secs => h.seconds),
+       last_error = CASE WHEN q.last_error IS NULL OR q.last_error LIKE 'waiting: %%' THEN 'waiting: ' || h.reason ELSE q.last_error END
+  FROM free f JOIN hand h ON h.id = f.id AND h.token = f.token
+ WHERE q.id = ANY(%(ids)s::bigint[]) AND {among} AND q.id = f.id AND q.token = f.token
+RETURNING q.id, h.token
+
+-- name: claim_probe
+-- Lets PostgreSQL itself read the worker's condition: an unknown column, a syntax error or a value of the wrong type shows
+-- here, before anything is started.
+SELECT FROM pillarbox.queue WHERE status = 'DELIVER' AND ({where}) LIMIT 0
+
+-- name: claim_release_if_ours
+-- Gives claimed recipients back untried, as if the claim had not been: the next worker may take them at once. Returns those
+-- that were ours, by id and token.
+--
+-- {among} says in which partitions they are looked for (queued/claiming/leaves.py).
+UPDATE pillarbox.queue q
+   SET token = NULL, worker = NULL, lease_until = NULL, retry_count = q.retry_count - 1
+  FROM unnest(%(ids)s::bigint[], %(messages)s::uuid[], %(tokens)s::bigint[]) AS h(id, message, token)
+ WHERE q.id = ANY(%(ids)s::bigint[]) AND {among} AND q.id = h.id AND q.messages__id = h.message AND q.token = h.token
+RETURNING q.id, h.token
+
+-- name: dry_run_due
+-- The first `most` recipients a claim would take next, in its order and with its columns, and the part of their content that
+-- has the header.
+--
+-- {where} is the worker's own condition. It reads only: no lock, no token, nothing counted. Each class is one scan of its
+-- index, as in claim.sql.
+WITH urgent AS MATERIALIZED (
+    SELECT id AS due_id FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority > 0 AND ({where})
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+     ORDER BY next_retry, id LIMIT %(most)s
+), fresh AS MATERIALIZED (
+    SELECT id AS due_id FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NULL AND ({where})
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+     ORDER BY next_retry, id LIMIT %(most)s
+), retried AS MATERIALIZED (
+    SELECT id AS due_id FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL AND ({where})
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+     ORDER BY next_retry, id LIMIT %(most)s
+), bulk AS MATERIALIZED (
+    SELECT id AS due_id FROM pillarbox.queue
+     WHERE status = 'DELIVER' AND priority < 0 AND ({where})
+       AND next_retry <= coalesce(%(now)s::timestamptz, now())
+       AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))
+     ORDER BY next_retry, id LIMIT %(most)s
+)
+SELECT q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain, q.size,
+       q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count + 1 AS retry_count, q.next_retry,
+       0 AS token, nullif(q.metadata - '_partid', '{}') AS said, q.noticed IS NOT NULL AS noticed, q.tableoid AS leaf,
+       coalesce(%(now)s::timestamptz, now()) AS claimed_at,
+       substr(m.content, 1, %(octets)s) AS head
+  FROM (SELECT * FROM urgent UNION ALL SELECT * FROM fresh UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM bulk) AS due
+  JOIN pillarbox.queue q ON q.id = due_id AND ({where})
+  LEFT JOIN pillarbox.messages m ON m.id = q.messages__id
+ ORDER BY sign(q.priority) DESC, q.next_retry, q.id
+ LIMIT %(most)s

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from shared.postgres.queries import sections
 from tests.fixtures.daemons.system import ROOT
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ _PACKAGES: Final = ("smtpd", "queued", "shared", "sql", "scripts")
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """safeguard: what is taken out. file, old, new, times: how. cell: who notices, and by what: lost or duplicates."""
+    """A safeguard taken out.
+
+    file (of SQL with #query), old, new, times: how. cell: who notices, and breaks: by what, lost or duplicates.
+    """
 
     safeguard: str
     file: str
@@ -50,7 +54,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "token fence",
-        "sql/queries/result_record_if_claimed.sql",
+        "sql/queries/result.sql#result_record_if_claimed",
         " AND q.token = r.claimed_token",
         "",
         "late-deferral",
@@ -60,7 +64,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lease: it ends",
-        "sql/queries/claim.sql",
+        "sql/queries/claim.sql#claim",
         "lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s",
         "lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s + interval '1 day'",
         "worker-claimed",
@@ -68,7 +72,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lease: it keeps others off",
-        "sql/queries/claim.sql",
+        "sql/queries/claim.sql#claim",
         "AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))",
         "",
         "quiet",
@@ -93,7 +97,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "grace of the sweep",
-        "sql/queries/maintain_sweep.sql",
+        "sql/queries/maintenance.sql#maintain_sweep",
         "%(grace)s",
         "interval '0'",
         "late-recipient",
@@ -107,11 +111,13 @@ def mutated(mutant: Mutant | None, folder: Path) -> Mapping[str, str]:
     for package in _PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     if mutant is not None:
-        path = folder / mutant.file
-        text = path.read_text(encoding="utf-8")
+        file, _, query = mutant.file.partition("#")
+        path = folder / file
+        whole = path.read_text(encoding="utf-8")
+        text = dict(sections(whole))[query] if query else whole
         found = text.count(mutant.old)
         assert found == mutant.times, f"{mutant.file}: {mutant.old!r} is there {found} times, not {mutant.times}"
-        path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        path.write_text(whole.replace(text, text.replace(mutant.old, mutant.new)), encoding="utf-8")
     # Safe path: the folder we are in, which is the tree itself, must not come first.
     environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
     asked = subprocess.run(

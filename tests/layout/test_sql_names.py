@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from shared.postgres.queries import sections
 from tests.layout.sources import PACKAGES, python_files, read, tracked, tree
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ MIGRATION: Final = re.compile(r"(\d{4})_(pre|post)_[a-z0-9]+(_[a-z0-9]+)*\.sql")
 def sql_files(folder: str) -> list[Path]:
     """The .sql files of one folder below sql/."""
     return [path for path in tracked() if path.parent.parts == ("sql", folder) and path.suffix == ".sql"]
+
+
+def queries() -> list[tuple[str, str]]:
+    """The name and text of every query."""
+    return [each for path in sql_files("queries") for each in sections(read(path))]
 
 
 def opens_with_a_sentence(text: str) -> bool:
@@ -54,7 +60,13 @@ def chooses_its_search_path(text: str) -> bool:
 
 
 def test_every_query_opens_with_a_sentence_of_purpose() -> None:
+    assert [name for name, text in queries() if not opens_with_a_sentence(text)] == []
+
+
+def test_every_file_of_queries_opens_with_a_sentence_and_no_name_is_there_twice() -> None:
     assert [str(path) for path in sql_files("queries") if not opens_with_a_sentence(read(path))] == []
+    names = [name for name, _ in queries()]
+    assert len(names) == len(set(names))
 
 
 def test_every_query_is_used_by_name_in_the_code() -> None:
@@ -64,7 +76,7 @@ def test_every_query_is_used_by_name_in_the_code() -> None:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    assert [str(path) for path in sql_files("queries") if path.stem not in texts] == []
+    assert [name for name, _ in queries() if name not in texts] == []
 
 
 def test_migrations_form_one_unbroken_row() -> None:

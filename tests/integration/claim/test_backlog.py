@@ -2,8 +2,8 @@
 
 Owns: proofs about the time of claims beside a long queue, due and deferred, never analyzed and while an old snapshot
     keeps vacuum from removing what has finished; and about the plan that the worker's own prepared statement has then.
-See: queued/claiming/claim.py, the floor; sql/queries/connection_walk.sql; test_claim_plan.py for the plans of other
-    conditions.
+See: queued/claiming/claim.py, the floor; sql/queries/connection.sql, connection_walk; test_claim_plan.py for the
+    plans of other conditions.
 """
 
 from __future__ import annotations

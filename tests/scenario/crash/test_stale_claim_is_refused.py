@@ -2,7 +2,7 @@
 
 Owns: the fence, for a worker that was stopped in the middle and for one that was cut off from PostgreSQL: the row
     belongs to whoever claimed it last, what the other one knew is said in its log.
-See: sql/queries/result_record_if_claimed.sql; sql/queries/claim.sql; queued/claiming/claim.py, Lease.
+See: sql/queries/result.sql, result_record_if_claimed; sql/queries/claim.sql; queued/claiming/claim.py, Lease.
 """
 
 from __future__ import annotations

@@ -1,2 +1,0 @@
--- Lists every body by id.
-COPY (SELECT id FROM pillarbox.messages) TO STDOUT (FORMAT csv)

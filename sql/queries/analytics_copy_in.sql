@@ -1,2 +1,0 @@
--- Writes rows of history that the generator made.
-COPY {table} ({columns}) FROM STDIN (FORMAT csv)

@@ -1,0 +1,136 @@
+-- What benchmarks set up, count and measure. Not in the wheel.
+
+-- name: bench_accepted
+-- What a cell's clients were promised: as many messages, each for one recipient, of at least this many octets.
+SELECT (SELECT count(*) FROM pillarbox.messages WHERE octet_length(content) >= %(size)s) AS messages,
+       (SELECT count(*) FROM pillarbox.queue) AS recipients
+
+-- name: bench_checkpoint
+-- Moves the next checkpoint out of the cell, and gives every cell the same first writes of its pages.
+CHECKPOINT
+
+-- name: bench_database_copy
+-- Makes a database with our schema for one cell of the benchmark.
+CREATE DATABASE {table} TEMPLATE bench_template STRATEGY WAL_LOG
+
+-- name: bench_database_drop
+-- Drops a benchmark's database whoever is still connected.
+DROP DATABASE IF EXISTS {table} WITH (FORCE)
+
+-- name: bench_database_new
+-- Makes an empty database for a peer, or the one the others are copied from.
+CREATE DATABASE {table}
+
+-- name: bench_delivered
+-- What was queued since then and is delivered: when each recipient was queued, and when its result was recorded.
+SELECT ts, finished FROM pillarbox.archive WHERE finished >= %(since)s AND ts >= %(since)s AND result = 'success'
+
+-- name: bench_empty
+-- Forgets the mail of a cell: rows first, so that the bodies are free to go.
+DELETE FROM pillarbox.queue
+
+-- name: bench_empty_messages
+-- The bodies that no recipient needs any more, all of them at once.
+WITH gone AS (DELETE FROM pillarbox.released RETURNING messages__id)
+DELETE FROM pillarbox.messages USING gone WHERE id = messages__id
+
+-- name: bench_hot
+-- The share of updates of queue rows that wrote no index entry.
+SELECT coalesce(sum(n_tup_hot_upd) / nullif(sum(n_tup_upd), 0), 0)::float8 AS share
+  FROM pg_stat_user_tables
+ WHERE schemaname = 'pillarbox' AND relname LIKE 'queue\_def\_%'
+
+-- name: bench_idle
+-- Whether nothing waits for delivery any more.
+SELECT NOT EXISTS (SELECT FROM pillarbox.queue) AS idle
+
+-- name: bench_ledger
+-- What must agree after a drain: nothing waits, each recipient is archived once, tried once, and every body is let go.
+SELECT (SELECT count(*) FROM pillarbox.queue WHERE next_retry <= now()) AS waiting,
+       (SELECT count(*) FROM pillarbox.archive WHERE result = 'success') AS archived,
+       (SELECT count(DISTINCT id) FROM pillarbox.archive) AS distinct_archived,
+       (SELECT count(*) FROM pillarbox.attempts WHERE outcome = 'delivered') AS tried,
+       (SELECT count(*) FROM pillarbox.bodies WHERE refcount <> 0 OR released IS NULL) AS held,
+       (SELECT count(*) FROM pillarbox.messages) AS messages
+
+-- name: bench_locks
+-- How many locks there are at this moment.
+SELECT count(*) AS locks FROM pg_locks
+
+-- name: bench_messages
+-- Bodies to be sent, written without the spool.
+INSERT INTO pillarbox.messages (id, size, content)
+SELECT id, length(%(body)s::bytea), %(body)s::bytea FROM unnest(%(ids)s::uuid[]) AS id
+
+-- name: bench_now
+-- What time it is by the server's clock, also within a transaction.
+SELECT clock_timestamp() AS now
+
+-- name: bench_pgmq_archive
+-- Finishes what was read.
+SELECT pgmq.archive('bench', %(ids)s::bigint[])
+
+-- name: bench_pgmq_create
+-- Makes pgmq's queue.
+SELECT pgmq.create('bench')
+
+-- name: bench_pgmq_ledger
+-- What must agree after pgmq's drain.
+SELECT (SELECT count(*) FROM pgmq.q_bench) AS waiting, (SELECT count(*) FROM pgmq.a_bench) AS archived
+
+-- name: bench_pgmq_read
+-- Reads up to `batch` messages, invisible to others for fifteen minutes as our lease is.
+SELECT * FROM pgmq.read('bench', 900, %(batch)s)
+
+-- name: bench_pgmq_send
+-- Sends `batch` messages with this body in one call.
+SELECT count(*) FROM pgmq.send_batch('bench', (SELECT array_agg(jsonb_build_object('body', %(body)s::text)) FROM generate_series(1, %(batch)s)))
+
+-- name: bench_poison
+-- Recipients of those bodies, each at a domain of its own that `domain` gives, # its number, spread over the partition ids.
+INSERT INTO pillarbox.queue (messages__id, actionid, senderip, serverid, senderhelo, senderlocalpart, senderdomain, recipientlocalpart,
+                             recipientdomain, size, metadata)
+SELECT m.id, 1, '192.0.2.1', 'bench', 'client.example', 'sender', 'sender.example', 'poison', replace(%(domain)s::text, '#', m.place::text),
+       %(size)s, jsonb_build_object('_partid', (m.place %% %(partitions)s + 1)::text)
+  FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS m(id, place)
+
+-- name: bench_poison_empty
+-- Ends the poisoned recipients, those in hand too: their results find nothing to be recorded at.
+DELETE FROM pillarbox.queue WHERE recipientlocalpart = 'poison'
+
+-- name: bench_poison_seen
+-- Poisoned recipients that a worker has looked at, those in hand, and how many there are.
+SELECT count(*) FILTER (WHERE last_error IS NOT NULL) AS seen, count(*) FILTER (WHERE token IS NOT NULL) AS taken, count(*) AS there
+  FROM pillarbox.queue
+ WHERE recipientlocalpart = 'poison'
+
+-- name: bench_queue
+-- Recipients of those bodies, `each` a message, spread over the partition ids.
+INSERT INTO pillarbox.queue (messages__id, actionid, senderip, serverid, senderhelo, senderlocalpart, senderdomain, recipientlocalpart,
+                             recipientdomain, size, metadata, next_retry)
+SELECT m.id, number, '192.0.2.1', 'bench', 'client.example', 'sender', 'sender.example', 'recipient' || m.place,
+       'domain' || (m.place + number) %% 97 || '.example', %(size)s,
+       jsonb_build_object('_partid', ((m.place + number) %% %(partitions)s + 1)::text), now() + %(wait)s
+  FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS m(id, place), generate_series(1, %(each)s) AS number
+
+-- name: bench_settings
+-- What a figure depends on.
+SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync,
+       current_setting('synchronous_commit') AS synchronous_commit, current_setting('full_page_writes') AS full_page_writes,
+       current_setting('shared_buffers') AS shared_buffers, current_setting('wal_compression') AS wal_compression
+
+-- name: bench_snapshot
+-- Opens a snapshot and keeps it, as a backup or a long report does.
+BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pillarbox.settings
+
+-- name: bench_swept
+-- Whether every body is deleted.
+SELECT NOT EXISTS (SELECT FROM pillarbox.messages) AS swept
+
+-- name: bench_vacuum
+-- Leaves every cell the same start: statistics, visibility, nothing for autovacuum to do in the middle.
+VACUUM (ANALYZE)
+
+-- name: bench_wal
+-- Octets of WAL written so far.
+SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS octets

@@ -1,2 +1,0 @@
--- Drops a benchmark's database whoever is still connected.
-DROP DATABASE IF EXISTS {table} WITH (FORCE)

@@ -1,2 +1,0 @@
--- How many locks there are at this moment.
-SELECT count(*) AS locks FROM pg_locks

@@ -1,2 +1,0 @@
--- Finishes what was read.
-SELECT pgmq.archive('bench', %(ids)s::bigint[])

@@ -1,2 +1,0 @@
--- Makes pgmq's queue.
-SELECT pgmq.create('bench')

@@ -1,2 +1,0 @@
--- Whether every body is deleted.
-SELECT NOT EXISTS (SELECT FROM pillarbox.messages) AS swept

@@ -1,0 +1,36 @@
+-- The state of a connection: its settings, its server, its patience.
+
+-- name: connection_backend
+-- The backend that answers; behind a pooler it is not the one that was announced at login.
+SELECT pg_backend_pid() AS pid
+
+-- name: connection_patience
+-- Nobody's open transaction may hold up everything a worker does: what waits longer than this for a lock is tried again.
+SET lock_timeout = '2s'
+
+-- name: connection_walk
+-- Daemons walk indexes and never read a table from end to end. The driver prepares what they ask again and again, and
+-- PostgreSQL keeps a prepared statement's plan: one made while a leaf was empty would read the million rows that came
+-- since, with every claim, until somebody analyzes it. Behind a pooler nothing is prepared, so every plan is fresh.
+-- Nor is any planned anew for the values it is given, as PostgreSQL would do with those over many partitions: to plan the
+-- recording of a result takes longer than to record it.
+SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan
+
+-- name: list_begin
+-- Begins the transaction of a policy list's query, which may only read.
+BEGIN READ ONLY
+
+-- name: lock_timeout
+-- How long a statement of this transaction may wait for a lock, and so keep others waiting behind it.
+SET LOCAL lock_timeout = {milliseconds}
+
+-- name: server_timeline
+-- Which server answers, and on which timeline: another one means that a standby was promoted, or a backup restored, since, and
+-- that numbers which the one before gave may be given again. NULL from a server that is in recovery.
+SELECT CASE WHEN NOT pg_is_in_recovery()
+            THEN (SELECT system_identifier FROM pg_control_system())::text || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+       END AS timeline
+
+-- name: settings_write
+-- Tells SQL what the configuration says: in how many partition ids domains hash.
+UPDATE pillarbox.settings SET partitions = %(partitions)s WHERE partitions <> %(partitions)s

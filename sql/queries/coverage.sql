@@ -1,0 +1,23 @@
+-- Which partitions a worker's condition selects.
+
+-- name: coverage_begin
+-- For this transaction: nothing can be written, and functions are found only where PostgreSQL or the owner of our tables
+-- has put them.
+SELECT set_config('transaction_read_only', 'on', true) AS looks, set_config('search_path', 'pg_catalog, pillarbox, pg_temp', true) AS finds
+
+-- name: coverage_functions
+-- Which of these functions of PostgreSQL's own and ours are not immutable in every form they have, or are not there.
+SELECT name
+  FROM unnest(%(names)s::text[]) AS name
+ WHERE NOT EXISTS (SELECT FROM pg_proc WHERE proname = name AND pronamespace IN ('pg_catalog'::regnamespace, 'pillarbox'::regnamespace))
+    OR EXISTS (SELECT FROM pg_proc WHERE proname = name AND provolatile <> 'i'
+                 AND pronamespace IN ('pg_catalog'::regnamespace, 'pillarbox'::regnamespace))
+ ORDER BY name
+
+-- name: coverage_serves
+-- What a worker's condition says of each partition id, with every column unknown but the id and the status: true, false,
+-- or NULL where it depends on the unknown.
+SELECT metadata->>'_partid' AS partid, ({where}) AS serves
+  FROM (SELECT (jsonb_populate_record(NULL::pillarbox.queue, jsonb_build_object(
+                    'status', 'DELIVER', 'metadata', CASE WHEN id IS NOT NULL THEN jsonb_build_object('_partid', id) END))).*
+          FROM unnest(%(partids)s::text[]) AS p(id)) AS queue

@@ -1,2 +1,0 @@
--- The server's time.
-SELECT clock_timestamp() AS at

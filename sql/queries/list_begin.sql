@@ -1,2 +1,0 @@
--- Begins the transaction of a policy list's query, which may only read.
-BEGIN READ ONLY

@@ -1,2 +1,0 @@
--- Whether this worker is the one that maintains, for the length of the lease; asked again, it is renewed.
-SELECT pillarbox.lease_take('maintain', %(worker)s, %(lease)s)

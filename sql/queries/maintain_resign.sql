@@ -1,2 +1,0 @@
--- Lets another worker maintain.
-SELECT pillarbox.lease_give('maintain', %(worker)s)

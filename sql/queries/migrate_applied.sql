@@ -1,2 +1,0 @@
--- The migrations this database has.
-SELECT number, name FROM pillarbox.migrations ORDER BY number

@@ -1,0 +1,58 @@
+-- The outbox of notifications to senders.
+
+-- name: notice_copy
+-- Queues the copy of a notification for the operator.
+SELECT pillarbox.notice_copy(%(recipient)s::text, %(content)s, %(transport)s, %(smtputf8)s, %(requiretls)s) AS message
+
+-- name: notice_discard
+-- Drops notices where none are to be sent, and says how many.
+WITH dropped AS (
+    DELETE FROM pillarbox.notices WHERE id IN (SELECT id FROM pillarbox.notices ORDER BY id LIMIT %(batch)s FOR UPDATE SKIP LOCKED)
+    RETURNING 1
+)
+SELECT count(*) AS notices FROM dropped
+
+-- name: notice_elect
+-- Whether this transaction is the one that sends notices now; held until it ends, behind a pooler too.
+SELECT pillarbox.lock_try('notices')
+
+-- name: notice_hold_back
+-- Lets the notices of a sender, or with no address those of everybody, wait until `due`, and says how many that are.
+WITH held AS (
+    UPDATE pillarbox.notices SET due = %(due)s
+     WHERE due < %(due)s AND (%(domain)s::text IS NULL OR (senderlocalpart = %(localpart)s::text AND senderdomain = %(domain)s::text))
+    RETURNING 1
+)
+SELECT count(*) AS notices FROM held
+
+-- name: notice_next
+-- The notices of one kind about one message that have waited for longer than `gather`, the longest due first; with them how
+-- many notifications their sender, and all senders, got in this hour, and when the next one begins.
+WITH first AS MATERIALIZED (
+    SELECT messages__id, kind FROM pillarbox.notices
+     WHERE due <= coalesce(%(now)s::timestamptz, now()) - %(gather)s::interval ORDER BY due, id LIMIT 1
+)
+SELECT n.id, n.ts, n.kind, n.messages__id, n.senderlocalpart, n.senderdomain, n.recipientlocalpart, n.recipientdomain, n.metadata,
+       n.remote, n.reply_code, n.reply_enhanced, n.reply_text, n.arrived, n.will_retry_until,
+       coalesce((SELECT c.notices FROM pillarbox.notice_counts c
+                  WHERE c.hour = h.hour AND c.sender = n.senderlocalpart || '@' || n.senderdomain), 0) AS told,
+       coalesce((SELECT c.notices FROM pillarbox.notice_counts c WHERE c.hour = h.hour AND c.sender = ''), 0) AS told_all,
+       h.hour + interval '1 hour' AS next_hour, coalesce(%(now)s::timestamptz, now()) AS at
+  FROM pillarbox.notices n JOIN first f ON f.messages__id = n.messages__id AND f.kind = n.kind,
+       (SELECT date_trunc('hour', coalesce(%(now)s::timestamptz, now()), 'UTC') AS hour) AS h
+ WHERE n.due <= coalesce(%(now)s::timestamptz, now())
+ ORDER BY n.id LIMIT %(batch)s
+   FOR UPDATE OF n
+
+-- name: notice_original
+-- The message that notices are about: the beginning of its content, its size and how it came.
+SELECT substring(content FROM 1 FOR %(limit)s::integer) AS content, size, smtputf8 FROM pillarbox.messages WHERE id = %(message)s
+
+-- name: notice_postpone
+-- Lets these notices, which PostgreSQL refused at `at`, wait until `due`; once it has for long enough, they are forgotten.
+UPDATE pillarbox.notices SET due = %(due)s, refused = coalesce(refused, %(at)s) WHERE id = ANY (%(ids)s::bigint[])
+
+-- name: notice_send
+-- Queues one notification and forgets its notices.
+SELECT pillarbox.notice_send(coalesce(%(now)s::timestamptz, now()), %(ids)s::bigint[], %(recipients)s::text[], %(content)s,
+                             %(transport)s, %(smtputf8)s) AS message

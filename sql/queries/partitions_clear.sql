@@ -1,2 +1,0 @@
--- Removes the workplace.
-DROP SCHEMA pillarbox_repartition CASCADE

@@ -1,0 +1,102 @@
+-- Held mail as reviewers see it and decide about it.
+
+-- name: quarantine_among
+-- In which quarantines the held recipients lie that fit a condition.
+SELECT q.metadata->>'_quarantineid' AS id, count(*) AS recipients
+  FROM pillarbox.queue q
+ WHERE {condition} AND q.status = 'HOLD'
+ GROUP BY 1
+ ORDER BY 1
+
+-- name: quarantine_digest_begin
+-- Locks what is known of a quarantine's digest until the transaction ends; `due` says that the last one is of an earlier
+-- period, `period` when this one began.
+INSERT INTO pillarbox.digests AS d (quarantine) VALUES (%(quarantine)s)
+    ON CONFLICT (quarantine) DO UPDATE SET quarantine = excluded.quarantine
+RETURNING d.sent, now() AS now, date_bin(%(every)s::interval, now(), '2001-01-01 00:00:00+00') AS period,
+          coalesce(date_bin(%(every)s::interval, d.sent, '2001-01-01 00:00:00+00') < date_bin(%(every)s::interval, now(), '2001-01-01 00:00:00+00'), true) AS due
+
+-- name: quarantine_digest_forget
+-- Forgets recipients that are held there no more, so that one that is held again is told of again.
+DELETE FROM pillarbox.digest_rows r
+ WHERE r.quarantine = %(quarantine)s
+   AND NOT EXISTS (SELECT FROM pillarbox.queue q
+                    WHERE q.id = r.queue__id AND q.status = 'HOLD' AND q.metadata->>'_quarantineid' = r.quarantine)
+
+-- name: quarantine_digest_rows
+-- The latest of the recipients that are told of now, with the beginning of their message.
+SELECT q.id, q.ts AS received, q.size,
+       CASE WHEN q.senderdomain IS NULL THEN '' ELSE q.senderlocalpart || '@' || q.senderdomain END AS sender,
+       q.recipientlocalpart || '@' || q.recipientdomain AS recipient,
+       coalesce(q.metadata->>'_holdreason', q.last_error) AS reason, substring(m.content FROM 1 FOR %(most)s::integer) AS beginning
+  FROM pillarbox.digest_rows r
+  JOIN pillarbox.queue q ON q.id = r.queue__id
+  LEFT JOIN pillarbox.messages m ON m.id = q.messages__id
+ WHERE r.quarantine = %(quarantine)s AND r.told = now() AND q.status = 'HOLD'
+ ORDER BY q.id DESC
+ LIMIT %(limit)s::bigint
+
+-- name: quarantine_digest_send
+-- Spools a digest and notes that it was sent, in one transaction; with the key of a period that has one already, that one.
+UPDATE pillarbox.digests
+   SET sent = now(),
+       messages__id = pillarbox.enqueue(%(sender)s, %(recipients)s, %(content)s::bytea, idempotency_key => %(key)s, jobid => 'quarantine-digest')
+ WHERE quarantine = %(quarantine)s
+RETURNING messages__id AS message
+
+-- name: quarantine_digest_tell
+-- Notes every held recipient that nobody was told of as told now, and returns how many there are.
+WITH told AS (
+    INSERT INTO pillarbox.digest_rows (quarantine, queue__id, told)
+    SELECT %(quarantine)s, q.id, now() FROM pillarbox.queue q
+     WHERE q.status = 'HOLD' AND q.metadata->>'_quarantineid' = %(quarantine)s
+        ON CONFLICT DO NOTHING
+    RETURNING queue__id
+)
+SELECT count(*) AS recipients FROM told
+
+-- name: quarantine_list
+-- What is held in each quarantine: how many, how large, the oldest and the latest.
+SELECT q.metadata->>'_quarantineid' AS id, count(*) AS recipients, count(DISTINCT q.messages__id) AS messages,
+       coalesce(sum(q.size), 0)::bigint AS bytes, min(q.ts) AS oldest, max(q.ts) AS latest
+  FROM pillarbox.queue q
+ WHERE q.status = 'HOLD'
+ GROUP BY 1
+ ORDER BY 2 DESC, 1
+
+-- name: quarantine_login
+-- Who asks: the login, every role whose rights it has, whether it owns the queue, and whether it may spool mail.
+SELECT current_user AS login,
+       ARRAY(SELECT rolname::text FROM pg_roles WHERE pg_has_role(current_user, oid, 'USAGE')) AS roles,
+       coalesce((SELECT pg_has_role(current_user, c.relowner, 'USAGE')
+                   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                  WHERE n.nspname = 'pillarbox' AND c.relname = 'queue'), false) AS operator,
+       coalesce((SELECT bool_or(has_function_privilege(current_user, p.oid, 'EXECUTE'))
+                   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+                  WHERE n.nspname = 'pillarbox' AND p.proname = 'enqueue'), false) AS spools
+
+-- name: quarantine_mail
+-- Held recipients that fit a condition, in the order they came, with the beginning of their message.
+SELECT q.id, q.messages__id AS message, q.metadata->>'_quarantineid' AS quarantine, q.ts AS received, q.size,
+       CASE WHEN q.senderdomain IS NULL THEN '' ELSE q.senderlocalpart || '@' || q.senderdomain END AS sender,
+       q.recipientlocalpart || '@' || q.recipientdomain AS recipient,
+       coalesce(q.metadata->>'_holdreason', q.last_error) AS reason, q.metadata->>'_policyrule' AS rule,
+       q.senderip, q.senderhelo, q.saslusername, substring(m.content FROM 1 FOR %(most)s::integer) AS beginning
+  FROM pillarbox.queue q LEFT JOIN pillarbox.messages m ON m.id = q.messages__id
+ WHERE {condition} AND q.status = 'HOLD' AND q.id > %(after)s::bigint
+ ORDER BY q.id
+ LIMIT %(limit)s::bigint
+
+-- name: quarantine_piece
+-- A piece of a message's content, so that a large one is never held as a whole.
+SELECT substring(content FROM %(start)s::integer FOR %(most)s::integer) AS piece FROM pillarbox.messages WHERE id = %(message)s
+
+-- name: quarantine_places
+-- Where these recipients are: their state in the queue, or how and when they finished.
+SELECT q.id, q.state::text AS state, NULL::timestamptz AS finished FROM pillarbox.queue_state q WHERE q.id = ANY (%(ids)s::bigint[])
+UNION ALL
+SELECT a.id, a.result::text, a.finished FROM pillarbox.archive a WHERE a.id = ANY (%(ids)s::bigint[])
+
+-- name: quarantine_redirect
+-- Releases locked recipients to other addresses, and deletes the held ones in the same step.
+SELECT id, partid FROM pillarbox.queue_redirect(%(ids)s::bigint[], %(localparts)s::text[], %(domains)s::text[])

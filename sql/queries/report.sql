@@ -1,0 +1,26 @@
+-- The tables in which a report is kept for the console.
+
+-- name: report_known
+-- Whether we have sent this message to this address, or are at it.
+SELECT pillarbox.report_known(%(message)s, %(localpart)s, %(domain)s) AS known
+
+-- name: report_minutes_store
+-- Puts figures in the place of those of the same minute and outcome.
+INSERT INTO pillarbox.report_minutes (minute, outcome, attempts, seconds)
+SELECT minute, outcome, attempts, seconds
+  FROM jsonb_to_recordset(%(figures)s::jsonb) AS f(minute timestamptz, outcome text, attempts bigint, seconds float8)
+ON CONFLICT (minute, outcome) DO UPDATE SET attempts = excluded.attempts, seconds = excluded.seconds
+RETURNING minute
+
+-- name: report_only_recipient
+-- The one recipient of a message that has no other, else NULL.
+SELECT pillarbox.report_only_recipient(%(message)s) AS address
+
+-- name: report_store
+-- Keeps the sections of a report, in place of those of the same period.
+INSERT INTO pillarbox.reports (since, until, section, made, origin, more, columns, rows)
+SELECT %(since)s, %(until)s, s.section, %(made)s, %(origin)s, s.more, s.columns, s.rows
+  FROM jsonb_to_recordset(%(sections)s::jsonb) AS s(section text, more boolean, columns jsonb, rows jsonb)
+ON CONFLICT (since, until, section) DO UPDATE
+   SET made = excluded.made, origin = excluded.origin, more = excluded.more, columns = excluded.columns, rows = excluded.rows
+RETURNING section

@@ -1,0 +1,30 @@
+-- What has been held, or is remembered, for long enough.
+
+-- name: retention_audit
+-- How many commands may be forgotten, the oldest of them, and whether whoever asks may forget them.
+SELECT count(*) AS commands, min(ts) AS oldest, has_table_privilege('pillarbox.audit', 'DELETE') AS allowed
+  FROM pillarbox.audit_older(%(before)s::timestamptz)
+
+-- name: retention_forget
+-- Forgets some commands that may be forgotten, the latest first, since what undid a command names it.
+WITH old AS (
+    SELECT a.id FROM pillarbox.audit_older(%(before)s::timestamptz) a ORDER BY a.id DESC LIMIT %(batch)s::bigint
+), forgotten AS (
+    DELETE FROM pillarbox.audit a USING old WHERE a.id = old.id RETURNING 1
+)
+SELECT count(*) AS n FROM forgotten
+
+-- name: retention_forget_rows
+-- Forgets what some recipients were before commands that may be forgotten.
+WITH old AS (
+    SELECT r.audit__id, r.queue__id
+      FROM pillarbox.audit_older(%(before)s::timestamptz) a JOIN pillarbox.audit_rows r ON r.audit__id = a.id
+     LIMIT %(batch)s::bigint
+), forgotten AS (
+    DELETE FROM pillarbox.audit_rows r USING old WHERE r.audit__id = old.audit__id AND r.queue__id = old.queue__id RETURNING 1
+)
+SELECT count(*) AS n FROM forgotten
+
+-- name: retention_forgot
+-- Adds to the audit row of a retention how many commands it forgot.
+UPDATE pillarbox.audit SET done = done + %(commands)s::bigint WHERE id = %(id)s::bigint

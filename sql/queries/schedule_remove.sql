@@ -1,2 +1,0 @@
--- Forgets a schedule.
-DELETE FROM pillarbox.schedules WHERE id = %(id)s

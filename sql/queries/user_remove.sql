@@ -1,2 +1,0 @@
--- Removes a user; no row when there was none.
-DELETE FROM pillarbox.users WHERE name = %(name)s RETURNING name
