@@ -20,7 +20,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued.claiming.claim import Lease
 from queued.deliver import without_transport
 from queued.destinations.lane import Busy
 from queued.destinations.not_now import NotNow
@@ -30,6 +29,7 @@ from queued.outcome.verdict import Verdict, ours, stuck_after, verdict
 from queued.pacing.pace import Wait
 from queued.smtp.envelope import fields
 from queued.tracing import traced
+from queued.values import Lease
 from queued.watchdog import Progress, Watch
 from shared.failure_points import reach
 from shared.mail.outcome import Outcome
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from queued.claiming.bodies import Bodies
-    from queued.claiming.claim import Claimed, Fence
     from queued.claiming.in_flight import Hand
-    from queued.deliver import Body, Transport
+    from queued.deliver import Transport
     from queued.destinations.lane import Place
     from queued.destinations.lanes import Lanes
     from queued.destinations.unproven import Unproven
     from queued.pacing.pace import Paces, Turn
     from queued.reports.suppression_screen import Screen
-    from queued.result import Recorder, Result
+    from queued.result import Recorder
     from queued.signing.sign import Signer
+    from queued.values import Body, Claimed, Fence, Result
     from shared.config.queued.transport import Transport as TransportSettings
 
 _AT_ONCE: Final = 1.0  # seconds that a turn is kept while a policy lets its delivery wait; beyond them it is parked

@@ -11,7 +11,6 @@ See: RFC 5321 section 4.5.4.1 (retries); RFC 1047 (why a lost final reply duplic
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -23,7 +22,6 @@ from queued.outcome.classify import wants_login
 from queued.outcome.remainder import cut_off, with_remainder
 from queued.outcome.settle import Settler, deferred
 from queued.pacing.pace import Paces
-from queued.result import Spoken
 from queued.routing.find_hops import HopFinder, Ourselves
 from queued.routing.resolver import Resolver, ResolverClosedError
 from queued.routing.route import Unroutable, lane
@@ -39,6 +37,7 @@ from queued.smtp.sessions import HeldBack, Speaker, Voice
 from queued.smtp.transaction import Timeouts
 from queued.tls.context import Contexts
 from queued.tls.plan import TlsPlanner
+from queued.values import Spoken
 from shared.config.queued.routing import Dns
 from shared.config.queued.settings import Claim as ClaimSettings
 from shared.config.queued.transport import Retry
@@ -48,31 +47,21 @@ from shared.observe import events
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from queued.claiming.claim import Claimed, Lease
     from queued.outcome.react import Reactions
-    from queued.result import Result
-    from queued.routing.find_hops import Found
     from queued.routing.route import Hop
-    from queued.signing.sign import Signed
+    from queued.routing.site import Found
     from queued.smtp.failover import Talk
     from queued.smtp.transaction import Transaction, TransactionResult
     from queued.tls.mta_sts_cache import MtaSts
     from queued.tls.plan import Plan
+    from queued.values import Claimed, Lease, Result
     from shared.config.queued.transport import Timeout
     from shared.config.queued.transport import Transport as TransportSettings
+from queued.values import Body
 
 __all__ = ["Body", "NotNow", "Transport", "without_transport"]
 
 _PARTED: Final = 1.0  # seconds until recipients that can no longer share an attempt are tried apart
-
-
-@dataclass(slots=True)
-class Body:
-    """A message's content, held once for all its recipients in hand; `signing` is kept here by queued.signing.sign."""
-
-    content: bytes
-    smtputf8: bool
-    signing: asyncio.Future[Signed] | None = None
 
 
 class Transport:

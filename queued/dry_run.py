@@ -14,11 +14,10 @@ import math
 import sys
 from datetime import UTC
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from queued import dry_run_report
 from queued.claiming.claim import from_row
-from queued.deliver import Body
 from queued.destinations.not_now import NotNow
 from queued.equipment import Equipment
 from queued.outcome.ageing import fate
@@ -27,43 +26,20 @@ from queued.pacing.pace import Wait
 from queued.routing.route import Unroutable, override
 from queued.routing.source import usable
 from queued.smtp.envelope import fields, transaction
+from queued.values import Body
 from shared.postgres import database, migrate
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from queued.claiming.claim import Claimed
     from queued.daemon import Worker
     from queued.deliver import Transport
     from queued.pacing.pace import Paces
     from queued.signing.sign import Signer
     from shared.config.queued.settings import QueuedConfig
+from queued.dry_run_report import Found
 
 ROWS: Final = 10
 _HEAD: Final = 256 * 1024  # octets of content: more than the header of any mail
 _CONNECTIONS: Final = 2
-
-
-class Found(NamedTuple):
-    """What would be done for one recipient; `refused` is why it would not come to a conversation."""
-
-    claimed: Claimed
-    due: datetime
-    transport: str
-    route: str = ""
-    hosts: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    nosource: str | None = None
-    tls: tuple[str, ...] = ()
-    refused: str | None = None
-    pacing: str = ""
-    signing: tuple[str, ...] = ()
-    unsigned: str | None = None
-    seal: str | None = None
-    unsealed: str | None = None
-    tries: int = 0
-    deferred: datetime | None = None  # when it would be tried again if this try were deferred now
-    expires: datetime | None = None
 
 
 async def run(config: QueuedConfig, worker: Worker, most: int, *, as_json: bool) -> None:

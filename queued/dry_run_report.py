@@ -7,7 +7,7 @@ Guarantees: a block is what people read, and may change; the keys of a document 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from queued.routing.source import allowance
 from shared.observe.events import quote
@@ -15,8 +15,8 @@ from shared.observe.events import quote
 if TYPE_CHECKING:
     from datetime import date, datetime
 
-    from queued.dry_run import Found
     from queued.tls.demanded import TlsWanted
+    from queued.values import Claimed
     from shared.config.queued.source import Source
     from shared.config.queued.transport import Transport
 
@@ -106,3 +106,25 @@ def _deferred(found: Found) -> str:
 
 def _time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S %Z}".strip()
+
+
+class Found(NamedTuple):
+    """What would be done for one recipient; `refused` is why it would not come to a conversation."""
+
+    claimed: Claimed
+    due: datetime
+    transport: str
+    route: str = ""
+    hosts: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    nosource: str | None = None
+    tls: tuple[str, ...] = ()
+    refused: str | None = None
+    pacing: str = ""
+    signing: tuple[str, ...] = ()
+    unsigned: str | None = None
+    seal: str | None = None
+    unsealed: str | None = None
+    tries: int = 0
+    deferred: datetime | None = None  # when it would be tried again if this try were deferred now
+    expires: datetime | None = None

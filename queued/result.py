@@ -20,16 +20,15 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice, takewhile
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from queued.claiming import gather
-from queued.claiming.claim import fence
 from queued.claiming.leaves import Leaves, among
 from queued.result_columns import claims, holds, notices, results
+from queued.values import fence
 from shared.failure_points import reach
 from shared.mail.results import DEAD
 from shared.observe import events, tracing
@@ -40,49 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from uuid import UUID
 
-    from queued.claiming.claim import Claimed, Fence
     from queued.claiming.leaves import Partid
-    from shared.mail.outcome import Outcome
+    from queued.values import Claimed, Fence
+from queued.values import Held, Result, Spoken
 
 _GROUP = 500
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _AGAIN = 60.0  # seconds after which a result that PostgreSQL refused in every form is tried again
 _LEFT_OUT = "(left out: PostgreSQL refused the reply's text)"
-
-
-class Spoken(NamedTuple):
-    """How the host was spoken to, for the attempt row; None where it did not come to that."""
-
-    tls: str | None = None  # what was negotiated: "TLSv1.3 TLS_AES_256_GCM_SHA384 verified", "none"
-    source: str | None = None  # the address we spoke from
-    dsn: bool = False  # the host took on to tell the sender what becomes of the mail (RFC 3461 section 5.2.1)
-    last: bool = False  # the mail ends there: the host is spoken to by LMTP
-
-
-class Held(NamedTuple):
-    """The recipient goes on hold instead of being tried again."""
-
-    reason: str
-    quarantine: str | None = None  # becomes metadata `_quarantineid`
-
-
-class Result(NamedTuple):
-    """One attempt's end for one recipient: `next_retry` when it is tried again, else `result` says how it finished."""
-
-    claimed: Claimed
-    outcome: Outcome
-    remote: str | None  # who was talked to last, as host:port or name[address]:port
-    duration: timedelta
-    result: str | None  # success, failed, expired: the archive's words
-    next_retry: datetime | None
-    spoken: Spoken = Spoken()
-    held: Held | None = None
-    late: datetime | None = None  # the sender may be told that it is late, and that we try until then
-
-    @staticmethod
-    def later(claimed: Claimed, outcome: Outcome, wait: timedelta) -> Result:
-        """A try that failed on our side, before any peer was asked: again after `wait`, whatever the schedule says."""
-        return Result(claimed, outcome, None, timedelta(0), None, claimed.now() + wait)
 
 
 class Recorder:

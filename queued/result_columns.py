@@ -15,8 +15,7 @@ from shared.postgres.array_text import numbers, texts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queued.claiming.claim import Claimed
-    from queued.result import Result
+    from queued.values import Claimed, Result
 
 
 def results(group: list[Result]) -> dict[str, Any]:

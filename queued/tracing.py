@@ -15,7 +15,7 @@ from shared.observe import tracing
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
 
 
 async def traced[T](delivery: Sequence[Claimed], attempt: Awaitable[T]) -> T:

@@ -16,8 +16,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from queued.claiming.claim import Lease
     from queued.smtp.transaction import Phase
+    from queued.values import Lease
 
 _LONG_STANDING: Final = 30.0  # seconds; smtp_connect_timeout, longer than honest hosts let clients wait for a greeting
 _CONTENT: Final = frozenset({"body", "dot"})  # the phases in which the peer has content of ours

@@ -11,16 +11,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from queued.claiming.claim import fence
 from queued.claiming.leaves import Leaves
-from queued.deliver import Body
+from queued.values import Body, fence
 from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from queued.claiming.claim import Claimed, Fence
+    from queued.values import Claimed, Fence
 
 
 class Bodies:

@@ -11,14 +11,13 @@ See: sql/queries/claim.sql; sql/README.md, "Claims".
 
 from __future__ import annotations
 
-import asyncio
 import random
 import secrets
 from collections import Counter
 from datetime import timedelta
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from queued.claiming.floor import FullPass
 from queued.claiming.leaves import Leaves, among
@@ -26,89 +25,21 @@ from shared.mail.domain import comparable
 from shared.mail.message import Address
 from shared.observe import events
 from shared.postgres import database
-from shared.postgres.array_text import numbers, texts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from shared.config.queued.settings import Claim as ClaimSettings
+from queued.values import _NOTHING, Claimed, Fence, fence
 
 # A row may become visible this long after its next_retry, because its transaction began earlier than it committed.
 # Rows later than that wait for the next full pass, at most one poll interval away.
 _MARGIN = timedelta(seconds=10)
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 #: The floors of a claim, one for each class of mail that is taken in the order it falls due: none of them.
 NO_FLOORS: Final[Mapping[str, datetime | None]] = MappingProxyType(
     dict.fromkeys(("floor_urgent", "floor_urgent_retried", "floor", "floor_retried", "floor_bulk"))
 )
-
-
-#: What tells two claims apart, of one recipient too: the row's id and the claim's token.
-type Fence = tuple[int, int]
-
-
-class Lease:
-    """How long a delivery may go on: until its claim ends, which a heartbeat puts off."""
-
-    __slots__ = ("_cut", "_limit", "expires")
-
-    def __init__(self, expires: float) -> None:
-        self.expires = expires  # monotonic seconds
-        self._limit: asyncio.Timeout | None = None
-        self._cut = False
-
-    def held(self) -> asyncio.Timeout:
-        """For `async with`: what is done inside ends by TimeoutError when the lease does, or is cut."""
-        self._limit = asyncio.timeout_at(_loop_time(self.expires))
-        return self._limit
-
-    def put_off(self, expires: float) -> None:
-        """The claim holds until `expires`; a time that has passed ends what goes on under it."""
-        self.expires = expires
-        self._reschedule(expires)
-
-    def cut(self) -> None:
-        """End what goes on under it now, for good, although the claim holds."""
-        self._reschedule(monotonic())
-        self._cut = True
-
-    def let_go(self) -> None:
-        """Nothing goes on under it any more."""
-        self._limit = None
-
-    def _reschedule(self, expires: float) -> None:
-        if self._limit is not None and not self._cut and not self._limit.expired():
-            self._limit.reschedule(_loop_time(expires))
-
-
-class Claimed(NamedTuple):
-    """One recipient that is ours until `expires`. A tuple: a frozen dataclass takes nine times as long to make."""
-
-    id: int
-    token: int
-    message_id: UUID
-    actionid: int
-    sender: Address | None  # None is the null sender
-    recipient: Address
-    received: datetime
-    size: int
-    partid: str | None
-    transportid: str
-    jobid: str | None
-    retry_count: int  # which try this is, from 1
-    expires: float  # monotonic seconds
-    claimed_at: datetime  # by PostgreSQL's clock
-    since: float  # the same instant in monotonic seconds
-    priority: int = 0  # RFC 6710; above 0 urgent, below 0 bulk
-    metadata: Mapping[str, Any] = _NOTHING  # what was said of it at submission, besides `_partid`
-    noticed: bool = False  # its sender was told that it is late
-    leaf: int = 0  # PostgreSQL's number of the table it lies in; rows of one leaf are looked for together
-
-    def now(self) -> datetime:
-        """The time by PostgreSQL's clock: the queue's due times are compared with that, whatever this host's says."""
-        return self.claimed_at + timedelta(seconds=monotonic() - self.since)
 
 
 def from_row(row: Any, expires: float, since: float) -> Claimed:
@@ -279,15 +210,6 @@ class Claimer:
         return rows
 
 
-def fence(claimed: Sequence[Claimed]) -> dict[str, Any]:
-    """What a row must still say to be of these claims: its id, its message, and the token."""
-    return {
-        "ids": numbers(c.id for c in claimed),
-        "messages": texts(c.message_id.hex for c in claimed),
-        "tokens": numbers(c.token for c in claimed),
-    }
-
-
 def _class(priority: int, *, tried: bool) -> str:
     """Which floor is this mail's."""
     if priority < 0:
@@ -333,8 +255,3 @@ def _besides(where: str, ids: Collection[int]) -> str:
     if not ids:
         return where
     return f"({where}) AND id <> ALL ('{{{','.join(map(str, ids))}}}')"
-
-
-def _loop_time(at: float) -> float:
-    """A monotonic() instant on the event loop's clock."""
-    return asyncio.get_running_loop().time() + at - monotonic()

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
     from queued.attempts import Admitted, Delivery
     from queued.claiming.bodies import Bodies
-    from queued.claiming.claim import Claimed, Claimer
+    from queued.claiming.claim import Claimer
     from queued.deliver import Transport
     from queued.reports.suppression_screen import Screen
     from queued.result import Recorder
+    from queued.values import Claimed
     from shared.config.queued.settings import Claim as ClaimSettings
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0

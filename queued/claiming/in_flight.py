@@ -15,9 +15,9 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.claiming.claim import fence
 from queued.claiming.leaves import Leaves, among
 from queued.destinations.crowd import Crowd
+from queued.values import fence
 from shared.observe import events
 from shared.postgres import database
 from shared.postgres.array_text import numbers, texts
@@ -25,8 +25,9 @@ from shared.postgres.array_text import numbers, texts
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from queued.claiming.claim import Claimed, Claimer, Fence, Lease
+    from queued.claiming.claim import Claimer
     from queued.destinations.not_now import NotNow
+    from queued.values import Claimed, Fence, Lease
     from shared.config.queued.settings import Claim as ClaimSettings
 
 _GROUP: Final = 500

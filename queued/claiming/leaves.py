@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
 
 #: Leaves in one statement, of which each costs some five locks, and two dozen while it is planned.
 MOST: Final = 16

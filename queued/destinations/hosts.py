@@ -14,8 +14,7 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued.destinations.lane import Lane, Place
-from queued.destinations.lanes import room, steered
+from queued.destinations.lane import Lane, Place, room, steered
 from queued.destinations.not_now import NotNow
 from queued.smtp.pool import PoolClosedError
 

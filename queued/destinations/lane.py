@@ -17,10 +17,12 @@ from bisect import insort
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.destinations import feedback
+from queued.destinations.feedback import Steering
 from queued.destinations.not_now import NotNow
 
 if TYPE_CHECKING:
-    from queued.destinations.feedback import Steering
+    from shared.config.queued.settings import Claim as ClaimSettings
+    from shared.config.queued.transport import Transport as TransportSettings
 
 _SOONEST, _LATEST = 1.0, 600.0  # seconds that a delivery is parked for
 _QUICKEST: Final = 0.001  # seconds between two turns, when nothing is known yet
@@ -31,6 +33,8 @@ _SPREAD: Final = 60.0  # seconds over which what waited for a dead destination c
 _APART: Final = 0.02  # seconds between two of them at the least: thousands come back in minutes, not at once
 
 type Rank = tuple[int, int]  # class of priority, urgent first; recipient's id
+
+LEAST: Final = 100  # recipients that one destination may always hold: so few starve nobody
 
 
 class Room(NamedTuple):
@@ -249,3 +253,22 @@ class Lane:
         behind = max(0.0, (self._last_parked - now) * random.uniform(0.7, 1.0) - left)
         left += behind + random.uniform(0, min(self._dead_for, _SPREAD))
         return NotNow(left, f"{self.label} {self._why}", stopped="destination")
+
+
+def room(settings: ClaimSettings) -> Room:
+    """How much of what a worker has in hand one destination may hold, and one host as much."""
+    return Room(
+        max(int(settings.inflight * settings.share), min(settings.inflight, LEAST)),
+        int(settings.maxbytes * settings.share),
+        settings.inflight * 3 // 4,
+    )
+
+
+def steered(settings: TransportSettings) -> tuple[Steering, Rest]:
+    """What moves the windows of a transport, and how long what is dead is left alone."""
+    given = settings.feedback
+    first = given.dead or settings.retry.intervals[0]
+    return (
+        Steering(given.initial, settings.concurrency, given.positive, given.negative, given.cohorts),
+        Rest(first.total_seconds(), given.longest.total_seconds()),
+    )

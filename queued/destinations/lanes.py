@@ -15,19 +15,19 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from queued.destinations.feedback import Steering
-from queued.destinations.lane import Busy, Lane, Place, Rest, Room
+from queued.destinations.lane import Busy, Lane, Place, Rest
 from queued.destinations.not_now import NotNow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from queued.claiming.claim import Claimed
     from queued.deliver import Transport
     from queued.pacing.pace import Wait
+    from queued.values import Claimed
     from shared.config.queued.settings import Claim as ClaimSettings
     from shared.config.queued.transport import Transport as TransportSettings
+from queued.destinations.lane import room, steered
 
-LEAST: Final = 100  # recipients that one destination may always hold: so few starve nobody
 _REMEMBERED: Final = 60.0  # seconds a lane is kept after its last delivery
 _SWEEP: Final = 1000  # lanes at which those to forget are first looked for
 _SOONEST, _LATEST = 1.0, 600.0  # seconds that a paced delivery is parked for, unless it was told a longer time
@@ -121,22 +121,3 @@ class Lanes:
         if known is None or known[0] is not settings:
             known = self._steered[settings.id] = settings, *steered(settings)
         return known[1], known[2]
-
-
-def room(settings: ClaimSettings) -> Room:
-    """How much of what a worker has in hand one destination may hold, and one host as much."""
-    return Room(
-        max(int(settings.inflight * settings.share), min(settings.inflight, LEAST)),
-        int(settings.maxbytes * settings.share),
-        settings.inflight * 3 // 4,
-    )
-
-
-def steered(settings: TransportSettings) -> tuple[Steering, Rest]:
-    """What moves the windows of a transport, and how long what is dead is left alone."""
-    given = settings.feedback
-    first = given.dead or settings.retry.intervals[0]
-    return (
-        Steering(given.initial, settings.concurrency, given.positive, given.negative, given.cohorts),
-        Rest(first.total_seconds(), given.longest.total_seconds()),
-    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from queued.destinations.lanes import LEAST
+from queued.destinations.lane import LEAST
 from queued.destinations.not_now import Line, NotNow
 
 _QUICKEST, _SLOWEST = 0.001, 10.0  # seconds between two recipients that leave

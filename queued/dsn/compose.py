@@ -10,9 +10,8 @@ See: RFC 3464 section 2 (fields), RFC 6522 (multipart/report), RFC 6533, RFC 383
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from email.utils import format_datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.dsn import texts
 from queued.dsn.requested import of_message, of_recipient, requiretls
@@ -20,12 +19,9 @@ from queued.dsn.requested import of_message, of_recipient, requiretls
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
-    from uuid import UUID
 
-    from shared.mail.message import Address
+    from queued.dsn.report import Kind, Manner, Original, Told
 
-#: RFC 3464 section 2.3.3; its `expanded` is for who keeps lists of recipients, and we keep none.
-type Kind = Literal["failed", "delayed", "delivered", "relayed"]
 
 SUBJECTS: Final[Mapping[str, str]] = {
     "failed": "Undelivered Mail Returned to Sender",
@@ -38,41 +34,6 @@ _LONGEST: Final = 900  # octets of a diagnostic, below the 998 of a line (RFC 53
 _HOST: Final = re.compile(r"(?P<name>[^\[\]]*)(?:\[(?P<address>[^\[\]]*)\])?:\d+|.*")
 _STATUS_FORM: Final = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
 _STRAY: Final = re.compile(rb"\x00|\r(?!\n)|(?<!\r)\n")
-
-
-class Told(NamedTuple):
-    """One recipient and what happened to it."""
-
-    recipient: Address
-    metadata: Mapping[str, Any] | None
-    remote: str | None  # as in attempts: host:port or name[address]:port
-    code: int | None  # of the reply; None: there was none
-    status: str | None  # RFC 3463
-    text: str | None
-    at: datetime
-    until: datetime | None = None  # how long it is still tried
-
-
-class Original(NamedTuple):
-    """The message it is about."""
-
-    id: UUID
-    sender: Address
-    arrived: datetime
-    content: bytes | None  # perhaps cut off at the end; None: there is none any more
-    size: int  # of all of it
-    smtputf8: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How the operator wants notifications to be."""
-
-    hostname: str
-    name: str
-    address: str
-    size: int  # the largest message returned whole
-    texts: Mapping[str, str]  # by kind, where they are not built in
 
 
 class Composed(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from queued.result import Result
+    from queued.values import Result
 
 type Notice = Literal["failed", "delayed", "delivered", "relayed"]
 

@@ -17,7 +17,8 @@ import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from queued.dsn.compose import Manner, Original, Told, compose
+from queued.dsn.compose import compose
+from queued.dsn.report import Manner, Original, Told
 from queued.dsn.requested import requiretls
 from shared.mail.domain import comparable
 from shared.mail.message import Address

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from queued.dsn.compose import Manner, Original, Told
+    from queued.dsn.report import Manner, Original, Told
 
 _OPENING: Final = "This is the mail system at host {hostname}.\n\n"
 BUILT_IN: Final[Mapping[str, str]] = {

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from queued.dsn.owed import notice
 from queued.outcome.retry import is_late, limit
-from queued.result import Result
+from queued.values import Result
 from shared.mail.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from queued.claiming.claim import Claimed
     from queued.destinations.not_now import NotNow
     from queued.outcome.retry import RetrySchedule
+    from queued.values import Claimed
 
 type Fate = Literal["waits", "late", "expired"]
 

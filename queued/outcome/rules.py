@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.outcome.rules_compile import Said
-from queued.result import Held
+from queued.values import Held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

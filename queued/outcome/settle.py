@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 from queued.outcome.react import Reactions
 from queued.outcome.retry import decide, is_late, limit
 from queued.outcome.rules import said_by
-from queued.result import Result, Spoken
+from queued.values import Result, Spoken
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from queued.claiming.claim import Claimed
     from queued.outcome.retry import RetrySchedule
+    from queued.values import Claimed
     from shared.mail.outcome import Outcome
     from shared.mail.smtp_reply import Reply
 

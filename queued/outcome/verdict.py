@@ -10,13 +10,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from queued.outcome.classify import FAULT_STATUS, wants_login
-from queued.result import Result
+from queued.values import Result
 from shared.mail.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
     from shared.config.queued.transport import Transport as TransportSettings
 
 

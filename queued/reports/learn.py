@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from queued.claiming.claim import Claimed
     from queued.reports.read import Finding, Report
+    from queued.values import Claimed
     from shared.config.suppression import Suppression
 
 _ABOUT_CONTENT: Final = ("5.6.", "5.7.", "4.6.", "4.7.")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from queued.reports.learn import learn
 from queued.reports.read import read
-from queued.result import Result
+from queued.values import Result
 from shared.errors import ConfigError
 from shared.mail.outcome import Outcome
 from shared.mail.suppression import return_path, target
@@ -27,9 +27,9 @@ from shared.postgres import database
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from queued.claiming.claim import Claimed
     from queued.destinations.not_now import NotNow
     from queued.reports.read import Report
+    from queued.values import Claimed
     from shared.config.suppression import Suppression
 
 _GLANCE: Final = 5.0  # seconds for which it is remembered that nobody is suppressed

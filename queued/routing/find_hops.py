@@ -16,7 +16,7 @@ from dataclasses import replace
 from ipaddress import IPv6Address, ip_address
 from random import Random
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from queued.routing.dead_hosts import DeadHosts
 from queued.routing.dns_answer import Answer
@@ -33,7 +33,7 @@ from queued.routing.route import (
     no_domain,
     reachable,
 )
-from queued.routing.site import Site, site
+from queued.routing.site import site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from queued.routing.resolver import Resolver
     from queued.routing.route import Address, Hop, Host
     from shared.config.queued.transport import Transport
+from queued.routing.site import Found
 
 _MOST_HOSTS: Final = 30  # by preference; the largest honest lists have about ten
 
@@ -68,13 +69,6 @@ class Ourselves:
         This host's own count at port 25 only, as in Postfix: at another port somebody else may listen.
         """
         return any(embedded(a) in self._addresses or (host.port == PORT and _is_local(a)) for a in host.addresses)
-
-
-class Found(NamedTuple):
-    """Where one attempt may connect to. site: of the exchangers, None where DNS was not asked for any."""
-
-    hops: list[Hop]
-    site: Site | None
 
 
 class HopFinder:

@@ -17,8 +17,7 @@ from queued.routing.route import Unroutable, lane
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from queued.routing.find_hops import Found
-    from queued.routing.route import Host
+    from queued.routing.route import Hop, Host
     from shared.config.queued.transport import Transport
 
 _LONGEST: Final = 255
@@ -121,3 +120,10 @@ class SeenSites:
         self._seen[domain.lower()] = (now + self._kept, found)
         if len(self._seen) > self._most:
             del self._seen[next(iter(self._seen))]
+
+
+class Found(NamedTuple):
+    """Where one attempt may connect to. site: of the exchangers, None where DNS was not asked for any."""
+
+    hops: list[Hop]
+    site: Site | None

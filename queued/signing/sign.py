@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from queued.claiming.claim import Claimed
-    from queued.deliver import Body
+    from queued.values import Body, Claimed
     from shared.config.queued.signing import Arc, Signing, SigningKey, SigningRule
     from shared.mail.message import Address
+from queued.values import Signed
 
 _RELAXED: Final = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
 _QUIET: Final = logging.getLogger("pillarbox.dkim")  # dkimpy has nothing to tell that an event does not say
@@ -59,14 +59,6 @@ class Key:
     private: PrivateKey
     begins: datetime
     ends: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """What signing came to: header fields to send before the content, perhaps none, or why the message has to wait."""
-
-    fields: bytes = b""
-    fault: str | None = None
 
 
 class SigningFault(Exception):

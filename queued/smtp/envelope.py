@@ -18,8 +18,7 @@ from queued.smtp.transaction import Transaction
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queued.claiming.claim import Claimed
-    from queued.deliver import Body
+    from queued.values import Body, Claimed
 
 
 def transaction(claimed: Sequence[Claimed], body: Body, prefix: bytes, sender: str | None = None) -> Transaction:

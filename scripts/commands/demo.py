@@ -19,12 +19,14 @@ from scripts.commands import demo_face, sample_mail, up
 from scripts.commands.ledger import Ledger
 from scripts.commands.supervise import Child, Supervisor
 from scripts.scratch_var import emptied
-from scripts.sink.server import Received, Sink
+from scripts.sink.server import Sink
 from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+
+    from scripts.sink.records import Received
 
 _SESSIONS = 8
 _PATIENCE = 60.0  # seconds without any arrival before what is missing counts as lost

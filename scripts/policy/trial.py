@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from shared.config.smtpd.settings import SmtpdConfig
     from shared.mail.message import Address, Recipient
     from smtpd.login.users import User
-    from smtpd.policy.engine import CheckResult, Decision, Step
+    from smtpd.policy.decision import Decision, Step
+    from smtpd.policy.engine import CheckResult
     from smtpd.policy.lists import AskQuery
     from smtpd.policy.session import Checking, EndOfData, Envelope
 

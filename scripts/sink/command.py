@@ -14,7 +14,8 @@ import signal
 import sys
 from pathlib import Path
 
-from scripts.sink.server import EXTENSIONS, Sink
+from scripts.sink.records import EXTENSIONS
+from scripts.sink.server import Sink
 from shared.errors import PillarboxError
 
 

@@ -1,24 +1,27 @@
 """server — an SMTP server that takes mail, writes down what it took, and fails on request
 
-Owns: Sink, its options and its records.
-Guarantees: a record is kept (and in the log file, when there is one) before the message is answered; what
-an address makes it do is in scripts/sink/behaviour.py; leaving `async with` closes every connection.
+Owns: Sink, and its sessions: the server side of SMTP, small and strict: commands, replies, content, violations.
+Guarantees: shares no code with queued/smtp/client.py, so that each checks the other. Every octet that a careful client
+    would not send is noted in `sink.violations`. A record is kept (and in the log file, if there is one) before the
+    message is answered; scripts/sink/behaviour.py says what an address asks for. Leaving `async with` closes every
+    connection.
 Raises: ListenFailed when the address cannot be bound; TimeoutError from `wait_for`.
-See: Postfix smtp-sink(1), whose part it takes where faults must be scripted per recipient.
-Bugs: the log is written without fsync: it survives the sink's own death, not the machine's.
+See: RFC 5321 §4.1.1 and §4.3.2; RFC 2920 (PIPELINING); Postfix smtp-sink(1), for faults scripted per recipient.
+Bugs: no TLS, no AUTH, no CHUNKING: for loopback and tests only. The log is written without fsync: it survives the
+    sink's own death, not the machine's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from scripts.sink.session import Session
+from scripts.sink.behaviour import ACCEPT, Ending, behaviour_of, gravest
+from scripts.sink.records import Received, SinkOptions
+from scripts.sink.syntax import find_end, is_stray, read_path, refuse_parameters, undo_dots
 from shared.errors import ListenFailed, cause
 
 if TYPE_CHECKING:
@@ -26,58 +29,279 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-EXTENSIONS = frozenset({"PIPELINING", "8BITMIME", "SMTPUTF8", "SIZE", "ENHANCEDSTATUSCODES"})
+_LINE_LIMIT: Final = 4096  # RFC 5321 §4.5.3.1.4 asks for 512; extensions lengthen it
+_READ: Final = 65536  # octets read at once
+_DONE: Final = 250  # RFC 5321 §4.2.2
+_CLOSING: Final = 421  # RFC 5321 §3.8
+_SYNTAX: Final = "501 5.5.4 syntax error"
+_NEEDS_SMTPUTF8: Final = "553 5.6.7 address needs SMTPUTF8"
+_RECORDED: Final = "250 2.0.0 OK recorded"
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """One transaction whose content came whole.
+class Session(asyncio.BufferedProtocol):
+    """One connection; `sink` is told of messages and violations."""
 
-    at: Unix time in seconds. sender, recipients: without angle brackets, as sent. sha256, size: of the
-    content with its dots undone, in hex and octets. answered: whether a 250 followed. content: the octets,
-    when the sink keeps them.
-    """
+    def __init__(self, sink: Sink) -> None:
+        """A session that has not greeted yet."""
+        self._sink = sink
+        self._octets = memoryview(bytearray(_READ))
+        self._buffer = bytearray()
+        self._searched = 0
+        self._out: list[str] = []
+        self._held = False
+        self._pipelining = False
+        self._in_content = False
+        self._transport: asyncio.Transport | None = None
+        self._forget()
 
-    at: float
-    sender: str
-    recipients: tuple[str, ...]
-    sha256: str
-    size: int
-    answered: bool
-    content: bytes | None = field(default=None, repr=False)
+    def _forget(self) -> None:
+        """RSET: no transaction (RFC 5321 §4.1.1.5)."""
+        self._sender: str | None = None
+        self._smtputf8 = False
+        self._recipients: list[str] = []
+        self._behaviour = ACCEPT
 
-    def as_json(self) -> str:
-        """The record's line in the log, without the content."""
-        return json.dumps(
-            {
-                "at": self.at,
-                "sender": self.sender,
-                "recipients": self.recipients,
-                "sha256": self.sha256,
-                "size": self.size,
-                "answered": self.answered,
-            },
-            ensure_ascii=True,
-        )
+    # Called by the event loop (asyncio.BufferedProtocol).
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet, or refuse to."""
+        self._transport = cast("asyncio.Transport", transport)
+        crowded = self._sink.joined(self)
+        greeting = self._sink.options.greeting
+        welcome = f"{greeting} {self._sink.options.hostname} sink"
+        self._say("421 4.7.0 too many connections" if crowded else welcome)
+        self._flush()
+        if crowded or greeting == _CLOSING:
+            transport.close()
 
-@dataclass(frozen=True, slots=True)
-class SinkOptions:
-    """How the sink presents itself.
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the session."""
+        del exc
+        self._held = True
+        self._transport = None
+        self._sink.left(self)
 
-    extensions: EHLO keywords to offer, out of EXTENSIONS. greeting, ehlo: codes to answer a connection and
-    EHLO with. size_limit: largest message in octets, 0 for any. max_recipients: per transaction, further
-    ones get 452. max_connections: at once, further ones get 421. keep_content: hold the octets in memory.
-    """
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the loop puts what came in."""
+        del sizehint
+        return self._octets
 
-    hostname: str = "sink.example"
-    extensions: frozenset[str] = EXTENSIONS
-    greeting: int = 220
-    ehlo: int = 250
-    size_limit: int = 0
-    max_recipients: int = 1000  # Postfix smtpd_recipient_limit
-    max_connections: int = 1000
-    keep_content: bool = False
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take octets in and answer what is complete."""
+        self._buffer += self._octets[:nbytes]
+        if not self._held:
+            self._pump()
+
+    def hang_up(self) -> None:
+        """Close after what was said has left."""
+        self._held = True
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._held = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _say(self, reply: str) -> None:
+        self._out.append(reply)
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None:
+            self._out.append("")
+            self._transport.write("\r\n".join(self._out).encode())
+            self._out = []
+
+    def _pump(self) -> None:
+        while not self._held and self._buffer:
+            if not (self._content() if self._in_content else self._line()):
+                break
+        self._flush()
+
+    def _line(self) -> bool:
+        """Take one command out of the buffer; False when none is complete."""
+        end = self._buffer.find(b"\n")
+        if end < 0 or end >= _LINE_LIMIT:
+            if len(self._buffer) >= _LINE_LIMIT:
+                self._sink.violated("command line too long")
+                self._say("500 5.5.2 line too long")
+                self.hang_up()
+            return False
+        line = bytes(self._buffer[: end + 1])
+        del self._buffer[: end + 1]
+        if is_stray(line):
+            self._sink.violated("stray CR, LF or NUL in a command")
+        if self._buffer and not self._pipelining:
+            self._sink.violated("pipelined without being offered")
+        self._command(line.rstrip(b"\r\n"))
+        return True
+
+    def _command(self, line: bytes) -> None:
+        verb, _, rest = line.partition(b" ")
+        name = verb.decode("ascii", "replace").upper()
+        self._sink.commands[name] = self._sink.commands.get(name, 0) + 1
+        if name in {"EHLO", "HELO"}:
+            self._hello(name)
+        elif name == "MAIL":
+            self._mail(rest)
+        elif name == "RCPT":
+            self._rcpt(rest)
+        elif name == "DATA":
+            self._data()
+        elif name == "RSET":
+            self._forget()
+            self._say("250 2.0.0 OK")
+        elif name == "QUIT":
+            self._say("221 2.0.0 Bye")
+            self.hang_up()
+        else:
+            self._say("250 2.0.0 OK" if name == "NOOP" else "502 5.5.1 command not implemented")
+
+    def _hello(self, name: str) -> None:
+        options = self._sink.options
+        self._forget()
+        if name == "HELO":
+            self._say(f"250 {options.hostname}")
+            return
+        if options.ehlo != _DONE:
+            self._say(f"{options.ehlo} EHLO is not served here")
+            return
+        self._pipelining = "PIPELINING" in options.extensions
+        lines = [options.hostname, *sorted(options.extensions - {"SIZE"})]
+        if "SIZE" in options.extensions:
+            lines.append(f"SIZE {options.size_limit}")
+        for line in lines[:-1]:
+            self._say(f"250-{line}")
+        self._say(f"250 {lines[-1]}")
+
+    def _mail(self, rest: bytes) -> None:
+        parsed = read_path(rest, b"FROM:")
+        if parsed is None:
+            self._say(_SYNTAX)
+            return
+        if self._sender is not None:
+            self._say("503 5.5.1 nested MAIL")
+            return
+        path, parameters = parsed
+        options = self._sink.options
+        refusal, unknown = refuse_parameters(parameters, options.extensions, options.size_limit)
+        if unknown is not None:
+            self._sink.violated(f"parameter not offered: {unknown}")
+        self._smtputf8 = b"SMTPUTF8" in parameters.upper().split()
+        sender = self._decode(path)
+        if refusal is None and sender is None:
+            refusal = _NEEDS_SMTPUTF8
+        if refusal is None:
+            self._sender = sender
+        self._say(refusal or "250 2.1.0 OK")
+
+    def _decode(self, path: bytes) -> str | None:
+        """An address as text; None when it is not ASCII and SMTPUTF8 was not declared (RFC 6531 §3.5)."""
+        if path.isascii():
+            return path.decode("ascii")
+        if not self._smtputf8:
+            self._sink.violated("address with octets above 127 without SMTPUTF8")
+            return None
+        return path.decode("utf-8", "surrogateescape")
+
+    def _rcpt(self, rest: bytes) -> None:
+        parsed = read_path(rest, b"TO:")
+        recipient = self._decode(parsed[0]) if parsed is not None else None
+        if self._sender is None:
+            self._say("503 5.5.1 MAIL first")
+        elif parsed is None or parsed[1] or not parsed[0]:
+            self._say(_SYNTAX)
+        elif recipient is None:
+            self._say(_NEEDS_SMTPUTF8)
+        elif len(self._recipients) >= self._sink.options.max_recipients:
+            self._say("452 4.5.3 too many recipients")
+        else:
+            self._judge(recipient)
+
+    def _judge(self, recipient: str) -> None:
+        """RCPT as the recipient's name scripts it."""
+        behaviour = behaviour_of(recipient)
+        code = behaviour.rcpt_code
+        if behaviour.once and self._sink.seen_before(self._sender or "", recipient):
+            code = _DONE
+        if code is None:
+            self._held = True
+        elif code == _DONE:
+            self._recipients.append(recipient)
+            self._behaviour = gravest(self._behaviour, behaviour)
+            self._say("250 2.1.5 OK")
+        else:
+            self._say(f"{code} {code // 100}.1.1 scripted in the recipient")
+            if code == _CLOSING:
+                self.hang_up()
+
+    def _data(self) -> None:
+        if not self._recipients:
+            self._say("554 5.5.1 no valid recipients")
+        elif self._behaviour.ending is Ending.HANG_DATA:
+            self._held = True
+        else:
+            if self._buffer:
+                self._sink.violated("content before 354")
+            self._in_content = True
+            self._searched = 0
+            self._say("354 end with <CRLF>.<CRLF>")
+
+    def _content(self) -> bool:
+        """Take the content out of the buffer; False while its end has not come."""
+        if self._behaviour.ending is Ending.DROP_DATA:
+            self.abort()
+            return False
+        found = find_end(self._buffer, self._searched)
+        if found is None:
+            self._searched = len(self._buffer)
+            return False
+        end, after = found
+        content = bytes(self._buffer[:end])
+        del self._buffer[:after]
+        self._in_content = False
+        if is_stray(content):
+            self._sink.violated("stray CR, LF or NUL in content")
+        self._finish(undo_dots(content))
+        return True
+
+    def _finish(self, content: bytes) -> None:
+        """Record and answer, as the recipients' names script it."""
+        behaviour, limit = self._behaviour, self._sink.options.size_limit
+        sender, recipients = self._sender or "", tuple(self._recipients)
+        self._forget()
+        if 0 < limit < len(content):
+            self._say("552 5.3.4 message too big")
+            return
+        if behaviour.ending is Ending.REFUSE:
+            self._say(f"{behaviour.dot_code} {behaviour.dot_code // 100}.6.0 scripted in the recipient")
+            if behaviour.dot_code == _CLOSING:
+                self.hang_up()
+            return
+        answered = behaviour.ending not in {Ending.DROP_DOT, Ending.HANG_DOT}
+        waiting = self._sink.accept(sender, recipients, content, answered=answered)
+        reply = f"{_RECORDED} as {len(self._sink.received)}"
+        if behaviour.ending is Ending.DROP_DOT:
+            self.abort()
+        elif behaviour.ending is Ending.HANG_DOT:
+            self._held = True
+        elif waiting is None and not behaviour.delay:
+            self._say(reply)
+        else:
+            self._held = True
+            self._sink.later(self._answer_after(waiting, behaviour.delay, reply))
+
+    async def _answer_after(self, waiting: Awaitable[object] | None, delay: float, reply: str) -> None:
+        """Keep the reply back, and everything that came after the dot with it."""
+        if waiting is not None:
+            await waiting
+        await asyncio.sleep(delay)
+        if self._transport is not None:
+            self._say(reply)
+            self._held = False
+            self._pump()
 
 
 class Sink:

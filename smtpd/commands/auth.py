@@ -3,7 +3,7 @@
 Owns: when AUTH may be given, its syntax, and what the session knows afterwards; who is right is
     smtpd.login.authenticate's.
 Guarantees: one reply to each AUTH, also when the client breaks off. What was sent is never logged here.
-Raises: Refused, which smtpd.session.protocol answers.
+Raises: Refused, which smtpd.session.connection answers.
 See: RFC 4954 section 4.
 """
 

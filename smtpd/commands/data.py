@@ -4,7 +4,7 @@ Owns: when content may come, where it goes, and that there is room for it when i
 Guarantees: the end of content ends the transaction, whatever the reply (RFC 5321 section 4.1.1.4). What cannot be
     accepted is read to its end and dropped, so that content is never taken for commands. The octets of a BDAT are
     taken even when the command is refused (RFC 3030 section 4.2).
-Raises: Refused, which smtpd.session.protocol answers.
+Raises: Refused, which smtpd.session.connection answers.
 See: RFC 5321 section 4.1.1.4; RFC 3030 sections 2 and 4.
 """
 

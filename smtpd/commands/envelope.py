@@ -2,7 +2,7 @@
 
 Owns: addresses read once, and who may send from and to them.
 Guarantees: what stands in the transaction is valid, allowed and decided. A refused RCPT changes nothing.
-Raises: Refused, which smtpd.session.protocol answers.
+Raises: Refused, which smtpd.session.connection answers.
 See: RFC 5321 sections 3.3, 4.1.1.2, 4.1.1.3, appendix C (source routes); RFC 6531 section 3.4.
 """
 

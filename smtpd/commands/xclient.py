@@ -5,7 +5,7 @@ Guarantees: only clients in `listeners[].xclient.networks` are heard; a bad attr
     rates see the client that was named, as if it had connected itself; what restricts a user restricts the one that was
     named, and a disabled one is refused. A client whose address the proxy does not know has none, and so none of the
     rights of the proxy's address; those of the proxy's certificate end with XCLIENT, whatever it names.
-Raises: Refused, which smtpd.session.protocol answers.
+Raises: Refused, which smtpd.session.connection answers.
 See: https://www.postfix.org/XCLIENT_README.html; xtext: RFC 3461 section 4.
 """
 

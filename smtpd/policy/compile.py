@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shared.config.smtpd.policy_check import Consequence, ContentCheck
     from shared.config.smtpd.settings import SmtpdConfig
     from smtpd.policy.conditions import Predicate
-    from smtpd.policy.engine import Known, Verdict
+    from smtpd.policy.decision import Known, Verdict
     from smtpd.policy.facts import Facts, Phase
 
 CHECK_RULE: Final = "contentcheck"

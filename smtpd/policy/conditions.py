@@ -12,7 +12,7 @@ import operator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shared.patterns import matcher
-from smtpd.policy.engine import Membership, Rate
+from smtpd.policy.decision import Membership, Rate
 from smtpd.policy.facts import known_mailbox
 from smtpd.policy.lists import Domains, FileList, Networks
 from smtpd.policy.texts import COMPARED, COUNTED, READ, one_line
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from shared.config.smtpd.policy_condition import Condition, ListCondition, RateCondition
     from shared.config.smtpd.policy_fields import Comparison
-    from smtpd.policy.engine import Known
+    from smtpd.policy.decision import Known
     from smtpd.policy.facts import Facts
     from smtpd.policy.lists import QueryList
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from shared.mail.message import Address, Recipient
-    from smtpd.policy.engine import Decision
+    from smtpd.policy.decision import Decision
     from smtpd.session.session import Session
     from smtpd.session.transaction import Transaction
 

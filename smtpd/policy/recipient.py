@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
     from smtpd.login.users import User
-    from smtpd.policy.engine import Changes
+    from smtpd.policy.decision import Changes
     from smtpd.policy.facts import Facts
     from smtpd.session.client import Client
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from shared.observe import events
 from smtpd import replies
 from smtpd.policy import recipient as policy_recipient
-from smtpd.policy.engine import UNCHANGED, Changes, Decision, Known, Membership, Rate, Unanswered, decide, merged
+from smtpd.policy.decision import UNCHANGED, Changes, Decision, Known, Membership, Rate, Unanswered
+from smtpd.policy.engine import decide, merged
 from smtpd.policy.facts import CheckResult, Facts
 from smtpd.policy.headers import WHOLE, Extent, HeaderFields, field_lines
 from smtpd.policy.lists import ListUnavailable, QueryList
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from shared.mail.message import Address, Recipient
     from smtpd.policy.compile import CompiledPolicy
-    from smtpd.policy.engine import Question
+    from smtpd.policy.decision import Question
     from smtpd.policy.facts import Phase
     from smtpd.policy.lists import AskQuery
     from smtpd.session.client import Client

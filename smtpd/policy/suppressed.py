@@ -14,7 +14,7 @@ from shared.config.smtpd.policy import ListSource
 from shared.mail.suppression import target
 from shared.postgres.queries import query
 from smtpd import replies
-from smtpd.policy.engine import Changes
+from smtpd.policy.decision import Changes
 from smtpd.policy.lists import ListUnavailable, QueryList
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import socket
 from typing import TYPE_CHECKING, cast
 
 from smtpd.session.body_budget import BodyBudget
+from smtpd.session.connection import Connection
 from smtpd.session.equipment import Equipment
 from smtpd.session.overload import Load
-from smtpd.session.protocol import Connection
 from smtpd.session.service import Service
 from smtpd.tls import Certificates
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from smtpd.commands import parameters
 from smtpd.commands.parameters import Offered
 from smtpd.message.receive import Place
-from smtpd.policy.engine import UNCHANGED
+from smtpd.policy.decision import UNCHANGED
 from smtpd.policy.headers import Extent
 from smtpd.policy.session import PolicySession, Sources
 from smtpd.policy.suppressed import Suppressed
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shared.spool.spool import Spool
     from smtpd.login.authenticate import Authentication
     from smtpd.policy.compile import CompiledPolicy
-    from smtpd.policy.engine import Changes
+    from smtpd.policy.decision import Changes
     from smtpd.rates.limits import Rates
     from smtpd.session.body_budget import BodyBudget
     from smtpd.session.client import Client

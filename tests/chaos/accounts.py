@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scripts.commands.sample_mail import Sample
-    from scripts.sink.server import Received
+    from scripts.sink.records import Received
 
 type Key = tuple[str, str]
 #: The nth arrival of a recipient, from 1.

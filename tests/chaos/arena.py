@@ -38,7 +38,7 @@ from tests.fixtures.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from scripts.sink.server import Received
+    from scripts.sink.records import Received
     from tests.chaos.accounts import Arrival, Key
     from tests.chaos.cells import Cell
     from tests.fixtures.database.killable import Killable

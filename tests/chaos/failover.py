@@ -32,7 +32,7 @@ from tests.fixtures.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
     from tests.chaos.accounts import Figures
     from tests.fixtures.daemons.flow import Flow
     from tests.fixtures.daemons.system import Daemon

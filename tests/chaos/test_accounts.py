@@ -10,7 +10,7 @@ import hashlib
 from itertools import islice
 
 from scripts.commands.sample_mail import Sample
-from scripts.sink.server import Received
+from scripts.sink.records import Received
 from tests.chaos.accounts import Accounts
 from tests.chaos.senders import samples
 

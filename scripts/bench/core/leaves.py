@@ -17,7 +17,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from queued.claiming.claim import Claimer
-from queued.result import Recorder, Result
+from queued.result import Recorder
+from queued.values import Result
 from scripts.bench.core.server import agree, content, settle_down
 from shared.config.queued.settings import Claim
 from shared.mail.message import new_message_id
@@ -27,7 +28,7 @@ from shared.postgres import database, migrate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
     from scripts.bench.core.server import Server
 
 WORKERS: Final = 32

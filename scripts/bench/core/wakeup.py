@@ -17,7 +17,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from queued.claiming.claim import Claimer
-from queued.result import Recorder, Result
+from queued.result import Recorder
+from queued.values import Result
 from scripts.bench.core.schedule import submission
 from scripts.bench.core.server import NAME, agree, content, fill, settle_down
 from shared.config.queued.settings import Claim

@@ -17,13 +17,14 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from queued.claiming.claim import Claimer
-from queued.result import Recorder, Result
+from queued.result import Recorder
+from queued.values import Result
 from shared.config.queued.settings import Claim
 from shared.mail.outcome import Outcome
 from shared.postgres import database
 
 if TYPE_CHECKING:
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
 
 _TOOK = timedelta(milliseconds=120)
 

@@ -30,7 +30,7 @@ from tests.fixtures.database.results import DELIVERED, WORKER, finished
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
     from tests.fixtures.database.postgres import ServerUnderTest
 
 MILLION = 1_000_000

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.claiming.claim import Claimed, Claimer
+from queued.claiming.claim import Claimer
 from queued.result import Recorder
+from queued.values import Claimed
 from scripts.sink.server import Sink
 from shared.config.queued.settings import Claim
 from shared.postgres import database as db

@@ -15,7 +15,7 @@ import pytest
 from queued.claiming.claim import Claimer
 from queued.claiming.in_flight import Hand, _Parked
 from queued.claiming.leaves import MOST, Leaves, among
-from queued.result import Held
+from queued.values import Held
 from shared.config.queued.settings import Claim
 from shared.postgres import database
 from tests.fixtures.database.results import DELIVERED, FAILED, WORKER, claim, deferred, finished, running_recorder
@@ -23,8 +23,7 @@ from tests.fixtures.database.results import DELIVERED, FAILED, WORKER, claim, de
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from queued.claiming.claim import Claimed
-    from queued.result import Result
+    from queued.values import Claimed, Result
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
 

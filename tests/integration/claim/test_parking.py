@@ -33,7 +33,7 @@ from tests.fixtures.peers.scripted_peer import CONTENT, HANG, PLAIN, ScriptedPee
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
 

@@ -19,7 +19,7 @@ from shared.postgres import database as db
 from tests.fixtures.heard import PATIENCE, until
 
 if TYPE_CHECKING:
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
     from tests.fixtures.database.factory import Factory
 
 ROWS, SESSIONS, BATCH = 2000, 4, 50

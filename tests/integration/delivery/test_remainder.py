@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.claiming.claim import Lease
+from queued.values import Lease
 from queued.watchdog import Progress, Watch
 from tests.fixtures.daemons.routed import Routed, routing
 from tests.fixtures.heard import until

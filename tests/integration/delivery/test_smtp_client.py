@@ -10,7 +10,8 @@ from queued.outcome.classify import classify
 from queued.smtp.client import SmtpConnection
 from queued.smtp.content import PIECE
 from queued.smtp.transaction import ConversationError, Timeouts
-from scripts.sink.server import EXTENSIONS, Received, Sink
+from scripts.sink.records import EXTENSIONS, Received
+from scripts.sink.server import Sink
 from tests.fixtures.daemons.smtp_send import ALICE, BOB, CONTENT, codes, connect, send_once, to
 from tests.fixtures.peers.scripted_peer import until
 

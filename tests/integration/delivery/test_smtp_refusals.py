@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queued.outcome.classify import classify
-from scripts.sink.server import EXTENSIONS, Sink
+from scripts.sink.records import EXTENSIONS
+from scripts.sink.server import Sink
 from tests.fixtures.daemons.smtp_send import BOB, codes, connect, send_once, to
 
 if TYPE_CHECKING:

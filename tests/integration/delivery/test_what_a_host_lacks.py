@@ -8,7 +8,8 @@ import pytest
 
 from queued.outcome.classify import classify
 from queued.smtp.commands import refuse_message
-from scripts.sink.server import EXTENSIONS, Sink
+from scripts.sink.records import EXTENSIONS
+from scripts.sink.server import Sink
 from tests.fixtures.daemons.smtp_send import send_once, to
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from tests.fixtures.heard import until
 from tests.fixtures.peers.proxy import Proxy, relaying
 
 if TYPE_CHECKING:
-    from queued.claiming.claim import Claimed
-    from queued.result import Result
+    from queued.values import Claimed, Result
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
 

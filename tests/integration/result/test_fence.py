@@ -17,13 +17,13 @@ from queued.claiming.bodies import Bodies
 from queued.claiming.claim import Claimer
 from queued.claiming.in_flight import Hand
 from queued.deliver import NotNow
-from queued.result import Held
+from queued.values import Held
 from shared.config.queued.settings import Claim
 from shared.postgres import database
 from tests.fixtures.database.results import DELIVERED, FAILED, WORKER, claim, deferred, finished, running_recorder
 
 if TYPE_CHECKING:
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
 

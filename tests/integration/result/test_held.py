@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.result import Held, Result, Spoken
+from queued.values import Held, Result, Spoken
 from tests.fixtures.database.results import DEFERRED, DELIVERED, FAILED, claim, deferred, finished, running_recorder
 from tests.fixtures.peers.scripted_peer import until
 
 if TYPE_CHECKING:
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.logins import Logins
     from tests.fixtures.heard import Heard

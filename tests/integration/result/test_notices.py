@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.result import Held, Recorder, Result, Spoken
+from queued.result import Recorder
+from queued.values import Held, Result, Spoken
 from tests.fixtures.database.results import DEFERRED, DELIVERED, FAILED, claim, deferred, finished, running_recorder
 
 if TYPE_CHECKING:
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
     from tests.fixtures.database.factory import Factory
 
 UNTIL = datetime(2030, 1, 6, 12, tzinfo=UTC)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from queued.claiming.bodies import Bodies
 from queued.claiming.claim import Claimer
-from scripts.sink.server import Received, Sink
+from scripts.sink.server import Sink
 from shared.config.queued.settings import Claim
 from shared.postgres import database
 from tests.fixtures.daemons.dispatching import dispatching
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import pytest
 
     from queued.claiming.dispatch import Dispatcher
-    from queued.deliver import Body
+    from queued.values import Body
+    from scripts.sink.records import Received
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
     from tests.fixtures.peers.proxy import Proxy

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from queued.claiming.claim import Claimed
+    from queued.values import Claimed
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.deliver import Body
 from queued.signing.keys import zone_strings
+from queued.values import Body
 from scripts.dev.peers import how_to_get
 from tests.fixtures.daemons.signing import MESSAGE, arc, claimed, key, key_files, rule, signer
 from tests.fixtures.peers.fake_dns import FakeDns

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
-from queued.deliver import Body
 from queued.signing.keys import zone_strings
+from queued.values import Body
 from tests.fixtures.daemons.signing import MESSAGE, claimed, key, key_files, rule, signer
 from tests.fixtures.peers.fake_dns import FakeDns
 from tests.fixtures.peers.rspamd import verifying_rspamd

@@ -14,10 +14,10 @@ from dkim.canonicalization import Relaxed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.deliver import Body
 from queued.signing import sign_content
 from queued.signing.sign_content import body_digest, header_end
 from queued.smtp.content import wire_pieces, wire_size, without_strays
+from queued.values import Body
 from scripts.commands.sample_mail import as_submitted
 from tests.fixtures.daemons.signing import MESSAGE, claimed, key_files, rule, signer, verified
 

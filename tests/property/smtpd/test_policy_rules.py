@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from shared.config.smtpd.policy import Policy
 from smtpd.policy.compile import compile_policy
-from smtpd.policy.engine import UNCHANGED, CheckResult, Known, decide, merged
+from smtpd.policy.decision import UNCHANGED, Known
+from smtpd.policy.engine import CheckResult, decide, merged
 from tests.fixtures.daemons.policies import CHECKED, FACTS
 
 if TYPE_CHECKING:
-    from smtpd.policy.engine import Changes, Decision
+    from smtpd.policy.decision import Changes, Decision
 
 #: Conditions with what they are of FACTS.
 PLAIN = st.sampled_from(

@@ -17,7 +17,7 @@ from tests.fixtures.peers.proxy import relaying
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
-    from scripts.sink.server import Received
+    from scripts.sink.records import Received
     from tests.fixtures.daemons.system import Daemon, System
 
 BEFORE, AFTER = 40, 20

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.sink.server import Received, Sink
+from scripts.sink.server import Sink
 from tests.fixtures.daemons.submit import Books, numbered
 
 if TYPE_CHECKING:
+    from scripts.sink.records import Received
     from tests.fixtures.daemons.system import System
 
 

@@ -18,7 +18,7 @@ from tests.fixtures.waiting import eventually
 if TYPE_CHECKING:
     from email.message import EmailMessage
 
-    from scripts.sink.server import Received
+    from scripts.sink.records import Received
     from tests.fixtures.daemons.submit import Books
     from tests.fixtures.daemons.system import System
 

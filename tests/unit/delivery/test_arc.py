@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import dkim
 import pytest
 
-from queued.deliver import Body
 from queued.signing.arc import read_chain
+from queued.values import Body
 from shared.errors import ConfigError
 from tests.fixtures.daemons.signing import MESSAGE, NOW, arc, claimed, key_files, records, rule, signer
 

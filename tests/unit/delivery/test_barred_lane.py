@@ -16,7 +16,7 @@ from queued.destinations.lane import Lane, Place, Rest, Room
 from queued.outcome.rules import judge, said_by
 from queued.outcome.rules_compile import compile_rules
 from queued.outcome.verdict import verdict
-from queued.result import Result
+from queued.values import Result
 from shared.config.queued.rules import ReplyRule
 from shared.mail.outcome import Outcome
 from tests.fixtures.daemons.in_hand import in_hand

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queued.routing.find_hops import Found
 from queued.routing.route import Host, Unroutable
-from queued.routing.site import Parted, SeenSites, site, site_lane, site_name
+from queued.routing.site import Found, Parted, SeenSites, site, site_lane, site_name
 from shared.config.queued.transport import Transport
 from shared.mail.outcome import Outcome
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import dkim
 import pytest
 
-from queued.deliver import Body
 from queued.signing import sign
+from queued.values import Body
 from shared.errors import ConfigError
 from tests.fixtures.daemons.signing import MESSAGE, NOW, claimed, key, key_files, records, rule, signer, verified
 

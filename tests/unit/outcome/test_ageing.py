@@ -17,8 +17,8 @@ from shared.config.queued.transport import Retry
 from tests.fixtures.daemons.in_hand import in_hand
 
 if TYPE_CHECKING:
-    from queued.claiming.claim import Claimed
     from queued.outcome.ageing import Fate
+    from queued.values import Claimed
 
 RECEIVED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

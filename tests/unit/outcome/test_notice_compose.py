@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from queued.dsn.compose import Manner, Original, Told, compose, peer
+from queued.dsn.compose import compose, peer
+from queued.dsn.report import Manner, Original, Told
 from shared.config.queued.bounces import Bounces
 from shared.mail.message import Address
 

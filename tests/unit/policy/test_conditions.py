@@ -13,7 +13,8 @@ import pytest
 
 from shared.mail.address import parse
 from shared.mail.message import Address
-from smtpd.policy.engine import Facts, Known
+from smtpd.policy.decision import Known
+from smtpd.policy.engine import Facts
 from smtpd.policy.headers import HeaderFields
 from tests.fixtures.daemons.policies import FACTS, matches, outcome
 

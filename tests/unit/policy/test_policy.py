@@ -12,7 +12,8 @@ import pytest
 
 from shared.config.smtpd.policy import Policy
 from smtpd.policy.compile import compile_policy
-from smtpd.policy.engine import Changes, CheckResult, Decision, Known, Rate, Unanswered, decide, merged
+from smtpd.policy.decision import Changes, Decision, Known, Rate, Unanswered
+from smtpd.policy.engine import CheckResult, decide, merged
 from tests.fixtures.daemons.policies import FACTS, outcome
 
 
