@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from queued.deliver import without_transport
 from queued.destinations.lane import Busy
-from queued.destinations.not_now import NotNow
+from queued.not_now import NotNow
 from queued.outcome.ageing import aged
 from queued.outcome.settle import deferred
 from queued.outcome.verdict import Verdict, ours, stuck_after, verdict
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from queued.claiming.bodies import Bodies
-    from queued.claiming.in_flight import Hand
     from queued.deliver import Transport
     from queued.destinations.lane import Place
     from queued.destinations.lanes import Lanes
     from queued.destinations.unproven import Unproven
+    from queued.in_flight import Hand
     from queued.pacing.pace import Paces, Turn
     from queued.reports.suppression_screen import Screen
     from queued.result import Recorder

@@ -17,8 +17,8 @@ from queued import maintain, metrics, reload, schedule
 from queued.claiming import whole_leaves
 from queued.claiming.bodies import Bodies
 from queued.claiming.claim import Claimer
-from queued.claiming.dispatch import Dispatcher
 from queued.claiming.register import Identity, Register
+from queued.dispatch import Dispatcher
 from queued.dsn import send
 from queued.equipment import Delivering, Equipment
 from queued.outcome.react import suspending

@@ -3,7 +3,7 @@
 Owns: the steps find hosts → talk → classify → decide about a retry, within the lease; and what becomes of mail whose
     transport is not configured.
 Guarantees: a Result for every recipient, whatever a peer does. An attempt ends when its lease does, so that no other
-    worker begins while this one still talks; heartbeats put that off (queued.claiming.dispatch). No database
+    worker begins while this one still talks; heartbeats put that off (queued.dispatch). No database
     connection is held meanwhile.
 See: RFC 5321 section 4.5.4.1 (retries); RFC 1047 (why a lost final reply duplicates).
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from queued import watchdog
 from queued.destinations.hosts import Entrance, Hosts
-from queued.destinations.not_now import NotNow, ParkedError
+from queued.not_now import NotNow, ParkedError
 from queued.outcome.classify import wants_login
 from queued.outcome.remainder import cut_off, with_remainder
 from queued.outcome.settle import Settler, deferred
@@ -32,12 +32,12 @@ from queued.smtp.client import SmtpConnection
 from queued.smtp.envelope import fields, transaction
 from queued.smtp.failover import talk
 from queued.smtp.lmtp import LmtpConnection
-from queued.smtp.pool import ConnectionPool, PoolClosedError, ReuseLimits
+from queued.smtp.pool import ConnectionPool, ReuseLimits
 from queued.smtp.sessions import HeldBack, Speaker, Voice
 from queued.smtp.transaction import Timeouts
 from queued.tls.context import Contexts
 from queued.tls.plan import TlsPlanner
-from queued.values import Spoken
+from queued.values import PoolClosedError, Spoken
 from shared.config.queued.routing import Dns
 from shared.config.queued.settings import Claim as ClaimSettings
 from shared.config.queued.transport import Retry

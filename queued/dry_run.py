@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queued import dry_run_report
 from queued.claiming.claim import from_row
-from queued.destinations.not_now import NotNow
 from queued.equipment import Equipment
+from queued.not_now import NotNow
 from queued.outcome.ageing import fate
 from queued.outcome.retry import decide, limit
 from queued.pacing.pace import Wait

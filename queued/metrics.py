@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from queued.maintain import UNSERVED_GRACE
 from shared.config.metrics import ListenAddress
 from shared.observe import events
-from shared.observe.cached_answer import Latest
-from shared.observe.health import Answering, Health, page
 from shared.observe.metrics import Counts, by_destination, by_transport
 from shared.observe.metrics_server import MetricsServer, Page
 from shared.observe.metrics_totals import CONTENT_TYPE, Reading
 from shared.observe.queued_table import TRANSPORT
 from shared.postgres import database
+from shared.postgres.cached_answer import Latest
+from shared.postgres.health import Answering, Health, page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from queued.claiming.dispatch import Dispatcher
+    from queued.dispatch import Dispatcher
     from queued.result import Recorder
     from shared.config.queued.settings import QueuedConfig
     from shared.observe.events import Watcher

@@ -25,7 +25,7 @@ from itertools import islice, takewhile
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from queued.claiming import gather
+from queued import gather
 from queued.claiming.leaves import Leaves, among
 from queued.result_columns import claims, holds, notices, results
 from queued.values import fence

@@ -152,3 +152,7 @@ class Body:
     content: bytes
     smtputf8: bool
     signing: asyncio.Future[Signed] | None = None
+
+
+class PoolClosedError(Exception):
+    """A connection was asked for after the pool began to close."""

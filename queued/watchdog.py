@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from queued.smtp.transaction import Phase
     from queued.values import Lease
 
 _LONG_STANDING: Final = 30.0  # seconds; smtp_connect_timeout, longer than honest hosts let clients wait for a greeting
@@ -134,3 +133,6 @@ class Watch:
                 progress.cut(f"no progress for {progress.limit:.0f} seconds", progress.limit)
         if self._watched:
             self._wait(min(each.due for each in self._watched) - now)
+
+
+type Phase = Literal["connect", "greeting", "helo", "starttls", "auth", "mail", "rcpt", "data", "body", "dot"]

@@ -7,9 +7,9 @@ Guarantees: what cannot be read is refused before anything is done, with what is
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.commands.up import add_config
 from shared.config.units import parse_duration
 from shared.mail.address import AddressRefused, parse
 
@@ -49,3 +49,10 @@ def address(text: str) -> Address:
         return parse(text)
     except AddressRefused as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """The option that says where both files are."""
+    parser.add_argument(
+        "--config", type=Path, default=Path("config"), metavar="DIR", help="holds smtpd.yaml and queued.yaml (config)"
+    )

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from shared.config.masking import show
+from shared.masking import show
 
 _FIELDS: Final = 5  # cronsim would take a sixth, of seconds: more often than mail should recur
 _ALLOWED: Final = 'minute hour day-of-month month day-of-week as in crontab(5), such as "0 9 * * mon"'

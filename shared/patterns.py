@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import re2
 
-from shared.config.masking import show
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable

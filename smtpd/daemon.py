@@ -17,8 +17,9 @@ from shared.config.load import read_smtpd
 from shared.errors import ListenFailed, told
 from shared.observe import events, tracing
 from shared.postgres import database, migrate
+from smtpd.connection import sockets
 from smtpd.process import metrics as observe
-from smtpd.process import privileges, reload, sockets
+from smtpd.process import privileges, reload
 from smtpd.process.serve import Serving, patience
 from smtpd.process.supervise import Supervisor
 from smtpd.rates.server import LocalCounts, RateServer
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from shared.config.smtpd.settings import SmtpdConfig
-    from smtpd.process.sockets import Bound
+    from smtpd.connection.sockets import Bound
 
 type Values = dict[str, Any]
 

@@ -105,3 +105,11 @@ R554_EARLY: Final = "554 5.5.1 Spoke before the greeting"  # RFC 5321 section 3.
 R554_PIPELINING: Final = "554 5.5.0 Did not wait for the reply"  # RFC 2920 section 3.1
 R554_PROXY: Final = "554 5.7.0 Bad PROXY header"  # RFC 5321 section 3.1
 R555_PARAMETER_UNKNOWN: Final = "555 5.5.4 Parameter {keyword} is not offered here"  # RFC 5321 section 4.1.1.11
+
+
+class Refused(Exception):
+    """A parameter cannot be had; `reply` is what the client is told."""
+
+    def __init__(self, reply: str) -> None:
+        super().__init__(reply)
+        self.reply = reply

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from queued.destinations.not_now import NotNow
+from queued.not_now import NotNow
 
 if TYPE_CHECKING:
     from uuid import UUID

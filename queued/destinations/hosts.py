@@ -15,8 +15,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from queued.destinations.lane import Lane, Place, room, steered
-from queued.destinations.not_now import NotNow
-from queued.smtp.pool import PoolClosedError
+from queued.not_now import NotNow
+from queued.values import PoolClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

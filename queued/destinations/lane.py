@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.destinations import feedback
 from queued.destinations.feedback import Steering
-from queued.destinations.not_now import NotNow
+from queued.not_now import NotNow
 
 if TYPE_CHECKING:
     from shared.config.queued.settings import Claim as ClaimSettings

@@ -12,16 +12,15 @@ See: queued/destinations/lane.py; shared/config/queued/feedback.py.
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from queued.destinations.feedback import Steering
 from queued.destinations.lane import Busy, Lane, Place, Rest
-from queued.destinations.not_now import NotNow
+from queued.not_now import NotNow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from queued.deliver import Transport
     from queued.pacing.pace import Wait
     from queued.values import Claimed
     from shared.config.queued.settings import Claim as ClaimSettings
@@ -34,11 +33,20 @@ _SOONEST, _LATEST = 1.0, 600.0  # seconds that a paced delivery is parked for, u
 _UNKNOWN: Final = Steering()  # of a transport that queued.yaml does not have: nobody is asked
 
 
+class Reaches(Protocol):
+    """What is asked of a transport here: queued.deliver.Transport."""
+
+    settings: TransportSettings
+
+    def lane(self, domain: str) -> str:
+        """The name of the way to this domain; those with one name share connections."""
+
+
 class Lanes:
     """Every lane of a worker."""
 
     def __init__(
-        self, transports: Mapping[str, Transport], settings: ClaimSettings, clock: Callable[[], float] = monotonic
+        self, transports: Mapping[str, Reaches], settings: ClaimSettings, clock: Callable[[], float] = monotonic
     ) -> None:
         """`transports` may change within while this is used."""
         self._transports = transports
@@ -102,7 +110,7 @@ class Lanes:
         for lane in self._lanes.values():
             lane.close()
 
-    def _lane(self, transport: Transport, domain: str, now: float) -> Lane:
+    def _lane(self, transport: Reaches, domain: str, now: float) -> Lane:
         steering, rest = self._steering(transport.settings)
         way = transport.lane(domain)
         lane = self._lanes.get((transport.settings.id, way))

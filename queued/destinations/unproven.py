@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from queued.destinations.lane import LEAST
-from queued.destinations.not_now import Line, NotNow
+from queued.not_now import Line, NotNow
 
 _QUICKEST, _SLOWEST = 0.001, 10.0  # seconds between two recipients that leave
 _LATELY: Final = 0.1  # the weight of the last gap in their mean

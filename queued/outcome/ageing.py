@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from queued.destinations.not_now import NotNow
+    from queued.not_now import NotNow
     from queued.outcome.retry import RetrySchedule
     from queued.values import Claimed
 

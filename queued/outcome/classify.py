@@ -17,7 +17,8 @@ from shared.mail.outcome import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queued.smtp.transaction import Fault, FaultKind, Phase, TransactionResult
+    from queued.smtp.transaction import Fault, FaultKind, TransactionResult
+    from queued.watchdog import Phase
     from shared.mail.outcome import Kind, Scope
     from shared.mail.smtp_reply import Reply
 

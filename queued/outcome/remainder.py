@@ -16,7 +16,8 @@ from queued.smtp.transaction import Fault, TransactionResult
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from queued.smtp.transaction import Phase, Transaction
+    from queued.smtp.transaction import Transaction
+    from queued.watchdog import Phase
     from shared.mail.outcome import Outcome
     from shared.mail.smtp_reply import Reply
 

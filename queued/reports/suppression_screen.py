@@ -27,7 +27,7 @@ from shared.postgres import database
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from queued.destinations.not_now import NotNow
+    from queued.not_now import NotNow
     from queued.reports.read import Report
     from queued.values import Claimed
     from shared.config.suppression import Suppression

@@ -36,7 +36,7 @@ import dns.nameserver
 import dns.rdatatype
 import dns.resolver
 
-from queued.destinations.not_now import Line, NotNow, ParkedError
+from queued.not_now import Line, NotNow, ParkedError
 from queued.routing.dns_answer import Answer, Tlsa
 from shared.errors import in_words
 from shared.mail.domain import DomainRefused, to_ascii

@@ -22,9 +22,9 @@ from queued.smtp.sasl import SaslError, binds, machine
 from queued.smtp.secret_files import UnusableSecret
 from queued.smtp.tokens import NoTokenError
 from queued.smtp.transaction import ConversationError, Fault
-from shared.config.masking import MASK
 from shared.errors import ConfigError
 from shared.mail.smtp_reply import Reply
+from shared.masking import MASK
 from shared.observe import events
 
 if TYPE_CHECKING:

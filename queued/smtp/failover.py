@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from queued import watchdog
 from queued.destinations.hosts import soonest
 from queued.destinations.lane import Busy
-from queued.destinations.not_now import NotNow, ParkedError
+from queued.not_now import NotNow, ParkedError
 from queued.smtp.commands import NEEDS_REQUIRETLS
 from queued.smtp.transaction import ConversationError, TransactionResult
 from shared.observe import events
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from queued.destinations.hosts import Entrance
     from queued.routing.route import Hop
     from queued.smtp.pool import ConnectionPool, SessionWanted
-    from queued.smtp.transaction import Phase, Transaction
+    from queued.smtp.transaction import Transaction
+    from queued.watchdog import Phase
 
 _BEFORE_CONTENT: Final[frozenset[Phase]] = frozenset(
     {"connect", "greeting", "helo", "starttls", "auth", "mail", "rcpt", "data"}

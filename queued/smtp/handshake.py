@@ -25,9 +25,10 @@ from shared.observe import events
 
 if TYPE_CHECKING:
     from queued.smtp.auth import Login
-    from queued.smtp.transaction import Phase, Timeouts
+    from queued.smtp.transaction import Timeouts
     from queued.tls.context import Contexts
     from queued.tls.demanded import TlsWanted
+    from queued.watchdog import Phase
     from shared.mail.smtp_reply import Reply
 
 

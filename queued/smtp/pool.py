@@ -31,14 +31,10 @@ if TYPE_CHECKING:
     from queued.smtp.auth import Login
     from queued.smtp.transaction import Timeouts
     from queued.tls.demanded import TlsWanted
-
+from queued.values import PoolClosedError
 
 #: Waits for so many seconds; true as soon as a connection was given back that the session can have.
 type Rest = Callable[[float], Awaitable[bool]]
-
-
-class PoolClosedError(Exception):
-    """A connection was asked for after the pool began to close."""
 
 
 class SessionWanted(NamedTuple):

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from queued.watchdog import Phase
     from shared.mail.message import RecipientDsn
     from shared.mail.smtp_reply import Reply
 
 type FaultKind = Literal["connect", "timeout", "closed", "protocol", "refused", "tls", "login"]
-type Phase = Literal["connect", "greeting", "helo", "starttls", "auth", "mail", "rcpt", "data", "body", "dot"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from ssl import SSLContext, SSLObject
 
-    from queued.smtp.transaction import FaultKind, Phase
+    from queued.smtp.transaction import FaultKind
+    from queued.watchdog import Phase
     from shared.mail.smtp_reply import Reply
 
 _READ: Final = 4096  # octets read at once; several pipelined replies

@@ -21,7 +21,7 @@ from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, Final
 
 from scripts.analytics import rest_workers
-from scripts.analytics.export import copying
+from scripts.analytics.source import copying
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:

@@ -4,16 +4,16 @@ Owns: which files a reader is given, checked to be there; the schema they are re
 Guarantees: only committed files are read, each once; columns an older file lacks are NULL; a file that is missing or of
     another size is one clear line before Spark starts on it.
 Raises: LakeFault.
-See: scripts/analytics/export/manifest.py.
+See: scripts/analytics/manifest.py.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.analytics.export import manifest
-from scripts.analytics.export.columns import HISTORIES
-from scripts.analytics.export.manifest import LakeFault
+from scripts.analytics import manifest
+from scripts.analytics.manifest import LakeFault
+from scripts.analytics.source.columns import HISTORIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

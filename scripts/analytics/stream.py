@@ -110,7 +110,7 @@ def stored(conninfo: str) -> Sink:
     """A sink that writes the table report_minutes."""
 
     def write(figures: list[dict[str, Any]]) -> None:
-        from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
+        from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow
 
         with copying.session(conninfo, read_only=False) as session:
             copying.rows(session, "report_minutes_store", figures=json.dumps(figures))

@@ -16,8 +16,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from scripts.analytics.session import MASTER
-from scripts.commands.up import add_config
 from scripts.one_connection import configured
+from scripts.options import add_config
 from shared.config.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.postgres import database

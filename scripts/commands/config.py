@@ -13,11 +13,11 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from scripts.commands.up import add_config
+from scripts.options import add_config
 from shared.config.load import load_queued
-from shared.config.masking import MASK, mask, names_secret
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
+from shared.masking import MASK, mask, names_secret
 
 if TYPE_CHECKING:
     import argparse

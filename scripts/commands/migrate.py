@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from scripts.commands.up import add_config, tell_waiting
+from scripts.commands.up import tell_waiting
+from scripts.options import add_config
 from shared.config.load import load_smtpd
 from shared.postgres import database, migrate
 

@@ -20,8 +20,9 @@ from rich.text import Text
 from queued.outcome.classify import classify_fault, classify_reply
 from queued.outcome.rules import Judgement, judge, said_by
 from queued.outcome.rules_compile import compile_rules
-from queued.smtp.transaction import Fault, Phase
-from scripts.commands.up import add_config
+from queued.smtp.transaction import Fault
+from queued.watchdog import Phase
+from scripts.options import add_config
 from shared.config.load import load_queued
 from shared.mail.smtp_reply import Reply, ReplyParser
 

@@ -22,8 +22,8 @@ from scripts import one_connection
 from scripts.commands import schedule_mail
 from scripts.options import finish
 from shared import cron
-from shared.config.masking import show
 from shared.errors import PillarboxError
+from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from scripts.commands.sample_mail import as_submitted
 from shared import cron
-from shared.config.masking import show
 from shared.errors import PillarboxError
 from shared.mail.address import AddressRefused, parse
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

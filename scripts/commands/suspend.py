@@ -21,9 +21,9 @@ from queued.pacing.suspends import release
 from scripts import one_connection
 from scripts.options import duration, finish
 from scripts.terminal import printable
-from shared.config.masking import show
 from shared.config.queued.pacing import FIELDS, match_of
 from shared.errors import ConfigError, PillarboxError
+from shared.masking import show
 from shared.postgres import database
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.commands.supervise import Child, Supervisor
@@ -24,9 +23,11 @@ from shared.postgres.embedded import embedded
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
+from scripts.options import add_config
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,13 +35,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("up", help="run smtpd and every worker until Ctrl-C")
     add_config(parser)
     parser.set_defaults(func=run)
-
-
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """The option that says where both files are."""
-    parser.add_argument(
-        "--config", type=Path, default=Path("config"), metavar="DIR", help="holds smtpd.yaml and queued.yaml (config)"
-    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -23,9 +23,9 @@ from rich.text import Text
 from scripts.commands.user_store import FileStore, TableStore
 from scripts.options import finish
 from shared.config.load import load_smtpd
-from shared.config.masking import show
 from shared.config.smtpd.users import UserEntry, make_entry, read_name
 from shared.errors import ConfigError, PillarboxError
+from shared.masking import show
 from shared.postgres import database
 from shared.security.scram_keys import SALT_OCTETS, ScramKeys
 from smtpd.login.passwords import make_hash

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from scripts.condition.fields import STATES
-from shared.config.masking import show
 from shared.config.units import format_duration, format_size, parse_duration, parse_size
 from shared.mail.domain import DomainRefused, to_ascii
+from shared.masking import show
 
 if TYPE_CHECKING:
     from scripts.condition.fields import Field

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from queued.outcome.classify import EXCEPTIONS, FAULT_STATUS, OF_OUR_LOGIN, STATUSES, classify_fault, classify_reply
-from queued.smtp.transaction import Fault, FaultKind, Phase
+from queued.smtp.transaction import Fault, FaultKind
+from queued.watchdog import Phase
 from shared.mail.smtp_reply import Reply
 
 if TYPE_CHECKING:

@@ -20,12 +20,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scripts.commands.up import add_config, load_both
+from scripts.commands.up import load_both
 from scripts.doctor.certificates import certificates
 from scripts.doctor.checks import CHECKS, Finding, Limits, Verdict, worst
 from scripts.doctor.logins import secrets
 from scripts.doctor.python import build
 from scripts.doctor.windows import windows
+from scripts.options import add_config
 from shared.errors import DatabaseUnavailable
 from shared.postgres import database
 

@@ -21,15 +21,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scripts.commands.up import add_config
+from scripts.options import add_config
 from scripts.policy.trial import Asked, Outcome, attempt
 from shared.config.load import load_smtpd
 from shared.config.units import parse_size
 from shared.errors import PillarboxError
 from shared.mail import address
 from shared.postgres import database
+from smtpd.envelope.client import User
 from smtpd.login.user_sources import FileUsers, Several, TableUsers, WrittenUsers
-from smtpd.login.users import User, UsersUnavailable
+from smtpd.login.users import UsersUnavailable
 from smtpd.policy.compile import load_policy
 from smtpd.policy.list_query import ListQueries
 

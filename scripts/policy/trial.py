@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from smtpd import replies
+from smtpd.envelope.client import Client
 from smtpd.message.sender_check import from_is_own
 from smtpd.policy.compile import load_policy
 from smtpd.policy.content_check import ContentChecker
 from smtpd.policy.headers import Extent
 from smtpd.policy.recipient import may_relay
 from smtpd.policy.session import PolicySession, Sources
-from smtpd.session.client import Client
 from smtpd.tls import TlsFacts
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from shared.config.smtpd.settings import SmtpdConfig
     from shared.mail.message import Address, Recipient
-    from smtpd.login.users import User
+    from smtpd.envelope.client import User
     from smtpd.policy.decision import Decision, Step
     from smtpd.policy.engine import CheckResult
     from smtpd.policy.lists import AskQuery

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from scripts.queue.query import asked, cell
-from shared.config.quarantine import all_quarantines
+from shared.config.smtpd.quarantine import all_quarantines
 from shared.errors import PillarboxError
 from shared.postgres import database
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scripts.queue.query import Asked
-    from shared.config.quarantine import Quarantine
+    from shared.config.smtpd.quarantine import Quarantine
     from shared.config.smtpd.settings import SmtpdConfig
 
 _REVIEWER: Final = "pillarbox_reviewer"

@@ -17,10 +17,10 @@ from email.policy import SMTP
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
+from scripts.mime.decode import printable
+from scripts.mime.render import fields_of
 from scripts.options import finish
 from scripts.quarantine.access import admit
-from scripts.quarantine.decode import printable
-from scripts.quarantine.render import fields_of
 from scripts.quarantine.show import BEGINNING
 from scripts.queue.query import cell, run
 from shared.config.load import load_smtpd
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from scripts.quarantine.access import Access
-    from shared.config.quarantine import Quarantine
+    from shared.config.smtpd.quarantine import Quarantine
     from shared.config.smtpd.settings import SmtpdConfig
 
 _MOST: Final = 100  # recipients that are listed; the others are counted

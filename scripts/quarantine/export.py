@@ -22,8 +22,8 @@ from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import progress
 from scripts.queue.query import add_condition, run
 from shared.config.load import load_smtpd
-from shared.config.masking import show as quoted
 from shared.errors import PillarboxError
+from shared.masking import show as quoted
 from shared.postgres import database
 
 if TYPE_CHECKING:

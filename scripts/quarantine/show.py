@@ -3,7 +3,7 @@
 Owns: these verbs, their tables and their JSON.
 Guarantees: reads only. What a message says about itself does nothing to a terminal, and each line of its text has a
     bar before it, so that none can pass for one of ours. At most MOST_READ octets of a message are read.
-See: scripts/quarantine/render.py; docs/how-to/review-quarantined-mail.md.
+See: scripts/mime/render.py; docs/how-to/review-quarantined-mail.md.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from scripts.mime.render import NotShown, fields_of, render
 from scripts.options import count, finish
 from scripts.quarantine.access import admit, narrowed
-from scripts.quarantine.render import NotShown, fields_of, render
 from scripts.queue.query import add_condition, asked, cell, fields, run
 from scripts.terminal import text
 from shared.config.load import load_smtpd
@@ -28,9 +28,9 @@ from shared.postgres import database
 if TYPE_CHECKING:
     import argparse
 
+    from scripts.mime.render import Shown
     from scripts.quarantine.access import Access
-    from scripts.quarantine.render import Shown
-    from shared.config.quarantine import Quarantine
+    from shared.config.smtpd.quarantine import Quarantine
 
 MOST_READ: Final = 32 * 2**20  # octets of a message that `show` looks at
 BEGINNING: Final = 16_384  # octets of a message in which its subject is looked for

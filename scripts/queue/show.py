@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.condition.fields import ALIASES, FIELDS, METADATA, find
+from scripts.mime.render import fields_of
 from scripts.options import count, finish
-from scripts.quarantine.render import fields_of
 from scripts.queue.query import STATUSES, add_condition, asked, cell, fields, run
 from scripts.terminal import text
 from shared.config.units import format_duration

@@ -24,7 +24,7 @@ from scripts.queue.query import Asked, asked_of, cell, plain, run
 from scripts.retention.rules import Rule, rules
 from scripts.terminal import text
 from shared.config.load import load_smtpd
-from shared.config.quarantine import all_quarantines
+from shared.config.smtpd.quarantine import all_quarantines
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
 from shared.postgres import database, timeline

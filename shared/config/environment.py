@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from shared.config.fields import FilePath, Id, MisplacedError, Section, Text, matching, section, setting, whole
-from shared.config.masking import show
+from shared.masking import show
 
 Suffix = Annotated[str, matching(r"(?!def$)[a-z0-9_]{1,32}", "1 to 32 of a-z, 0-9 and underscore, other than def")]
 

@@ -13,8 +13,8 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from shared.config.fields import MisplacedError, quotes_hint
-from shared.config.masking import names_secret, one_line, show
 from shared.config.yaml_source import KeyPath, YamlSource
+from shared.masking import names_secret, one_line, show
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 

@@ -19,9 +19,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator
 
-from shared.config.masking import show
 from shared.config.units import DURATION_PATTERN, SIZE_PATTERN, format_size, parse_duration, parse_size
 from shared.mail.domain import to_ascii
+from shared.masking import show
 
 type Network = IPv4Network | IPv6Network
 type JsonSchema = dict[str, Any]
@@ -207,6 +207,13 @@ Id = Annotated[
     str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "1 to 64 letters, digits, dots, underscores and hyphens")
 ]
 Text = Annotated[str, matching(r"[^\0]+", "text that is not empty")]
+_LABEL: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+Domain = Annotated[
+    str,
+    domain_matching(
+        rf"(?=.{{1,255}}$)\.?{_LABEL}(\.{_LABEL})*", "a domain, or .domain, which means every domain below that one"
+    ),
+]
 
 
 def unique_ids[Identified: Section](values: list[Identified]) -> list[Identified]:

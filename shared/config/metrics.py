@@ -10,9 +10,8 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from shared.config.fields import HIGHEST_PORT, HOST_PATTERN, Checked, Id, Interval, Section, setting
-from shared.config.masking import show
-from shared.config.queued.routing import Domain
+from shared.config.fields import HIGHEST_PORT, HOST_PATTERN, Checked, Domain, Id, Interval, Section, setting
+from shared.masking import show
 
 _PATTERN: Final = rf"(?:{HOST_PATTERN}|\[[0-9A-Fa-f:.]+\]):[0-9]{{1,5}}"
 _ADDRESS: Final = re.compile(_PATTERN)

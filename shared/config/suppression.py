@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, model_validator
 
 from shared.config.fields import FilePath, HostName, Interval, Section, Text, matching, section, setting, whole
-from shared.config.masking import show
 from shared.mail import address
 from shared.mail.suppression import target
+from shared.masking import show
 
 Status = Annotated[str, matching(r"[245]\.\d{1,3}\.\d{1,3}", "an enhanced status code such as 5.1.1")]
 FeedbackType = Literal["abuse", "fraud", "virus", "other", "opt-out", "opt-out-list", "not-spam", "auth-failure"]

@@ -13,7 +13,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
-from shared.config.masking import show
+from shared.masking import show
 
 # Groups of digits are bounded so that no text can become a number that is costly to hold.
 DURATION_PATTERN: Final = (

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from shared.config.masking import one_line, show
 from shared.errors import ConfigError
+from shared.masking import one_line, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -3,7 +3,7 @@
 Owns: when AUTH may be given, its syntax, and what the session knows afterwards; who is right is
     smtpd.login.authenticate's.
 Guarantees: one reply to each AUTH, also when the client breaks off. What was sent is never logged here.
-Raises: Refused, which smtpd.session.connection answers.
+Raises: Refused, which smtpd.connection.connection answers.
 See: RFC 4954 section 4.
 """
 
@@ -14,8 +14,8 @@ from binascii import Error as Base64Error
 from typing import TYPE_CHECKING
 
 from smtpd import replies
-from smtpd.commands.parameter_values import Refused
-from smtpd.policy import phases
+from smtpd.replies import Refused
+from smtpd.session import phases
 
 if TYPE_CHECKING:
     from smtpd.session.session import Session

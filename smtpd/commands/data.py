@@ -4,7 +4,7 @@ Owns: when content may come, where it goes, and that there is room for it when i
 Guarantees: the end of content ends the transaction, whatever the reply (RFC 5321 section 4.1.1.4). What cannot be
     accepted is read to its end and dropped, so that content is never taken for commands. The octets of a BDAT are
     taken even when the command is refused (RFC 3030 section 4.2).
-Raises: Refused, which smtpd.session.connection answers.
+Raises: Refused, which smtpd.connection.connection answers.
 See: RFC 5321 section 4.1.1.4; RFC 3030 sections 2 and 4.
 """
 
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from smtpd import replies
 from smtpd.commands.data_reader import DataReader
-from smtpd.commands.parameter_values import Refused
 from smtpd.message.receive import no_room, not_ready
-from smtpd.policy import phases
+from smtpd.replies import Refused
+from smtpd.session import phases
 from smtpd.session.body_budget import Content
 
 if TYPE_CHECKING:

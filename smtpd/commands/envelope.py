@@ -2,7 +2,7 @@
 
 Owns: addresses read once, and who may send from and to them.
 Guarantees: what stands in the transaction is valid, allowed and decided. A refused RCPT changes nothing.
-Raises: Refused, which smtpd.session.connection answers.
+Raises: Refused, which smtpd.connection.connection answers.
 See: RFC 5321 sections 3.3, 4.1.1.2, 4.1.1.3, appendix C (source routes); RFC 6531 section 3.4.
 """
 
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from shared.mail import address
 from smtpd import replies
-from smtpd.commands import parameters
-from smtpd.commands.parameter_values import Refused
+from smtpd.envelope import parameters
+from smtpd.envelope.transaction import Accepted, Transaction
 from smtpd.message.receive import no_room
-from smtpd.policy import phases
-from smtpd.session.transaction import Accepted, Transaction
+from smtpd.replies import Refused
+from smtpd.session import phases
 
 if TYPE_CHECKING:
     from shared.mail.message import Address

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from smtpd import replies
-from smtpd.policy import phases
+from smtpd.session import phases
 
 if TYPE_CHECKING:
     from smtpd.session.session import Session

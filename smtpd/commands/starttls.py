@@ -1,8 +1,8 @@
 """starttls — STARTTLS
 
-Owns: whether TLS may begin; smtpd.session.connection does it after the reply.
+Owns: whether TLS may begin; smtpd.connection.connection does it after the reply.
 Guarantees: nothing that came in the clear is heard under TLS: octets behind the command end the connection
-    (smtpd.session.connection), and the session that follows knows nothing of the one before.
+    (smtpd.connection.connection), and the session that follows knows nothing of the one before.
 See: RFC 3207 section 4; CVE-2011-0411.
 """
 

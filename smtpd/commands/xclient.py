@@ -5,7 +5,7 @@ Guarantees: only clients in `listeners[].xclient.networks` are heard; a bad attr
     rates see the client that was named, as if it had connected itself; what restricts a user restricts the one that was
     named, and a disabled one is refused. A client whose address the proxy does not know has none, and so none of the
     rights of the proxy's address; those of the proxy's certificate end with XCLIENT, whatever it names.
-Raises: Refused, which smtpd.session.connection answers.
+Raises: Refused, which smtpd.connection.connection answers.
 See: https://www.postfix.org/XCLIENT_README.html; xtext: RFC 3461 section 4.
 """
 
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Final
 from shared.mail import xtext
 from shared.security.saslprep import NotPrepared
 from smtpd import replies
-from smtpd.commands.parameter_values import Refused
-from smtpd.login.users import User, UsersUnavailable
-from smtpd.policy import phases
-from smtpd.session import places
+from smtpd.envelope import places
+from smtpd.envelope.client import User
+from smtpd.login.users import UsersUnavailable
+from smtpd.replies import Refused
+from smtpd.session import phases
 from smtpd.session.service import IDENT, XCLIENT_NAMES
 
 if TYPE_CHECKING:

@@ -20,22 +20,23 @@ from typing import TYPE_CHECKING, Final
 from shared.observe import events
 from shared.security.saslprep import NotPrepared, prepared
 from smtpd import replies
+from smtpd.envelope.client import User
 from smtpd.login.failures import Banned, Failures
 from smtpd.login.passwords import Hashing, HashingBusy
 from smtpd.login.proofs import NotProven, Proofs
 from smtpd.login.scram import ScramRefused, ScramServer, unknown_keys
 from smtpd.login.secret import read_or_make
 from smtpd.login.user_sources import FileUsers, Several, TableUsers, WrittenUsers
-from smtpd.login.users import User, UsersUnavailable
+from smtpd.login.users import UsersUnavailable
 from smtpd.tls import certificate_user
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from shared.config.smtpd.settings import SmtpdConfig
+    from smtpd.envelope.client import Client
     from smtpd.login.failures import Counts
     from smtpd.login.users import Users
-    from smtpd.session.client import Client
 
 type Challenge = Callable[[bytes], Awaitable[bytes]]
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakValueDictionary
 
+from smtpd.envelope import places
 from smtpd.rates.counters import Hits, Limit
-from smtpd.session import places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,8 @@ from shared.observe import events
 from shared.postgres import database
 from shared.security.saslprep import NotPrepared, prepared
 from shared.security.scram_keys import ScramKeys
-from smtpd.login.users import User, UsersUnavailable
+from smtpd.envelope.client import User
+from smtpd.login.users import UsersUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -10,40 +10,12 @@ See: RFC 4013 (SASLprep), RFC 6409 section 6.1 (enforced submission rights).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
-    from shared.mail.message import Address
-    from shared.security.scram_keys import ScramKeys
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """Someone who may submit after authenticating. Nothing given is: no restriction."""
-
-    name: str
-    argon2: str | None = field(default=None, repr=False)
-    scram: ScramKeys | None = field(default=None, repr=False)
-    disabled: bool = False
-    senders: Sequence[str] = ()  # addresses, domains, *.domains, "" for the null sender; empty: any sender
-    messages: int | None = None  # per hour
-    recipients: int | None = None  # per hour
-    partition: str | None = None
-    transport: str | None = None
-    hold: str | None = None  # quarantine id
-
-    def may_send_as(self, sender: Address | None) -> bool:
-        """Whether this envelope sender (None: the null sender) is among the user's own."""
-        if not self.senders:
-            return True
-        if sender is None:
-            return "" in self.senders
-        own = {str(sender), sender.domain}
-        own.update(f"*.{parent}" for parent in _parents(sender.domain))
-        return not own.isdisjoint(self.senders)
+    from smtpd.envelope.client import User
 
 
 class Users(Protocol):
@@ -58,8 +30,3 @@ class Users(Protocol):
 
 class UsersUnavailable(Exception):
     """The source of users does not answer; clients are told to come back."""
-
-
-def _parents(domain: str) -> list[str]:
-    labels = domain.split(".")
-    return [".".join(labels[index:]) for index in range(1, len(labels))]

@@ -15,12 +15,12 @@ from io import IncrementalNewlineDecoder
 from typing import TYPE_CHECKING, Final
 
 from smtpd import replies
-from smtpd.commands.parameter_values import Refused
 from smtpd.message.header_check import CONTINUED, Header, read_header
+from smtpd.replies import Refused
 
 if TYPE_CHECKING:
     from shared.config.smtpd.content import DataPhase
-    from smtpd.commands.parameters import MailParameters
+    from smtpd.envelope.parameters import MailParameters
 
 _PAIRED: Final = (None, "\r\n")  # what the decoder says of a text whose lines all end with CR LF
 _SLICE: Final = 1 << 18  # octets looked at before others have their turn: well below a millisecond

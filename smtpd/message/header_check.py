@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from smtpd import replies
-from smtpd.commands.parameter_values import Refused
+from smtpd.replies import Refused
 
 if TYPE_CHECKING:
     from shared.config.smtpd.content import DataPhase

@@ -18,9 +18,9 @@ from shared.failure_points import reach
 from shared.mail.message import MessageDsn, Recipient, RecipientDsn, Submission, new_message_id
 from shared.observe import events, tracing
 from smtpd import replies
-from smtpd.commands.parameter_values import Refused
 from smtpd.message import content as contents
 from smtpd.message import trace_headers
+from smtpd.replies import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from shared.config.smtpd.content import DataPhase
     from shared.observe.tracing import Span
     from shared.spool.spool import Spool
+    from smtpd.envelope.client import Client
+    from smtpd.envelope.transaction import Accepted, Transaction
     from smtpd.message.content import Checked
-    from smtpd.session.client import Client
-    from smtpd.session.transaction import Accepted, Transaction
 
     type Judge = Callable[[bytes, UUID], Awaitable[Judgement]]
 

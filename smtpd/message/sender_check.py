@@ -15,7 +15,7 @@ from shared.mail.address import AddressRefused, parse
 from shared.mail.from_header import authors
 
 if TYPE_CHECKING:
-    from smtpd.login.users import User
+    from smtpd.envelope.client import User
 
 
 def from_is_own(user: User, content: bytes) -> bool:

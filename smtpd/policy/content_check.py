@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shared.config.smtpd.policy_fields import RESERVED_FIELDS
 from shared.observe import events
+from smtpd.envelope.places import UNKNOWN
 from smtpd.policy.facts import CheckResult
 from smtpd.policy.http_post import HttpFailed, HttpPoster
 from smtpd.policy.texts import one_line
-from smtpd.session.places import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from ipaddress import IPv4Network, IPv6Network
 
-    from smtpd.login.users import User
+    from smtpd.envelope.client import Client, User
     from smtpd.policy.decision import Changes
     from smtpd.policy.facts import Facts
-    from smtpd.session.client import Client
 
 
 def may_relay(client: Client, networks: Sequence[IPv4Network | IPv6Network]) -> bool:

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shared.mail.message import Address, Recipient
+    from smtpd.envelope.client import Client
     from smtpd.policy.compile import CompiledPolicy
     from smtpd.policy.decision import Question
     from smtpd.policy.facts import Phase
     from smtpd.policy.lists import AskQuery
-    from smtpd.session.client import Client
 
 _SHARE: Final = 100  # recipients decided in one go, about 5 ms with 50 rules
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from shared.config.smtpd.policy_fields import PLACEHOLDER
-from smtpd.session.places import host
+from smtpd.envelope.places import host
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,11 +18,11 @@ from shared import lifecycle
 from shared.config.load import smtpd_from
 from shared.errors import in_words
 from shared.observe import events, tracing
+from smtpd.connection.sockets import Bound, addresses
 from smtpd.process import reload
 from smtpd.process.channel import Channel
 from smtpd.process.metrics import Reporting, counting
 from smtpd.process.serve import Serving
-from smtpd.process.sockets import Bound, addresses
 from smtpd.rates.client import RemoteCounts
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from shared.observe import events
-from shared.observe.health import Health, page
 from shared.observe.metrics import Counts, by_reply
 from shared.observe.metrics_server import MetricsServer, Page
 from shared.observe.metrics_totals import CONTENT_TYPE, Reading, Totals
 from shared.observe.smtpd_table import SMTPD
+from shared.postgres.health import Health, page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 from shared import lifecycle
 from shared.postgres import database
 from shared.spool.spool import COMMITTERS, Spool
+from smtpd.connection.listener import Listeners
 from smtpd.rates.limits import ClientRates
-from smtpd.session.listener import Listeners
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from shared.config.smtpd.settings import SmtpdConfig
-    from smtpd.process.sockets import Bound
+    from smtpd.connection.sockets import Bound
     from smtpd.rates.limits import Counts
 
 _NOTIFYING: Final = 1.0  # seconds to wake the workers of what was committed last

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shared import lifecycle
 from shared.errors import PillarboxError
 from shared.observe import events
-from smtpd.process import sockets
+from smtpd.connection import sockets
 from smtpd.process.channel import Channel
 from smtpd.process.metrics_children import Reports
 from smtpd.process.serve import TRANSFER
@@ -32,7 +32,7 @@ from smtpd.rates.server import RateServer, answer
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
-    from smtpd.process.sockets import Bound
+    from smtpd.connection.sockets import Bound
 
 _YOUNG: Final = 10.0  # seconds of life below which a death is an early one
 _PAUSES: Final = (0.0, 1.0, 1.0, 1.0)  # seconds before the next start, by early deaths in a row; then it is a loop

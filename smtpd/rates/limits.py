@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from shared.observe import events
 from smtpd import replies
+from smtpd.envelope import places
 from smtpd.rates.counters import OWN, Limit
-from smtpd.session import places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shared.config.fields import Network
     from shared.config.smtpd.rates import Rates as Settings
-    from smtpd.session.client import Client
+    from smtpd.envelope.client import Client
 
 type Countable = Literal["message", "recipient"]
 

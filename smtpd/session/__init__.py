@@ -1,1 +1,1 @@
-"""session — one connection from its first octet to its last."""
+"""session — the state of one SMTP session, and all it may use."""

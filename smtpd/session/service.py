@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from smtpd.commands import parameters
-from smtpd.commands.parameters import Offered
+from smtpd.envelope import parameters
+from smtpd.envelope.parameters import Offered
 from smtpd.message.receive import Place
 from smtpd.policy.decision import UNCHANGED
 from smtpd.policy.headers import Extent
@@ -24,12 +24,12 @@ from smtpd.rates.limits import Unlimited
 if TYPE_CHECKING:
     from shared.config.smtpd.settings import Listener, Server, SmtpdConfig
     from shared.spool.spool import Spool
+    from smtpd.envelope.client import Client
     from smtpd.login.authenticate import Authentication
     from smtpd.policy.compile import CompiledPolicy
     from smtpd.policy.decision import Changes
     from smtpd.rates.limits import Rates
     from smtpd.session.body_budget import BodyBudget
-    from smtpd.session.client import Client
     from smtpd.session.overload import Load
     from smtpd.tls import Certificates
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from shared.observe import events
 from smtpd import replies
+from smtpd.envelope.places import host
 from smtpd.policy.recipient import in_networks, may_relay
-from smtpd.session.places import host
 
 if TYPE_CHECKING:
     from shared.config.smtpd.settings import Listener
-    from smtpd.commands.parameters import Offered
+    from smtpd.envelope.client import Client
+    from smtpd.envelope.parameters import Offered
+    from smtpd.envelope.transaction import Transaction
     from smtpd.policy.session import PolicySession
     from smtpd.rates.limits import Verdict
     from smtpd.session.body_budget import Content
-    from smtpd.session.client import Client
     from smtpd.session.service import Service
-    from smtpd.session.transaction import Transaction
 
 
 class Intake(Protocol):

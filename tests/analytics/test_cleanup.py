@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from scripts.analytics import manifest
 from scripts.analytics.cleanup import command as cleanup
 from scripts.analytics.cleanup import orphans
 from scripts.analytics.cleanup import verify as cleanup_verify
-from scripts.analytics.export import manifest
 from scripts.analytics.runner import Here
 from tests.fixtures.database.lake import DAYS, ask, exported, late, today
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from scripts.analytics import lake
+from scripts.analytics import lake, manifest
 from scripts.analytics.export import command as export
-from scripts.analytics.export import compact, day, manifest, portion
+from scripts.analytics.export import compact, day, portion
 from scripts.analytics.runner import Here, OnSpark
 from scripts.analytics.source import portions
 from tests.fixtures.database.lake import ask, exported, late, same, today

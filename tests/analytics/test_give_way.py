@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from scripts.analytics import give_way, rest_workers
-from scripts.analytics.export import copying
+from scripts.analytics.source import copying
 from tests.fixtures.database.lake import late
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from psycopg.conninfo import conninfo_to_dict
 from pyspark.errors import PySparkException
 from pyspark.sql import datasource
 
-from scripts.analytics.export import copying
-from scripts.analytics.export.columns import ATTEMPTS
-from scripts.analytics.source import source
+from scripts.analytics.source import copying, source
+from scripts.analytics.source.columns import ATTEMPTS
 from shared.errors import DatabaseUnavailable, PillarboxError
 from shared.postgres.queries import query
 from tests.fixtures.database.lake import ask, late, today

@@ -106,7 +106,7 @@ def cleanup(conninfo: str, lake: Path, runner: Runner, keep: timedelta, *, yes: 
 def old(conninfo: str, table: str, keep: timedelta) -> list[Leaf]:
     """The days of a table that ended more than `keep` ago by PostgreSQL's clock, the oldest first."""
     leaves = export.closed(conninfo, table, None, None)
-    from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
+    from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow
 
     with copying.session(conninfo) as connection:
         [clock] = copying.rows(connection, "analytics_epoch")
@@ -114,8 +114,9 @@ def old(conninfo: str, table: str, keep: timedelta) -> list[Leaf]:
 
 
 def _day(conninfo: str, lake: Path, runner: Runner, table: str, leaf: Leaf, keep: timedelta, *, yes: bool) -> Verdict:
+    from scripts.analytics import manifest  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.cleanup import verify  # noqa: PLC0415 - as beside it
-    from scripts.analytics.export import copying, manifest  # noqa: PLC0415 - as beside it
+    from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow
 
     known = manifest.load(lake, table, leaf.day)
     if known is None:

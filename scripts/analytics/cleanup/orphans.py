@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from scripts.analytics.export import copying
-from scripts.analytics.source import source
+from scripts.analytics.source import copying, source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

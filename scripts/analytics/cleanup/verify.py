@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 
 from pyarrow import ArrowException, parquet
 
-from scripts.analytics.export import day, manifest, quarantine
-from scripts.analytics.export.columns import HISTORIES
-from scripts.analytics.export.manifest import LakeFault
+from scripts.analytics import manifest
+from scripts.analytics.export import day, quarantine
+from scripts.analytics.manifest import LakeFault
 from scripts.analytics.source import digest, portion, portions
+from scripts.analytics.source.columns import HISTORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scripts.analytics.export.manifest import LakeFile, Manifest
+    from scripts.analytics.manifest import LakeFile, Manifest
     from scripts.analytics.runner import Runner
     from scripts.analytics.source.portions import Leaf, Portion
 

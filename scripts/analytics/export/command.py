@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import date
 
-    from scripts.analytics.export.manifest import Manifest
+    from scripts.analytics.manifest import Manifest
     from scripts.analytics.runner import Runner
     from scripts.analytics.source.portions import Leaf
 
@@ -118,10 +118,10 @@ def export(
     at: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Export the closed days from `since` to `until`; `at` hears each step of each day before it is taken."""
+    from scripts.analytics import manifest  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.classes import KNOWN  # noqa: PLC0415
     from scripts.analytics.export import compact as export_compact  # noqa: PLC0415 - as beside it
     from scripts.analytics.export import day as export_day  # noqa: PLC0415 - as beside it
-    from scripts.analytics.export import manifest  # noqa: PLC0415 - as beside it
 
     begun = monotonic()
     done = Outcome()
@@ -161,10 +161,12 @@ def _exported(
     at: Callable[[str], None],
 ) -> Manifest | str | None:
     """One day: its manifest, None if it was there, or why it was refused."""
-    from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
     from scripts.analytics.export import day as export_day  # noqa: PLC0415 - as beside it
-    from scripts.analytics.export.columns import HISTORIES  # noqa: PLC0415
-    from scripts.analytics.source import portions  # noqa: PLC0415 - as beside it
+    from scripts.analytics.source import (  # noqa: PLC0415 - it loads Arrow
+        copying,
+        portions,
+    )
+    from scripts.analytics.source.columns import HISTORIES  # noqa: PLC0415
 
     progress = terminal.Progress(f"export {name} {leaf.day}", len(portions.cut(leaf)), "portions")
     try:
@@ -175,8 +177,10 @@ def _exported(
 
 def closed(conninfo: str, table: str, since: date | None, until: date | None) -> list[Leaf]:
     """The days of a table that are over by PostgreSQL's clock."""
-    from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
-    from scripts.analytics.source import portions  # noqa: PLC0415 - as beside it
+    from scripts.analytics.source import (  # noqa: PLC0415 - it loads Arrow
+        copying,
+        portions,
+    )
 
     with copying.session(conninfo) as connection:
         [clock] = copying.rows(connection, "analytics_epoch")
@@ -191,7 +195,7 @@ def closed(conninfo: str, table: str, since: date | None, until: date | None) ->
 @contextmanager
 def alone(lake: Path) -> Iterator[None]:
     """Hold the lock of a lake for the block."""
-    from scripts.analytics.export.manifest import STAGING, LakeFault  # noqa: PLC0415 - loaded when wanted
+    from scripts.analytics.manifest import STAGING, LakeFault  # noqa: PLC0415 - loaded when wanted
 
     with (lake / STAGING / "lock").open("w") as door:
         try:

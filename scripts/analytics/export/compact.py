@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from scripts.analytics.export import manifest
-from scripts.analytics.export.columns import HISTORIES
+from scripts.analytics import manifest
 from scripts.analytics.export.day import clear, settle
-from scripts.analytics.export.manifest import LakeFault
 from scripts.analytics.export.portion import write
+from scripts.analytics.manifest import LakeFault
+from scripts.analytics.source.columns import HISTORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scripts.analytics.export.manifest import LakeFile, Manifest
+    from scripts.analytics.manifest import LakeFile, Manifest
     from scripts.analytics.runner import Runner
 
 #: Octets a file is made up to; a worker holds that much, unpacked perhaps ten times as much, in memory.

@@ -16,10 +16,11 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from scripts.analytics.export import copying, manifest
-from scripts.analytics.export.manifest import Fingerprint, LakeFault, Manifest
+from scripts.analytics import manifest
 from scripts.analytics.export.portion import Piece, write_portion
-from scripts.analytics.source import fingerprint, portions
+from scripts.analytics.manifest import LakeFault, Manifest
+from scripts.analytics.source import copying, fingerprint, portions
+from scripts.analytics.source.fingerprint import Fingerprint
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
-    from scripts.analytics.export.columns import History
     from scripts.analytics.export.portion import Written
     from scripts.analytics.runner import Runner
+    from scripts.analytics.source.columns import History
 
 _ROUNDS: Final = 3  # how often a day that grows while it is read is read anew
 

@@ -19,16 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from scripts.analytics import classes
-from scripts.analytics.export import manifest, quarantine
-from scripts.analytics.export.columns import HISTORIES
-from scripts.analytics.export.manifest import Fingerprint, LakeFault, LakeFile
+from scripts.analytics import classes, manifest
+from scripts.analytics.export import quarantine
+from scripts.analytics.manifest import LakeFault, LakeFile
 from scripts.analytics.source import fingerprint
 from scripts.analytics.source import portion as source_read
+from scripts.analytics.source.columns import HISTORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scripts.analytics.source.fingerprint import Fingerprint
     from scripts.analytics.source.portions import Portion
 
 #: Columns of few different values, which Parquet writes as numbers; trying the others costs time for nothing.

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from scripts.analytics.source import portion
 
 if TYPE_CHECKING:
-    from scripts.analytics.export.columns import History
+    from scripts.analytics.source.columns import History
 
 #: The most octets that are kept, by column; others have no limit of their own.
 LONGEST: Final = {

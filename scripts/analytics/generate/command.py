@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from scripts.analytics.export.columns import History
-    from scripts.analytics.export.copying import Session
+    from scripts.analytics.source.columns import History
+    from scripts.analytics.source.copying import Session
 
 _STRETCH: Final = 100_000  # recipients made and written at once
 
@@ -73,9 +73,9 @@ def generate(
     conninfo: str, attempts: int, days: int, until: date, seed: int, tell: Callable[[int], None] = lambda _: None
 ) -> Made:
     """Write about `attempts` attempts, and the archive that goes with them, on `days` days before `until`."""
-    from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
-    from scripts.analytics.export.columns import ARCHIVE, ATTEMPTS  # noqa: PLC0415
     from scripts.analytics.generate import rows  # noqa: PLC0415 - as beside it
+    from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow
+    from scripts.analytics.source.columns import ARCHIVE, ATTEMPTS  # noqa: PLC0415
 
     begun = monotonic()
     written = {"attempts": 0, "archive": 0}
@@ -126,7 +126,7 @@ def _write(session: Session, history: History, table: pa.Table) -> int:
     import pyarrow.compute as pc  # noqa: PLC0415 - see generate
     from pyarrow import csv  # noqa: PLC0415
 
-    from scripts.analytics.export import copying  # noqa: PLC0415 - as beside it
+    from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow
 
     there = {row.name for row in copying.rows(session, "analytics_columns", table=history.name)}
     kept = table.select([name for name in table.column_names if name in there])

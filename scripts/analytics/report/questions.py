@@ -13,7 +13,7 @@ from datetime import UTC, datetime, time, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts.analytics.export import copying
+from scripts.analytics.source import copying
 
 if TYPE_CHECKING:
     from collections.abc import Callable

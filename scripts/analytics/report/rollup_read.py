@@ -19,12 +19,11 @@ import pyarrow as pa
 from pyarrow import ArrowException, parquet
 
 from scripts.analytics import lake
-from scripts.analytics.export import copying
-from scripts.analytics.export.columns import HISTORIES
-from scripts.analytics.export.manifest import LakeFault
+from scripts.analytics.manifest import LakeFault
 from scripts.analytics.report import rollup_archive, rollup_attempts
+from scripts.analytics.source import copying, portions
 from scripts.analytics.source import portion as source_read
-from scripts.analytics.source import portions
+from scripts.analytics.source.columns import HISTORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from scripts.analytics.export import copying
 from scripts.analytics.report.text import as_document
+from scripts.analytics.source import copying
 from shared.errors import PillarboxError
 from shared.postgres import database
 

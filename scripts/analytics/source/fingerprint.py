@@ -8,17 +8,16 @@ See: scripts/analytics/cleanup/verify.py.
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scripts.analytics.export.manifest import Fingerprint
-
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from scripts.analytics.export.columns import History
+    from scripts.analytics.source.columns import History
 
 #: Not counted: a uuid has no length of its own, and jsonb is text only where it is read.
 _NOT_COUNTED: Final = frozenset({"messages__id", "metadata"})
@@ -43,3 +42,18 @@ def of_table(table: pa.Table, history: History, since: datetime) -> Fingerprint:
         sizes=pc.sum(table["size"].cast(pa.int64())).as_py(),
         octets=octets,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Sums over a day that PostgreSQL and Arrow both compute: rows, ids, instants, sizes, octets of text."""
+
+    rows: int = 0
+    ids: int = 0
+    instants: int = 0
+    sizes: int = 0
+    octets: int = 0
+
+    def __add__(self, other: Fingerprint) -> Fingerprint:
+        mine, theirs = asdict(self), asdict(other)
+        return Fingerprint(**{name: mine[name] + theirs[name] for name in mine})

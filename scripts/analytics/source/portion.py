@@ -6,7 +6,7 @@ Guarantees: the transaction is over before the first row is handed on, so a slow
     is not UTF-8 (a database in SQL_ASCII may hold it) comes as binary, column by column, never as an error for the
     rest.
 Raises: PartitionDropped, DatabaseUnavailable; BadRows when a portion is no CSV of these columns.
-See: scripts/analytics/export/copying.py.
+See: scripts/analytics/source/copying.py.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyarrow import csv
 
-from scripts.analytics.export import copying
+from scripts.analytics.source import copying
 from shared.errors import DatabaseUnavailable, PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scripts.analytics.export.columns import History
+    from scripts.analytics.source.columns import History
     from scripts.analytics.source.portions import Portion
 
 #: Octets parsed at once: what stays in a processor's cache is parsed three times as fast as what does not. The second

@@ -18,10 +18,9 @@ from uuid import UUID
 
 from pyspark.sql import datasource
 
-from scripts.analytics.export import copying
-from scripts.analytics.export.columns import HISTORIES
+from scripts.analytics.source import copying, portions
 from scripts.analytics.source import portion as source_read
-from scripts.analytics.source import portions
+from scripts.analytics.source.columns import HISTORIES
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import datasource
 
-from scripts.analytics.export import copying
+from scripts.analytics.source import copying
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ async def drain_pillarbox(uri: str, batch: int, where: str, *, bodies: bool) -> 
             while claimed := await claimer.take(connection, batch):
                 if bodies:
                     await database.fetch(connection, "message_bodies", ids=list({c.message_id for c in claimed}))
-                # As in queued.claiming.dispatch, the next claim does not wait for the last results, only for those
+                # As in queued.dispatch, the next claim does not wait for the last results, only for those
                 # before them.
                 if recorder.unrecorded > batch:
                     await recorder.drained()

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator
 
 from shared.config.fields import Duration, HostName, Id, Section, Size, Text, matching, section, setting, whole
-from shared.config.masking import show
 from shared.config.queued.routing import Truth
 from shared.mail import address
+from shared.masking import show
 
 #: What a text may name, each in braces.
 PLACEHOLDERS: Final = ("hostname", "sender", "recipients", "returned", "arrived", "until")

@@ -29,10 +29,10 @@ from shared.config.fields import (
     unique_ids,
     whole,
 )
-from shared.config.masking import show
 from shared.config.queued.routing import Truth
 from shared.errors import ConfigError
 from shared.mail.domain import DomainRefused, to_ascii
+from shared.masking import show
 
 #: Seconds in each unit a rate may be given in.
 UNITS: Final = {"sec": 1, "min": 60, "hour": 3600, "day": 86_400}

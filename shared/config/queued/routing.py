@@ -16,6 +16,7 @@ from shared.config.fields import (
     HIGHEST_PORT,
     HOST_PATTERN,
     Checked,
+    Domain,
     Duration,
     FilePath,
     Host,
@@ -23,16 +24,15 @@ from shared.config.fields import (
     MisplacedError,
     Port,
     Section,
-    domain_matching,
     is_address,
     quotes_hint,
     section,
     setting,
     whole,
 )
-from shared.config.masking import show
 from shared.config.queued.login import Auth
 from shared.mail.domain import comparable
+from shared.masking import show
 
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f.:]+)\](?::([0-9]{1,5}))?")
 _PLAIN = re.compile(rf"({HOST_PATTERN})(?::([0-9]{{1,5}}))?")
@@ -105,13 +105,6 @@ def _truth(value: object) -> bool:
 Truth = Annotated[bool, Checked(_truth, {"type": "boolean"})]
 NextHop = Annotated[Place, Checked(_place, {"type": "string", "minLength": 1})]
 NameServer = Annotated[Place, Checked(_server, {"type": "string", "minLength": 1})]
-_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-Domain = Annotated[
-    str,
-    domain_matching(
-        rf"(?=.{{1,255}}$)\.?{_LABEL}(\.{_LABEL})*", "a domain, or .domain, which means every domain below that one"
-    ),
-]
 
 
 class SmartHost(Section):

@@ -10,8 +10,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import model_validator
 
-from shared.config.fields import Checked, Id, Interval, MisplacedError, Section, matching, required, setting
-from shared.config.queued.routing import Domain
+from shared.config.fields import Checked, Domain, Id, Interval, MisplacedError, Section, matching, required, setting
 from shared.config.smtpd.policy_fields import SOME, CountComparison, Pattern, QuarantineId, asks
 
 Code = Annotated[str, matching(r"[2-5]([0-9][0-9]|[0-9]x|xx)", "a reply code in quotes, such as 421, 45x or 5xx")]

@@ -26,7 +26,6 @@ from shared.config.fields import (
     unique_ids,
     whole,
 )
-from shared.config.masking import show
 from shared.config.metrics import Metrics
 from shared.config.queued.bounces import Bounces
 from shared.config.queued.pacing import Pacing
@@ -36,6 +35,7 @@ from shared.config.queued.signing import Signing
 from shared.config.queued.transport import Transport, TransportGroup, unknown_groups
 from shared.config.suppression import Suppression
 from shared.config.tracing import Tracing
+from shared.masking import show
 
 WorkerId = Annotated[str, matching(r"[a-z0-9-]{1,64}", "1 to 64 of a-z, 0-9 and hyphen")]
 

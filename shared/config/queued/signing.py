@@ -26,7 +26,7 @@ from shared.config.fields import (
     setting,
     unique_ids,
 )
-from shared.config.masking import show
+from shared.masking import show
 
 _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME = rf"{_LABEL}(\.{_LABEL})*"

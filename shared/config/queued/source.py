@@ -22,7 +22,7 @@ from shared.config.fields import (
     setting,
     whole,
 )
-from shared.config.masking import show
+from shared.masking import show
 
 _MOST_MESSAGES = 1_000_000_000
 

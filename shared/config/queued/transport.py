@@ -23,12 +23,12 @@ from shared.config.fields import (
     setting,
     whole,
 )
-from shared.config.masking import show
 from shared.config.queued.feedback import Feedback
 from shared.config.queued.pacing import Windows
 from shared.config.queued.routing import Allow, Connection, Routes
 from shared.config.queued.source import Sources
 from shared.config.queued.transport_tls import TransportTls
+from shared.masking import show
 
 _SMTP: Final = 25
 

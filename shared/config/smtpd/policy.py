@@ -23,11 +23,11 @@ from shared.config.fields import (
     setting,
     unique_ids,
 )
-from shared.config.masking import show
 from shared.config.smtpd.policy_action import Action
 from shared.config.smtpd.policy_check import ContentCheck
 from shared.config.smtpd.policy_condition import OF_RECIPIENT, ONLY_AT_EOD, Condition, Path, Phase, known_at, phases_of
 from shared.config.smtpd.policy_fields import SOME, PartitionKey, QuarantineId, Template
+from shared.masking import show
 
 type Problem = tuple[Path, str]
 

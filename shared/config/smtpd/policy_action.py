@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, Self
 from pydantic import model_validator
 
 from shared.config.fields import Checked, Id, MisplacedError, Section, setting, whole
-from shared.config.masking import show
 from shared.config.smtpd.policy_fields import (
     PLACEHOLDER,
     DeferReply,
@@ -25,6 +24,7 @@ from shared.config.smtpd.policy_fields import (
     Truth,
 )
 from shared.config.units import DURATION_PATTERN, format_duration, parse_duration
+from shared.masking import show
 
 LONGEST_DELAY: Final = timedelta(minutes=1)
 _DECIDING: Final = ("accept", "reject", "defer")

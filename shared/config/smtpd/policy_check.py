@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from shared.config.fields import Checked, Interval, Section, Size, section, setting, whole
-from shared.config.masking import show
 from shared.config.smtpd.policy_fields import QuarantineId
+from shared.masking import show
 
 Consequence = Literal["accept", "tag", "hold", "defer", "reject"]
 _WORDS = "accept, tag (add the check's header fields), hold, defer or reject"

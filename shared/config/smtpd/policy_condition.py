@@ -12,7 +12,6 @@ from typing import Annotated, Final, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from shared.config.fields import Checked, Id, IpNetwork, Section, Text, required, setting
-from shared.config.masking import show
 from shared.config.smtpd.policy_fields import (
     SOME,
     Address,
@@ -27,6 +26,7 @@ from shared.config.smtpd.policy_fields import (
     Truth,
     asks,
 )
+from shared.masking import show
 
 type Path = tuple[str | int, ...]
 Phase = Literal["connect", "helo", "auth", "mailfrom", "rcptto", "eod"]

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from pydantic import Field
 
 from shared.config.fields import Checked, domain_matching, matching, quotes_hint
-from shared.config.masking import show
 from shared.config.units import parse_duration, parse_size
+from shared.masking import show
 from shared.patterns import matcher
 
 _DOMAIN = r"[\w-]+(\.[\w-]+)*"

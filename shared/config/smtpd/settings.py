@@ -27,12 +27,12 @@ from shared.config.fields import (
     whole,
 )
 from shared.config.metrics import SmtpdMetrics
-from shared.config.quarantine import Quarantine
 from shared.config.retention import Retention
 from shared.config.smtpd.authentication import Authentication
 from shared.config.smtpd.content import DataPhase
 from shared.config.smtpd.overload import Account, Load, Processes, group, processes, user
 from shared.config.smtpd.policy import Policy
+from shared.config.smtpd.quarantine import Quarantine
 from shared.config.smtpd.rates import Rates
 from shared.config.smtpd.session import (
     ConnectPhase,

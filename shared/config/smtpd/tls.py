@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from shared.config.fields import Checked, FilePath, Interval, Section, Text, matching, required, section, setting
-from shared.config.masking import show
 from shared.config.smtpd.users import Name
+from shared.masking import show
 
 _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
 _SUBJECT = re.compile(r"[A-Za-z][A-Za-z0-9.-]*=.+")

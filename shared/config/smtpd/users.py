@@ -19,12 +19,12 @@ from pydantic import ValidationError
 
 from shared.config.errors import explain
 from shared.config.fields import Checked, Id, Section, setting, whole
-from shared.config.masking import show
 from shared.config.smtpd.authentication import Argon2Hash
 from shared.config.smtpd.policy_fields import QuarantineId
 from shared.config.yaml_source import load_yaml
 from shared.errors import ConfigError
 from shared.mail.domain import DomainRefused, to_ascii
+from shared.masking import show
 from shared.security.saslprep import NotPrepared, prepared
 from shared.security.scram_keys import ScramKeys
 

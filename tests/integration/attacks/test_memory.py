@@ -43,7 +43,7 @@ class Watched(BodyBudget):
 @pytest.fixture
 def budget(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
     """The budget of the server that is started next."""
-    monkeypatch.setattr("smtpd.session.listener.BodyBudget", Watched)
+    monkeypatch.setattr("smtpd.connection.listener.BodyBudget", Watched)
     return Watched
 
 

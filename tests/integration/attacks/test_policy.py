@@ -1,7 +1,7 @@
 """test_policy — another spelling or another address of the same host is no way round a rule
 
 Owns: names in a greeting in lists and counts, the addresses of one IPv6 host, and bans beside a flood of other counts.
-See: docs/reference/policy.md, `in` and `rate`; smtpd/session/places.py; smtpd/rates/server.py.
+See: docs/reference/policy.md, `in` and `rate`; smtpd/envelope/places.py; smtpd/rates/server.py.
 """
 
 from __future__ import annotations

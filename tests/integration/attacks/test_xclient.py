@@ -1,7 +1,7 @@
 """test_xclient — who comes through a proxy gets none of the proxy's own rights
 
 Owns: what XCLIENT leaves of the proxy's address and certificate to a client about whom the proxy knows nothing.
-See: https://www.postfix.org/XCLIENT_README.html; smtpd/session/places.py, UNKNOWN.
+See: https://www.postfix.org/XCLIENT_README.html; smtpd/envelope/places.py, UNKNOWN.
 """
 
 from __future__ import annotations

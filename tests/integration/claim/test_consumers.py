@@ -2,7 +2,7 @@
 
 Owns: proofs about whole workers' claims: how many at once, which order, how a heartbeat keeps a claim, and what ends
     when it is lost. test_claim_together.py has the claim alone against holds and releases.
-See: queued/claiming/dispatch.py, heartbeat; sql/README.md, "Claims".
+See: queued/dispatch.py, heartbeat; sql/README.md, "Claims".
 """
 
 from __future__ import annotations

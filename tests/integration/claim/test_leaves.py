@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queued.claiming.claim import Claimer
-from queued.claiming.in_flight import Hand, _Parked
 from queued.claiming.leaves import MOST, Leaves, among
+from queued.in_flight import Hand, _Parked
 from queued.values import Held
 from shared.config.queued.settings import Claim
 from shared.postgres import database

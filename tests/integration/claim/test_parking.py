@@ -1,6 +1,6 @@
 """test_parking — what cannot be started soon goes back to the queue, without a try, and comes again
 
-Owns: proofs about claim_park_if_ours.sql, queued/claiming/in_flight.py and queued/attempts.py: dead destinations,
+Owns: proofs about claim_park_if_ours.sql, queued/in_flight.py and queued/attempts.py: dead destinations,
     full lanes,
     policies, hosts that must be waited for, attempts that get nowhere, and messages whose count somebody keeps locked.
 See: tests/property/queued/test_lanes.py for the decisions;

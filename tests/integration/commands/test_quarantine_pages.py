@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.config.quarantine import Quarantine
+from shared.config.smtpd.quarantine import Quarantine
 from shared.config.yaml_source import load_yaml
 from tests.fixtures.database.logins import name_of
 from tests.fixtures.database.reviewing import hold

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from queued.routing.route import Hop
-from queued.smtp.pool import ConnectionPool, PoolClosedError, Rest, ReuseLimits, SessionWanted
+from queued.smtp.pool import ConnectionPool, Rest, ReuseLimits, SessionWanted
 from queued.smtp.transaction import ConversationError, Timeouts, Transaction
+from queued.values import PoolClosedError
 from scripts.sink.server import Sink
 from tests.fixtures.peers.scripted_peer import CLOSE, PLAIN, ScriptedPeer, until
 

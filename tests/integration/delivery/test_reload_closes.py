@@ -1,6 +1,6 @@
 """test_reload_closes — what a reload replaced is closed when its last session ends, so that reloads do not add up
 
-Owns: proofs about smtpd.session.listener.Listeners.use, with the table of users, whose pool holds connections to
+Owns: proofs about smtpd.connection.listener.Listeners.use, with the table of users, whose pool holds connections to
     PostgreSQL. See: tests/scenario/acceptance/test_smtpd_reloads.py for SIGHUP from end to end.
 """
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import TYPE_CHECKING
 
 import pytest
 
 from queued.outcome.classify import classify
 from queued.smtp.client import SmtpConnection
-from queued.smtp.transaction import ConversationError, Fault, Phase, Timeouts, Transaction, TransactionResult
+from queued.smtp.transaction import ConversationError, Fault, Timeouts, Transaction, TransactionResult
 from tests.fixtures.peers.scripted_peer import (
     CLOSE,
     CONTENT,
@@ -22,6 +23,9 @@ from tests.fixtures.peers.scripted_peer import (
     ScriptedPeer,
     until,
 )
+
+if TYPE_CHECKING:
+    from queued.watchdog import Phase
 
 BOB = "bob@example.net"
 BODY = b"Subject: x\r\n\r\ntext\r\n"

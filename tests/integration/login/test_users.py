@@ -17,9 +17,10 @@ from psycopg import sql
 from scripts.commands.user_store import FileStore, TableStore, text
 from shared.config.smtpd.users import UserEntry
 from shared.errors import ConfigError
+from smtpd.envelope.client import User
 from smtpd.login import user_sources
 from smtpd.login.user_sources import FileUsers, Several, TableUsers, WrittenUsers
-from smtpd.login.users import User, UsersUnavailable
+from smtpd.login.users import UsersUnavailable
 from tests.fixtures.daemons.login import HASH, KEYS, PASSWORD, authentication, log_in
 from tests.fixtures.peers.proxy import relaying
 

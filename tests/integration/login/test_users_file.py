@@ -13,8 +13,8 @@ import pytest
 from scripts.commands.user_store import FileStore, text
 from shared.config.smtpd.users import UserEntry
 from shared.mail.address import parse
+from smtpd.envelope.client import User
 from smtpd.login.user_sources import FileUsers
-from smtpd.login.users import User
 from tests.fixtures.daemons.login import HASH, PASSWORD, authentication, log_in
 from tests.fixtures.heard import until
 

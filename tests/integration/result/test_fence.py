@@ -15,8 +15,8 @@ import pytest
 
 from queued.claiming.bodies import Bodies
 from queued.claiming.claim import Claimer
-from queued.claiming.in_flight import Hand
 from queued.deliver import NotNow
+from queued.in_flight import Hand
 from queued.values import Held
 from shared.config.queued.settings import Claim
 from shared.postgres import database
@@ -129,7 +129,7 @@ async def test_tokens_do_not_follow_each_other(factory: Factory) -> None:
 
 def hand_parked(c: Claimed) -> Any:
     """As Hand.park keeps it."""
-    from queued.claiming.in_flight import _Parked  # noqa: PLC0415 - what is looked at is inside
+    from queued.in_flight import _Parked  # noqa: PLC0415 - what is looked at is inside
 
     until = NotNow(60.0, "20 connections")
     return _Parked(c, until.seconds, until.reason, 0.0)

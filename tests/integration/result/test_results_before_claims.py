@@ -1,7 +1,7 @@
 """test_results_before_claims — what a worker has sent it does not claim again, however long PostgreSQL was away
 
 Owns: proofs about a worker that holds results when an outage outlives its leases; the crash table's row 17.
-See: queued/claiming/dispatch.py, `_claim`; sql/README.md, "Claims". With whole daemons: test_outage_outlives_the_lease.
+See: queued/dispatch.py, `_claim`; sql/README.md, "Claims". With whole daemons: test_outage_outlives_the_lease.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from queued.claiming.dispatch import Dispatcher
+    from queued.dispatch import Dispatcher
     from queued.values import Body
     from scripts.sink.records import Received
     from tests.fixtures.database.factory import Factory

@@ -125,9 +125,9 @@ async def test_quit_ends_the_connection(factory: Factory, command: bytes) -> Non
 @pytest.mark.parametrize(
     ("broken", "lines"),
     [
-        ("smtpd.policy.phases.at_helo", [b"EHLO x.example"]),
-        ("smtpd.policy.phases.at_mail", [b"MAIL FROM:<a@sender.example>"]),
-        ("smtpd.policy.phases.at_rcpt", [b"MAIL FROM:<a@sender.example>", b"RCPT TO:<b@example.com>"]),
+        ("smtpd.session.phases.at_helo", [b"EHLO x.example"]),
+        ("smtpd.session.phases.at_mail", [b"MAIL FROM:<a@sender.example>"]),
+        ("smtpd.session.phases.at_rcpt", [b"MAIL FROM:<a@sender.example>", b"RCPT TO:<b@example.com>"]),
         ("smtpd.commands.data.not_ready", [b"MAIL FROM:<a@sender.example>", b"RCPT TO:<b@example.com>", b"DATA"]),
     ],
 )
@@ -157,7 +157,7 @@ async def test_a_fault_of_ours_before_the_greeting_is_421(
 
     async with serving(factory.uri) as port:
         with monkeypatch.context() as breaking:
-            breaking.setattr("smtpd.policy.phases.at_connect", fail)
+            breaking.setattr("smtpd.session.phases.at_connect", fail)
             async with Dialogue(port, ehlo=None) as client:
                 assert client.greeting == ["421 4.3.0 Local error in processing, try again"]
                 assert await client.ended() == b""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from smtpd.session.connection import Connection
+from smtpd.connection.connection import Connection
 from tests.fixtures.daemons.line_fuzz import Tally, session
 from tests.fixtures.daemons.login import HASH
 from tests.fixtures.daemons.serving import MESSAGE, Dialogue, serving

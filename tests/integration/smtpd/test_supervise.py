@@ -20,7 +20,7 @@ import pytest
 from scripts.commands import supervise as up_supervise
 from shared.config.load import smtpd_from
 from shared.errors import PillarboxError
-from smtpd.process import sockets
+from smtpd.connection import sockets
 from smtpd.process.supervise import Supervisor
 from tests.fixtures.daemons.serving import Dialogue
 from tests.fixtures.daemons.system import ROOT

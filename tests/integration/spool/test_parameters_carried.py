@@ -15,10 +15,10 @@ from queued.claiming.claim import NO_FLOORS
 from shared.config.smtpd.content import DataPhase
 from shared.mail.message import Address, Recipient
 from shared.postgres import database
-from smtpd.commands.parameters import MailParameters, RcptParameters
+from smtpd.envelope.client import Client
+from smtpd.envelope.parameters import MailParameters, RcptParameters
+from smtpd.envelope.transaction import Accepted, Transaction
 from smtpd.message.receive import Judgement, Place, receive
-from smtpd.session.client import Client
-from smtpd.session.transaction import Accepted, Transaction
 from tests.fixtures.daemons.serving import HOSTNAME, MESSAGE, Dialogue, serving
 from tests.fixtures.daemons.submissions import recipient, running_spool, submission
 from tests.fixtures.database.listening import LISTEN, first

@@ -21,8 +21,9 @@ from queued.pacing.match import Fields, Selection
 from queued.routing.route import override
 from scripts.condition.fields import FIELDS
 from scripts.condition.values import read_value
+from shared.config.fields import Domain
 from shared.config.queued.pacing import match_of
-from shared.config.queued.routing import Domain, Place, Routes
+from shared.config.queued.routing import Place, Routes
 from shared.config.queued.signing import read_domain
 from shared.config.smtpd.policy_fields import Domain as PolicyDomain
 from shared.config.smtpd.users import read_sender
@@ -30,7 +31,7 @@ from shared.mail.address import AddressRefused, parse
 from shared.mail.domain import DomainRefused, comparable, to_ascii
 from shared.mail.partition import partition_id
 from shared.mail.suppression import target
-from smtpd.login.users import User
+from smtpd.envelope.client import User
 from smtpd.policy.facts import Facts
 from smtpd.policy.lists import Domains
 

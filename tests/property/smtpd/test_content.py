@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.config.smtpd.content import DataPhase
-from smtpd.commands.parameters import MailParameters, Refused
+from smtpd.envelope.parameters import MailParameters, Refused
 from smtpd.message import content as contents
 
 _BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")

@@ -1,6 +1,6 @@
 """test_line_buffer — however octets are cut, the same lines come out, and none that was not sent as a line
 
-Owns: properties of smtpd/session/line_buffer.py.
+Owns: properties of smtpd/connection/line_buffer.py.
 See: RFC 5321 section 2.3.8.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smtpd.session.line_buffer import LineAtFault, LineBuffer
+from smtpd.connection.line_buffer import LineAtFault, LineBuffer
 
 LIMIT = 12
 OCTETS = st.lists(

@@ -1,6 +1,6 @@
 """test_parameters — whatever stands behind MAIL and RCPT is read or refused, and what is encoded is read back
 
-Owns: properties of smtpd/commands/parameters.py, smtpd/commands/parameter_values.py and shared/mail/xtext.py.
+Owns: properties of smtpd/envelope/parameters.py, smtpd/envelope/parameter_values.py and shared/mail/xtext.py.
 See: RFC 5321 section 4.1.2, RFC 3461 section 4, RFC 6533 section 3.
 """
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.mail import xtext
-from smtpd.commands.parameters import MailParameters, Offered, RcptParameters, Refused, mail_parameters, rcpt_parameters
+from smtpd.envelope.parameters import MailParameters, Offered, RcptParameters, Refused, mail_parameters, rcpt_parameters
 
 NOW: Final = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
 EVERYTHING: Final = Offered(

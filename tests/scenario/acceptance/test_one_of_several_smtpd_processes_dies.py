@@ -139,7 +139,7 @@ _BIND = """
 import sys
 from shared.errors import ListenFailed
 from shared.config.smtpd.settings import SmtpdConfig
-from smtpd.process.sockets import bind
+from smtpd.connection.sockets import bind
 try:
     bind(SmtpdConfig.model_validate({"processes": 2, "servers": [{"listeners": [{"port": int(sys.argv[1])}]}]}))
 except ListenFailed as error:

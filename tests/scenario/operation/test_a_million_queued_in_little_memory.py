@@ -1,7 +1,7 @@
 """test_a_million_queued_in_little_memory — a worker's memory does not grow with the queue
 
 Owns: the proof that a worker that serves a long queue, to many destinations that do not answer, stays below 200 MB.
-See: queued/claiming/in_flight.py and queued/destinations/lanes.py (what is kept in memory);
+See: queued/in_flight.py and queued/destinations/lanes.py (what is kept in memory);
     queued/claiming/bodies.py (the budget of contents).
 """
 

@@ -1,7 +1,7 @@
 """test_operator_forgets_a_transaction — rows locked for longer than a lease are neither sent again nor forgotten
 
 Owns: the proof that what is sent and cannot be recorded keeps its lease, and that its neighbours are not held up.
-See: queued/claiming/dispatch.py, heartbeat; queued/result.py.
+See: queued/dispatch.py, heartbeat; queued/result.py.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from scripts.analytics import classes, java_runtime, runner, session, terminal
-from scripts.analytics.export import manifest, quarantine
-from scripts.analytics.export.columns import ATTEMPTS
+from scripts.analytics import classes, java_runtime, manifest, runner, session, terminal
+from scripts.analytics.export import quarantine
 from scripts.analytics.generate import rows as generate_rows
 from scripts.analytics.report import rollup_archive, rollup_attempts
-from scripts.analytics.source import digest, portions
+from scripts.analytics.source import digest, fingerprint, portions
 from scripts.analytics.source import portion as source_read
+from scripts.analytics.source.columns import ATTEMPTS
 from shared.errors import ConfigError, PillarboxError
 from tests.fixtures.database import history
 
@@ -100,7 +100,7 @@ def test_a_manifest_that_is_none_names_its_file(tmp_path: Path) -> None:
 
 
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    manifest.commit(tmp_path, manifest.Manifest("attempts", _DAY, 1, manifest.Fingerprint(), (), schema_version=99))
+    manifest.commit(tmp_path, manifest.Manifest("attempts", _DAY, 1, fingerprint.Fingerprint(), (), schema_version=99))
     with pytest.raises(manifest.LakeFault, match="schema_version: 99 is newer"):
         manifest.load(tmp_path, "attempts", _DAY)
 
@@ -115,7 +115,7 @@ def test_a_row_longer_than_what_is_parsed_at_once_is_read_all_the_same(octets: i
 def test_a_manifest_reads_as_it_was_written(tmp_path: Path) -> None:
     entry = manifest.LakeFile("a", 1, 2, "x")
     made = manifest.Manifest(
-        "attempts", _DAY, 3, manifest.Fingerprint(2, 2**70, 3, 4, 5), (entry,), {"long": 1}, ("q",)
+        "attempts", _DAY, 3, fingerprint.Fingerprint(2, 2**70, 3, 4, 5), (entry,), {"long": 1}, ("q",)
     )
     manifest.commit(tmp_path, made)
     assert manifest.load(tmp_path, "attempts", _DAY) == made

@@ -1,6 +1,6 @@
 """test_quarantine_render — what a reviewer sees of a message: its parts and its text, and nothing that acts
 
-Owns: cases for scripts.quarantine.mime_parts, decode, html_text and render; the comparison of parts with the standard
+Owns: cases for scripts.mime.parts, decode, html_text and render; the comparison of parts with the standard
     library's parser on real mail; bombs and how long they may take.
 See: tests/property/queue/test_quarantine_render.py for any octets at all.
 """
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.quarantine.decode import characters, decoded, from_base64, printable
-from scripts.quarantine.html_text import from_html
-from scripts.quarantine.mime_parts import DEEPEST, MOST_COUNTED, MOST_PARTS, walk
-from scripts.quarantine.render import NotShown, ShownPart, fields_of, render
+from scripts.mime.decode import characters, decoded, from_base64, printable
+from scripts.mime.html_text import from_html
+from scripts.mime.parts import DEEPEST, MOST_COUNTED, MOST_PARTS, walk
+from scripts.mime.render import NotShown, ShownPart, fields_of, render
 
 if TYPE_CHECKING:
     from email.message import Message

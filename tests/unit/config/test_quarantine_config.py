@@ -1,6 +1,6 @@
 """test_quarantine_config — what smtpd.yaml may say of quarantines, and who may decide there
 
-Owns: cases for shared.config.quarantine and the rule in scripts.quarantine.access.
+Owns: cases for shared.config.smtpd.quarantine and the rule in scripts.quarantine.access.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from scripts.quarantine.access import Access
 from shared.config.load import load_smtpd
-from shared.config.quarantine import Quarantine, all_quarantines
+from shared.config.smtpd.quarantine import Quarantine, all_quarantines
 from shared.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """test_gather — company is waited for only where it is likely, and never for long
 
-Owns: proofs about queued/claiming/gather.py.
+Owns: proofs about queued/gather.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.claiming import gather
+from queued import gather
 
 
 def test_a_lone_message_waits_for_nobody() -> None:

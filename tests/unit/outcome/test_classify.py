@@ -7,7 +7,8 @@ from typing import get_args
 import pytest
 
 from queued.outcome.classify import classify, classify_fault, classify_reply
-from queued.smtp.transaction import Fault, FaultKind, Phase, TransactionResult
+from queued.smtp.transaction import Fault, FaultKind, TransactionResult
+from queued.watchdog import Phase
 from shared.mail.smtp_reply import Reply, ReplyParser
 
 PHASES: tuple[Phase, ...] = get_args(Phase.__value__)

@@ -11,12 +11,13 @@ from queued.outcome.classify import classify_fault, classify_reply
 from queued.outcome.react import Reactions, suspending
 from queued.outcome.rules import Judgement, judge, said_by
 from queued.outcome.rules_compile import compile_rules
-from queued.smtp.transaction import Fault, Phase
+from queued.smtp.transaction import Fault
 from shared.config.queued.rules import ReplyRule
 from shared.mail.outcome import Outcome
 from shared.mail.smtp_reply import Reply, ReplyParser
 
 if TYPE_CHECKING:
+    from queued.watchdog import Phase
     from tests.fixtures.heard import Heard
 
 

@@ -14,12 +14,11 @@ import pytest
 from shared.mail.message import Address
 from shared.mail.partition import partition_id
 from shared.mail.states import Status
-from smtpd.login.users import User
+from smtpd.envelope.client import Client, User
 from smtpd.policy.decision import UNCHANGED, Changes
 from smtpd.policy.engine import Facts
 from smtpd.policy.headers import HeaderFields
 from smtpd.policy.recipient import in_networks, may_relay, row
-from smtpd.session.client import Client
 
 SENDER = Address("news", "lists.sender.example")
 FACTS = Facts(

@@ -12,11 +12,10 @@ import pytest
 
 from shared.config.smtpd.policy import Policy
 from shared.mail.message import Address
-from smtpd.login.users import User
+from smtpd.envelope.client import Client, User
 from smtpd.policy.compile import compile_policy
 from smtpd.policy.facts import CheckResult
 from smtpd.policy.session import PolicySession, Sources
-from smtpd.session.client import Client
 
 if TYPE_CHECKING:
     from smtpd.policy.session import Envelope

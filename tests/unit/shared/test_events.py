@@ -17,7 +17,7 @@ import pytest
 
 from shared.observe.events import Line, emit, quote, setup
 from shared.observe.events_table import DEBUG, ERROR, EVENTS, INFO, WARNING
-from smtpd.session import proxy_header
+from smtpd.connection import proxy_header
 from tests.layout.sources import PACKAGES, python_files, tree
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """test_health — alive and ready are two things, and each says why not in one line
 
-Owns: proofs about shared/observe/health.py and a worker's wake-ups, fed by the events themselves.
+Owns: proofs about shared/postgres/health.py and a worker's wake-ups, fed by the events themselves.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pytest
 
 from queued.metrics import Wakeups
 from shared.observe.events import emit, watched
-from shared.observe.health import Health
+from shared.postgres.health import Health
 
 
 async def well() -> str | None:

@@ -13,9 +13,9 @@ import pytest
 
 from shared.security.scram_keys import ScramKeys
 from smtpd import replies
+from smtpd.envelope.client import User
 from smtpd.login import passwords
 from smtpd.login.authenticate import Verdict
-from smtpd.login.users import User
 from tests.fixtures.daemons.login import (
     ALICE,
     HASH,

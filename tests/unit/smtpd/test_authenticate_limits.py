@@ -10,9 +10,10 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from smtpd.envelope.client import User
 from smtpd.login import passwords
 from smtpd.login.authenticate import Verdict
-from smtpd.login.users import User, UsersUnavailable
+from smtpd.login.users import UsersUnavailable
 from tests.fixtures.daemons.login import (
     ALICE,
     PASSWORD,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared.config.smtpd.content import DataPhase
-from smtpd.commands.parameters import MailParameters, Refused
+from smtpd.envelope.parameters import MailParameters, Refused
 from smtpd.message.content import Checked, check
 from smtpd.message.header_check import Header, first_empty_line, read_header
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from queued.signing.sign_content import author_domain
 from queued.smtp.content import without_strays
 from shared.mail.from_header import authors
-from smtpd.login.users import User
+from smtpd.envelope.client import User
 from smtpd.message.sender_check import from_is_own
 
 MINE = User("me", senders=("a.example",))

@@ -1,6 +1,6 @@
 """test_line_buffer — lines end with CR LF, and what is at fault is never a command
 
-Owns: examples for smtpd/session/line_buffer.py; tests/property/smtpd/test_line_buffer.py searches for more.
+Owns: examples for smtpd/connection/line_buffer.py; tests/property/smtpd/test_line_buffer.py searches for more.
 See: RFC 5321 sections 2.3.8, 4.5.3.1.4; RFC 4954 section 4.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from smtpd.session.line_buffer import AUTH_LIMIT, LineAtFault, LineBuffer
+from smtpd.connection.line_buffer import AUTH_LIMIT, LineAtFault, LineBuffer
 
 LIMIT = 20
 

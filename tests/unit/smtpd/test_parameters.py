@@ -1,6 +1,6 @@
 """test_parameters — each ESMTP parameter: what it becomes, and the reply to a bad one
 
-Owns: examples for smtpd/commands/parameters.py.
+Owns: examples for smtpd/envelope/parameters.py.
 See: the RFC named beside each case.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from smtpd.commands.parameters import (
+from smtpd.envelope.parameters import (
     NOTHING_OFFERED,
     Offered,
     OriginalRecipient,

@@ -1,6 +1,6 @@
 """test_proxy_header — where a header ends, and what is none
 
-Owns: examples for smtpd/session/proxy_header.py; tests/integration/smtpd/test_proxy_and_xclient.py has the whole.
+Owns: examples for smtpd/connection/proxy_header.py; tests/integration/smtpd/test_proxy_and_xclient.py has the whole.
 See: haproxy's proxy-protocol.txt, sections 2.1 and 2.2.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from smtpd.session.proxy_header import ProxyRefused, header_length, peer
+from smtpd.connection.proxy_header import ProxyRefused, header_length, peer
 
 V1 = b"PROXY TCP4 192.0.2.7 192.0.2.1 4321 25\r\n"
 V2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c" + bytes([192, 0, 2, 7, 192, 0, 2, 1, 0x10, 0xE1, 0, 25])

@@ -14,11 +14,10 @@ import pytest
 
 from shared.config.smtpd.rates import Rates as Settings
 from smtpd import replies
-from smtpd.login.users import User
+from smtpd.envelope.client import Client, User
 from smtpd.rates.client import RemoteCounts
 from smtpd.rates.limits import ALLOWED, ClientRates
 from smtpd.rates.server import LocalCounts, RateServer, answer
-from smtpd.session.client import Client
 
 if TYPE_CHECKING:
     from tests.fixtures.heard import Heard

@@ -6,7 +6,7 @@ from time import process_time
 
 import pytest
 
-from smtpd.login.users import User
+from smtpd.envelope.client import User
 from smtpd.message.sender_check import from_is_own
 
 ALICE = User("alice", senders=("alice@example.com", "*.lists.example"))

@@ -11,8 +11,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from shared.observe.cached_answer import Latest
 from shared.observe.metrics_server import Page
+from shared.postgres.cached_answer import Latest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

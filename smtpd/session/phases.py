@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from shared.mail.message import Address, Recipient
+    from smtpd.envelope.transaction import Transaction
     from smtpd.policy.decision import Decision
     from smtpd.session.session import Session
-    from smtpd.session.transaction import Transaction
 
 
 async def at_connect(session: Session) -> str | None:

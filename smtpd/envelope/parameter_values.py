@@ -17,6 +17,7 @@ from smtpd import replies
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
+from smtpd.replies import Refused
 
 type Given = Mapping[str, str | None]  # value by keyword; None where a keyword stands alone
 
@@ -36,14 +37,6 @@ _ENVID_LIMIT: Final = 100  # characters as written, RFC 3461 section 4.4
 _ORCPT_LIMIT: Final = 500  # characters as written, RFC 3461 section 4.2
 _NOTIFY: Final = frozenset({"SUCCESS", "FAILURE", "DELAY"})  # RFC 3461 section 4.1
 _SHOWN: Final = 40  # characters of an unknown keyword that a reply repeats
-
-
-class Refused(Exception):
-    """A parameter cannot be had; `reply` is what the client is told."""
-
-    def __init__(self, reply: str) -> None:
-        super().__init__(reply)
-        self.reply = reply
 
 
 class OriginalRecipient(NamedTuple):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from scripts.analytics.export.columns import History
+    from scripts.analytics.source.columns import History
     from scripts.analytics.source.portions import Portion
 
 #: How long one statement of a read may take; the longest seen, 200,000 rows on a busy machine, took 4 s.

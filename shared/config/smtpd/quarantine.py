@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Annotated, Final
 
 from shared.config.fields import Checked, Interval, Section, Text, quotes_hint, required, section, setting
-from shared.config.masking import show
 from shared.config.smtpd.policy_fields import QuarantineId
 from shared.mail.address import AddressRefused, parse
+from shared.masking import show
 
 
 def _mailbox(value: object) -> str:

@@ -16,12 +16,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts.analytics.export.columns import HISTORIES, SCHEMA_VERSION
+from scripts.analytics.source.columns import HISTORIES, SCHEMA_VERSION
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+from scripts.analytics.source.fingerprint import Fingerprint
 
 _BLOCK: Final = 1 << 20
 MANIFESTS: Final = "_manifests"
@@ -31,21 +32,6 @@ QUARANTINE: Final = "_quarantine"
 
 class LakeFault(PillarboxError):
     """The lake cannot be read or written, or does not hold what its manifests say."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """Sums over a day that PostgreSQL and Arrow both compute: rows, ids, instants, sizes, octets of text."""
-
-    rows: int = 0
-    ids: int = 0
-    instants: int = 0
-    sizes: int = 0
-    octets: int = 0
-
-    def __add__(self, other: Fingerprint) -> Fingerprint:
-        mine, theirs = asdict(self), asdict(other)
-        return Fingerprint(**{name: mine[name] + theirs[name] for name in mine})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Guarantees: pure; raises nothing but NotShown; takes a quarter of a second at mo
     shown is printable: no escape sequence, no direction override, no line end but our own. HTML becomes text; nothing
     is fetched, run or written. What is shown is bounded, and what was left out is said: so is what a mail program may
     show in place of it.
-See: RFC 2047 (encoded words), RFC 2231 (parameters); scripts/quarantine/mime_parts.py.
+See: RFC 2047 (encoded words), RFC 2231 (parameters); scripts/mime/parts.py.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
-from scripts.quarantine.decode import characters, decoded, from_base64, printable
-from scripts.quarantine.html_text import from_html
-from scripts.quarantine.mime_parts import MOST_COUNTED, MOST_PARTS, Part, again, header_of, walk
+from scripts.mime.decode import characters, decoded, from_base64, printable
+from scripts.mime.html_text import from_html
+from scripts.mime.parts import MOST_COUNTED, MOST_PARTS, Part, again, header_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

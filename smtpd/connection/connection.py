@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 from shared.observe import events
 from smtpd import replies, tls
 from smtpd.commands.auth import decoded
-from smtpd.commands.parameter_values import Refused
 from smtpd.commands.table import COMMANDS, FORBIDDEN, out_of_turn
+from smtpd.connection import proxy_header
+from smtpd.connection.line_buffer import AUTH_LIMIT, LineAtFault, LineBuffer
+from smtpd.connection.wire import Wire
+from smtpd.envelope.client import Client
 from smtpd.login.users import UsersUnavailable
-from smtpd.policy import phases
 from smtpd.policy.recipient import in_networks
-from smtpd.session import proxy_header
-from smtpd.session.client import Client
-from smtpd.session.line_buffer import AUTH_LIMIT, LineAtFault, LineBuffer
+from smtpd.replies import Refused
+from smtpd.session import phases
 from smtpd.session.service import IDENT
 from smtpd.session.session import Session
-from smtpd.session.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shared.mail.message import Address, Recipient
-    from smtpd.commands.parameters import MailParameters, RcptParameters
+    from smtpd.envelope.parameters import MailParameters, RcptParameters
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, cast
 
+from smtpd.connection.connection import Connection
+from smtpd.connection.equipment import Equipment
 from smtpd.session.body_budget import BodyBudget
-from smtpd.session.connection import Connection
-from smtpd.session.equipment import Equipment
 from smtpd.session.overload import Load
 from smtpd.session.service import Service
 from smtpd.tls import Certificates
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from shared.config.smtpd.settings import Server, SmtpdConfig
     from shared.spool.spool import Spool
-    from smtpd.process.sockets import Bound
+    from smtpd.connection.sockets import Bound
     from smtpd.rates.limits import Rates
 
 

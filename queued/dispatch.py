@@ -14,11 +14,11 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from queued import gather
 from queued.attempts import Attempts
-from queued.claiming import gather
-from queued.claiming.in_flight import Hand
 from queued.destinations.lanes import Lanes
 from queued.destinations.unproven import Unproven
+from queued.in_flight import Hand
 from queued.pacing.pace import Paces
 from queued.signing.sign import Signer
 from shared.config.queued.signing import Signing

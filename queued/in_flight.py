@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from queued.claiming.claim import Claimer
-    from queued.destinations.not_now import NotNow
+    from queued.not_now import NotNow
     from queued.values import Claimed, Fence, Lease
     from shared.config.queued.settings import Claim as ClaimSettings
 

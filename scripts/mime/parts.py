@@ -1,4 +1,4 @@
-"""mime_parts — finds the parts of a message without believing anything it says
+"""parts — finds the parts of a message without believing anything it says
 
 Owns: the MIME structure as far as a reviewer needs it: which parts there are, of what type, name and size.
 Guarantees: pure; never raises, whatever the octets are; its time grows with the size and with nothing else: it goes

@@ -18,8 +18,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Literal
 
 from smtpd import replies
-from smtpd.commands import parameter_values as values
-from smtpd.commands.parameter_values import OriginalRecipient, Refused
+from smtpd.envelope import parameter_values as values
+from smtpd.envelope.parameter_values import OriginalRecipient
+from smtpd.replies import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,0 +1,1 @@
+"""connection — sockets, octets, lines and TLS: one connection from its opening to its end."""

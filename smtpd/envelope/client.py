@@ -1,0 +1,64 @@
+"""client — who is at the other end of a connection
+
+Owns: the value that every part of smtpd reads about the client: address, name, greeting, TLS and user.
+Guarantees: what stands here was seen by us or said by a proxy we trust; what the client only claims is `helo`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shared.mail.message import Address
+    from shared.security.scram_keys import ScramKeys
+    from smtpd.tls import TlsFacts
+
+
+@dataclass(slots=True)
+class Client:
+    """Who is at the other end of a connection, as far as it has said and proven so far."""
+
+    address: (
+        str  # IP address, after PROXY or XCLIENT; no zone, an IPv4-mapped one as IPv4; or smtpd.envelope.places.UNKNOWN
+    )
+    port: int
+    listener: str  # servers[].id
+    helo: str | None = None
+    extended: bool = False  # EHLO, not HELO
+    user: User | None = None  # authenticated
+    tls: TlsFacts | None = None  # the TLS session, None in the clear
+    name: str | None = None  # reverse DNS name where known (XCLIENT NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Someone who may submit after authenticating. Nothing given is: no restriction."""
+
+    name: str
+    argon2: str | None = field(default=None, repr=False)
+    scram: ScramKeys | None = field(default=None, repr=False)
+    disabled: bool = False
+    senders: Sequence[str] = ()  # addresses, domains, *.domains, "" for the null sender; empty: any sender
+    messages: int | None = None  # per hour
+    recipients: int | None = None  # per hour
+    partition: str | None = None
+    transport: str | None = None
+    hold: str | None = None  # quarantine id
+
+    def may_send_as(self, sender: Address | None) -> bool:
+        """Whether this envelope sender (None: the null sender) is among the user's own."""
+        if not self.senders:
+            return True
+        if sender is None:
+            return "" in self.senders
+        own = {str(sender), sender.domain}
+        own.update(f"*.{parent}" for parent in _parents(sender.domain))
+        return not own.isdisjoint(self.senders)
+
+
+def _parents(domain: str) -> list[str]:
+    labels = domain.split(".")
+    return [".".join(labels[index:]) for index in range(1, len(labels))]
