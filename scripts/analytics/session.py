@@ -3,8 +3,7 @@
 Owns: the choice of Java, Spark's settings, and a session that lives as long as a block.
 Guarantees: a local Spark listens on loopback only, shows no web page and says nothing; a cluster (`--master`) is left
     as it is configured. It runs at a lower priority than mail, on all cores but one: at nice 10, and Java and the
-    Python workers it starts only when nothing else wants to (SCHED_IDLE); workers rest besides while mail flows
-    (scripts/analytics/give_way.py). Java that is missing or too old is one line.
+    Python workers it starts only when nothing else wants to (SCHED_IDLE). Java that is missing or too old is one line.
 Raises: PillarboxError.
 See: scripts/analytics/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html; sched(7).
 """
@@ -16,17 +15,15 @@ import re
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from scripts.analytics import java_runtime
-from scripts.analytics.give_way import can_give_way, giving_way
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -87,12 +84,10 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, light: b
 
 
 @contextmanager
-def started(
-    master: str = MASTER, memory: str | None = None, *, light: bool = False, beside: str | None = None
-) -> Iterator[SparkSession]:
+def started(master: str = MASTER, memory: str | None = None, *, light: bool = False) -> Iterator[SparkSession]:
     """A Spark session for the block; it and its Java process are gone afterwards.
 
-    light: as in `settings`. beside: the queue that a local Spark gives way to, "" for one that cannot be asked.
+    light: as in `settings`.
     """
     home = java_home()
     os.environ["JAVA_HOME"] = str(home)
@@ -124,8 +119,10 @@ def started(
         context = type(spark.sparkContext)
         gateway = context._gateway  # noqa: SLF001 - the only way to its process
         try:
-            with _modestly(getattr(gateway, "proc", None) if master.startswith("local") else None, beside):
-                yield spark
+            java = getattr(gateway, "proc", None)
+            if java is not None and master.startswith("local"):
+                _come_last(java.pid)
+            yield spark
         finally:
             spark.stop()
             if gateway is not None:
@@ -148,14 +145,6 @@ def _leave_a_core() -> None:
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) == os.cpu_count() and len(cores) > 1:
             os.sched_setaffinity(0, cores[1:])
-
-
-def _modestly(java: subprocess.Popen[bytes] | None, beside: str | None) -> AbstractContextManager[None]:
-    """Have a local Spark come last, and for the block give way as `started` was told."""
-    if java is None:
-        return nullcontext()
-    _come_last(java.pid)
-    return giving_way(java.pid, beside) if beside is not None and can_give_way() else nullcontext()
 
 
 def _come_last(java: int) -> None:

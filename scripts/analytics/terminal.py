@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import suppress
 from datetime import date
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,6 @@ from scripts.analytics.session import MASTER
 from scripts.one_connection import configured
 from scripts.options import add_config
 from shared.config.load import load_smtpd
-from shared.errors import PillarboxError
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -50,25 +48,6 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", metavar="SIZE", help="of Spark's driver, such as 2g (default: a quarter of what is free)"
     )
-
-
-def add_pace(parser: argparse.ArgumentParser) -> None:
-    """The option of a verb that works long enough for mail to feel it."""
-    parser.add_argument("--full-speed", action="store_true", help="do not rest while mail flows")
-
-
-def beside(options: argparse.Namespace) -> str | None:
-    """The queue to give way to, as `session.started` takes it: the one of smtpd.yaml, for a replica records nothing."""
-    if options.full_speed or not options.master.startswith("local"):
-        return None
-    with suppress(PillarboxError):  # a report on the lake needs neither configuration nor database
-        environment = load_smtpd(options.config / "smtpd.yaml").environment
-        if (conninfo := database.resolve_running(environment.database.uri, environment.var)) is not None:
-            return conninfo
-    sys.stderr.write(
-        "pillarbox: no queue here to ask whether mail flows: resting as if it did (not with --full-speed)\n"
-    )
-    return ""
 
 
 def conninfo(options: argparse.Namespace) -> str:

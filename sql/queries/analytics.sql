@@ -173,12 +173,6 @@ SELECT count(*) AS rows, coalesce(sum(id), 0) AS ids,
        coalesce(sum(size::bigint), 0) AS sizes, coalesce(sum({octets}), 0) AS octets
   FROM {table} WHERE {instant} >= {since} AND {instant} < {until}
 
--- name: analytics_flow
--- Attempts recorded so far, as this server's statistics have them; a day that is dropped takes its own away.
-SELECT coalesce(sum(n_tup_ins), 0) AS attempts
-  FROM pg_stat_user_tables
- WHERE schemaname = 'pillarbox' AND relname ^@ 'attempts'
-
 -- name: analytics_leaf_there
 -- Tells whether a day partition, named by its oid, is still part of history.
 SELECT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = %(leaf)s AND NOT inhdetachpending) AS there

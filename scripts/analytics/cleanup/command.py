@@ -70,7 +70,6 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "--yes", action="store_true", help="do it; without this it only verifies and says what it would do"
     )
     terminal.add_spark(verb)
-    terminal.add_pace(verb)
     terminal.add_common(verb, run)
 
 
@@ -83,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
     export_day.writable(options.lake)
     conninfo = terminal.conninfo(options)
-    with session.started(options.master, options.memory, beside=terminal.beside(options)) as spark:
+    with session.started(options.master, options.memory) as spark:
         done = cleanup(conninfo, options.lake, OnSpark(spark), options.keep, yes=options.yes)
         if not options.no_orphans:
             done.orphans = cleanup_orphans.find(spark, conninfo)

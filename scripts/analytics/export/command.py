@@ -72,7 +72,6 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     verb.add_argument("--compact", action="store_true", help="make small files of a day into larger ones")
     terminal.add_spark(verb)
-    terminal.add_pace(verb)
     terminal.add_common(verb, run)
 
 
@@ -92,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     conninfo = terminal.conninfo(options)
     if options.master.startswith("local"):
         session.java_home()
-    with session.started(options.master, options.memory, light=True, beside=terminal.beside(options)) as spark:
+    with session.started(options.master, options.memory, light=True) as spark:
         done = export(
             conninfo,
             options.lake,

@@ -66,7 +66,6 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     verb.add_argument("--html", type=Path, metavar="FILE", help="write the report as one page")
     verb.add_argument("--store", action="store_true", help="keep it in the table reports, too")
     terminal.add_spark(verb)
-    terminal.add_pace(verb)
     terminal.add_common(verb, run)
 
 
@@ -84,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     asked = Asked(since, last + _ONE, options.lake, conninfo, options.top)
     layout = _layout(options)
     progress = terminal.Progress("report", len(SECTIONS), "sections")
-    with session.started(options.master, options.memory, light=True, beside=terminal.beside(options)) as spark:
+    with session.started(options.master, options.memory, light=True) as spark:
         report = make(spark, asked, layout, options.leaves, progress)
     if options.html is not None:
         _put(options.html, page(report))

@@ -21,7 +21,7 @@ from scripts.analytics.runner import OnSpark
 def main(uri: str, lake: Path, days: int) -> None:
     """Until SIGTERM."""
     until = datetime.now(UTC).date()
-    with session.started(light=True, beside=uri) as spark:
+    with session.started(light=True) as spark:
         while True:
             print("export", flush=True)
             export.export(uri, lake, OnSpark(spark))

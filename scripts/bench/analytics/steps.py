@@ -27,7 +27,7 @@ def main(var: Path, uri: str, days: int) -> None:
     asked = report.Asked(until - timedelta(days=days), until, var / "lake")
     with ExitStack() as opened:
         with measured("start of Spark", var):
-            spark = opened.enter_context(session.started(light=True, beside=uri))
+            spark = opened.enter_context(session.started(light=True))
         with measured("export", var) as exporting:
             done = export.export(uri, var / "lake", OnSpark(spark))
         with measured("report", var) as reporting:

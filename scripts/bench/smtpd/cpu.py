@@ -8,10 +8,9 @@ See: proc_pid_stat(5); times(2) for its unit.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-from scripts.analytics.rest_workers import children
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,3 +44,12 @@ def _used(pid: int) -> float:
 def each(before: Mapping[str, float], after: Mapping[str, float], messages: int) -> dict[str, float]:
     """Milliseconds for each message, by who has used them, of seconds used before and after."""
     return {name: 1e3 * (after[name] - before[name]) / messages for name in after}
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that are there."""
+    found: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has just ended
+            found += map(int, children.read_text(encoding="ascii").split())
+    return found
