@@ -1,4 +1,4 @@
-"""attempts — carries each delivery from its place in a lane to its result
+"""attempts — carries each delivery from its place in a destination to its result
 
 Owns: the attempts under way: the turn each waits for, body and signature, the watch over its progress, and what its
     end says about its destination.
@@ -7,7 +7,7 @@ Guarantees: every recipient of a delivery that was admitted ends in exactly one 
     so for `claim.wait` at most. An attempt that gets nowhere for as long as its time limits together allow, or that as
     a whole takes longer than `timeout.attempt`, is cut off (attempt.stuck); where the final dot was out its recipients
     are uncertain. Our own faults neither stop the worker nor lose mail, and never bounce it.
-See: queued/destinations/lanes.py; queued/pacing/pace.py; docs/explanation/pacing.md.
+See: queued/destinations/destinations.py; queued/pacing/pace.py; docs/explanation/pacing.md.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from queued.deferral import Deferral
 from queued.deliver import without_transport
-from queued.destinations.lane import Busy
-from queued.not_now import NotNow
+from queued.destinations.destination import Busy
 from queued.outcome.ageing import aged
 from queued.outcome.settle import deferred
-from queued.outcome.verdict import Verdict, ours, stuck_after, verdict
+from queued.outcome.verdict import DestinationVerdict, ours, stuck_after, verdict
 from queued.pacing.pace import Wait
 from queued.smtp.envelope import fields
 from queued.tracing import traced
 from queued.values import Lease
-from queued.watchdog import Progress, Watch
+from queued.watchdog import AttemptStep, Watch
 from shared.failure_points import reach
 from shared.mail.outcome import Outcome
 from shared.observe import events, tracing
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from queued.claiming.bodies import Bodies
     from queued.deliver import Transport
-    from queued.destinations.lane import Place
-    from queued.destinations.lanes import Lanes
+    from queued.destinations.destination import Waiting
+    from queued.destinations.destinations import Destinations
     from queued.destinations.unproven import Unproven
-    from queued.in_flight import Hand
+    from queued.in_flight import InFlight
     from queued.pacing.pace import Paces, Turn
     from queued.reports.suppression_screen import Screen
     from queued.result import Recorder
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from shared.config.queued.transport import Transport as TransportSettings
 
 _AT_ONCE: Final = 1.0  # seconds that a turn is kept while a policy lets its delivery wait; beyond them it is parked
-_NOTHING: Final = Verdict()
+_NOTHING: Final = DestinationVerdict()
 
 type Delivery = tuple[Claimed, ...]
 
@@ -63,7 +63,7 @@ class Admitted:
     """A delivery that has its place: what it needs next is its body."""
 
     delivery: Delivery
-    place: Place
+    place: Waiting
     turn: Turn | None = None
     line: tuple[str, ...] = ()  # in which it stands in memory, for a policy
     unproven: int = 0  # recipients counted as for a destination that has not been reached of late
@@ -75,8 +75,8 @@ class Attempts:
     def __init__(
         self,
         transports: Mapping[str, Transport],
-        lanes: Lanes,
-        hand: Hand,
+        destinations: Destinations,
+        in_flight: InFlight,
         bodies: Bodies,
         recorder: Recorder,
         signer: Signer,
@@ -87,11 +87,11 @@ class Attempts:
     ) -> None:
         """`transports` may change within while this is used. patience: seconds to wait in memory for a turn.
 
-        unproven: what is in hand for destinations that have not been reached of late.
+        unproven: what is in flight for destinations that have not been reached of late.
         """
         self._transports = transports
-        self._lanes = lanes
-        self._hand = hand
+        self._destinations = destinations
+        self._in_flight = in_flight
         self._bodies = bodies
         self._recorder = recorder
         self._signer = signer
@@ -103,23 +103,23 @@ class Attempts:
         self._limits: dict[str, tuple[TransportSettings, float, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch = Watch()
-        self._patient: deque[tuple[float, Place]] = deque()  # who waits in memory, and until when at most
+        self._patient: deque[tuple[float, Waiting]] = deque()  # who waits in memory, and until when at most
         self._impatience: asyncio.TimerHandle | None = None
         self._lines: dict[tuple[str, ...], int] = {}  # how many stand in each, for a policy
 
     def admit(self, delivery: Delivery) -> Admitted | None:
         """A place for it, or None when it is parked: there is no room for it, or it must wait."""
-        refused = self._hand.begin(delivery)
+        refused = self._in_flight.begin(delivery)
         if refused is not None:
-            self._hand.park(delivery, refused)
+            self._in_flight.park(delivery, refused)
             return None
-        place = self._lanes.offer(delivery)
-        if isinstance(place, NotNow):
+        place = self._destinations.offer(delivery)
+        if isinstance(place, Deferral):
             self.busy += len(delivery) * isinstance(place, Busy)
             self._park(delivery, place)
             return None
         admitted = Admitted(delivery, place)
-        if not place.lane.proven:
+        if not place.destination.proven:
             now = monotonic()
             crowded = self._unproven.enter(len(delivery), now)
             if crowded is not None:
@@ -136,7 +136,7 @@ class Attempts:
                 return None
         return admitted
 
-    def _shut(self, admitted: Admitted) -> NotNow | None:
+    def _shut(self, admitted: Admitted) -> Deferral | None:
         """For how long to park what is known now to have to wait; None when it may go on."""
         first = admitted.delivery[0]
         transport = self._transports.get(first.transportid)
@@ -144,7 +144,7 @@ class Attempts:
         if shut is not None:
             return shut._replace(every=0.0)
         asked = self._ask(admitted)
-        return self._lanes.paced(asked) if asked is not None and asked.seconds > _AT_ONCE else None
+        return self._destinations.paced(asked) if asked is not None and asked.seconds > _AT_ONCE else None
 
     def begin(self, admitted: Admitted, body: Body | None) -> None:
         """Go on with its body, once that is its turn. None: there is no body any more."""
@@ -156,7 +156,7 @@ class Attempts:
         """Give back what was admitted and will not begin."""
         for each in admitted:
             self._leave(each)
-        await self._hand.give_back([c for each in admitted for c in each.delivery])
+        await self._in_flight.give_back([c for each in admitted for c in each.delivery])
 
     async def drained(self) -> None:
         """Return when every attempt has ended."""
@@ -164,10 +164,10 @@ class Attempts:
             await asyncio.wait(self._tasks)
 
     async def _run(self, admitted: Admitted, body: Body | None) -> None:
-        delivery, lease = admitted.delivery, Lease(self._hand.expires(admitted.delivery))
-        self._hand.hold(lease, delivery)
-        ended: list[Result] | NotNow | None = None
-        said = Verdict()
+        delivery, lease = admitted.delivery, Lease(self._in_flight.expires(admitted.delivery))
+        self._in_flight.hold(lease, delivery)
+        ended: list[Result] | Deferral | None = None
+        said = DestinationVerdict()
         try:
             ended = await self._turn(admitted)
             if ended is None and not admitted.place.closed:
@@ -178,26 +178,26 @@ class Attempts:
         except TimeoutError:
             # Whoever claims the rows next writes the attempt that has no result.
             events.emit("claim.ended", id=delivery[0].message_id, recipients=len(delivery))
-            self._hand.leave(delivery)
+            self._in_flight.leave(delivery)
             ended = []
         except Exception as error:  # noqa: BLE001 - our fault must neither stop the worker nor lose mail
             events.emit("daemon.failed", part="attempt", error=repr(error))
             ended = ours(delivery, "internal error")
         finally:
             self._bodies.let_go(delivery[0].size)
-            self._hand.let_go(lease)
+            self._in_flight.let_go(lease)
             self._leave(admitted, said, unused=not isinstance(ended, list))
         if ended is None:
-            await self._hand.give_back(delivery)
-        elif isinstance(ended, NotNow):
+            await self._in_flight.give_back(delivery)
+        elif isinstance(ended, Deferral):
             self._park(delivery, ended)
         else:
-            self._hand.crowd.finish(delivery[0].message_id, len(ended), monotonic())
+            self._in_flight.messages.finish(delivery[0].message_id, len(ended), monotonic())
             reach("deliver.after_reply")
             self._recorder.add(ended)
 
-    async def _turn(self, admitted: Admitted) -> NotNow | None:
-        """Wait for lane and policies; for how long to park it when that takes too long."""
+    async def _turn(self, admitted: Admitted) -> Deferral | None:
+        """Wait for destination and policies; for how long to park it when that takes too long."""
         place = admitted.place
         if not place.settled.is_set():
             self._wait(place)
@@ -206,11 +206,11 @@ class Attempts:
             return place.away
         while (asked := self._ask(admitted)) is not None:
             if asked.seconds > _AT_ONCE:
-                return self._lanes.paced(asked)
+                return self._destinations.paced(asked)
             await asyncio.sleep(asked.seconds)
         return None
 
-    def _wait(self, place: Place) -> None:
+    def _wait(self, place: Waiting) -> None:
         """It is given up when its turn has not come in time; all have the same patience, so one timer serves them."""
         while self._patient and self._patient[0][1].settled.is_set():
             self._patient.popleft()
@@ -223,7 +223,7 @@ class Attempts:
         self._impatience = None
         now = monotonic()
         while self._patient and (self._patient[0][0] <= now or self._patient[0][1].settled.is_set()):
-            self._lanes.give_up(self._patient.popleft()[1])
+            self._destinations.give_up(self._patient.popleft()[1])
         if self._patient:
             loop = asyncio.get_running_loop()
             self._impatience = loop.call_later(self._patient[0][0] - now, self._give_up)
@@ -249,8 +249,8 @@ class Attempts:
             if not self._lines[line]:
                 del self._lines[line]
 
-    def _leave(self, admitted: Admitted, said: Verdict = _NOTHING, *, unused: bool = True) -> None:
-        """Give lane and policies back what they gave."""
+    def _leave(self, admitted: Admitted, said: DestinationVerdict = _NOTHING, *, unused: bool = True) -> None:
+        """Give destination and policies back what they gave."""
         self._step_out(admitted)
         if admitted.unproven:
             self._unproven.leave(admitted.unproven, monotonic())
@@ -258,11 +258,11 @@ class Attempts:
         if admitted.turn is not None:
             admitted.turn.done(unused=unused)
         if admitted.place.started:
-            self._lanes.leave(admitted.place, reached=said.reached, why=said.why, barred=said.barred)
+            self._destinations.leave(admitted.place, reached=said.reached, why=said.why, barred=said.barred)
         elif not admitted.place.settled.is_set():
-            self._lanes.give_up(admitted.place)
+            self._destinations.give_up(admitted.place)
 
-    async def _try(self, admitted: Admitted, body: Body | None, lease: Lease) -> list[Result] | NotNow | None:
+    async def _try(self, admitted: Admitted, body: Body | None, lease: Lease) -> list[Result] | Deferral | None:
         """The attempt itself; None when it did not come to one."""
         delivery = admitted.delivery
         transport = self._transports.get(delivery[0].transportid)
@@ -280,7 +280,7 @@ class Attempts:
         lease: Lease,
         unproven: bool,  # noqa: FBT001 - given by position, before the delivery
         delivery: Delivery,
-    ) -> list[Result] | NotNow | None:
+    ) -> list[Result] | Deferral | None:
         """Sign and send; None when it did not come to that."""
         signed = await self._signer.sign(body, delivery[0])
         if signed.fault is not None:
@@ -288,11 +288,11 @@ class Attempts:
         limit, whole = self._limit(transport.settings)
         started = monotonic()
         sender = self._screen.sender(delivery[0]) if self._screen is not None else None
-        progress = Progress(lease, limit, whole, unproven=unproven)
+        progress = AttemptStep(lease, limit, whole, unproven=unproven)
         self._watch.begin(progress)
         try:
             ended = await transport.attempt(delivery, body, lease, signed.fields, sender=sender)
-            return self._lanes.paced(Wait(*ended)) if isinstance(ended, NotNow) and ended.every else ended
+            return self._destinations.paced(Wait(*ended)) if isinstance(ended, Deferral) and ended.every else ended
         except TimeoutError:
             if not progress.stuck:
                 raise  # the lease has ended
@@ -323,16 +323,16 @@ class Attempts:
             held = await self._bodies.hold_missing(delivery)
         except (*database.OUTAGE, *database.REFUSAL) as error:
             events.emit("claim.failed", error=error, seconds=0.0)
-        self._hand.leave([c for c in delivery if (c.id, c.token) in held])
+        self._in_flight.leave([c for c in delivery if (c.id, c.token) in held])
         return ours([c for c in delivery if (c.id, c.token) not in held], "the message has no body")
 
-    def _park(self, delivery: Delivery, until: NotNow) -> None:
+    def _park(self, delivery: Delivery, until: Deferral) -> None:
         """Let these come back later, without a try; what has grown too old for that has its result."""
         transport = self._transports.get(delivery[0].transportid)
         if transport is not None:
             old, delivery, until = aged(delivery, until, transport.settings.retry, tells=self._recorder.tells)
             if old:
-                self._hand.crowd.finish(old[0].claimed.message_id, len(old), monotonic())
+                self._in_flight.messages.finish(old[0].claimed.message_id, len(old), monotonic())
                 self._recorder.add(old)
         if delivery:
-            self._hand.park(delivery, until)
+            self._in_flight.park(delivery, until)

@@ -96,7 +96,7 @@ class _Daemon:
         )
         self._hints = Notifier(conninfo, f"pillarbox {worker.name} dead letters")
         self._recorder.on_dead = self._hints.announce
-        self._notifier = send.Notifier(config.bounces)
+        self._notifier = send.DsnSender(config.bounces)
         self._dispatcher = Dispatcher(
             pool,
             Claimer(worker.where, self._identity, config.claim),
@@ -109,7 +109,7 @@ class _Daemon:
             screen=self._screen,
         )
         reactions = delivering.equipment.reactions
-        reactions.suspend, reactions.lower = suspending(delivering.paces.suspend), self._dispatcher.lanes.lower
+        reactions.suspend, reactions.lower = suspending(delivering.paces.suspend), self._dispatcher.destinations.lower
 
     async def serve(self, again: Callable[[], QueuedConfig]) -> None:
         """Run every part until a signal comes."""

@@ -16,16 +16,16 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from queued import watchdog
+from queued.deferral import Deferral, ParkedError
 from queued.destinations.hosts import Entrance, Hosts
-from queued.not_now import NotNow, ParkedError
 from queued.outcome.classify import wants_login
 from queued.outcome.remainder import cut_off, with_remainder
 from queued.outcome.settle import Settler, deferred
 from queued.pacing.pace import Paces
 from queued.routing.find_hops import HopFinder, Ourselves
 from queued.routing.resolver import Resolver, ResolverClosedError
-from queued.routing.route import Unroutable, lane
-from queued.routing.site import Parted, SeenSites, site_lane
+from queued.routing.route import Unroutable, way
+from queued.routing.site import Parted, SeenSites, site_way
 from queued.routing.warmup import Warmups
 from queued.smtp.auth import logins
 from queued.smtp.client import SmtpConnection
@@ -33,7 +33,7 @@ from queued.smtp.envelope import fields, transaction
 from queued.smtp.failover import talk
 from queued.smtp.lmtp import LmtpConnection
 from queued.smtp.pool import ConnectionPool, ReuseLimits
-from queued.smtp.sessions import HeldBack, Speaker, Voice
+from queued.smtp.sessions import HeldBack, SourceChooser, SourceSettings
 from queued.smtp.transaction import Timeouts
 from queued.tls.context import Contexts
 from queued.tls.plan import TlsPlanner
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from queued.outcome.react import Reactions
     from queued.routing.route import Hop
-    from queued.routing.site import Found
+    from queued.routing.site import Hops
     from queued.smtp.failover import Talk
     from queued.smtp.transaction import Transaction, TransactionResult
     from queued.tls.mta_sts_cache import MtaSts
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from shared.config.queued.transport import Transport as TransportSettings
 from queued.values import Body
 
-__all__ = ["Body", "NotNow", "Transport", "without_transport"]
+__all__ = ["Body", "Deferral", "Transport", "without_transport"]
 
 _PARTED: Final = 1.0  # seconds until recipients that can no longer share an attempt are tried apart
 
@@ -83,7 +83,7 @@ class Transport:
         """`resolver`, `paces`, `warmups`, `sts`: the worker's own, else one of each with every setting at its default.
 
         `ourselves`: names and addresses under which mail comes back to us, besides `hostname`.
-        `claim`: how much a worker has in hand, of which each host has its share.
+        `claim`: how much a worker has in flight, of which each host has its share.
         `reactions`: what the rules of queued.yaml say about replies.
         """
         self.settings = settings
@@ -96,7 +96,7 @@ class Transport:
         self.tls = TlsPlanner(settings, resolver, contexts, sts)
         #: As whom we log in where. Secrets are read here: who has other ones needs another transport.
         self.logins = logins(settings)
-        self._voice = Voice.of(settings, hostname, paces or Paces(), warmups or Warmups(), self.logins)
+        self._voice = SourceSettings.of(settings, hostname, paces or Paces(), warmups or Warmups(), self.logins)
         self._settler = Settler(settings.id, settings.retry, reactions)
         self.hosts = Hosts(settings, claim or ClaimSettings())
         pooling = settings.pooling
@@ -123,8 +123,8 @@ class Transport:
         prefix: bytes = b"",
         *,
         sender: str | None = None,
-    ) -> list[Result] | NotNow | None:
-        """Try these recipients of one message, all of one lane. None when it did not come to a try: we are stopping.
+    ) -> list[Result] | Deferral | None:
+        """Try these recipients of one message, which all go one way. None: there was no try, because we are stopping.
 
         prefix: header fields to send before the content, such as signatures. sender: for MAIL FROM, instead of its own.
 
@@ -140,7 +140,7 @@ class Transport:
                 found = await self._find(claimed)
                 site = found.site.name if found.site else None
                 now = claimed[0].now() if self.settings.sources else claimed[0].claimed_at
-                speaker = Speaker(self._voice, fields(claimed[0], site), now)
+                speaker = SourceChooser(self._voice, fields(claimed[0], site), now)
                 self._led(claimed[0].recipient.domain, found.hops)
                 hops = await speaker.prepare(found.hops)
                 plan = await self._plan(claimed, hops, requiretls=offered.tls_only)
@@ -157,7 +157,7 @@ class Transport:
         finally:
             lease.let_go()
         if not speaker.spoke and speaker.waits:
-            return NotNow(*min(speaker.waits))
+            return Deferral(*min(speaker.waits))
         duration = timedelta(seconds=monotonic() - started)
         remote, source = str(talked.hop), speaker.source
         if (wanted := wants_login(each.outcome for each in judged)) is not None:
@@ -172,11 +172,11 @@ class Transport:
             for c, (outcome, reply, result) in zip(claimed, judged, strict=True)
         ]
 
-    def lane(self, domain: str) -> str:
-        """Recipients of one message may share an attempt when their domains have the same lane."""
+    def way(self, domain: str) -> str:
+        """Recipients of one message may share an attempt if their domains have the same way."""
         if self.settings.connection.sites and not self._voice.paces.by_destination:
-            return site_lane(domain, self.settings, self._sites.of(domain, monotonic()))
-        return lane(domain, self.settings)
+            return site_way(domain, self.settings, self._sites.of(domain, monotonic()))
+        return way(domain, self.settings)
 
     def _led(self, domain: str, hops: Sequence[Hop]) -> None:
         """Remember where DNS led; ParkedError, before anything else is asked about these hosts, when all are shut."""
@@ -184,7 +184,7 @@ class Transport:
         if (shut := self.hosts.shut(domain)) is not None:
             raise ParkedError(shut)
 
-    async def _find(self, claimed: Sequence[Claimed]) -> Found:
+    async def _find(self, claimed: Sequence[Claimed]) -> Hops:
         """Where these recipients' mail may go; Parted when their domains turn out not to be one site."""
         domains = self._domains(claimed)
         if not self.settings.connection.sites:
@@ -205,13 +205,13 @@ class Transport:
         return plan
 
     def _domains(self, claimed: Sequence[Claimed]) -> list[str]:
-        """The domains that decide about the way: one speaks for all of a lane, unless the lane is a site."""
+        """The domains that decide about the way: one speaks for all, unless they share a site."""
         if len(claimed) == 1 or not self.settings.connection.sites:
             return [claimed[0].recipient.domain]
         return list(dict.fromkeys(c.recipient.domain for c in claimed))
 
     async def _talk(
-        self, speaker: Speaker, hops: Sequence[Hop], plan: Plan, offered: Transaction, entrance: Entrance
+        self, speaker: SourceChooser, hops: Sequence[Hop], plan: Plan, offered: Transaction, entrance: Entrance
     ) -> Talk:
         """The conversation, and what is to be remembered of it."""
         limits, dead = self.settings.connection, self.finder.dead
@@ -240,7 +240,7 @@ class Transport:
         return talked
 
     def _again(
-        self, speaker: Speaker, hop: Hop, plan: Plan, lease: Lease, entrance: Entrance
+        self, speaker: SourceChooser, hop: Hop, plan: Plan, lease: Lease, entrance: Entrance
     ) -> Callable[[Transaction], Awaitable[TransactionResult | None]]:
         """How the same message is offered to the same host once more, for recipients who were too many before.
 
@@ -272,13 +272,13 @@ def without_transport(claimed: Sequence[Claimed]) -> list[Result]:
     return [deferred(c, outcome, None, timedelta(0), Retry()) for c in claimed]
 
 
-def _until(parked: Parted | HeldBack | ParkedError) -> NotNow:
+def _until(parked: Parted | HeldBack | ParkedError) -> Deferral:
     """What is waited for by recipients that nobody was asked about."""
     if isinstance(parked, HeldBack):
-        return NotNow(*parked.wait)
+        return Deferral(*parked.wait)
     if isinstance(parked, ParkedError):
         return parked.until._replace(every=0.0)
-    return NotNow(_PARTED, "the recipients' domains can share an attempt no longer")
+    return Deferral(_PARTED, "the recipients' domains can share an attempt no longer")
 
 
 def _seconds(timeout: Timeout) -> Timeouts:

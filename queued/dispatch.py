@@ -1,7 +1,7 @@
 """dispatch — claims what there is room for and starts an attempt for each message
 
 Owns: the loop claim → group by message and way → find a place → fetch bodies → attempt.
-Guarantees: never more recipients claimed than `claim.inflight`. No recipient in hand is claimed again when its lease
+Guarantees: never more recipients claimed than `claim.inflight`. No recipient in flight is claimed again when its lease
     may have ended: its result comes first, after however long an outage. Waits for a notification, a due time or the
     poll interval, whichever is first. What cannot be started soon is parked, so that it takes nobody's room. Stopping
     claims nothing more, gives back what no attempt has begun, and waits for the rest.
@@ -14,11 +14,11 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued import gather
+from queued import commit_delay
 from queued.attempts import Attempts
-from queued.destinations.lanes import Lanes
+from queued.destinations.destinations import Destinations
 from queued.destinations.unproven import Unproven
-from queued.in_flight import Hand
+from queued.in_flight import InFlight
 from queued.pacing.pace import Paces
 from queued.signing.sign import Signer
 from shared.config.queued.signing import Signing
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 # Bodies are fetched this many messages at a time: enough to spare round trips, few enough to start soon.
 _FETCH = 50
-# Seconds for which, after a claim that was for destinations that move and have no room, no more is taken in hand than
+# Seconds for which, after a claim that was for destinations that move and have no room, no more is taken in flight than
 # there was then: to look past such mail for others' must not cost what sends it. Longer where it is sent faster:
 # then the others' turn comes soon anyway.
 _CEILING, _HIGHEST = 0.5, 5.0
@@ -73,14 +73,14 @@ class Dispatcher:
         self._recorder = recorder
         self._settings = settings
         self._paces = paces or Paces()
-        self._hand = Hand(pool, claimer, settings)
-        self._hand.on_left = self._left
+        self._in_flight = InFlight(pool, claimer, settings)
+        self._in_flight.on_left = self._left
         #: What is known of destinations: rules lower their concurrency here.
-        self.lanes = Lanes(transports, settings)
+        self.destinations = Destinations(transports, settings)
         self._attempts = Attempts(
             transports,
-            self.lanes,
-            self._hand,
+            self.destinations,
+            self._in_flight,
             bodies,
             recorder,
             signer or Signer(Signing()),
@@ -90,9 +90,9 @@ class Dispatcher:
             screen,
         )
         self._ceiling, self._ceiling_until = 0, 0.0
-        self._passed_over = False  # the last claim left out what is in hand
-        recorder.on_recorded = self._hand.recorded
-        recorder.in_hand = self._hand.__len__
+        self._passed_over = False  # the last claim left out what is in flight
+        recorder.on_recorded = self._in_flight.recorded
+        recorder.in_hand = self._in_flight.__len__
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
         self._idle = asyncio.Event()
@@ -100,14 +100,14 @@ class Dispatcher:
 
     @property
     def inflight(self) -> int:
-        """Recipients in hand: claimed, and neither recorded, parked nor given back."""
-        return len(self._hand)
+        """Recipients in flight: claimed, and neither recorded, parked nor given back."""
+        return len(self._in_flight)
 
     def stop(self) -> None:
         """Claim nothing more; what waits for its turn goes back."""
         self._stopping.set()
-        self._hand.stopping = True
-        self.lanes.close()
+        self._in_flight.stopping = True
+        self.destinations.close()
         self.due.set()
         self._room.set()
 
@@ -120,16 +120,16 @@ class Dispatcher:
         """Return when claiming has ended, every attempt with it, and all that was to be parked is."""
         await self._idle.wait()
         await self._attempts.drained()
-        await self._hand.parked()
+        await self._in_flight.parked()
 
     async def heartbeat(self) -> None:
         """Put the end of leases off while attempts go on, until cancelled."""
-        await self._hand.heartbeat()
+        await self._in_flight.heartbeat()
 
     async def run(self) -> None:
         """Claim and start attempts until stopped; then wait to be cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._hand.run())
+            tasks.create_task(self._in_flight.run())
             await self._claim_until_stopped()
             self._idle.set()
             await asyncio.Event().wait()
@@ -159,19 +159,19 @@ class Dispatcher:
                 continue
             await self._start(claimed)
             if len(claimed) < free:
-                if wait := gather.seconds(self.inflight):
+                if wait := commit_delay.seconds(self.inflight):
                     await _rest(self._stopping, wait)
                 await self._wait_for_mail()
 
     async def _claim(self, limit: int) -> list[Claimed]:
         async with self._pool.connection() as connection:
             # After an outage: PostgreSQL takes these for due, while we hold their results and only have to record them.
-            late = self._hand.late(self._settings.lease.total_seconds() / 3)
+            late = self._in_flight.late(self._settings.lease.total_seconds() / 3)
             if late:
                 self._recorder.hurry()
                 self._passed_over = True
             claimed = await self._claimer.take(connection, limit, late)
-        self._hand.take(claimed)
+        self._in_flight.take(claimed)
         if claimed:
             reach("claim.taken")
         return claimed
@@ -190,18 +190,18 @@ class Dispatcher:
     async def _start(self, claimed: list[Claimed]) -> None:
         """Start an attempt for each message there is a place for; the others are parked."""
         busy = self._attempts.busy
-        self.lanes.full.clear()
+        self.destinations.full.clear()
         admitted = [place for delivery in self._grouped(claimed) if (place := self._attempts.admit(delivery))]
         parked = self._attempts.busy - busy
         if parked and (parked > _MOST * len(claimed) or parked + self._for_full(admitted) > _NEARLY_ALL * len(claimed)):
-            self._ceiling = max(self.inflight - self._hand.leaving, self._settings.batch)
-            rate = sum(1 / every for every in self.lanes.full.values() if every)
+            self._ceiling = max(self.inflight - self._in_flight.leaving, self._settings.batch)
+            rate = sum(1 / every for every in self.destinations.full.values() if every)
             self._ceiling_until = monotonic() + min(max(rate * _A_SECOND, _CEILING), _HIGHEST)
         await self._begin(admitted)
 
     def _for_full(self, admitted: Sequence[Admitted]) -> int:
-        """Recipients that got the last places of lanes that have no more."""
-        return sum(len(each.delivery) for each in admitted if each.place.lane in self.lanes.full)
+        """Recipients that got the last places of destinations that have no more."""
+        return sum(len(each.delivery) for each in admitted if each.place.destination in self.destinations.full)
 
     async def _begin(self, admitted: list[Admitted]) -> None:
         """Fetch bodies in portions and start each attempt; what is not begun when stopping goes back."""
@@ -229,7 +229,7 @@ class Dispatcher:
         apart = self._paces.by_destination
         for c in claimed:
             transport = self._transports.get(c.transportid)
-            way = transport.lane(c.recipient.domain) if transport else ""
+            way = transport.way(c.recipient.domain) if transport else ""
             domain = c.recipient.domain.lower() if apart else ""
             groups.setdefault((c.message_id, c.transportid, way, domain), []).append(c)
         deliveries = []

@@ -3,7 +3,7 @@
 Owns: the answers to each question of an attempt: transport, rule of the route, hosts, source addresses, TLS, pacing,
     signatures, seal, retries.
 Guarantees: it reads only: nothing is claimed, counted, connected to or written. DNS is really asked. What limits a
-    worker by what it has in hand is not known here: pacing is that of a worker that has just begun.
+    worker by what it has in flight is not known here: pacing is that of a worker that has just begun.
 Raises: PillarboxError for what an operator can mend.
 See: docs/how-to/dry-run.md
 """
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queued import dry_run_report
 from queued.claiming.claim import from_row
+from queued.deferral import Deferral
 from queued.equipment import Equipment
-from queued.not_now import NotNow
 from queued.outcome.ageing import fate
 from queued.outcome.retry import decide, limit
 from queued.pacing.pace import Wait
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from queued.pacing.pace import Paces
     from queued.signing.sign import Signer
     from shared.config.queued.settings import QueuedConfig
-from queued.dry_run_report import Found
+from queued.dry_run_report import DryRun
 
 ROWS: Final = 10
 _HEAD: Final = 256 * 1024  # octets of content: more than the header of any mail
@@ -65,21 +65,21 @@ async def run(config: QueuedConfig, worker: Worker, most: int, *, as_json: bool)
         await pool.close()
 
 
-async def look(row: Any, equipment: Equipment) -> Found:
+async def look(row: Any, equipment: Equipment) -> DryRun:
     """What would become of one row of dry_run_due."""
     claimed = from_row(row, math.inf, monotonic())
     transport = equipment.transports.get(claimed.transportid)
     if transport is None:
         known = ", ".join(equipment.transports)
         refused = f"no transport {claimed.transportid!r} in queued.yaml (there are: {known}); it would wait"
-        return Found(claimed, row.next_retry, claimed.transportid, refused=refused)
-    found = Found(claimed, row.next_retry, claimed.transportid, route=_route(claimed.recipient.domain, transport))
+        return DryRun(claimed, row.next_retry, claimed.transportid, refused=refused)
+    found = DryRun(claimed, row.next_retry, claimed.transportid, route=_route(claimed.recipient.domain, transport))
     found = _retries(found, transport)
     found = _signing(found, None if row.head is None else bytes(row.head), equipment.signer)
     return await _hosts(_pacing(found, transport, equipment.paces), transport)
 
 
-async def _hosts(found: Found, transport: Transport) -> Found:
+async def _hosts(found: DryRun, transport: Transport) -> DryRun:
     try:
         hops = await transport.finder.find(found.claimed.recipient.domain)
     except Unroutable as error:
@@ -97,13 +97,13 @@ async def _hosts(found: Found, transport: Transport) -> Found:
     return found._replace(hosts=tuple(map(str, hops)), tls=each, sources=told, nosource=why)
 
 
-def _pacing(found: Found, transport: Transport, paces: Paces) -> Found:
+def _pacing(found: DryRun, transport: Transport, paces: Paces) -> DryRun:
     """What limits it now; what is taken to find that out is given back unused."""
     c = found.claimed
     asked = paces.ask(fields(c))
     if isinstance(asked, Wait):
         schedule = transport.settings.retry
-        became = fate(c.claimed_at, NotNow(*asked), received=c.received, schedule=schedule, null=c.sender is None)
+        became = fate(c.claimed_at, Deferral(*asked), received=c.received, schedule=schedule, null=c.sender is None)
         what = "would be given up" if became == "expired" else f"waits {asked.seconds:.0f} s"
         return found._replace(pacing=f"{what}: {asked.reason}")
     asked.done(unused=True)
@@ -122,13 +122,13 @@ def _route(domain: str, transport: Transport) -> str:
     return f"{domain} as written" if domain.startswith("[") else f"MX of {domain}"
 
 
-def _retries(found: Found, transport: Transport) -> Found:
+def _retries(found: DryRun, transport: Transport) -> DryRun:
     schedule, c, null = transport.settings.retry, found.claimed, found.claimed.sender is None
     due = decide(c.claimed_at, received=c.received, tries=c.retry_count, schedule=schedule, roll=0.0, null=null)
     return found._replace(tries=schedule.count + 1, deferred=due, expires=limit(c.received, schedule, null=null))
 
 
-def _signing(found: Found, head: bytes | None, signer: Signer) -> Found:
+def _signing(found: DryRun, head: bytes | None, signer: Signer) -> DryRun:
     if head is None:
         refused, why = "the message has no body: it would be put on hold", "no body"
         return found._replace(refused=refused, unsigned=why, unsealed=why)

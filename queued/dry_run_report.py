@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shared.config.queued.transport import Transport
 
 
-def block(number: int, found: Found) -> str:
+def block(number: int, found: DryRun) -> str:
     """A few lines, of which the first says who."""
     c = found.claimed
     who = f"{number}  {quote(c.recipient)} from {quote(c.sender or '<>')}, {c.size} octets, message {c.message_id}"
@@ -42,7 +42,7 @@ def block(number: int, found: Found) -> str:
     return "\n".join([who, *(f"   {name:<10} {text}" for name, text in lines if text)]) + "\n\n"
 
 
-def document(found: Found) -> str:
+def document(found: DryRun) -> str:
     """One line of JSON."""
     c = found.claimed
     said = {
@@ -95,7 +95,7 @@ def source(given: Source, transport: Transport, day: date) -> str:
     )
 
 
-def _deferred(found: Found) -> str:
+def _deferred(found: DryRun) -> str:
     """What follows if this try is deferred."""
     if found.expires is None:
         return ""
@@ -108,7 +108,7 @@ def _time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S %Z}".strip()
 
 
-class Found(NamedTuple):
+class DryRun(NamedTuple):
     """What would be done for one recipient; `refused` is why it would not come to a conversation."""
 
     claimed: Claimed

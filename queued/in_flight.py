@@ -1,10 +1,10 @@
 """in_flight — everything a worker has claimed and not yet recorded, parked or given back
 
-Owns: what is in hand with the end of each lease, the heartbeat that puts it off, and the two ways back to the queue:
+Owns: what is in flight with the end of each lease, the heartbeat that puts it off, and the two ways back to the queue:
     given back as if never claimed, and parked until a time.
 Guarantees: what waits for a body, a turn, or its result to be recorded keeps its lease as much as what is being sent.
-    Parking goes in groups and is tried again through an outage; a recipient stays in hand until it is parked, so nobody
-    else has it meanwhile. Neither way back counts as a try.
+    Parking goes in groups and is tried again through an outage; a recipient stays in flight until it is parked: no
+    other worker has it meanwhile. Neither way back counts as a try.
 See: sql/queries/claim.sql, claim_park_if_ours; sql/README.md, "Claims".
 """
 
@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.claiming.leaves import Leaves, among
-from queued.destinations.crowd import Crowd
+from queued.deferral import Deferral
 from queued.values import fence
 from shared.observe import events
 from shared.postgres import database
@@ -24,11 +24,71 @@ from shared.postgres.array_text import numbers, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from uuid import UUID
 
     from queued.claiming.claim import Claimer
-    from queued.not_now import NotNow
     from queued.values import Claimed, Fence, Lease
     from shared.config.queued.settings import Claim as ClaimSettings
+
+_PATIENCE: Final = 3.0  # seconds without a result recorded, though some wait: more than one lock timeout
+_BLOCKED: Final = 10.0  # seconds until such a message is looked at again
+_SOONEST, _LATEST = 1.0, 600.0  # seconds that others of a message are parked for
+_LATELY: Final = 0.1  # the weight of the last gap between two results in their mean
+_LONGEST_GAP: Final = 1.0  # seconds: a message that was stopped is not slow for that
+
+
+class _Message:
+    __slots__ = ("begun", "gap", "last", "parked", "ready")
+
+    def __init__(self, now: float) -> None:
+        self.begun = 0  # recipients
+        self.ready = 0  # of those: their results wait to be recorded
+        self.last = now  # when it last got on: the first result that waits, or one recorded
+        self.gap = 0.01  # mean seconds between two results recorded
+        self.parked = now  # when the last one parked is expected to be begun
+
+
+class MessagesInFlight:
+    """The messages in flight."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._messages: dict[UUID, _Message] = {}
+
+    def begin(self, message: UUID, recipients: int, now: float) -> Deferral | None:
+        """Count these as begun, or say for how long they are to be parked."""
+        known = self._messages.get(message)
+        if known is None:
+            known = self._messages[message] = _Message(now)
+        elif known.ready and now - known.last > _PATIENCE:
+            return Deferral(_BLOCKED, "results of this message cannot be recorded")
+        elif known.begun and known.begun + recipients > self._most:
+            known.parked = min(max(known.parked, now) + recipients * known.gap, now + _LATEST)
+            return Deferral(max(known.parked - now, _SOONEST), f"{known.begun} other recipients of this message")
+        known.begun += recipients
+        return None
+
+    def finish(self, message: UUID, recipients: int, now: float) -> None:
+        """The results of these are there, to be recorded."""
+        known = self._messages.get(message)
+        if known is not None:
+            if not known.ready:
+                known.last = now
+            known.ready += recipients
+
+    def leave(self, message: UUID, now: float, *, recorded: bool) -> None:
+        """One that was begun is no longer in flight, `recorded` when by its result."""
+        known = self._messages.get(message)
+        if known is None:
+            return
+        known.begun -= 1
+        if recorded:
+            known.ready -= 1
+            known.gap += _LATELY * (min(now - known.last, _LONGEST_GAP) - known.gap)
+            known.last = now
+        if known.begun <= 0:
+            del self._messages[message]
+
 
 _GROUP: Final = 500
 _GIVE_BACK: Final = 5  # tries against whoever moves one of the rows meanwhile
@@ -42,8 +102,8 @@ class _Parked(NamedTuple):
     since: float
 
 
-class Hand:
-    """What a worker has in hand."""
+class InFlight:
+    """What a worker has in flight."""
 
     def __init__(self, pool: database.Pool, claimer: Claimer, settings: ClaimSettings) -> None:
         self._pool = pool
@@ -58,7 +118,7 @@ class Hand:
         self._to_park = asyncio.Event()
         self._all_parked = asyncio.Event()
         self._all_parked.set()
-        self.crowd = Crowd(max(1, settings.inflight // 2))
+        self.messages = MessagesInFlight(max(1, settings.inflight // 2))
         self.on_left: Callable[[Sequence[Claimed]], None] = lambda _: None
         self.stopping = False
 
@@ -74,9 +134,9 @@ class Hand:
         """These were claimed."""
         self._expires.update((key(c), (c, c.expires)) for c in claimed)
 
-    def begin(self, delivery: Sequence[Claimed]) -> NotNow | None:
+    def begin(self, delivery: Sequence[Claimed]) -> Deferral | None:
         """The delivery is on its way, or must wait for others of its message."""
-        refused = self.crowd.begin(delivery[0].message_id, len(delivery), monotonic())
+        refused = self.messages.begin(delivery[0].message_id, len(delivery), monotonic())
         if refused is None:
             self._begun.update(map(key, delivery))
         return refused
@@ -86,13 +146,13 @@ class Hand:
         self.leave(claimed, recorded=True)
 
     def leave(self, claimed: Sequence[Claimed], *, recorded: bool = False) -> None:
-        """These are out of hand: recorded, parked, given back, or lost."""
+        """These are no longer in flight: recorded, parked, given back, or lost."""
         now = monotonic()
         for c in claimed:
             mine = c.id, c.token
             if self._expires.pop(mine, None) and mine in self._begun:
                 self._begun.remove(mine)
-                self.crowd.leave(c.message_id, now, recorded=recorded)
+                self.messages.leave(c.message_id, now, recorded=recorded)
         self.on_left(claimed)
 
     def late(self, seconds: float) -> set[int]:
@@ -154,7 +214,7 @@ class Hand:
             events.emit("claim.failed", error=error, seconds=0.0)
         self.leave(claimed)
 
-    def park(self, claimed: Sequence[Claimed], until: NotNow) -> None:
+    def park(self, claimed: Sequence[Claimed], until: Deferral) -> None:
         """Have these given back soon, due again after the time that `until` says."""
         now = monotonic()
         self._parking.extend(_Parked(c, until.seconds, until.reason, now) for c in claimed)
@@ -176,7 +236,7 @@ class Hand:
             try:
                 ours = await self._park(group)
                 pause = _FIRST_PAUSE
-                # What somebody has locked stays for the next time; what is not ours any more is out of hand.
+                # What somebody has locked stays for the next time; what is not ours any more is no longer in flight.
                 left = [p for p in group if key(p.claimed) not in ours and monotonic() - p.since < _LONGEST_PAUSE]
             except database.CONFLICT:
                 left = group

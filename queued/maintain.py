@@ -50,8 +50,8 @@ _UNSERVED: Final = 10  # recipients noted of each leaf and partition; the table 
 UNSERVED_GRACE: Final = "1 minute"
 # Dead rows in a leaf at which waiting for autovacuum costs claims more than vacuuming costs the disk.
 _DEAD = 10_000
-# Taken again before each step, so it is for one step, with as much again to spare. A worker that dies delays maintenance
-# by as much: mail that kills each worker at its start is held when the first one starts after that.
+# Taken again before each step, so it is for one step, with as much again to spare. A worker that dies delays
+# maintenance by as much: mail that kills each worker at its start is held by the first one that starts after that.
 _LEASE = timedelta(seconds=10)
 
 

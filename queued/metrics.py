@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from queued.maintain import UNSERVED_GRACE
 from shared.config.metrics import ListenAddress
 from shared.observe import events
-from shared.observe.metrics import Counts, by_destination, by_transport
+from shared.observe.metrics import ProcessCounts, by_destination, by_transport
 from shared.observe.metrics_server import MetricsServer, Page
 from shared.observe.metrics_totals import CONTENT_TYPE, Reading
 from shared.observe.queued_table import TRANSPORT
@@ -44,7 +44,7 @@ class Observing(NamedTuple):
     """Where it is answered, as bound, and the counts; None when that is off."""
 
     address: str | None = None
-    counts: Counts | None = None
+    counts: ProcessCounts | None = None
 
     def know(self, transports: Iterable[str]) -> None:
         """Count these transports from now on, besides those known."""
@@ -127,7 +127,7 @@ async def observing(
     answering = Answering(pool)
     health = Health(answering, wakeups.unaware)
     transports = [transport.id for transport in config.transports]
-    counts = Counts(by_transport(transports) | by_destination(config.metrics.destinations))
+    counts = ProcessCounts(by_transport(transports) | by_destination(config.metrics.destinations))
     queue = Queue(pool, where, config.metrics.refresh.total_seconds())
 
     async def metrics() -> Page:

@@ -25,7 +25,7 @@ from itertools import islice, takewhile
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from queued import gather
+from queued import commit_delay
 from queued.claiming.leaves import Leaves, among
 from queued.result_columns import claims, holds, notices, results
 from queued.values import fence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from queued.claiming.leaves import Partid
     from queued.values import Claimed, Fence
-from queued.values import Held, Result, Spoken
+from queued.values import OnHold, Result, Spoken
 
 _GROUP = 500
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
@@ -116,7 +116,7 @@ class Recorder:
         while True:
             await self._arrived.wait()
             ready = len(self._waiting)
-            if wait := gather.seconds(self.in_hand() - ready, ready):
+            if wait := commit_delay.seconds(self.in_hand() - ready, ready):
                 await asyncio.sleep(wait)
             group = self._next(limit)
             try:
@@ -194,7 +194,7 @@ class Recorder:
         self._waiting = deque(others + theirs[1:] + theirs[:1])
 
     def _done(self, group: list[Result]) -> None:
-        """These, the first that wait, are out of hand."""
+        """These, the first that wait, are no longer in flight."""
         for _ in group:
             self._waiting.popleft()
         self._doubtful.difference_update(map(_key, group))
@@ -320,12 +320,12 @@ def _without_texts(result: Result) -> Result:
         outcome=replace(result.outcome, text=_LEFT_OUT, enhanced=None),
         remote=None,
         spoken=Spoken(dsn=result.spoken.dsn),
-        held=result.held and Held(_LEFT_OUT, result.held.quarantine),
+        held=result.held and OnHold(_LEFT_OUT, result.held.quarantine),
     )
 
 
 def _nobody_asks(_: Sequence[object]) -> None:
-    """Where nobody counts what is in hand, or hears of dead letters."""
+    """Where nobody counts what is in flight, or hears of dead letters."""
 
 
 def _tell(result: Result, *, ours: bool) -> None:

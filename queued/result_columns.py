@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queued.dsn.owed import notice
+from queued.dsn.requested import notice
 from shared.postgres.array_text import numbers, texts
 
 if TYPE_CHECKING:

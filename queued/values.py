@@ -111,7 +111,7 @@ class Spoken(NamedTuple):
     last: bool = False  # the mail ends there: the host is spoken to by LMTP
 
 
-class Held(NamedTuple):
+class OnHold(NamedTuple):
     """The recipient goes on hold instead of being tried again."""
 
     reason: str
@@ -128,7 +128,7 @@ class Result(NamedTuple):
     result: str | None  # success, failed, expired: the archive's words
     next_retry: datetime | None
     spoken: Spoken = Spoken()
-    held: Held | None = None
+    held: OnHold | None = None
     late: datetime | None = None  # the sender may be told that it is late, and that we try until then
 
     @staticmethod
@@ -147,7 +147,7 @@ class Signed:
 
 @dataclass(slots=True)
 class Body:
-    """A message's content, held once for all its recipients in hand; `signing` is kept here by queued.signing.sign."""
+    """A message's content, held once for all recipients in flight; queued.signing.sign keeps `signing` here."""
 
     content: bytes
     smtputf8: bool

@@ -22,7 +22,7 @@ _LONG_STANDING: Final = 30.0  # seconds; smtp_connect_timeout, longer than hones
 _CONTENT: Final = frozenset({"body", "dot"})  # the phases in which the peer has content of ours
 
 
-class Progress:
+class AttemptStep:
     """The step an attempt has reached; None before anybody was spoken to. stuck: why it was cut off, else ""."""
 
     __slots__ = ("ends", "lease", "limit", "moved", "phase", "seconds", "stuck", "unproven", "whole")
@@ -58,7 +58,7 @@ class Progress:
         self.lease.cut()
 
 
-_CURRENT: ContextVar[Progress | None] = ContextVar("progress", default=None)
+_CURRENT: ContextVar[AttemptStep | None] = ContextVar("progress", default=None)
 
 
 def reached(phase: Phase) -> None:
@@ -85,19 +85,19 @@ class Watch:
     """The attempts of a worker that are under way."""
 
     def __init__(self) -> None:
-        self._watched: set[Progress] = set()
+        self._watched: set[AttemptStep] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._look_at = 0.0  # monotonic seconds
         self._room_at = 0.0  # when somebody may have stood for long enough
 
-    def begin(self, progress: Progress) -> None:
+    def begin(self, progress: AttemptStep) -> None:
         """The task that runs now is this attempt, and what it begins belongs to it."""
         _CURRENT.set(progress)
         self._watched.add(progress)
         if self._timer is None or progress.due < self._look_at:
             self._wait(progress.due - monotonic())
 
-    def end(self, progress: Progress) -> None:
+    def end(self, progress: AttemptStep) -> None:
         """It is over."""
         self._watched.discard(progress)
 

@@ -21,8 +21,8 @@ from smtpd.connection import sockets
 from smtpd.process import metrics as observe
 from smtpd.process import privileges, reload
 from smtpd.process.serve import Serving, patience
-from smtpd.process.supervise import Supervisor
-from smtpd.rates.server import LocalCounts, RateServer
+from smtpd.process.supervisor import Supervisor
+from smtpd.rates.server import LocalRateCounts, RateServer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,7 +114,7 @@ class Daemon:
 
     async def _proven(self) -> Serving:
         """All parts of a process, once the database has answered: that is better than 451 for everybody later."""
-        serving = Serving(self._config, self._conninfo, LocalCounts(RateServer()))
+        serving = Serving(self._config, self._conninfo, LocalRateCounts(RateServer()))
         await serving.spool.prove()
         return serving
 
@@ -123,7 +123,7 @@ class Daemon:
         try:
             wanted, values = read_smtpd(self._path)
             config, ignored = reload.effective(self._config, wanted)
-            await Serving(config, self._conninfo, LocalCounts(RateServer())).listeners.release()
+            await Serving(config, self._conninfo, LocalRateCounts(RateServer())).listeners.release()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, what runs goes on running
             _refused(error)
             return None

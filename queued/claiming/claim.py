@@ -85,13 +85,13 @@ class Claimer:
         self._full = FullPass(settings.poll.total_seconds())
         self._passed: datetime | None = None  # when the last full pass began, by PostgreSQL's clock
         self._leaves = Leaves()
-        self._suspect: int | None = None  # the id of the one in hand
+        self._suspect: int | None = None  # the id of the one in flight
         self._suspects_left = True
 
     async def take(self, connection: database.Connection, limit: int, besides: Collection[int] = ()) -> list[Claimed]:
         """Up to `limit` recipients, urgent first, then earliest due; empty when nothing is due. None of these ids.
 
-        What two claims in a row have lost is a suspect, and only one of them is in hand at a time: if it kills the
+        What two claims in a row have lost is a suspect, and only one of them is in flight at a time: if it kills the
         worker again, the other suspects have not been in it, and maintenance holds this one (maintain_hold_poison).
         """
         if not self._full.due():
@@ -107,7 +107,7 @@ class Claimer:
             self._full.done(started)
 
     async def _take_both(self, connection: database.Connection, limit: int, besides: Collection[int]) -> list[Claimed]:
-        """The next suspect, when none is in hand, and what else is due."""
+        """The next suspect, when none is in flight, and what else is due."""
         claimed: list[Claimed] = []
         if self._suspects_left and self._suspect is None:
             claimed = await self._take(connection, 1, besides, suspects=True)
@@ -127,7 +127,7 @@ class Claimer:
         self._full.hurry()
 
     def done(self, claimed: Iterable[Claimed]) -> bool:
-        """These are out of hand; true when the suspect was among them, so that the next one may be taken."""
+        """These are no longer in flight; true when the suspect was among them, so that the next one may be taken."""
         if self._suspect is None or all(c.id != self._suspect for c in claimed):
             return False
         self._suspect = None

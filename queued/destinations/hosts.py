@@ -2,10 +2,10 @@
 
 Guarantees: a host has one window and one memory of being dead for all domains whose mail it takes. An attempt waits for
     a turn in memory only where the host has answered somebody within the last second, for `claim.wait` at most and
-    within the host's share of what is in hand; else it is parked at once, and so is everything for a dead host until
+    within the host's share of what is in flight; else it is parked at once, and so is everything for a dead host until
     one attempt has asked after it. A domain whose hosts are all shut is parked before its body is fetched. Memory is
     bounded: hosts that nothing is under way to are forgotten, and of too many domains the oldest.
-See: queued/destinations/lane.py, the window; docs/explanation/admission.md.
+See: queued/destinations/destination.py, the window; docs/explanation/admission.md.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued.destinations.lane import Lane, Place, room, steered
-from queued.not_now import NotNow
+from queued.deferral import Deferral
+from queued.destinations.destination import Destination, Waiting, room, steered
 from queued.values import PoolClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from queued.destinations.lane import Rank
+    from queued.destinations.destination import Rank
     from queued.routing.route import Hop
     from shared.config.queued.settings import Claim as ClaimSettings
     from shared.config.queued.transport import Transport as TransportSettings
@@ -42,25 +42,25 @@ class Hosts:
         self._room = room(claim)
         self._patience = claim.wait.total_seconds()
         self._clock = clock
-        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._destinations: dict[tuple[str, int], Destination] = {}
         self._sweep_at = _SWEEP
         self._led: dict[str, tuple[float, tuple[Hop, ...]]] = {}  # by domain, until when and where
         self._same: dict[tuple[Hop, ...], tuple[Hop, ...]] = {}  # thousands of domains lead to one place
         self._closed = False
 
-    async def enter(self, hop: Hop, rank: Rank, recipients: int, octets: int) -> Place | NotNow:
+    async def enter(self, hop: Hop, rank: Rank, recipients: int, octets: int) -> Waiting | Deferral:
         """A turn at this host, or for how long to park the delivery. PoolClosedError while stopping."""
         if self._closed:
             raise PoolClosedError
-        lane = self._lane(hop)
-        place = lane.offer(rank, recipients, octets, self._room, self._clock())
-        if isinstance(place, NotNow) or place.started:
+        destination = self._lane(hop)
+        place = destination.offer(rank, recipients, octets, self._room, self._clock())
+        if isinstance(place, Deferral) or place.started:
             return place
         try:
             async with asyncio.timeout(self._patience):
                 await place.settled.wait()
         except TimeoutError:
-            lane.give_up(place, self._clock())
+            destination.give_up(place, self._clock())
         except BaseException:
             self._abandon(place)
             raise
@@ -68,12 +68,12 @@ class Hosts:
             raise PoolClosedError
         return place.away or place
 
-    def leave(self, place: Place, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
+    def leave(self, place: Waiting, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
         """The turn is over. reached: whether the host answered, None when that says nothing about it.
 
         barred: it refused our login, and each further one may lock the account, whatever the hosts behind it take.
         """
-        place.lane.leave(place, self._clock(), reached=reached, why=why, barred=barred)
+        place.destination.leave(place, self._clock(), reached=reached, why=why, barred=barred)
 
     def led(self, domain: str, hops: Sequence[Hop]) -> None:
         """DNS says that mail for this domain goes there."""
@@ -85,16 +85,16 @@ class Hosts:
         if len(self._led) > _MOST_DOMAINS:
             del self._led[next(iter(self._led))]
 
-    def shut(self, domain: str) -> NotNow | None:
+    def shut(self, domain: str) -> Deferral | None:
         """For how long to park mail for this domain, when no host that it led to may be connected to; else None."""
         until, hops = self._led.get(domain, (0.0, ()))
         now = self._clock()
         if not hops or until < now:
             return None
-        waits: list[NotNow] = []
+        waits: list[Deferral] = []
         for hop in hops:
-            lane = self._lanes.get((hop.host, hop.port))
-            if lane is None or (shut := lane.shut(now)) is None:
+            destination = self._destinations.get((hop.host, hop.port))
+            if destination is None or (shut := destination.shut(now)) is None:
                 return None
             waits.append(shut)
         return soonest(waits)
@@ -102,25 +102,29 @@ class Hosts:
     def close(self) -> None:
         """Whoever waits goes back: the transport ends."""
         self._closed = True
-        for lane in self._lanes.values():
-            lane.close()
+        for destination in self._destinations.values():
+            destination.close()
 
-    def _abandon(self, place: Place) -> None:
+    def _abandon(self, place: Waiting) -> None:
         """The attempt ended while it waited for its turn."""
         if place.started:
             self.leave(place, reached=None)
         elif not place.settled.is_set():
-            place.lane.give_up(place, self._clock())
+            place.destination.give_up(place, self._clock())
 
-    def _lane(self, hop: Hop) -> Lane:
+    def _lane(self, hop: Hop) -> Destination:
         key, now = (hop.host, hop.port), self._clock()
-        lane = self._lanes.get(key)
-        if lane is None:
-            if len(self._lanes) >= self._sweep_at:
-                self._lanes = {k: known for k, known in self._lanes.items() if not known.forgettable(now, _REMEMBERED)}
-                self._sweep_at = max(_SWEEP, 2 * len(self._lanes))
-            lane = self._lanes[key] = Lane(f"host {hop}", self._steering, self._rest, now, patient=False)
-        return lane
+        destination = self._destinations.get(key)
+        if destination is None:
+            if len(self._destinations) >= self._sweep_at:
+                self._destinations = {
+                    k: known for k, known in self._destinations.items() if not known.forgettable(now, _REMEMBERED)
+                }
+                self._sweep_at = max(_SWEEP, 2 * len(self._destinations))
+            destination = self._destinations[key] = Destination(
+                f"host {hop}", self._steering, self._rest, now, patient=False
+            )
+        return destination
 
 
 class Entrance:
@@ -130,15 +134,15 @@ class Entrance:
         self._hosts = hosts
         self._asked = rank, recipients, octets
 
-    async def enter(self, hop: Hop) -> Place | NotNow:
+    async def enter(self, hop: Hop) -> Waiting | Deferral:
         """A turn at this host, or for how long to park the delivery."""
         return await self._hosts.enter(hop, *self._asked)
 
-    def leave(self, place: Place, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
+    def leave(self, place: Waiting, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
         """The turn is over."""
         self._hosts.leave(place, reached=reached, why=why, barred=barred)
 
 
-def soonest(waits: Sequence[NotNow]) -> NotNow:
+def soonest(waits: Sequence[Deferral]) -> Deferral:
     """The one of these that ends first."""
     return min(waits, key=lambda wait: wait.seconds)

@@ -1,8 +1,8 @@
-"""unproven — the share of what is in hand that destinations may hold which have not been reached of late
+"""unproven — the share of what is in flight that destinations may hold which have not been reached of late
 
 Guarantees: no await, no clock. Recipients for destinations that nothing good is known of hold three quarters of
     `claim.inflight` at most, so that whatever strangers' hosts and name servers do, mail for those that answer has the
-    rest. So few as a hundred may always be in hand. Who finds no place is parked behind those parked before, at the
+    rest. So few as a hundred may always be in flight. Who finds no place is parked behind those parked before, at the
     pace of late.
 See: queued/watchdog.py, which makes room at such a time; docs/explanation/admission.md.
 """
@@ -11,36 +11,36 @@ from __future__ import annotations
 
 from typing import Final
 
-from queued.destinations.lane import LEAST
-from queued.not_now import Line, NotNow
+from queued.deferral import Deferral, ParkedLine
+from queued.destinations.destination import LEAST
 
 _QUICKEST, _SLOWEST = 0.001, 10.0  # seconds between two recipients that leave
 _LATELY: Final = 0.1  # the weight of the last gap in their mean
 
 
 class Unproven:
-    """Those in hand."""
+    """Those in flight."""
 
     def __init__(self, inflight: int) -> None:
         self._most = max(inflight * 3 // 4, min(inflight, LEAST))
         self._recipients = 0
-        self._line = Line()
+        self._line = ParkedLine()
         self._gap = _QUICKEST
-        self._left = 0.0  # when the last one did, or the first of those in hand came
+        self._left = 0.0  # when the last one did, or the first of those in flight came
 
-    def enter(self, recipients: int, now: float) -> NotNow | None:
-        """Count these as in hand, or say for how long they are to be parked."""
+    def enter(self, recipients: int, now: float) -> Deferral | None:
+        """Count these as in flight, or say for how long they are to be parked."""
         if self._recipients and self._recipients + recipients > self._most:
             gap = max(self._gap, min((now - self._left) / self._most, _SLOWEST))
             reason = f"{self._recipients} recipients for destinations that have not answered yet"
-            return NotNow(self._line.seconds(now, gap), reason)
+            return Deferral(self._line.seconds(now, gap), reason)
         if not self._recipients:
             self._left = now  # the time before has nothing to do with these
         self._recipients += recipients
         return None
 
     def leave(self, recipients: int, now: float) -> None:
-        """These are out of hand, however that came."""
+        """These are no longer in flight, however that came."""
         self._recipients -= recipients
         gap = min(max((now - self._left) / recipients, _QUICKEST), _SLOWEST)
         self._gap += _LATELY * (gap - self._gap)

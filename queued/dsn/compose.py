@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from queued.dsn.report import Kind, Manner, Original, Told
+    from queued.dsn.report import Kind, Manner, Original, RecipientReport
 
 
 SUBJECTS: Final[Mapping[str, str]] = {
@@ -46,7 +46,7 @@ class Composed(NamedTuple):
 def compose(
     kind: Kind,
     original: Original,
-    told: Sequence[Told],
+    told: Sequence[RecipientReport],
     manner: Manner,
     number: int,
     now: datetime,
@@ -100,7 +100,9 @@ def compose(
     return Composed(content, smtputf8=not (header.isascii() and reader.isascii()))
 
 
-def _delivery_status(kind: Kind, original: Original, told: Sequence[Told], manner: Manner, envid: str | None) -> str:
+def _delivery_status(
+    kind: Kind, original: Original, told: Sequence[RecipientReport], manner: Manner, envid: str | None
+) -> str:
     """RFC 3464 sections 2.2 and 2.3: one group of fields for the message, one for each recipient."""
     groups = [
         [
@@ -135,7 +137,7 @@ def peer(remote: str | None) -> str | None:
     return (found["name"] or found["address"] or None) if found and found["name"] is not None else None
 
 
-def _diagnostic(told: Told) -> str:
+def _diagnostic(told: RecipientReport) -> str:
     """RFC 3464 section 2.3.6: `smtp` is what a peer said, the rest is our own."""
     return f"{'smtp' if told.code is not None else 'X-Pillarbox'}; {_line(told.text or '', ascii_only=True)}"
 

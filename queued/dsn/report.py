@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 type Kind = Literal["failed", "delayed", "delivered", "relayed"]
 
 
-class Told(NamedTuple):
+class RecipientReport(NamedTuple):
     """One recipient and what happened to it."""
 
     recipient: Address

@@ -8,12 +8,14 @@ Guarantees: whatever stands in the column, no exception: what is not as shared.m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shared.mail.message import MessageDsn, RecipientDsn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from queued.values import Result
 
 _RET: Final = ("FULL", "HDRS")
 _NOTIFY: Final = frozenset({"NEVER", "SUCCESS", "FAILURE", "DELAY"})
@@ -49,3 +51,28 @@ def _asked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 def _is_line(value: object) -> bool:
     return isinstance(value, str) and bool(value) and value.isprintable()
+
+
+type Notice = Literal["failed", "delayed", "delivered", "relayed"]
+
+_UNSAID: Final = ("FAILURE", "DELAY")  # RFC 3461 section 4.1: what holds is ours to say where NOTIFY is left out
+
+
+def notice(result: Result) -> Notice | None:
+    """What the sender is to be told of this result.
+
+    `relayed` is all we can say of a success by SMTP: whether the next host delivers it, only that one knows. By LMTP it
+    has. A host that took our NOTIFY over (`spoken.dsn`) says it itself.
+    """
+    claimed = result.claimed
+    if claimed.sender is None or result.held is not None:
+        return None
+    dsn = claimed.metadata.get("_dsn")
+    asked = dsn.get("notify", _UNSAID) if isinstance(dsn, dict) else _UNSAID
+    if result.result == "success":
+        if "SUCCESS" not in asked or result.spoken.dsn:
+            return None
+        return "delivered" if result.spoken.last else "relayed"
+    if result.result is not None:
+        return "failed" if "FAILURE" in asked else None
+    return "delayed" if result.late is not None and "DELAY" in asked else None

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from queued.dsn.compose import compose
-from queued.dsn.report import Manner, Original, Told
+from queued.dsn.report import Manner, Original, RecipientReport
 from queued.dsn.requested import requiretls
 from shared.mail.domain import comparable
 from shared.mail.message import Address
@@ -37,7 +37,7 @@ _DISCARDED: Final = 1000  # notices at once
 _PATIENCE: Final = timedelta(hours=1)  # until what could not be made is tried again
 
 
-async def run(pool: database.Pool, notifier: Notifier) -> None:
+async def run(pool: database.Pool, notifier: DsnSender) -> None:
     """Send what is due and look again, until cancelled."""
     while True:
         try:
@@ -50,7 +50,7 @@ async def run(pool: database.Pool, notifier: Notifier) -> None:
         await asyncio.sleep(_GLANCE)
 
 
-class Notifier:
+class DsnSender:
     """Sends notifications, or drops what is to be told, as the operator wants it."""
 
     def __init__(self, settings: Bounces) -> None:
@@ -183,8 +183,8 @@ async def _discard(connection: database.Connection) -> None:
             return
 
 
-def _told(row: database.Row) -> Told:
-    return Told(
+def _told(row: database.Row) -> RecipientReport:
+    return RecipientReport(
         recipient=Address(row.recipientlocalpart, row.recipientdomain),
         metadata=row.metadata,
         remote=row.remote,

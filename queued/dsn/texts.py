@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from queued.dsn.report import Manner, Original, Told
+    from queued.dsn.report import Manner, Original, RecipientReport
 
 _OPENING: Final = "This is the mail system at host {hostname}.\n\n"
 BUILT_IN: Final[Mapping[str, str]] = {
@@ -34,7 +34,7 @@ _NAMED: Final = re.compile(r"\{(\w+)\}")
 _LONGEST: Final = 700  # characters of a line that a peer fills
 
 
-def text(kind: str, original: Original, told: Sequence[Told], manner: Manner, returned: str) -> str:
+def text(kind: str, original: Original, told: Sequence[RecipientReport], manner: Manner, returned: str) -> str:
     """The text of this notification: the operator's, or the built-in one."""
     untils = [each.until for each in told if each.until is not None]
     values = {
@@ -51,7 +51,7 @@ def text(kind: str, original: Original, told: Sequence[Told], manner: Manner, re
     return "\r\n".join(line.rstrip() for line in lines).rstrip() + "\r\n"
 
 
-def _recipient(told: Told) -> str:
+def _recipient(told: RecipientReport) -> str:
     """`<address>: host said: text`."""
     words = " ".join((told.text or "").split())[:_LONGEST]
     named = told.remote and not told.remote.startswith("unix:")  # the path of a socket is nobody's business

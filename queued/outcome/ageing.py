@@ -14,7 +14,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from queued.dsn.owed import notice
+from queued.dsn.requested import notice
 from queued.outcome.retry import is_late, limit
 from queued.values import Result
 from shared.mail.outcome import Outcome
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from queued.not_now import NotNow
+    from queued.deferral import Deferral
     from queued.outcome.retry import RetrySchedule
     from queued.values import Claimed
 
@@ -38,10 +38,10 @@ class Aged(NamedTuple):
 
     results: list[Result]
     parked: tuple[Claimed, ...]
-    until: NotNow
+    until: Deferral
 
 
-def fate(now: datetime, until: NotNow, *, received: datetime, schedule: RetrySchedule, null: bool = False) -> Fate:
+def fate(now: datetime, until: Deferral, *, received: datetime, schedule: RetrySchedule, null: bool = False) -> Fate:
     """What becomes of mail that must wait as `until` says; `null`: its sender is."""
     end = limit(received, schedule, null=null)
     if until.stopped != "destination" and until.seconds <= _NEAR:
@@ -52,7 +52,7 @@ def fate(now: datetime, until: NotNow, *, received: datetime, schedule: RetrySch
 
 
 def aged(
-    delivery: Sequence[Claimed], until: NotNow, schedule: RetrySchedule, *, tells: Callable[[Claimed], bool]
+    delivery: Sequence[Claimed], until: Deferral, schedule: RetrySchedule, *, tells: Callable[[Claimed], bool]
 ) -> Aged:
     """The results of those who are given up, or whose sender is told, once: these count as tries.
 
@@ -80,5 +80,5 @@ def aged(
     return Aged(results, tuple(parked), until._replace(seconds=seconds))
 
 
-def _outcome(why: str, until: NotNow) -> Outcome:
+def _outcome(why: str, until: Deferral) -> Outcome:
     return Outcome("deferred", until.stopped or "us", None, "4.4.7", f"{why}: {until.reason}")

@@ -4,7 +4,7 @@ Owns: the compiled rules of a configuration, and asking for a suspension or a lo
     needed.
 Guarantees: a rule that fails is no rule: the outcome stays as it was, and the log says so (rules.failed). Many
     recipients of one reply ask once. What is remembered for that is bounded.
-See: queued/outcome/rules.py; queued/pacing/pace.py (suspensions); queued/destinations/lanes.py (concurrency).
+See: queued/outcome/rules.py; queued/pacing/pace.py (suspensions); queued/destinations/destinations.py (concurrency).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.outcome.rules_compile import Said
-from queued.values import Held
+from queued.values import OnHold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Judgement(NamedTuple):
 
     outcome: Outcome
     wait: timedelta | None = None
-    held: Held | None = None
+    held: OnHold | None = None
     suspend: Suspension | None = None
     lower: bool = False
     fired: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ def _fate(rule: ReplyRule, verdict: Judgement) -> Judgement:
         return verdict._replace(outcome=_as(outcome, "failed", f"{rule.bounce} ({outcome.text})"))
     if rule.defer is not None:
         return verdict._replace(outcome=_as(outcome, "deferred", outcome.text), wait=rule.defer)
-    return verdict._replace(held=Held(rule.reason or f"rule {rule.id}", rule.hold))
+    return verdict._replace(held=OnHold(rule.reason or f"rule {rule.id}", rule.hold))
 
 
 def _as(outcome: Outcome, kind: Kind, text: str) -> Outcome:

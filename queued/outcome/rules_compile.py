@@ -37,7 +37,7 @@ class Said(NamedTuple):
     tries: int = 1
 
 
-class Asked(NamedTuple):
+class CompiledCondition(NamedTuple):
     """One condition: its name, whether it holds, and what it is asked about."""
 
     name: str
@@ -49,7 +49,7 @@ class CompiledRule(NamedTuple):
     """A rule with its conditions as functions."""
 
     rule: ReplyRule
-    asked: tuple[Asked, ...]
+    asked: tuple[CompiledCondition, ...]
 
     def matches(self, said: Said) -> bool:
         """Whether every condition holds."""
@@ -69,8 +69,8 @@ def compile_rules(rules: Iterable[ReplyRule]) -> tuple[CompiledRule, ...]:
     return tuple(CompiledRule(rule, tuple(_conditions(rule.condition))) for rule in rules)
 
 
-def _conditions(condition: ReplyCondition) -> list[Asked]:
-    found: list[Asked] = []
+def _conditions(condition: ReplyCondition) -> list[CompiledCondition]:
+    found: list[CompiledCondition] = []
     if condition.outcome:
         found.append(_within("outcome", frozenset[str](condition.outcome), lambda s: s.outcome))
     if condition.transport:
@@ -81,7 +81,9 @@ def _conditions(condition: ReplyCondition) -> list[Asked]:
         found.append(_tries(condition.tries))
     if condition.code:
         codes = tuple(code.rstrip("x") for code in condition.code)
-        found.append(Asked("code", lambda s: s.code is not None and str(s.code).startswith(codes), lambda s: s.code))
+        found.append(
+            CompiledCondition("code", lambda s: s.code is not None and str(s.code).startswith(codes), lambda s: s.code)
+        )
     if condition.enhanced:
         found.append(_enhanced(condition.enhanced))
     if condition.destination:
@@ -93,16 +95,16 @@ def _conditions(condition: ReplyCondition) -> list[Asked]:
     return found
 
 
-def _within(name: str, wanted: frozenset[str], fact: Callable[[Said], str | None]) -> Asked:
-    return Asked(name, lambda said: fact(said) in wanted, fact)
+def _within(name: str, wanted: frozenset[str], fact: Callable[[Said], str | None]) -> CompiledCondition:
+    return CompiledCondition(name, lambda said: fact(said) in wanted, fact)
 
 
-def _tries(comparison: Comparison) -> Asked:
+def _tries(comparison: Comparison) -> CompiledCondition:
     compare = _COMPARE[comparison.sign]
-    return Asked("tries", lambda said: compare(said.tries, comparison.value), lambda said: said.tries)
+    return CompiledCondition("tries", lambda said: compare(said.tries, comparison.value), lambda said: said.tries)
 
 
-def _enhanced(wanted: Iterable[str]) -> Asked:
+def _enhanced(wanted: Iterable[str]) -> CompiledCondition:
     parts = [status.split(".") for status in wanted]
 
     def holds(said: Said) -> bool:
@@ -111,10 +113,10 @@ def _enhanced(wanted: Iterable[str]) -> Asked:
         told = said.enhanced.split(".")
         return any(all(w in {"*", t} for w, t in zip(each, told, strict=True)) for each in parts)
 
-    return Asked("enhanced", holds, lambda said: said.enhanced)
+    return CompiledCondition("enhanced", holds, lambda said: said.enhanced)
 
 
-def _destination(wanted: Iterable[str]) -> Asked:
+def _destination(wanted: Iterable[str]) -> CompiledCondition:
     domains = [domain.lower().rstrip(".") for domain in wanted]
     exact = frozenset(domain for domain in domains if not domain.startswith("."))
     below = tuple(domain for domain in domains if domain.startswith("."))
@@ -123,14 +125,14 @@ def _destination(wanted: Iterable[str]) -> Asked:
         domain = said.destination.lower().rstrip(".")
         return domain in exact or domain.endswith(below)
 
-    return Asked("destination", holds, lambda said: said.destination)
+    return CompiledCondition("destination", holds, lambda said: said.destination)
 
 
-def _patterns(name: str, patterns: Iterable[str], fact: Callable[[Said], str | None]) -> Asked:
+def _patterns(name: str, patterns: Iterable[str], fact: Callable[[Said], str | None]) -> CompiledCondition:
     matchers = [matcher(pattern) for pattern in patterns]
 
     def holds(said: Said) -> bool:
         text = fact(said)
         return text is not None and any(matches(text) for matches in matchers)
 
-    return Asked(name, holds, fact)
+    return CompiledCondition(name, holds, fact)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shared.config.queued.transport import Transport as TransportSettings
 
 
-class Verdict(NamedTuple):
+class DestinationVerdict(NamedTuple):
     """What an attempt says of its destination.
 
     reached: whether it was, None when that is not told. why: the failure in words. barred: it failed for our login,
@@ -32,18 +32,18 @@ class Verdict(NamedTuple):
     barred: bool = False
 
 
-def verdict(results: Sequence[Result]) -> Verdict:
+def verdict(results: Sequence[Result]) -> DestinationVerdict:
     """What these results, of one attempt, say."""
     told: bool | None = None
     for result in results:
         outcome = result.outcome
         if outcome.kind == "deferred" and _bars(outcome):
-            return Verdict(reached=False, why=outcome.text, barred=True)
+            return DestinationVerdict(reached=False, why=outcome.text, barred=True)
         if outcome.kind == "deferred" and outcome.scope == "destination":
-            return Verdict(reached=False, why=outcome.text)
+            return DestinationVerdict(reached=False, why=outcome.text)
         if outcome.scope in {"recipient", "message"} and result.remote is not None:
             told = True
-    return Verdict(told)
+    return DestinationVerdict(told)
 
 
 def _bars(outcome: Outcome) -> bool:

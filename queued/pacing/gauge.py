@@ -40,7 +40,7 @@ class Bucket(NamedTuple):
         return Bucket(self.tokens - count, self.at)
 
 
-class Held(NamedTuple):
+class Limited(NamedTuple):
     """Why a limit does not allow one more now."""
 
     seconds: float
@@ -53,7 +53,7 @@ class Gauge(Protocol):
 
     policy: Policy
 
-    def look(self, now: float) -> Held | None:
+    def look(self, now: float) -> Limited | None:
         """None when one more may begin."""
 
     def take(self, now: float) -> None:
@@ -78,17 +78,17 @@ class LocalGauge:
         self._mean = _FIRST_GUESS
         self._connected = float("-inf")
 
-    def look(self, now: float) -> Held | None:
+    def look(self, now: float) -> Limited | None:
         """None when one more may begin."""
         policy = self.policy
         if policy.concurrency is not None and self._used >= policy.concurrency:
             every = min(max(self._mean / policy.concurrency, _SHORTEST), _LONGEST)
-            return Held(every, f"policy {policy.id}: {policy.concurrency} at once", every)
+            return Limited(every, f"policy {policy.id}: {policy.concurrency} at once", every)
         if policy.rate is not None:
             rate: float = policy.rate.per_second
             self._bucket = self._bucket.filled(rate, policy.most, now)
             if wait := self._bucket.wait(rate):
-                return Held(min(wait, LATEST), f"policy {policy.id}: {policy.rate}", 1 / rate)
+                return Limited(min(wait, LATEST), f"policy {policy.id}: {policy.rate}", 1 / rate)
         return None
 
     def take(self, now: float) -> None:
@@ -106,11 +106,13 @@ class LocalGauge:
         else:
             self._mean += _WEIGHT * (now - started - self._mean)
 
-    def until_connect(self, now: float) -> Held | None:
+    def until_connect(self, now: float) -> Limited | None:
         """None when a new connection may be opened."""
         interval = self.policy.connectinterval.total_seconds()
         wait = self._connected + interval - now
-        return Held(wait, f"policy {self.policy.id}: a connection every {interval:g} s", interval) if wait > 0 else None
+        return (
+            Limited(wait, f"policy {self.policy.id}: a connection every {interval:g} s", interval) if wait > 0 else None
+        )
 
     def connected(self, now: float) -> None:
         """A new connection is opened."""

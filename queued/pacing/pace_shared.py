@@ -18,7 +18,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.pacing.gauge import LATEST, Held
+from queued.pacing.gauge import LATEST, Limited
 from shared.observe import events
 from shared.postgres import database
 
@@ -64,15 +64,15 @@ class SharedGauge:
         self._starved = False
         self._held = False  # whether the table has slots for us
 
-    def look(self, now: float) -> Held | None:
+    def look(self, now: float) -> Limited | None:
         """None when one more may begin; else the round that follows asks for more."""
         policy = self.policy
         if policy.rate is not None and not (self._tokens and now < self._tokens_until):
             wait = max(self._pause_until - now, _HASTE)
-            return self._wanted(Held(wait, f"policy {policy.id}: {policy.rate}, shared", 1 / policy.rate.per_second))
+            return self._wanted(Limited(wait, f"policy {policy.id}: {policy.rate}, shared", 1 / policy.rate.per_second))
         if policy.concurrency is not None and not (self._spare and now < self._slots_until):
             every = min(max(self._mean / policy.concurrency, _HASTE), _SLOWEST) if self._refused else _HASTE
-            return self._wanted(Held(every, f"policy {policy.id}: {policy.concurrency} at once, shared", every))
+            return self._wanted(Limited(every, f"policy {policy.id}: {policy.concurrency} at once, shared", every))
         return None
 
     def take(self, now: float) -> None:  # noqa: ARG002 - the interface
@@ -161,7 +161,7 @@ class SharedGauge:
         """Whether no round need look at it until it is asked again."""
         return not (self._used or self._spare or self._held or self._wants or self._tokens)
 
-    def _wanted(self, held: Held) -> Held:
+    def _wanted(self, held: Limited) -> Limited:
         self._wants += 1
         self._shares.touch(self)
         self._shares.hurry()

@@ -16,7 +16,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.pacing.gauge import Held
+from queued.pacing.gauge import Limited
 from queued.pacing.match import Selection
 from shared.observe import events
 from shared.postgres import database
@@ -80,12 +80,12 @@ class Suspends:
         """Whether any of them asks for the recipients' domain."""
         return self._asks_destination
 
-    def look(self, fields: Fields, *, late: bool) -> Held | None:
+    def look(self, fields: Fields, *, late: bool) -> Limited | None:
         """Whether this mail must wait; `fields` are folded, `late` when its hosts are known."""
         now = self._clock()
         for known in (*self._by_domain.get(fields.destination, ()), *self._others):
             if known.selection.late == late and known.until > now and known.selection.fits(fields):
-                return Held(min(known.until - now, LONGEST), f"{SUSPENDED}{known.reason}", 0.0)
+                return Limited(min(known.until - now, LONGEST), f"{SUSPENDED}{known.reason}", 0.0)
         return None
 
     def add(self, selection: Mapping[str, Sequence[str]], seconds: float, reason: str, who: str) -> None:

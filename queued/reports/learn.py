@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from queued.reports.read import Finding, Report
+    from queued.reports.read import Finding, IncomingReport
     from queued.values import Claimed
     from shared.config.suppression import Suppression
 
@@ -56,7 +56,7 @@ def takes_reports(target: str, settings: Suppression) -> bool:
 async def learn(
     connection: database.Connection,
     claimed: Claimed,
-    report: Report | None,
+    report: IncomingReport | None,
     settings: Suppression,
     secret: bytes | None,
 ) -> str:
@@ -81,7 +81,7 @@ async def learn(
     return f"a report on {noted}"
 
 
-def _messages(claimed: Claimed, report: Report, settings: Suppression, secret: bytes | None) -> list[UUID]:
+def _messages(claimed: Claimed, report: IncomingReport, settings: Suppression, secret: bytes | None) -> list[UUID]:
     """The messages of ours that the report proves to have."""
     named: list[UUID | None] = []
     if secret is not None:
@@ -115,7 +115,7 @@ async def _known(connection: database.Connection, finding: Finding, messages: li
 async def _note(
     connection: database.Connection,
     claimed: Claimed,
-    report: Report,
+    report: IncomingReport,
     whom: str,
     finding: Finding,
     weight: Weight,

@@ -43,7 +43,7 @@ class Finding(NamedTuple):
     reason: str  # one printable line
 
 
-class Report(NamedTuple):
+class IncomingReport(NamedTuple):
     """What a message says. `feedback` is the type (RFC 5965 section 3.1), None of a bounce."""
 
     kind: Literal["bounce", "arf"]
@@ -53,7 +53,7 @@ class Report(NamedTuple):
     return_paths: tuple[str, ...]  # who sent that
 
 
-def read(content: bytes) -> Report | None:
+def read(content: bytes) -> IncomingReport | None:
     """What this message reports; None when it is no report of a failure."""
     head = _head(content)
     if head.lower().count(b"boundary") > 2 * _PARTS:  # BOUNDARY= and boundary*0= are no less one
@@ -72,7 +72,7 @@ def _head(content: bytes) -> bytes:
     return head if last is None else head[: last.end()]
 
 
-def _read(message: Message, head: bytes) -> Report | None:
+def _read(message: Message, head: bytes) -> IncomingReport | None:
     parts = list(_parts(message))
     returned = "".join(_returned(parts))
     ids = tuple(dict.fromkeys(UUID(found) for found in _ID.findall(returned)[:_PARTS]))
@@ -82,12 +82,14 @@ def _read(message: Message, head: bytes) -> Report | None:
             return _feedback(part, ids, paths)
     for part in parts:
         if part.get_content_type() in {"message/delivery-status", "message/global-delivery-status"}:
-            return Report("bounce", None, tuple(_failures(part)), ids, paths)
+            return IncomingReport("bounce", None, tuple(_failures(part)), ids, paths)
     if message.get_content_maintype() != "multipart":
         found = _old_kind(head)
         if found is not None:
             whole = head.decode("utf-8", "replace")
-            return Report("bounce", None, (found,), tuple(UUID(each) for each in _ID.findall(whole)[:_PARTS]), ())
+            return IncomingReport(
+                "bounce", None, (found,), tuple(UUID(each) for each in _ID.findall(whole)[:_PARTS]), ()
+            )
     return None
 
 
@@ -165,7 +167,7 @@ def _typed(value: str) -> str | None:
         return None
 
 
-def _feedback(part: Message, ids: tuple[UUID, ...], paths: tuple[str, ...]) -> Report | None:
+def _feedback(part: Message, ids: tuple[UUID, ...], paths: tuple[str, ...]) -> IncomingReport | None:
     groups = list(_groups(part))
     if not groups:
         return None
@@ -176,7 +178,7 @@ def _feedback(part: Message, ids: tuple[UUID, ...], paths: tuple[str, ...]) -> R
     if not kind:
         return None
     finding = Finding((whom,) if "@" in whom else (), None, _line(f"feedback report: {kind}"))
-    return Report("arf", kind, (finding,), ids, tuple(dict.fromkeys([*([sender] if sender else []), *paths])))
+    return IncomingReport("arf", kind, (finding,), ids, tuple(dict.fromkeys([*([sender] if sender else []), *paths])))
 
 
 def _old_kind(head: bytes) -> Finding | None:

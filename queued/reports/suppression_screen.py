@@ -27,8 +27,8 @@ from shared.postgres import database
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from queued.not_now import NotNow
-    from queued.reports.read import Report
+    from queued.deferral import Deferral
+    from queued.reports.read import IncomingReport
     from queued.values import Claimed
     from shared.config.suppression import Suppression
 
@@ -80,8 +80,8 @@ class Screen:
         self,
         claimed: tuple[Claimed, ...],
         content: bytes,
-        send: Callable[[tuple[Claimed, ...]], Awaitable[list[Result] | NotNow | None]],
-    ) -> list[Result] | NotNow | None:
+        send: Callable[[tuple[Claimed, ...]], Awaitable[list[Result] | Deferral | None]],
+    ) -> list[Result] | Deferral | None:
         """What becomes of these recipients: those that are finished here, and what `send` says of the others.
 
         Where those are not sent now, nobody is finished: the next try looks again.
@@ -110,7 +110,7 @@ class Screen:
                 left = [c for c in left if _key(c) not in listed]
         return done, tuple(left)
 
-    async def _read(self, c: Claimed, report: Report | None, by: Screening) -> Result:
+    async def _read(self, c: Claimed, report: IncomingReport | None, by: Screening) -> Result:
         try:
             async with self._pool.connection() as connection:
                 said = await learn(connection, c, report, by.settings, by.secret)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from queued.routing.resolver import Resolver
     from queued.routing.route import Address, Hop, Host
     from shared.config.queued.transport import Transport
-from queued.routing.site import Found
+from queued.routing.site import Hops
 
 _MOST_HOSTS: Final = 30  # by preference; the largest honest lists have about ten
 
@@ -85,11 +85,11 @@ class HopFinder:
         """Where to try for this recipient domain; raises Unroutable."""
         return (await self.found(domain)).hops
 
-    async def found(self, domain: str) -> Found:
+    async def found(self, domain: str) -> Hops:
         """The same, and the site that the exchangers are."""
         way = choose(domain, self._transport)
         if isinstance(way, Fixed):
-            return Found(self._in_order(way.hosts), None)
+            return Hops(self._in_order(way.hosts), None)
         by_mx, together = False, None
         if isinstance(way, ByMx):
             hosts, by_mx = await self._mail_hosts(way)
@@ -102,7 +102,7 @@ class HopFinder:
         hosts = tuple(replace(host, addresses=answers[host.name].records) for host in hosts)
         hosts = cut_loops(hosts, self._ourselves.has_address, domain)
         usable = reachable(domain, hosts, answers, by_mx=by_mx, private=self._transport.allow.private)
-        return Found(self._in_order(usable), together)
+        return Hops(self._in_order(usable), together)
 
     def _in_order(self, hosts: Iterable[Host]) -> list[Hop]:
         now = monotonic()

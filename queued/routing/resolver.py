@@ -36,7 +36,7 @@ import dns.nameserver
 import dns.rdatatype
 import dns.resolver
 
-from queued.not_now import Line, NotNow, ParkedError
+from queued.deferral import Deferral, ParkedError, ParkedLine
 from queued.routing.dns_answer import Answer, Tlsa
 from shared.errors import in_words
 from shared.mail.domain import DomainRefused, to_ascii
@@ -84,7 +84,7 @@ class Resolver:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._closing = False
         self._slow: Counter[str] = Counter()  # questions by zone, and all under ""
-        self._lines: dict[str, Line] = {}  # those who wait for room, by zone
+        self._lines: dict[str, ParkedLine] = {}  # those who wait for room, by zone
         self._gap, self._answered_at = _QUICKEST, monotonic()  # mean seconds between two answers, and the last one
         self._failed: OrderedDict[_Question, float] = OrderedDict()  # for how long the last failure was kept
         self._going: set[_Question] = set()  # the slow ones
@@ -194,15 +194,15 @@ class Resolver:
             return
         if self._slow[zone] >= _SLOW_OF_A_ZONE:
             gap = self._settings.timeout.total_seconds() / _SLOW_OF_A_ZONE
-            raise ParkedError(_silent(name, self._lines.setdefault(zone, Line()).seconds(monotonic(), gap)))
+            raise ParkedError(_silent(name, self._lines.setdefault(zone, ParkedLine()).seconds(monotonic(), gap)))
         if len(self._asking) - self._slow[""] >= _AT_ONCE + _WAITING:
             raise ParkedError(self._crowded(name))
 
-    def _crowded(self, name: dns.name.Name) -> NotNow:
+    def _crowded(self, name: dns.name.Name) -> Deferral:
         """For how long to park who finds no place: so that those who come again are as many as there will be places."""
         now, slowest = monotonic(), self._settings.timeout.total_seconds() / _SLOW
         gap = min(max(self._gap, (now - self._answered_at) / _AT_ONCE), slowest)
-        return _silent(name, self._lines.setdefault("", Line()).seconds(now, gap))
+        return _silent(name, self._lines.setdefault("", ParkedLine()).seconds(now, gap))
 
     def _heard(self) -> None:
         """A name server has said something: how often one does tells how soon others have their turn."""
@@ -321,8 +321,8 @@ def _zone(name: dns.name.Name) -> str:
     return b".".join(labels[-3:] if short else labels[-2:]).lower().decode("ascii", "replace")
 
 
-def _silent(name: dns.name.Name, seconds: float) -> NotNow:
-    return NotNow(seconds, f"DNS does not answer about {_zone(name)}", stopped="destination")
+def _silent(name: dns.name.Name, seconds: float) -> Deferral:
+    return Deferral(seconds, f"DNS does not answer about {_zone(name)}", stopped="destination")
 
 
 def _text(name: dns.name.Name) -> str:

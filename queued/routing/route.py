@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from queued.routing.dns_answer import Answer
-    from shared.config.queued.routing import Place
+    from shared.config.queued.routing import HostPort
     from shared.config.queued.transport import Transport
 
 type Address = IPv4Address | IPv6Address
@@ -87,7 +87,7 @@ class ByMx(NamedTuple):
 type Way = Fixed | ByLiteral | ByMx
 
 
-def override(domain: str, routes: Mapping[str, Place]) -> str | None:
+def override(domain: str, routes: Mapping[str, HostPort]) -> str | None:
     """The key of `routes` that holds for the domain: itself, else the longest .parent; None when there is none."""
     if not routes:
         return None
@@ -101,8 +101,8 @@ def override(domain: str, routes: Mapping[str, Place]) -> str | None:
     return None
 
 
-def lane(domain: str, transport: Transport) -> str:
-    """Recipients of one message whose domains have the same lane go the same way, and may share a transaction."""
+def way(domain: str, transport: Transport) -> str:
+    """Recipients of one message whose domains have the same way go together, and may share a transaction."""
     key = override(domain, transport.routes)
     if key is not None:
         return f"route {transport.routes[key]}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.routing.route import Unroutable, lane
+from queued.routing.route import Unroutable, way
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,9 +62,9 @@ class Parted(Exception):
     """Domains that were one site are one no longer."""
 
 
-def site_lane(domain: str, transport: Transport, seen: Site | None) -> str:
-    """The lane of a domain whose site was seen; its own where it was not, or where DNS is not asked."""
-    own = lane(domain, transport)
+def site_way(domain: str, transport: Transport, seen: Site | None) -> str:
+    """The way of a domain whose site was seen; its own where it was not, or where DNS is not asked."""
+    own = way(domain, transport)
     if seen is None or not own.startswith("mx "):
         return own
     return "site " + " ".join(f"{preference}:{host}:{port}" for preference, host, port in sorted(seen.hosts))
@@ -95,7 +95,7 @@ class SeenSites:
         until, found = self._seen.get(domain.lower(), (now, None))
         return found if now < until else None
 
-    def together(self, domains: Sequence[str], found: Sequence[Found | BaseException], now: float) -> Found:
+    def together(self, domains: Sequence[str], found: Sequence[Hops | BaseException], now: float) -> Hops:
         """What was found for these domains, if it is one site; remembered for each.
 
         Raises what was found for a lone domain, Parted when several are not one site.
@@ -122,7 +122,7 @@ class SeenSites:
             del self._seen[next(iter(self._seen))]
 
 
-class Found(NamedTuple):
+class Hops(NamedTuple):
     """Where one attempt may connect to. site: of the exchangers, None where DNS was not asked for any."""
 
     hops: list[Hop]

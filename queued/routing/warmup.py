@@ -40,7 +40,7 @@ class Warmups:
         self._pool = pool
 
     async def refill(self, source: str, day: date, most: int) -> bool:
-        """Have some of the day's `most` messages from this address in hand, if any are left; False: nobody can say."""
+        """Have some of the day's `most` messages of this address in flight, if any are left; False: unknown."""
         if self._settled(source, day, most):
             return True
         async with self._asking:

@@ -2,7 +2,7 @@
 
 Owns: which rules and keys sign a message, the fields DKIM-Signature, and what becomes of a message that they fail for;
     the seal itself is queued/signing/arc.py's.
-Guarantees: the content is read and never changed. A message is signed once for all its recipients in hand, and its body
+Guarantees: the content is read and never changed. A message is signed once for all recipients in flight, and its body
     digested once for all its signatures. What cannot be signed waits, or leaves unsigned where `signing.onerror` says
     so: it is never bounced for that. Signatures are relaxed/relaxed, cover the whole body (no l=), and sign the fields
     of queued/signing/sign_content.py.
@@ -79,7 +79,7 @@ class Signer:
         self._settings, self._keys, self._arc = other._settings, other._keys, other._arc
 
     async def sign(self, body: Body, first: Claimed) -> Signed:
-        """The signatures of a message, made when the first of its recipients in hand asks for them."""
+        """The signatures of a message, made when the first of its recipients in flight asks for them."""
         if not self._keys and not self._arc:
             return Signed()
         if body.signing is None:

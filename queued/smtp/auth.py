@@ -78,7 +78,7 @@ class Login:
         return self._tokens is not None and self._tokens.refused(secret)
 
 
-class Place(NamedTuple):
+class LoginTarget(NamedTuple):
     """Where we log in. tls: as negotiated, "none" for clear text."""
 
     host: str
@@ -114,7 +114,7 @@ def alike(some: Logins, others: Logins) -> bool:
     return some.keys() == others.keys() and all(login.same_as(others[place]) for place, login in some.items())
 
 
-async def log_in(wire: Wire, login: Login, place: Place, extensions: Mapping[str, str], limit: float) -> None:
+async def log_in(wire: Wire, login: Login, place: LoginTarget, extensions: Mapping[str, str], limit: float) -> None:
     """Be logged in, or raise."""
     mechanism: Mechanism | None = None
     try:
@@ -135,7 +135,7 @@ async def log_in(wire: Wire, login: Login, place: Place, extensions: Mapping[str
         raise
 
 
-def _check_channel(login: Login, place: Place) -> None:
+def _check_channel(login: Login, place: LoginTarget) -> None:
     """What queued.tls.demanded has made sure of, once more where it matters."""
     over, encrypted = login.settings.over, place.tls != "none"
     if over == "verified_tls" and not (encrypted and place.wanted.proof != "none"):
@@ -166,7 +166,7 @@ async def _secret(login: Login) -> str:
 class _Exchange:
     """One AUTH command and all that follows from it."""
 
-    def __init__(self, wire: Wire, login: Login, limit: float, secret: str, place: Place) -> None:
+    def __init__(self, wire: Wire, login: Login, limit: float, secret: str, place: LoginTarget) -> None:
         self._wire = wire
         self._login = login
         self._limit = limit

@@ -90,7 +90,7 @@ class SmtpConnection:
 
     async def send(self, transaction: Transaction) -> TransactionResult:
         """One mail transaction (RFC 5321 §3.3); one coroutine at a time."""
-        progress = Progress(transaction, self.extensions, self.tls)
+        progress = TransactionReplies(transaction, self.extensions, self.tls)
         if not progress.live:
             return progress.result(None)
         if not self.usable:
@@ -128,7 +128,7 @@ class SmtpConnection:
         self._ready = False
         self._wire.abort()
 
-    async def _converse(self, transaction: Transaction, progress: Progress) -> None:
+    async def _converse(self, transaction: Transaction, progress: TransactionReplies) -> None:
         """Envelope and content; returns with peer and us in step, or raises."""
         reset = [b"RSET\r\n"] if self._reset_due else []
         mail = commands.mail_command(transaction, self.extensions)
@@ -152,7 +152,7 @@ class SmtpConnection:
         else:
             progress.settle(progress.data)
 
-    async def _in_step(self, progress: Progress) -> None:
+    async def _in_step(self, progress: TransactionReplies) -> None:
         """ConversationError when replies and commands do not belong together after all.
 
         354 proves that they did up to there. Without one, a refusal may be that of another recipient, moved by a reply
@@ -177,7 +177,7 @@ class SmtpConnection:
         if self._wire.surplus and not (progress.is_taken_for_all and said is not None and said.is_positive):
             raise ConversationError(Fault("protocol", phase, self._wire.surplus))
 
-    async def _offer(self, progress: Progress, mail: bytes, rcpts: list[bytes]) -> bool:
+    async def _offer(self, progress: TransactionReplies, mail: bytes, rcpts: list[bytes]) -> bool:
         """The envelope; whether the peer wants the message for anybody."""
         progress.mail = await self._ask(mail, "mail", self._timeouts.mail)
         # Until the reply to the final dot a transaction may stay open at the peer.
@@ -211,7 +211,7 @@ class SmtpConnection:
             self._wire.write(b".\r\n", replies=1)
             verdict("dot", await self._wire.reply("dot", self._timeouts.dot))
 
-    async def _finish(self, transaction: Transaction, progress: Progress) -> None:
+    async def _finish(self, transaction: Transaction, progress: TransactionReplies) -> None:
         """The content, and the reply to the dot that ends it."""
         await self._write_content(transaction, replies=1)
         progress.final = verdict("dot", await self._wire.reply("dot", self._timeouts.dot))
@@ -251,7 +251,7 @@ class SmtpConnection:
         return Fault("closed", "mail", "connection is not open any more")
 
 
-class Progress:
+class TransactionReplies:
     """The replies of one transaction, gathered until each recipient has the one that decides."""
 
     def __init__(self, transaction: Transaction, extensions: Mapping[str, str], tls: str) -> None:

@@ -1,4 +1,4 @@
-"""envelope — makes the transaction that one attempt offers, from recipients in hand and their message
+"""envelope — makes the transaction that one attempt offers, from recipients in flight and their message
 
 Owns: what of a claim goes on the wire: addresses, content, and what the submitter asked for by parameters; and by which
     fields mail is paced.

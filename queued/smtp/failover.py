@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued import watchdog
+from queued.deferral import Deferral, ParkedError
+from queued.destinations.destination import Busy
 from queued.destinations.hosts import soonest
-from queued.destinations.lane import Busy
-from queued.not_now import NotNow, ParkedError
 from queued.smtp.commands import NEEDS_REQUIRETLS
 from queued.smtp.transaction import ConversationError, TransactionResult
 from shared.observe import events
@@ -62,11 +62,11 @@ async def talk(
     """
     answered = tried = 0
     unreachable: list[Hop] = []
-    shut: list[NotNow] = []
+    shut: list[Deferral] = []
     said: tuple[Hop, TransactionResult] | None = None
     for hop in hops:
         place = await entrance.enter(hop)
-        if isinstance(place, NotNow):
+        if isinstance(place, Deferral):
             if isinstance(place, Busy) and said is None:
                 raise ParkedError(place)  # it takes mail: the host that is preferred is worth waiting for
             shut.append(place)

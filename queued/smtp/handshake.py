@@ -82,7 +82,7 @@ async def _open(host: str, port: int, we: Introduction, commands: tuple[bytes, .
             # RFC 3207 §4.2: what was said before, extensions above all, is forgotten.
             extensions = await _hello(wire, commands, timeouts)
         if we.login is not None:
-            await auth.log_in(wire, we.login, auth.Place(host, port, tls, we.tls), extensions, timeouts.auth)
+            await auth.log_in(wire, we.login, auth.LoginTarget(host, port, tls, we.tls), extensions, timeouts.auth)
         opened = True
         return Opened(wire, extensions, tls)
     except ConversationError as error:

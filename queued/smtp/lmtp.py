@@ -15,7 +15,7 @@ from queued.smtp.client import SmtpConnection, closes, verdict
 from queued.smtp.transaction import ConversationError, Fault
 
 if TYPE_CHECKING:
-    from queued.smtp.client import Progress
+    from queued.smtp.client import TransactionReplies
     from queued.smtp.transaction import Transaction
     from shared.mail.smtp_reply import Reply
 
@@ -25,7 +25,7 @@ class LmtpConnection(SmtpConnection):
 
     verbs: ClassVar[tuple[str, ...]] = ("LHLO",)
 
-    async def _finish(self, transaction: Transaction, progress: Progress) -> None:
+    async def _finish(self, transaction: Transaction, progress: TransactionReplies) -> None:
         """The content, and a reply for each recipient that was accepted, in the order of RCPT."""
         waiting = progress.undecided
         await self._write_content(transaction, replies=len(waiting))

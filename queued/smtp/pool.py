@@ -92,7 +92,7 @@ class ConnectionPool:
         self._timeouts = timeouts
         self._concurrency = concurrency
         self._limits = limits or ReuseLimits()
-        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._hosts: dict[tuple[str, int], _Host] = {}
         self._borrowed: set[SmtpConnection] = set()
         self._slots: dict[SmtpConnection, Slot] = {}
         self._chores: set[asyncio.Task[None]] = set()
@@ -108,7 +108,7 @@ class ConnectionPool:
     @property
     def idle(self) -> int:
         """Connections kept open and not in use."""
-        return sum(len(lane.idle) for lane in self._lanes.values())
+        return sum(len(host.idle) for host in self._hosts.values())
 
     @asynccontextmanager
     async def acquire(self, hop: Hop, session: SessionWanted) -> AsyncIterator[SmtpConnection]:
@@ -118,22 +118,22 @@ class ConnectionPool:
         mean that the host had grown tired of it.
         """
         place = hop.host, hop.port
-        lane = self._lanes.get(place)
-        if lane is None:
-            lane = self._lanes[place] = _Lane(place, self._concurrency)
-        lane.users += 1
+        host = self._hosts.get(place)
+        if host is None:
+            host = self._hosts[place] = _Host(place, self._concurrency)
+        host.users += 1
         try:
-            async with lane.slots:
-                connection = await self._take(lane, session)
+            async with host.slots:
+                connection = await self._take(host, session)
                 self._borrowed.add(connection)
                 try:
                     yield connection
                 finally:
                     self._borrowed.discard(connection)
-                    self._give_back(lane, session, connection)
+                    self._give_back(host, session, connection)
         finally:
-            lane.users -= 1
-            self._forget_unused(lane)
+            host.users -= 1
+            self._forget_unused(host)
             self._changed.set()
 
     async def close(self) -> None:
@@ -145,15 +145,15 @@ class ConnectionPool:
         # Whoever waits for a slot, or for a host to answer, has begun nothing: turned away, it can go back at once.
         for opening in self._openings:
             opening.cancel()
-        for lane in self._lanes.values():
-            for _ in range(lane.users):
-                lane.slots.release()
-            lane.closing = True
-            lane.tell()
-            while lane.idle:
-                self._discard(lane.idle.pop()[1])
+        for host in self._hosts.values():
+            for _ in range(host.users):
+                host.slots.release()
+            host.closing = True
+            host.tell()
+            while host.idle:
+                self._discard(host.idle.pop()[1])
         try:
-            while self._chores or any(lane.users for lane in self._lanes.values()):
+            while self._chores or any(host.users for host in self._hosts.values()):
                 self._changed.clear()
                 await self._changed.wait()
         except asyncio.CancelledError:
@@ -163,27 +163,27 @@ class ConnectionPool:
                 connection.abort()
             raise
         finally:
-            for lane in self._lanes.values():
-                lane.stop_timer()
-            self._lanes.clear()
+            for host in self._hosts.values():
+                host.stop_timer()
+            self._hosts.clear()
 
-    async def _take(self, lane: _Lane, session: SessionWanted) -> SmtpConnection:
+    async def _take(self, host: _Host, session: SessionWanted) -> SmtpConnection:
         if self._closing:
             raise PoolClosedError
-        if (kept := self._kept(lane, session)) is not None:
+        if (kept := self._kept(host, session)) is not None:
             return kept
         if session.connect_gate is None:
-            return await self._open(lane, session)
-        if lane.idle and lane.idle[0][1] in self._slots:  # of another session: its slot is of more use to this one
-            self._discard(lane.idle.popleft()[1])
+            return await self._open(host, session)
+        if host.idle and host.idle[0][1] in self._slots:  # of another session: its slot is of more use to this one
+            self._discard(host.idle.popleft()[1])
 
-        rest = _Resting(lane, session.key)
+        rest = _Resting(host, session.key)
         while (slot := await session.connect_gate(rest)) is None and rest.over:
             self._refuse_if_closing()
-            if (kept := self._kept(lane, session)) is not None:
+            if (kept := self._kept(host, session)) is not None:
                 return kept
         try:
-            connection = await self._open(lane, session)
+            connection = await self._open(host, session)
         except BaseException:
             if slot is not None:
                 slot.done()
@@ -192,9 +192,9 @@ class ConnectionPool:
             self._slots[connection] = slot
         return connection
 
-    def _kept(self, lane: _Lane, session: SessionWanted) -> SmtpConnection | None:
+    def _kept(self, host: _Host, session: SessionWanted) -> SmtpConnection | None:
         """The connection to go on with, if one is kept for this session."""
-        while (connection := lane.newest(session.key)) is not None:
+        while (connection := host.newest(session.key)) is not None:
             if self._may_stay(connection):
                 return connection
             self._discard(connection)
@@ -204,13 +204,13 @@ class ConnectionPool:
         if self._closing:
             raise PoolClosedError
 
-    async def _open(self, lane: _Lane, session: SessionWanted) -> SmtpConnection:
+    async def _open(self, host: _Host, session: SessionWanted) -> SmtpConnection:
         """A new connection; PoolClosedError when the pool begins to close before it stands."""
         self._refuse_if_closing()
         hostname, source, tls, login = session.key
         opening = asyncio.ensure_future(
             self._speaks.open(
-                *lane.key,
+                *host.key,
                 hostname=hostname,
                 timeouts=self._timeouts,
                 source=source,
@@ -232,18 +232,18 @@ class ConnectionPool:
         finally:
             self._openings.discard(opening)
 
-    def _give_back(self, lane: _Lane, session: SessionWanted, connection: SmtpConnection) -> None:
+    def _give_back(self, host: _Host, session: SessionWanted, connection: SmtpConnection) -> None:
         slot = self._slots.get(connection)
         if self._closing or not self._may_stay(connection) or (slot is not None and slot.wanted):
             self._discard(connection)
             return
-        lane.idle.append((session.key, connection))
-        lane.tell()
-        if len(lane.idle) > self._concurrency:  # of several sessions: the host shall not hold them all
-            self._discard(lane.idle.popleft()[1])
-        if lane.timer is None:
+        host.idle.append((session.key, connection))
+        host.tell()
+        if len(host.idle) > self._concurrency:  # of several sessions: the host shall not hold them all
+            self._discard(host.idle.popleft()[1])
+        if host.timer is None:
             loop = asyncio.get_running_loop()
-            lane.timer = loop.call_later(self._limits.idle, self._sweep, lane)
+            host.timer = loop.call_later(self._limits.idle, self._sweep, host)
 
     def _may_stay(self, connection: SmtpConnection) -> bool:
         now, limits = asyncio.get_running_loop().time(), self._limits
@@ -254,26 +254,26 @@ class ConnectionPool:
             and now - connection.opened_at < limits.age
         )
 
-    def _sweep(self, lane: _Lane) -> None:
+    def _sweep(self, host: _Host) -> None:
         """Close what has been idle too long; look again when the next one will have been."""
-        lane.timer = None
-        looked_at, lane.idle = lane.idle, deque()
+        host.timer = None
+        looked_at, host.idle = host.idle, deque()
         for kept in looked_at:
             if self._may_stay(kept[1]):
-                lane.idle.append(kept)
+                host.idle.append(kept)
             else:
                 self._discard(kept[1])
-        if lane.idle:
+        if host.idle:
             loop = asyncio.get_running_loop()
-            soonest = min(connection.last_used for _, connection in lane.idle) + self._limits.idle
-            lane.timer = loop.call_at(soonest, self._sweep, lane)
-        self._forget_unused(lane)
+            soonest = min(connection.last_used for _, connection in host.idle) + self._limits.idle
+            host.timer = loop.call_at(soonest, self._sweep, host)
+        self._forget_unused(host)
 
-    def _forget_unused(self, lane: _Lane) -> None:
+    def _forget_unused(self, host: _Host) -> None:
         """A host we have nothing to do with any more costs nothing."""
-        if not lane.users and not lane.idle and self._lanes.get(lane.key) is lane:
-            lane.stop_timer()
-            del self._lanes[lane.key]
+        if not host.users and not host.idle and self._hosts.get(host.key) is host:
+            host.stop_timer()
+            del self._hosts[host.key]
 
     def _discard(self, connection: SmtpConnection) -> None:
         """Close in the background: nobody need wait for a QUIT."""
@@ -308,21 +308,21 @@ class ConnectionPool:
 class _Resting:
     """How a gate waits: `over` once a connection was given back that the session can have, or the pool closes."""
 
-    def __init__(self, lane: _Lane, key: object) -> None:
+    def __init__(self, host: _Host, key: object) -> None:
         self.over = False
-        self._lane = lane
+        self._host = host
         self._key = key
 
     async def __call__(self, seconds: float) -> bool:
-        returned = self._lane.returned
+        returned = self._host.returned
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await returned.wait()
-        self.over = returned.is_set() and (self._lane.closing or self._lane.holds(self._key))
+        self.over = returned.is_set() and (self._host.closing or self._host.holds(self._key))
         return self.over
 
 
-class _Lane:
+class _Host:
     """What the pool holds for one host and port."""
 
     def __init__(self, key: tuple[str, int], concurrency: int) -> None:

@@ -51,7 +51,7 @@ class HeldBack(Exception):
         self.wait = wait
 
 
-class Voice(NamedTuple):
+class SourceSettings(NamedTuple):
     """What all attempts of a transport have in common. hostname: our name where the source says none.
 
     logins: as whom we log in, by host and port. shared: how many connections all workers together may have to one
@@ -66,10 +66,12 @@ class Voice(NamedTuple):
     shared: int | None = None
 
     @staticmethod
-    def of(settings: Transport, hostname: str, paces: Paces, warmups: Warmups, logins: Logins | None = None) -> Voice:
+    def of(
+        settings: Transport, hostname: str, paces: Paces, warmups: Warmups, logins: Logins | None = None
+    ) -> SourceSettings:
         """The voice of a transport on a host of this name."""
         shared = settings.concurrency if settings.concurrencyper == "host" else None
-        return Voice(settings.hostname or hostname, settings.sources, paces, warmups, logins or {}, shared)
+        return SourceSettings(settings.hostname or hostname, settings.sources, paces, warmups, logins or {}, shared)
 
 
 class Chosen(NamedTuple):
@@ -80,10 +82,10 @@ class Chosen(NamedTuple):
     counted: bool  # against the day's allowance
 
 
-class Speaker:
+class SourceChooser:
     """One attempt. waits: why it could not speak, as far as waiting mends it. asked: hosts it spoke to, or tried."""
 
-    def __init__(self, voice: Voice, fields: Fields, now: datetime) -> None:
+    def __init__(self, voice: SourceSettings, fields: Fields, now: datetime) -> None:
         """`now`: by PostgreSQL's clock, whose day counts for all workers; it is not looked at without sources."""
         self.waits: list[Wait] = []
         self.asked: set[Hop] = set()

@@ -15,7 +15,7 @@ from queued.tls.mta_sts import names_host
 
 if TYPE_CHECKING:
     from queued.routing.dns_answer import Answer, Tlsa
-    from queued.tls.mta_sts import Policy
+    from queued.tls.mta_sts import StsPolicy
     from shared.config.queued.login import Over
     from shared.config.queued.transport_tls import Mode, TransportTls
 
@@ -59,7 +59,7 @@ class TlsWanted(NamedTuple):
 CLEAR: Final = TlsWanted()
 
 
-class Known(NamedTuple):
+class HostKnowledge(NamedTuple):
     """What was learnt about a host.
 
     domain: whose mail it takes. canonical: what CNAMEs of that lead to, or "". trusted: the host's name was written by
@@ -73,12 +73,12 @@ class Known(NamedTuple):
     trusted: bool = False
     tlsa: Answer[Tlsa] | None = None
     base: str = ""
-    policy: Policy | None = None
+    policy: StsPolicy | None = None
     requiretls: bool = False
     login: Over | None = None
 
 
-def decide(settings: TransportTls, host: str, known: Known) -> TlsWanted:
+def decide(settings: TransportTls, host: str, known: HostKnowledge) -> TlsWanted:
     """What is asked of the host of this name."""
     speak, proof = _BY_MODE[settings.mode]
     why = f"tls.mode {settings.mode}"
@@ -92,7 +92,7 @@ def decide(settings: TransportTls, host: str, known: Known) -> TlsWanted:
     return _requiretls(wanted, known, names) if known.requiretls and not wanted.refused else wanted
 
 
-def _dane(wanted: TlsWanted, known: Known, host: str) -> TlsWanted | None:
+def _dane(wanted: TlsWanted, known: HostKnowledge, host: str) -> TlsWanted | None:
     """What the TLSA records ask for; None when there are none that count."""
     if known.tlsa is None:
         return None
@@ -110,7 +110,7 @@ def _dane(wanted: TlsWanted, known: Known, host: str) -> TlsWanted | None:
     return wanted._replace(speak="must", proof="dane", server=known.base, names=names, tlsa=usable, why="DANE")
 
 
-def _mta_sts(wanted: TlsWanted, known: Known, host: str) -> TlsWanted:
+def _mta_sts(wanted: TlsWanted, known: HostKnowledge, host: str) -> TlsWanted:
     """The same, raised to what an enforced policy asks for (RFC 8461 section 5)."""
     if known.policy is None or known.policy.mode != "enforce":
         return wanted
@@ -126,7 +126,7 @@ def _login(wanted: TlsWanted, over: Over | None, names: tuple[str, ...]) -> TlsW
     return wanted if wanted.speak == "must" else wanted._replace(speak="must", why=f"auth.over {over}")
 
 
-def _requiretls(wanted: TlsWanted, known: Known, names: tuple[str, ...]) -> TlsWanted:
+def _requiretls(wanted: TlsWanted, known: HostKnowledge, names: tuple[str, ...]) -> TlsWanted:
     """The same, raised to what REQUIRETLS asks for (RFC 8689 section 4.2.1)."""
     by_policy = known.policy is not None and known.policy.mode == "enforce"
     if not (known.trusted or by_policy):

@@ -28,7 +28,7 @@ _HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 
 
-class Policy(NamedTuple):
+class StsPolicy(NamedTuple):
     """A policy: what to do, for how long (seconds), and the hosts it names, `*.example.com` being one label more."""
 
     mode: PolicyMode
@@ -45,7 +45,7 @@ def read_record(texts: Iterable[str]) -> str | None:
     return match[1] if match else None
 
 
-def read_policy(octets: bytes) -> Policy | None:
+def read_policy(octets: bytes) -> StsPolicy | None:
     """The policy in the file a domain publishes; None when it is none (RFC 8461 section 3.2)."""
     if len(octets) > LONGEST:
         return None
@@ -67,9 +67,9 @@ def read_policy(octets: bytes) -> Policy | None:
         return None
     if mode != "none" and not hosts:
         return None
-    return Policy(cast("PolicyMode", mode), int(age), tuple(hosts))
+    return StsPolicy(cast("PolicyMode", mode), int(age), tuple(hosts))
 
 
-def names_host(policy: Policy, host: str) -> bool:
+def names_host(policy: StsPolicy, host: str) -> bool:
     """Whether a mail exchanger of this name is one of the policy's (RFC 8461 section 4.1)."""
     return any(covers(pattern, host) for pattern in policy.hosts)

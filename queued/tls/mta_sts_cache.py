@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queued.routing.resolver import Resolver
-    from queued.tls.mta_sts import Policy
+    from queued.tls.mta_sts import StsPolicy
     from queued.tls.mta_sts_fetch import Fetcher, Trust
 
     type _Place = tuple[Trust, str]  # who asks, and about which domain
@@ -42,7 +42,7 @@ _LEAST: Final = 60.0  # seconds a policy is kept at least: 0 would mean one fetc
 class _Kept:
     """What is known of one domain. policy: None when none was ever had. ident: of the record it was fetched by."""
 
-    policy: Policy | None = None
+    policy: StsPolicy | None = None
     ident: str = ""
     ends: float = 0.0  # of the policy, as `clock` has it
     again: float = 0.0  # no fetch before this time
@@ -59,7 +59,7 @@ class MtaSts:
         self._kept: OrderedDict[_Place, _Kept] = OrderedDict()
         self._fetching: dict[_Place, tuple[asyncio.Task[None], _Kept]] = {}  # and what it is fetched for
 
-    async def policy(self, domain: str, resolver: Resolver, fetcher: Fetcher) -> Policy | None:
+    async def policy(self, domain: str, resolver: Resolver, fetcher: Fetcher) -> StsPolicy | None:
         """The policy that holds for mail to this domain now; None for none. Where it is not known, these are asked."""
         domain = domain.lower().rstrip(".")
         try:

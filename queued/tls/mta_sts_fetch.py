@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import h11
 
 from queued.routing.route import may_connect
-from queued.tls.mta_sts import LONGEST, Policy, read_policy
+from queued.tls.mta_sts import LONGEST, StsPolicy, read_policy
 from queued.tls.verify import misnamed
 from shared.errors import cause
 
@@ -65,7 +65,7 @@ class Fetcher:
         self._connect = connect
         self._limit = limit
 
-    async def fetch(self, domain: str) -> Policy:
+    async def fetch(self, domain: str) -> StsPolicy:
         """The policy that the domain publishes."""
         host = f"mta-sts.{domain}"
         try:

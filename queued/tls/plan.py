@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queued.routing.dns_answer import Answer
 from queued.routing.route import ByMx, Unroutable, choose
-from queued.tls.demanded import CLEAR, Known, decide
+from queued.tls.demanded import CLEAR, HostKnowledge, decide
 from queued.tls.mta_sts_cache import MtaSts
 from queued.tls.mta_sts_fetch import Fetcher, Trust, by_resolver
 from shared.config.fields import is_address
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from queued.routing.route import Address, Hop
     from queued.tls.context import Contexts
     from queued.tls.demanded import TlsWanted
-    from queued.tls.mta_sts import Policy
+    from queued.tls.mta_sts import StsPolicy
     from shared.config.queued.login import Over
     from shared.config.queued.transport import Transport
 
@@ -59,7 +59,7 @@ class TlsPlanner:
             return {hop: self._decided(hop, requiretls) for hop in hops}
         settings = self._transport.tls
         domain = domain.lower().rstrip(".")
-        known = Known(trusted=True, requiretls=requiretls)
+        known = HostKnowledge(trusted=True, requiretls=requiretls)
         if settings.mode != "disabled" and self._is_by_mx(domain):
             known = await self._of_exchangers(domain, known)
         plan: dict[Hop, TlsWanted] = {}
@@ -81,7 +81,7 @@ class TlsPlanner:
             wanted = CLEAR._replace(refused="REQUIRETLS, but connection.socket has no TLS" if requiretls else "")
         elif wanted is None:
             wanted = decide(
-                self._transport.tls, host, Known(trusted=True, requiretls=requiretls, login=self._over(hop))
+                self._transport.tls, host, HostKnowledge(trusted=True, requiretls=requiretls, login=self._over(hop))
             )
         self._known[key] = wanted
         return wanted
@@ -97,7 +97,7 @@ class TlsPlanner:
         except Unroutable:
             return False
 
-    async def _of_exchangers(self, domain: str, known: Known) -> Known:
+    async def _of_exchangers(self, domain: str, known: HostKnowledge) -> HostKnowledge:
         """The same, and what holds for all mail exchangers of the domain."""
         dane = self._transport.tls.mode == "dane"
         known = known._replace(domain=domain, trusted=False)
@@ -109,7 +109,7 @@ class TlsPlanner:
                 known = known._replace(tlsa=_failed("its MX", answer), base=domain)
         return known._replace(policy=await self._policy(domain))
 
-    async def _policy(self, domain: str) -> Policy | None:
+    async def _policy(self, domain: str) -> StsPolicy | None:
         if not self._transport.tls.mtasts:
             return None
         return await self._sts.policy(domain, self._resolver, self._fetcher)

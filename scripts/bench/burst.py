@@ -18,7 +18,7 @@ from time import monotonic
 from scripts.bench.sink import sink
 from scripts.bench.source import DOMAINS, submit
 from scripts.commands import up
-from scripts.commands.supervise import Supervisor
+from scripts.daemons import Daemons
 from scripts.dev.peers import need_peer
 from scripts.scratch_var import emptied
 from shared.errors import PillarboxError
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _measure(options: argparse.Namespace) -> str:
     var: Path = options.var
-    async with sink() as port, Supervisor() as supervisor:
+    async with sink() as port, Daemons() as supervisor:
         (var / "smtpd.yaml").write_text(_SMTPD.format(var=var))
         (var / "queued.yaml").write_text(_QUEUED.format(var=var, port=port))
         smtpd, queued = up.load_both(var)

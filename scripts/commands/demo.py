@@ -17,7 +17,7 @@ from queued.smtp.client import SmtpConnection
 from queued.smtp.transaction import Timeouts, Transaction
 from scripts.commands import demo_face, sample_mail, up
 from scripts.commands.ledger import Ledger
-from scripts.commands.supervise import Child, Supervisor
+from scripts.daemons import DaemonProcess, Daemons
 from scripts.scratch_var import emptied
 from scripts.sink.server import Sink
 from shared.postgres import database
@@ -81,7 +81,7 @@ async def _demonstrate(var: Path, samples: list[sample_mail.Sample]) -> Ledger:
         # The digest is in the ledger; the octets are of no more use.
         sink.received.clear()
 
-    async with Sink(keep_content=True, callback=arrived) as sink, Supervisor() as supervisor:
+    async with Sink(keep_content=True, callback=arrived) as sink, Daemons() as supervisor:
         (var / "smtpd.yaml").write_text(_SMTPD.format(var=var))
         (var / "queued.yaml").write_text(_QUEUED.format(var=var, port=sink.port))
         face = demo_face.Face(ledger, len(samples))
@@ -101,7 +101,9 @@ async def _demonstrate(var: Path, samples: list[sample_mail.Sample]) -> Ledger:
     return ledger
 
 
-async def _submit(smtpd: Child, samples: list[sample_mail.Sample], ledger: Ledger, face: demo_face.Face) -> None:
+async def _submit(
+    smtpd: DaemonProcess, samples: list[sample_mail.Sample], ledger: Ledger, face: demo_face.Face
+) -> None:
     """All messages over a few SMTP sessions at once."""
     waiting = iter(samples)
     began = monotonic()
@@ -111,7 +113,9 @@ async def _submit(smtpd: Child, samples: list[sample_mail.Sample], ledger: Ledge
     face.submitted_in = monotonic() - began
 
 
-async def _session(smtpd: Child, waiting: Iterator[sample_mail.Sample], ledger: Ledger, face: demo_face.Face) -> None:
+async def _session(
+    smtpd: DaemonProcess, waiting: Iterator[sample_mail.Sample], ledger: Ledger, face: demo_face.Face
+) -> None:
     host, port = smtpd.address
     connection = await SmtpConnection.open(host, port, hostname="client.pillarbox.example", timeouts=Timeouts())
     for sample in waiting:

@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from scripts.commands.supervise import Child, Supervisor
+from scripts.daemons import DaemonProcess, Daemons
 from shared.config.load import load_queued, load_smtpd
 from shared.errors import ConfigError
 from shared.observe import events
@@ -74,11 +74,11 @@ def tell_waiting(line: str) -> None:
     sys.stderr.write(f"pillarbox: {line}\n")
 
 
-def children(folder: Path, queued: QueuedConfig, logs: Path | None = None) -> list[Child]:
+def children(folder: Path, queued: QueuedConfig, logs: Path | None = None) -> list[DaemonProcess]:
     """The daemons: smtpd and every worker of queued.yaml."""
 
-    def child(name: str, *arguments: str) -> Child:
-        return Child(name, ("-m", *arguments), logs / f"{name}.log" if logs else None)
+    def child(name: str, *arguments: str) -> DaemonProcess:
+        return DaemonProcess(name, ("-m", *arguments), logs / f"{name}.log" if logs else None)
 
     return [
         child("smtpd", "smtpd", "--config", str(folder / "smtpd.yaml")),
@@ -95,7 +95,7 @@ async def _serve(folder: Path, queued: QueuedConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # whoever starts now reads the file as it is
-    async with Supervisor() as supervisor:
+    async with Daemons() as supervisor:
         for child in children(folder, queued):
             await supervisor.start(child)
             print(f"{child.name}: {child.status}")
@@ -103,7 +103,7 @@ async def _serve(folder: Path, queued: QueuedConfig) -> None:
         await asked.wait()
 
 
-def _reload(folder: Path, queued: QueuedConfig, supervisor: Supervisor) -> None:
+def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons) -> None:
     """Have every daemon read its file anew; each says itself what it can use of it."""
     try:
         _, wanted = load_both(folder)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
-from scripts.doctor.checks import Finding, Verdict, span
+from scripts.doctor.checks import Finding, Severity, span
 from smtpd.tls import examine
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ def certificates(servers: Sequence[Server], now: datetime) -> list[Finding]:
         for file in (server.tls.certificate, *(each.certificate for each in server.tls.certificates))
     }
     if not files:
-        return [Finding(_CHECK, Verdict.OK, "no server of smtpd.yaml has one")]
+        return [Finding(_CHECK, Severity.OK, "no server of smtpd.yaml has one")]
     found = [_look(file, warning, now) for file, warning in files.items()]
     return [each for each in found if each.verdict] or [
-        Finding(_CHECK, Verdict.OK, f"{len(found)} read, all of them last")
+        Finding(_CHECK, Severity.OK, f"{len(found)} read, all of them last")
     ]
 
 
@@ -44,15 +44,15 @@ def _look(file: Path, warning: timedelta, now: datetime) -> Finding:
     try:
         served = examine(file)
     except (OSError, ValueError) as error:
-        return Finding(_CHECK, Verdict.ALARM, f"{file} cannot be read: {error}", "name a certificate in PEM")
+        return Finding(_CHECK, Severity.ALARM, f"{file} cannot be read: {error}", "name a certificate in PEM")
     left = served.ends - now
     if left.total_seconds() <= 0:
-        return Finding(_CHECK, Verdict.ALARM, f"{file} ended {_day(served.ends)}: clients refuse it", _RENEW)
+        return Finding(_CHECK, Severity.ALARM, f"{file} ended {_day(served.ends)}: clients refuse it", _RENEW)
     if served.begins > now:
-        return Finding(_CHECK, Verdict.ALARM, f"{file} begins {_day(served.begins)}: clients refuse it", _RENEW)
+        return Finding(_CHECK, Severity.ALARM, f"{file} begins {_day(served.begins)}: clients refuse it", _RENEW)
     if left < warning:
-        return Finding(_CHECK, Verdict.WARN, f"{file} ends {_day(served.ends)}, in {span(left)}", _RENEW)
-    return Finding(_CHECK, Verdict.OK, f"{file} lasts until {_day(served.ends)}")
+        return Finding(_CHECK, Severity.WARN, f"{file} ends {_day(served.ends)}, in {span(left)}", _RENEW)
+    return Finding(_CHECK, Severity.OK, f"{file} lasts until {_day(served.ends)}")
 
 
 def _day(at: datetime) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Verdict(IntEnum):
+class Severity(IntEnum):
     """How bad it is; the worst one decides the exit status."""
 
     OK = 0
@@ -31,7 +31,7 @@ class Finding:
     """What one check found, and what to do about it; `remedy` is empty where there is nothing to do."""
 
     check: str
-    verdict: Verdict
+    verdict: Severity
     found: str
     remedy: str = ""
 
@@ -152,17 +152,17 @@ CHECKS: Final[dict[str, str]] = {
 }
 
 
-def worst(findings: Iterable[Finding]) -> Verdict:
+def worst(findings: Iterable[Finding]) -> Severity:
     """The gravest verdict; OK of nothing."""
-    return max((finding.verdict for finding in findings), default=Verdict.OK)
+    return max((finding.verdict for finding in findings), default=Severity.OK)
 
 
-def graded(value: float, limits: tuple[float, float]) -> Verdict:
+def graded(value: float, limits: tuple[float, float]) -> Severity:
     """WARN from the first limit on, ALARM from the second."""
-    return Verdict.ALARM if value >= limits[1] else Verdict.WARN if value >= limits[0] else Verdict.OK
+    return Severity.ALARM if value >= limits[1] else Severity.WARN if value >= limits[0] else Severity.OK
 
 
-def graded_time(value: timedelta, limits: tuple[timedelta, timedelta]) -> Verdict:
+def graded_time(value: timedelta, limits: tuple[timedelta, timedelta]) -> Severity:
     """The same for spans of time."""
     return graded(value.total_seconds(), (limits[0].total_seconds(), limits[1].total_seconds()))
 

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from scripts.commands.up import load_both
 from scripts.doctor.certificates import certificates
-from scripts.doctor.checks import CHECKS, Finding, Limits, Verdict, worst
+from scripts.doctor.checks import CHECKS, Finding, Limits, Severity, worst
 from scripts.doctor.logins import secrets
 from scripts.doctor.python import build
 from scripts.doctor.windows import windows
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
 
-_STYLE = {Verdict.OK: "green", Verdict.NOTE: "cyan", Verdict.WARN: "yellow", Verdict.ALARM: "bold red"}
+_STYLE = {Severity.OK: "green", Severity.NOTE: "cyan", Severity.WARN: "yellow", Severity.ALARM: "bold red"}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(_as_json(findings), ensure_ascii=False))
     else:
         show(findings, Console())
-    return 1 if worst(findings) is Verdict.ALARM else 0
+    return 1 if worst(findings) is Severity.ALARM else 0
 
 
 async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | None = None) -> list[Finding]:
@@ -93,7 +93,7 @@ def show(findings: Sequence[Finding], console: Console) -> None:
             Text(finding.check), Text(verdict.name.lower(), _STYLE[verdict]), Text(finding.found), Text(finding.remedy)
         )
     console.print(table)
-    counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
+    counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Severity}
     console.print(Text(", ".join(f"{count} {verdict.name.lower()}" for verdict, count in counts.items())))
 
 

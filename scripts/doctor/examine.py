@@ -15,7 +15,7 @@ from uuid import UUID
 
 from scripts.doctor import logins, server, workers
 from scripts.doctor import queue as doctor_queue
-from scripts.doctor.checks import Finding, Limits, Verdict
+from scripts.doctor.checks import Finding, Limits, Severity
 from scripts.doctor.conditions import prove
 from scripts.doctor.workers import Registered
 from shared.errors import SchemaMismatch
@@ -54,7 +54,7 @@ class Look:
         found += await self._try("server.slots", self._slots)
         schema = await self._try("schema.version", self._schema)
         found += schema
-        if schema[0].verdict is Verdict.ALARM:
+        if schema[0].verdict is Severity.ALARM:
             return found  # tables of another version: every further question would be a wrong one
         for check, look in (
             ("schema.partitions", self._partitions),
@@ -82,7 +82,7 @@ class Look:
             if self._connection.closed:
                 raise database.unavailable(error) from None
             remedy = "run doctor as the owner of the schema pillarbox; if it took too long, look at server.horizon"
-            return [Finding(check, Verdict.WARN, f"could not be looked at: {database.reason(error)}", remedy)]
+            return [Finding(check, Severity.WARN, f"could not be looked at: {database.reason(error)}", remedy)]
 
     async def _rows(self, name: str, **values: Any) -> list[database.Row]:
         return await database.fetch(self._connection, name, **values)
@@ -124,8 +124,10 @@ class Look:
         try:
             migrate.compare(applied)
         except SchemaMismatch as error:
-            return [Finding("schema.version", Verdict.ALARM, str(error), "run pillarbox migrate, or upgrade Pillarbox")]
-        return [Finding("schema.version", Verdict.OK, f"{len(applied)} migrations, the last {applied[max(applied)]}")]
+            return [
+                Finding("schema.version", Severity.ALARM, str(error), "run pillarbox migrate, or upgrade Pillarbox")
+            ]
+        return [Finding("schema.version", Severity.OK, f"{len(applied)} migrations, the last {applied[max(applied)]}")]
 
     async def _partitions(self) -> list[Finding]:
         [row] = await self._rows("doctor_settings")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from queued.smtp.auth import logins
-from scripts.doctor.checks import Finding, Verdict, listed
+from scripts.doctor.checks import Finding, Severity, listed
 from shared.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,21 +35,21 @@ def secrets(transports: Iterable[Transport]) -> list[Finding]:
                 names.append(transport.id)
         except ConfigError as error:
             remedy = "mend the file, its owner or its mode; if only doctor may not read it, run doctor as queued's user"
-            found.append(Finding(_SECRETS, Verdict.WARN, str(error), remedy))
+            found.append(Finding(_SECRETS, Severity.WARN, str(error), remedy))
     if found:
         return found
-    return [Finding(_SECRETS, Verdict.OK, f"read: {listed(names)}" if names else "no transport logs in")]
+    return [Finding(_SECRETS, Severity.OK, f"read: {listed(names)}" if names else "no transport logs in")]
 
 
 def refused(rows: Sequence[Row]) -> list[Finding]:
     """A finding for each transport whose mail waits for a login; `rows` as query doctor_logins has them."""
     if not rows:
-        return [Finding(_REFUSED, Verdict.OK, "no mail waits for a login")]
+        return [Finding(_REFUSED, Severity.OK, "no mail waits for a login")]
     remedy = "mend connection.auth of the transport or the account, then reload queued; mail waits and is not bounced"
     return [
         Finding(
             _REFUSED,
-            Verdict.ALARM,
+            Severity.ALARM,
             f"transport {row.transport}: {row.recipients} recipients wait: {row.error[:_LONGEST]}",
             remedy,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts.doctor.checks import Finding, Verdict
+from scripts.doctor.checks import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,12 +25,12 @@ _LEFT_IN: Final = ("PY_CFLAGS_NODIST", "PY_CORE_CFLAGS", "PY_CFLAGS", "CFLAGS")
 def build(version: str, config: Mapping[str, Any]) -> Finding:
     """`config`: as sysconfig.get_config_vars() has it."""
     if is_optimised(config):
-        return Finding(_CHECK, Verdict.OK, f"Python {version}")
+        return Finding(_CHECK, Severity.OK, f"Python {version}")
     text = f"Python {version} was built without optimisation (no PGO): it is about a third slower"
     remedy = (
         f"use a distribution's Python, or one built with {_ASKED} --with-lto; rm -r .venv; make … PYTHON=/path/to/it"
     )
-    return Finding(_CHECK, Verdict.NOTE, text, remedy)
+    return Finding(_CHECK, Severity.NOTE, text, remedy)
 
 
 def is_optimised(config: Mapping[str, Any]) -> bool:

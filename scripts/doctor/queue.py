@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scripts.doctor.checks import Finding, Limits, Verdict, graded, graded_time, listed, span
+from scripts.doctor.checks import Finding, Limits, Severity, graded, graded_time, listed, span
 from scripts.doctor.server import mebibytes
 from scripts.doctor.workers import names
 
@@ -51,14 +51,14 @@ def leaves(rows: Sequence[Row], limits: Limits) -> list[Finding]:
     own = [row for row in rows if row.leaf]
     bare = [row.name for row in own if not row.unique_id]
     text = f"{listed(bare)}: no UNIQUE (id)"
-    found.append(_one("leaf.unique", Verdict.ALARM, bare, text, "ALTER TABLE … ADD UNIQUE (id)", "on every leaf"))
+    found.append(_one("leaf.unique", Severity.ALARM, bare, text, "ALTER TABLE … ADD UNIQUE (id)", "on every leaf"))
     missing = [f"{row.name}: {listed(lost)}" for row in own if (lost := _lost(row))]
     text = f"missing or invalid: {'; '.join(missing)}"
     remedy = "REINDEX INDEX CONCURRENTLY an invalid one; make a missing one as sql/migrations does"
-    found.append(_one("leaf.indexes", Verdict.ALARM, missing, text, remedy, "on every leaf, valid"))
+    found.append(_one("leaf.indexes", Severity.ALARM, missing, text, remedy, "on every leaf, valid"))
     wrong = [f"{row.name}: {listed(odd)}" for row in own if (odd := storage(row.options))]
     found.append(
-        _one("leaf.storage", Verdict.WARN, wrong, "; ".join(wrong), _GUARD, "room for claims, vacuum by count")
+        _one("leaf.storage", Severity.WARN, wrong, "; ".join(wrong), _GUARD, "room for claims, vacuum by count")
     )
     found.append(_bloat(own, limits))
     return found
@@ -69,7 +69,7 @@ def _triggers(rows: Sequence[Row]) -> Finding:
         f"{row.name}: {listed(absent)}" for row in rows if (absent := [t for t in TRIGGERS if t not in row.triggers])
     ]
     text = f"missing or disabled: {'; '.join(lost)}: bodies are miscounted, or illegal moves pass"
-    return _one("leaf.triggers", Verdict.ALARM, lost, text, _GUARD, "on every table of the tree")
+    return _one("leaf.triggers", Severity.ALARM, lost, text, _GUARD, "on every table of the tree")
 
 
 def _lost(row: Row) -> list[str]:
@@ -99,16 +99,16 @@ def _bloat(rows: Sequence[Row], limits: Limits) -> Finding:
         if row.bytes >= total and row.bytes >= each * (row.live + row.dead + 1)
     ]
     remedy = "see server.horizon; then VACUUM, or VACUUM FULL in a quiet hour if it is the size"
-    return _one("leaf.bloat", Verdict.WARN, tired, "; ".join(tired), remedy, "vacuum keeps up")
+    return _one("leaf.bloat", Severity.WARN, tired, "; ".join(tired), remedy, "vacuum keeps up")
 
 
 def vacuum(forbidden: Sequence[Row]) -> Finding:
     """Tables that maintenance leaves to autovacuum, for want of a right."""
     if not forbidden:
-        return Finding("leaf.vacuum", Verdict.OK, "this role may vacuum every leaf")
+        return Finding("leaf.vacuum", Severity.OK, "this role may vacuum every leaf")
     text = f"this role may not vacuum {listed(row.leaf for row in forbidden)}: autovacuum alone cleans them"
     remedy = "where leaf.bloat shows that this is not enough: let the owner run a worker, or, from PostgreSQL 17 on, "
-    return Finding("leaf.vacuum", Verdict.NOTE, text, f"{remedy}GRANT MAINTAIN ON these tables")
+    return Finding("leaf.vacuum", Severity.NOTE, text, f"{remedy}GRANT MAINTAIN ON these tables")
 
 
 def transports(rows: Sequence[Row], ruled: Sequence[str]) -> Finding:
@@ -117,16 +117,16 @@ def transports(rows: Sequence[Row], ruled: Sequence[str]) -> Finding:
     if rows:
         text = "; ".join(f"{row.recipients} recipients by {row.transport!r}" for row in rows)
         remedy = "add it to transports in queued.yaml and restart the workers, or UPDATE transportid of these rows"
-        return Finding(check, Verdict.ALARM, f"not in queued.yaml: {text}; it waits until it expires", remedy)
+        return Finding(check, Severity.ALARM, f"not in queued.yaml: {text}; it waits until it expires", remedy)
     if ruled:
         text = f"policy rules of smtpd.yaml name {listed(ruled)}, which queued.yaml has not"
-        return Finding(check, Verdict.WARN, text, "add it to transports in queued.yaml, or mend the rule")
-    return Finding(check, Verdict.OK, "every transport is known")
+        return Finding(check, Severity.WARN, text, "add it to transports in queued.yaml, or mend the rule")
+    return Finding(check, Severity.OK, "every transport is known")
 
 
 def history(missing: Sequence[Row]) -> Finding:
     """Days without a partition, the soonest first."""
-    verdict = Verdict.ALARM if missing and missing[0].ahead <= 1 else Verdict.WARN
+    verdict = Severity.ALARM if missing and missing[0].ahead <= 1 else Severity.WARN
     text = f"missing: {listed(row.missing for row in missing)}"
     remedy = "start a worker, which makes them each round, or run pillarbox migrate"
     return _one("history.days", verdict, missing, text, remedy, "the coming days are there")
@@ -137,14 +137,14 @@ def refcounts(row: Row) -> Finding:
     text = f"{row.wrong} of {row.looked} messages: {listed(row.examples or ())}"
     recount = "SELECT pillarbox.refcount_anew(ARRAY[…ids])"
     remedy = f"find what changed queue without its triggers (leaf.triggers); then {recount}"
-    return _one("refcount.drift", Verdict.ALARM, row.wrong, text, remedy, f"{row.looked} messages looked at")
+    return _one("refcount.drift", Severity.ALARM, row.wrong, text, remedy, f"{row.looked} messages looked at")
 
 
 def orphans(row: Row) -> Finding:
     """Queue rows whose body is gone."""
     text = f"{row.wrong} of {row.looked} rows, among them id {listed(row.examples or ())}"
     remedy = "restore the messages from a backup, or set these rows to BOUNCE"
-    return _one("refcount.body", Verdict.ALARM, row.wrong, text, remedy, f"{row.looked} rows looked at")
+    return _one("refcount.body", Severity.ALARM, row.wrong, text, remedy, f"{row.looked} rows looked at")
 
 
 def due(rows: Sequence[Row], limits: Limits) -> list[Finding]:
@@ -160,14 +160,14 @@ def due(rows: Sequence[Row], limits: Limits) -> list[Finding]:
     else:
         oldest = max((row.oldest for row in rows if row.oldest), default=None)
         found.append(
-            Finding("mail.overdue", Verdict.OK, f"the oldest waits for {span(oldest)}" if oldest else "none waits")
+            Finding("mail.overdue", Severity.OK, f"the oldest waits for {span(oldest)}" if oldest else "none waits")
         )
     lost = [row for row in rows if row.lost]
     text = "; ".join(
         f"{names([row.partid])}: {row.lost} since {span(row.since)} by {listed(row.workers)}" for row in lost
     )
     remedy = "start a worker that serves the partition: it takes them over at its next full pass"
-    return [*found, _one("mail.lease", Verdict.WARN, lost, text, remedy, "no claim was left behind")]
+    return [*found, _one("mail.lease", Severity.WARN, lost, text, remedy, "no claim was left behind")]
 
 
 def default_leaf(rows: Sequence[Row], known: Container[str | None]) -> Finding:
@@ -176,20 +176,20 @@ def default_leaf(rows: Sequence[Row], known: Container[str | None]) -> Finding:
     text = "; ".join(f"{names([row.partid])}: {row.recipients} recipients" for row in rows)
     if strange:
         remedy = "give it a leaf and a worker, or correct metadata->>'_partid' of these rows"
-        return Finding("partition.default", Verdict.WARN, f"{_DEFAULT_LEAF} holds ids nobody knows: {text}", remedy)
+        return Finding("partition.default", Severity.WARN, f"{_DEFAULT_LEAF} holds ids nobody knows: {text}", remedy)
     if rows:
-        return Finding("partition.default", Verdict.NOTE, f"{_DEFAULT_LEAF} holds {text}")
-    return Finding("partition.default", Verdict.OK, f"{_DEFAULT_LEAF} is empty")
+        return Finding("partition.default", Severity.NOTE, f"{_DEFAULT_LEAF} holds {text}")
+    return Finding("partition.default", Severity.OK, f"{_DEFAULT_LEAF} is empty")
 
 
 def hosts(rows: Sequence[Row], limits: Limits) -> Finding:
     """Mail that waits for hosts and name servers; the most first."""
     if not rows:
-        return Finding("mail.hosts", Verdict.OK, "none waits for a host that does not answer")
+        return Finding("mail.hosts", Severity.OK, "none waits for a host that does not answer")
     text = listed(f"{row.recipients} recipients of {row.domains} domains wait for {row.gate}" for row in rows)
-    verdict = max(Verdict.NOTE, graded(rows[0].recipients, limits.shut))
+    verdict = max(Severity.NOTE, graded(rows[0].recipients, limits.shut))
     remedy = (
-        "read last_error of some; pillarbox suspend or delete what nobody will take" if verdict > Verdict.NOTE else ""
+        "read last_error of some; pillarbox suspend or delete what nobody will take" if verdict > Severity.NOTE else ""
     )
     return Finding("mail.hosts", verdict, text, remedy)
 
@@ -198,23 +198,23 @@ def dead(rows: Sequence[Row], limits: Limits) -> Finding:
     """Dead letters of a day."""
     total = sum(row.recipients for row in rows)
     if not total:
-        return Finding("mail.dead", Verdict.OK, "none in the last day")
+        return Finding("mail.dead", Severity.OK, "none in the last day")
     text = f"in the last day {listed(f'{row.recipients} {row.result}' for row in rows)}"
     if total < limits.deadletters:
-        return Finding("mail.dead", Verdict.NOTE, text)
+        return Finding("mail.dead", Severity.NOTE, text)
     return Finding(
-        "mail.dead", Verdict.WARN, text, "read last_error in archive; pillarbox.dead_letters_requeue sends again"
+        "mail.dead", Severity.WARN, text, "read last_error in archive; pillarbox.dead_letters_requeue sends again"
     )
 
 
 def partitions(row: Row, configured: int) -> Finding:
     """In how many ids SQL hashes."""
     if row.partitions == configured:
-        return Finding("schema.partitions", Verdict.OK, f"{configured} partition ids")
+        return Finding("schema.partitions", Severity.OK, f"{configured} partition ids")
     text = f"SQL hashes into {row.partitions} ids, smtpd.yaml into {configured}: one domain, two partitions"
-    return Finding("schema.partitions", Verdict.WARN, text, "run pillarbox migrate, and restart smtpd")
+    return Finding("schema.partitions", Severity.WARN, text, "run pillarbox migrate, and restart smtpd")
 
 
-def _one(check: str, verdict: Verdict, faults: object, text: str, remedy: str, fine: str) -> Finding:
+def _one(check: str, verdict: Severity, faults: object, text: str, remedy: str, fine: str) -> Finding:
     """A finding of this verdict where there are faults."""
-    return Finding(check, verdict, text, remedy) if faults else Finding(check, Verdict.OK, fine)
+    return Finding(check, verdict, text, remedy) if faults else Finding(check, Severity.OK, fine)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scripts.doctor.checks import Finding, Limits, Verdict, graded, graded_time, listed, span
+from scripts.doctor.checks import Finding, Limits, Severity, graded, graded_time, listed, span
 from shared.config.units import format_size
 
 if TYPE_CHECKING:
@@ -24,21 +24,21 @@ def version(row: Row) -> Finding:
     """Of the server; one too old has refused us already."""
     text = f"PostgreSQL {row.version}" + (", a standby" if row.standby else "")
     if row.number // 10_000 > _NEWEST:
-        return Finding("server.version", Verdict.NOTE, f"{text}: newer than tested ({_NEWEST})")
-    return Finding("server.version", Verdict.OK, text)
+        return Finding("server.version", Severity.NOTE, f"{text}: newer than tested ({_NEWEST})")
+    return Finding("server.version", Severity.OK, text)
 
 
 def durability(row: Row) -> Finding:
     """What a commit survives."""
     if not row.unsafe:
-        return Finding("server.durability", Verdict.OK, "fsync, full_page_writes and synchronous_commit are on")
+        return Finding("server.durability", Severity.OK, "fsync, full_page_writes and synchronous_commit are on")
     off = {name.partition("=")[0] for name in row.unsafe}
     grave = off - {"synchronous_commit"}
     if grave:
         text = f"{listed(sorted(off))} off: a crash loses mail that was answered 250, or the database"
-        return Finding("server.durability", Verdict.ALARM, text, f"ALTER SYSTEM SET {min(grave)} = on")
+        return Finding("server.durability", Severity.ALARM, text, f"ALTER SYSTEM SET {min(grave)} = on")
     text = "synchronous_commit is off: a crash forgets the last results, whose mail is then sent again"
-    return Finding("server.durability", Verdict.WARN, text, "ALTER SYSTEM SET synchronous_commit = on")
+    return Finding("server.durability", Severity.WARN, text, "ALTER SYSTEM SET synchronous_commit = on")
 
 
 def volumes(rows: Sequence[Row], least: int, *, seen: bool) -> Finding:
@@ -47,17 +47,17 @@ def volumes(rows: Sequence[Row], least: int, *, seen: bool) -> Finding:
     if old := [row for row in rows if not row.fresh]:
         text = f"{old[0].host}:{old[0].path} was last reported {span(old[0].age)} ago: smtpd does not know when to stop"
         remedy = "start `pillarbox volumes report` there again, or `pillarbox volumes forget --host` where it is gone"
-        return Finding(check, Verdict.ALARM, text, remedy)
+        return Finding(check, Severity.ALARM, text, remedy)
     if not rows and not seen:
         text = "nobody reports how much room there is, so smtpd accepts mail until PostgreSQL's disk is full"
-        return Finding(check, Verdict.NOTE, text, "run `pillarbox volumes report PATH` on the server's host")
+        return Finding(check, Severity.NOTE, text, "run `pillarbox volumes report PATH` on the server's host")
     if rows and (low := rows[0]).free < least:
         text = (
             f"{format_size(low.free)} left on {low.host}:{low.path}: smtpd accepts nothing below {format_size(least)}"
         )
-        return Finding(check, Verdict.ALARM, text, "make room there; mail is delivered meanwhile")
+        return Finding(check, Severity.ALARM, text, "make room there; mail is delivered meanwhile")
     found = f"{format_size(rows[0].free)} left on {rows[0].host}:{rows[0].path}" if rows else "smtpd looks by itself"
-    return Finding(check, Verdict.OK, found)
+    return Finding(check, Severity.OK, found)
 
 
 def connections(row: Row, limits: Limits) -> Finding:
@@ -124,7 +124,7 @@ def sure_skew(readings: Sequence[tuple[float, float, float]]) -> float:
 def horizon(holders: Sequence[Row], limits: Limits) -> Finding:
     """The oldest snapshots; `holders` the oldest first."""
     if not holders:
-        return Finding("server.horizon", Verdict.OK, f"no snapshot is older than {span(limits.horizon[0])}")
+        return Finding("server.horizon", Severity.OK, f"no snapshot is older than {span(limits.horizon[0])}")
     verdict = graded_time(holders[0].age, limits.horizon)
     text = "; ".join(f"{each.what} {each.who} for {span(each.age)}" for each in holders[:3])
     remedies = {
@@ -139,22 +139,22 @@ def slots(rows: Sequence[Row], limits: Limits) -> list[Finding]:
     """One finding for each slot that is trouble."""
     found = []
     for row in rows:
-        verdict = max(graded(row.wal, limits.wal), Verdict.OK if row.active else Verdict.WARN)
+        verdict = max(graded(row.wal, limits.wal), Severity.OK if row.active else Severity.WARN)
         if row.wal_status in {"lost", "unreserved"}:
-            verdict = Verdict.ALARM
+            verdict = Severity.ALARM
         if verdict:
             age = f", {row.transactions} transactions old" if row.transactions else ""
             held = f"holds {mebibytes(row.wal)} of WAL{age}"
             text = f"{row.kind} slot {row.slot} ({row.database}): read by {row.reader}, {held}"
             remedy = f"start its reader again, or SELECT pg_drop_replication_slot('{row.slot}')"
             found.append(Finding("server.slots", verdict, text, remedy))
-    return found or [Finding("server.slots", Verdict.OK, f"{len(rows)} slots, all read" if rows else "none")]
+    return found or [Finding("server.slots", Severity.OK, f"{len(rows)} slots, all read" if rows else "none")]
 
 
 def disk(free: int, total: int, limits: Limits) -> Finding:
     """Octets under var."""
     alarming, worrying = limits.disk[1], limits.disk[0]
-    verdict = Verdict.ALARM if free <= alarming else Verdict.WARN if free <= worrying else Verdict.OK
+    verdict = Severity.ALARM if free <= alarming else Severity.WARN if free <= worrying else Severity.OK
     text = f"{mebibytes(free)} free of {mebibytes(total)}"
     return Finding("disk.var", verdict, text, "make room: PostgreSQL stops when the disk is full" if verdict else "")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from queued.pacing.windows import longest_closed
-from scripts.doctor.checks import Finding, Verdict, listed, span
+from scripts.doctor.checks import Finding, Severity, listed, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,5 +31,5 @@ def windows(transports: Iterable[Transport], now: datetime) -> Finding:
             if closed and age <= closed:
                 short.append(f"{transport.id} is closed for {span(closed)}, its retry.{key} is {span(age)}")
     if not short:
-        return Finding(_CHECK, Verdict.OK, "mail lives longer than windows are closed")
-    return Finding(_CHECK, Verdict.WARN, listed(short), "raise retry.age and retry.nullage, or open more windows")
+        return Finding(_CHECK, Severity.OK, "mail lives longer than windows are closed")
+    return Finding(_CHECK, Severity.WARN, listed(short), "raise retry.age and retry.nullage, or open more windows")

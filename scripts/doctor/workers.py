@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scripts.doctor.checks import Finding, Verdict, listed, span
+from scripts.doctor.checks import Finding, Severity, listed, span
 from shared.postgres.coverage import Partid, Serves, nobody
 
 if TYPE_CHECKING:
@@ -70,22 +70,22 @@ def live(configured: Mapping[str, str], registered: Sequence[Registered]) -> lis
     for name in sorted(set(configured) - beating):
         silent = [each for each in registered if each.id == name]
         if not silent:
-            found.append(Finding(check, Verdict.WARN, f"{name} of queued.yaml does not run", f"start worker {name}"))
+            found.append(Finding(check, Severity.WARN, f"{name} of queued.yaml does not run", f"start worker {name}"))
     for each in registered:
         if not each.live and each.id not in beating:
             text = f"{each.worker} has been silent for {span(each.silent)} and did not sign off"
-            found.append(Finding(check, Verdict.WARN, text, f"look at its log; start worker {each.id}"))
+            found.append(Finding(check, Severity.WARN, text, f"look at its log; start worker {each.id}"))
     if not found:
         running = listed(sorted(f"{each.worker}" for each in registered if each.live)) or "none is configured"
-        found.append(Finding(check, Verdict.OK, running))
+        found.append(Finding(check, Severity.OK, running))
     changed = sorted(
         each.worker for each in registered if each.live and configured.get(each.id, each.where) != each.where
     )
     if changed:
         text = f"{listed(changed)} runs with another WHERE than queued.yaml has"
-        found.append(Finding("worker.changed", Verdict.NOTE, text, "restart it, if this file is its file"))
+        found.append(Finding("worker.changed", Severity.NOTE, text, "restart it, if this file is its file"))
     else:
-        found.append(Finding("worker.changed", Verdict.OK, "every WHERE is the one of queued.yaml"))
+        found.append(Finding("worker.changed", Severity.OK, "every WHERE is the one of queued.yaml"))
     return found
 
 
@@ -97,19 +97,19 @@ def conditions(servers: Iterable[Server]) -> list[Finding]:
         if proof.fault:
             text = f"{name}: {proof.where}: {proof.fault}"
             remedy = "use columns of queue and immutable functions: metadata->>'_partid' IN ('1', '2')"
-            found.append(Finding("worker.condition", Verdict.ALARM, text, remedy))
+            found.append(Finding("worker.condition", Severity.ALARM, text, remedy))
             continue
         if proof.unproven:
             text = f"{name}: {proof.where}: not looked at: {proof.unproven}"
-            found.append(Finding("worker.condition", Verdict.WARN, text, "run doctor where it may write"))
+            found.append(Finding("worker.condition", Severity.WARN, text, "run doctor where it may write"))
             continue
-        found.append(Finding("worker.condition", Verdict.OK, f"{name}: {proof.where}"))
+        found.append(Finding("worker.condition", Severity.OK, f"{name}: {proof.where}"))
         if proof.unpruned:
             text = f"{name}: its claims open {listed(proof.unpruned)}, where it can have no mail"
             remedy = "compare metadata->>'_partid' itself, without casts or other operators, by = or IN"
-            found.append(Finding("worker.pruning", Verdict.WARN, text, remedy))
+            found.append(Finding("worker.pruning", Severity.WARN, text, remedy))
         else:
-            found.append(Finding("worker.pruning", Verdict.OK, f"{name}: its claims open its own leaves"))
+            found.append(Finding("worker.pruning", Severity.OK, f"{name}: its claims open its own leaves"))
     return found
 
 
@@ -121,24 +121,24 @@ def served(servers: Sequence[Server], partids: Sequence[Partid], unknown: str) -
     if none:
         text = f"nobody serves {names(none)}"
         remedy = "name it in a worker's WHERE (NULL: OR metadata->>'_partid' IS NULL) and start that worker"
-        found.append(Finding("partition.served", Verdict.ALARM, text, remedy))
+        found.append(Finding("partition.served", Severity.ALARM, text, remedy))
     part = [p for p in partids if p not in none and not _any(known, p, {Serves.ALL})]
     if part:
         text = f"{names(part)}: served in part, or it cannot be proven"
         remedy = "let some worker's WHERE ask for the partition id alone"
-        found.append(Finding("partition.served", Verdict.WARN, text, remedy))
+        found.append(Finding("partition.served", Severity.WARN, text, remedy))
     asleep = [p for p in partids if p not in none and not _any([s for s in known if s.live], p, _SOME)]
     if asleep:
         text = f"no worker is alive that serves {names(asleep)}"
         owners = sorted({name for p in asleep for s in known if s.proof.answers[p] in _SOME for name in s.names})
-        found.append(Finding("partition.served", Verdict.WARN, text, f"start worker {listed(owners)}"))
+        found.append(Finding("partition.served", Severity.WARN, text, f"start worker {listed(owners)}"))
     if not found:
-        found.append(Finding("partition.served", Verdict.OK, f"{names(partids)} are served"))
+        found.append(Finding("partition.served", Severity.OK, f"{names(partids)} are served"))
     if _any(known, unknown, _SOME):
-        found.append(Finding("partition.unknown", Verdict.OK, "mail of an id nobody thought of would be served"))
+        found.append(Finding("partition.unknown", Severity.OK, "mail of an id nobody thought of would be served"))
     else:
         text = "mail with another partition id would wait for a worker"
-        found.append(Finding("partition.unknown", Verdict.NOTE, text))
+        found.append(Finding("partition.unknown", Severity.NOTE, text))
     return [*found, _overlap(known, partids)]
 
 
@@ -148,8 +148,8 @@ def waiting(servers: Sequence[Server], rows: Iterable[Partid]) -> Finding:
     stuck = [p for p in rows if not any(each.proof.answers.get(p, Serves.NONE) in _SOME for each in alive)]
     if stuck:
         text = f"mail of {names(stuck)} waits, and no worker is alive that serves it"
-        return Finding("partition.waiting", Verdict.ALARM, text, "start the worker whose WHERE selects it, or add one")
-    return Finding("partition.waiting", Verdict.OK, "no mail waits without a worker")
+        return Finding("partition.waiting", Severity.ALARM, text, "start the worker whose WHERE selects it, or add one")
+    return Finding("partition.waiting", Severity.OK, "no mail waits without a worker")
 
 
 def names(partids: Iterable[Partid]) -> str:
@@ -172,6 +172,6 @@ def _overlap(servers: Sequence[Server], partids: Sequence[Partid]) -> Finding:
         if len(owners) > 1:
             shared.setdefault(tuple(owners), []).append(partid)
     if not shared:
-        return Finding("partition.overlap", Verdict.OK, "each partition has one worker")
+        return Finding("partition.overlap", Severity.OK, "each partition has one worker")
     text = "; ".join(f"{names(ids)} by {listed(owners)}" for owners, ids in shared.items())
-    return Finding("partition.overlap", Verdict.NOTE, f"shared: {text}")
+    return Finding("partition.overlap", Severity.NOTE, f"shared: {text}")

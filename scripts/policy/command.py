@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scripts.options import add_config
-from scripts.policy.trial import Asked, Outcome, attempt
+from scripts.policy.trial import Trial, TriedMail, attempt
 from shared.config.load import load_smtpd
 from shared.config.units import parse_size
 from shared.errors import PillarboxError
@@ -95,7 +95,7 @@ def test(options: argparse.Namespace) -> int:
     return 0 if outcome.accepted else 1
 
 
-async def _attempt(config: SmtpdConfig, options: argparse.Namespace) -> tuple[Outcome, list[str]]:
+async def _attempt(config: SmtpdConfig, options: argparse.Namespace) -> tuple[Trial, list[str]]:
     """The outcome, and what has to be said about how it was found."""
     known = [server.id for server in config.servers]
     listener = options.listener or known[0]
@@ -106,7 +106,7 @@ async def _attempt(config: SmtpdConfig, options: argparse.Namespace) -> tuple[Ou
     conninfo = database.resolve_running(environment.database.uri, environment.var)
     queries = ListQueries(conninfo) if conninfo is not None else None
     try:
-        asked = Asked(
+        asked = TriedMail(
             client=options.client,
             listener=listener,
             sender=options.sender,
@@ -162,7 +162,7 @@ async def _user(config: SmtpdConfig, conninfo: str | None, name: str, notes: lis
     return found or User(name)
 
 
-def show(outcome: Outcome, notes: list[str], console: Console) -> None:
+def show(outcome: Trial, notes: list[str], console: Console) -> None:
     """The rules asked, phase by phase, then what becomes of each recipient."""
     table = Table("phase", "rule", "", "because", "does", box=None)
     for told in outcome.told:
@@ -178,7 +178,7 @@ def show(outcome: Outcome, notes: list[str], console: Console) -> None:
         console.print(Text(line))
 
 
-def _lines(outcome: Outcome) -> list[str]:
+def _lines(outcome: Trial) -> list[str]:
     """What becomes of everybody, a line each."""
     lines = [f"{to}: refused: {reply}" for to, reply in outcome.rejected.items()]
     if outcome.refused is not None:
@@ -194,7 +194,7 @@ def _lines(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _as_json(outcome: Outcome, notes: list[str]) -> dict[str, object]:
+def _as_json(outcome: Trial, notes: list[str]) -> dict[str, object]:
     return {
         "accepted": outcome.accepted,
         "refused": outcome.refused,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class TriedMail:
     """The envelope in question."""
 
     client: str
@@ -53,7 +53,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PhaseReport:
     """The end of one phase: for whom, the reply if it refused, and what each rule said."""
 
     phase: str
@@ -65,10 +65,10 @@ class Told:
 
 
 @dataclass(slots=True)
-class Outcome:
+class Trial:
     """All phases as far as they were reached. `refused`: the reply that ended the session or the message."""
 
-    told: list[Told] = field(default_factory=list)
+    told: list[PhaseReport] = field(default_factory=list)
     refused: str | None = None
     rejected: dict[str, str] = field(default_factory=dict)  # recipients that were refused, with their replies
     rows: tuple[Recipient, ...] = ()
@@ -91,12 +91,12 @@ class _Unasked:
 
 async def attempt(
     config: SmtpdConfig,
-    asked: Asked,
+    asked: TriedMail,
     *,
     ask: AskQuery | None = None,
     check: bool = False,
     now: Callable[[], datetime] | None = None,
-) -> Outcome:
+) -> Trial:
     """Take the envelope through all phases. `ask` answers list queries; `check` has rspamd look at the content."""
     settings = config.policy.contentcheck
     checker = ContentChecker(settings) if check and settings is not None else None
@@ -113,7 +113,7 @@ async def attempt(
         explain=True,
         now=now or (lambda: datetime.now(UTC)),
     )
-    outcome = Outcome()
+    outcome = Trial()
     try:
         await _session(outcome, session, config, client, asked)
     finally:
@@ -122,7 +122,9 @@ async def attempt(
     return outcome
 
 
-async def _session(outcome: Outcome, session: PolicySession, config: SmtpdConfig, client: Client, asked: Asked) -> None:
+async def _session(
+    outcome: Trial, session: PolicySession, config: SmtpdConfig, client: Client, asked: TriedMail
+) -> None:
     """The phases in the order of SMTP; returns at the first that refuses."""
     size = asked.size if asked.size is not None or asked.content is None else len(asked.content)
     passed = (
@@ -151,7 +153,7 @@ async def _session(outcome: Outcome, session: PolicySession, config: SmtpdConfig
         outcome.rows, outcome.headers = end.recipients, end.headers
 
 
-async def _login(outcome: Outcome, session: PolicySession, client: Client, asked: Asked) -> bool:
+async def _login(outcome: Trial, session: PolicySession, client: Client, asked: TriedMail) -> bool:
     """Authenticate, if the envelope is a user's; whether the user may use the sender."""
     if asked.user is None:
         return True
@@ -164,19 +166,19 @@ async def _login(outcome: Outcome, session: PolicySession, client: Client, asked
     return True
 
 
-def _from_is_own(asked: Asked) -> bool:
+def _from_is_own(asked: TriedMail) -> bool:
     return asked.user is None or asked.content is None or from_is_own(asked.user, asked.content)
 
 
-def _passes(outcome: Outcome, phase: str, decision: Decision) -> bool:
+def _passes(outcome: Trial, phase: str, decision: Decision) -> bool:
     """Write down a phase; whether it lets the client go on."""
     outcome.told.append(_told(phase, decision))
     outcome.refused = None if decision.accepted else decision.reply
     return decision.accepted
 
 
-def _told(phase: str, decision: Decision, recipient: Address | None = None) -> Told:
-    return Told(
+def _told(phase: str, decision: Decision, recipient: Address | None = None) -> PhaseReport:
+    return PhaseReport(
         phase,
         None if recipient is None else str(recipient),
         None if decision.accepted else decision.reply,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from scripts.queue.query import Asked
+    from scripts.queue.query import Query
     from shared.config.smtpd.quarantine import Quarantine
     from shared.config.smtpd.settings import SmtpdConfig
 
@@ -68,7 +68,7 @@ async def admit(connection: database.Connection, settings: SmtpdConfig) -> Acces
 
 async def narrowed(
     connection: database.Connection, access: Access, options: argparse.Namespace, *, empty: bool = False
-) -> Asked:
+) -> Query:
     """The condition of a command that this login may act on; `options.condition` is its words from now on.
 
     Words that are numbers alone are recipients' ids, which must be held. Without words `options.all` is needed, or

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import argparse
     from uuid import UUID
 
-    from scripts.queue.query import Asked
+    from scripts.queue.query import Query
 
 _PIECE: Final = 2**20
 _PORTION: Final = 200
@@ -81,7 +81,7 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _messages(connection: database.Connection, asking: Asked) -> list[UUID]:
+async def _messages(connection: database.Connection, asking: Query) -> list[UUID]:
     """The messages of the recipients that fit, each once."""
     found: dict[UUID, None] = {}
     after = 0

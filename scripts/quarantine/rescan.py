@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from scripts.queue.query import Asked
+    from scripts.queue.query import Query
     from shared.config.smtpd.policy_check import ContentCheck
 
 _PORTION: Final = 200
@@ -148,7 +148,7 @@ def rescan(options: argparse.Namespace) -> int:
 async def _walk(
     connection: database.Connection,
     options: argparse.Namespace,
-    asking: Asked,
+    asking: Query,
     checks: Checks,
     done: Done,
     last: int,

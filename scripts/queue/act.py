@@ -31,7 +31,7 @@ from shared.errors import PillarboxError
 from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
-    from scripts.queue.query import Asked
+    from scripts.queue.query import Query
 
 BATCH: Final = 1000
 _SAMPLE: Final = 10
@@ -123,7 +123,7 @@ async def carry_out(
     connection: database.Connection,
     options: argparse.Namespace,
     change: Change,
-    asking: Asked,
+    asking: Query,
     done: Done,
     last: int,
 ) -> Done:
@@ -159,7 +159,7 @@ async def same_ids(connection: database.Connection, done: Done) -> None:
 
 
 async def change_batch(
-    connection: database.Connection, asking: Asked, change: Change, audit: int, span: Span
+    connection: database.Connection, asking: Query, change: Change, audit: int, span: Span
 ) -> tuple[int | None, int, int]:
     """One batch in one transaction: the highest id looked at (None: there was none), how many changed and skipped."""
     for _ in range(_TRIES):

@@ -31,7 +31,7 @@ _MAY_NOT: Final = "42501"  # insufficient_privilege
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Query:
     """A condition as it will be used. now: by PostgreSQL's clock, the instant every part of the command goes by."""
 
     condition: Node
@@ -52,16 +52,16 @@ class Asked:
         return await database.fetch_filled(connection, name, parts, now=self.now, **values, **self.sql.values)
 
 
-async def asked(connection: database.Connection, words: list[str]) -> Asked:
+async def asked(connection: database.Connection, words: list[str]) -> Query:
     """The condition of a command line, as of now."""
     condition = read(words)
     [row] = await database.fetch(connection, "schedule_clock")
     return asked_of(condition, row.now)
 
 
-def asked_of(condition: Node, now: datetime) -> Asked:
+def asked_of(condition: Node, now: datetime) -> Query:
     """A condition as of an instant by PostgreSQL's clock."""
-    return Asked(condition, compiled(condition, now), now)
+    return Query(condition, compiled(condition, now), now)
 
 
 def add_condition(parser: argparse.ArgumentParser, *, all_: bool = False) -> None:

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from scripts.queue import act
 from scripts.queue.act import Change, Done, carry_out
-from scripts.queue.query import Asked, asked_of, cell, plain, run
+from scripts.queue.query import Query, asked_of, cell, plain, run
 from scripts.retention.rules import Rule, rules
 from scripts.terminal import text
 from shared.config.load import load_smtpd
@@ -38,11 +38,11 @@ _FORGET: Final = Change("retention", "", (), "forgotten", argument={"table": "au
 
 
 @dataclass(slots=True)
-class Found:
+class RuleRun:
     """What one rule is about. counted: how many recipients, bytes, the oldest; done: None until something was done."""
 
     rule: Rule
-    asking: Asked | None
+    asking: Query | None
     counted: database.Row
     done: Done | None = None
 
@@ -86,7 +86,7 @@ async def _retention(
     for rule in wanted:
         asking = asked_of(rule.condition, clock.now)
         counted = (await asking.fetch(connection, "queue_count", statuses=["HOLD"]))[0]
-        found.append(Found(rule, asking if rule.keep is not None else None, counted))
+        found.append(RuleRun(rule, asking if rule.keep is not None else None, counted))
     old = None
     if keep_audit is not None:
         before = clock.now - keep_audit
@@ -125,7 +125,7 @@ async def _forget(
 
 
 def _show(
-    options: argparse.Namespace, found: list[Found], old: database.Row | None, keep_audit: timedelta | None
+    options: argparse.Namespace, found: list[RuleRun], old: database.Row | None, keep_audit: timedelta | None
 ) -> None:
     """What would be deleted."""
     if options.json:
@@ -149,7 +149,7 @@ def _show(
     print("nothing was done: repeat with --yes")
 
 
-def _tell(options: argparse.Namespace, found: list[Found], forgotten: Done | None) -> None:
+def _tell(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | None) -> None:
     """What was deleted."""
     if options.json:
         told = [_told(each) for each in found]
@@ -169,7 +169,7 @@ def _tell(options: argparse.Namespace, found: list[Found], forgotten: Done | Non
         print("nothing has been kept for long enough to be deleted")
 
 
-def _told(each: Found) -> dict[str, Any]:
+def _told(each: RuleRun) -> dict[str, Any]:
     """One rule for programs."""
     told: dict[str, Any] = {"quarantine": each.rule.quarantine, "keep": _keep(each.rule)}
     if each.asking is not None:

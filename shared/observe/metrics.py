@@ -68,7 +68,7 @@ def by_reply() -> dict[str, Label]:
     }
 
 
-class Counts:
+class ProcessCounts:
     """What this process has counted since it started."""
 
     def __init__(self, labels: Mapping[str, Label], table: Table = QUEUED) -> None:

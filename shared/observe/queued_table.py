@@ -89,7 +89,7 @@ METRICS: Final[dict[str, Metric]] = {
     "pillarbox_claimed_recipients_total": Metric("counter", "Recipients that claims took."),
     "pillarbox_released_recipients_total": Metric("counter", "Claimed recipients that were given back untried."),
     "pillarbox_parked_recipients_total": Metric(
-        "counter", "Claimed recipients that went back untried to come again later: pacing, or no room in their lane."
+        "counter", "Claimed recipients that went back untried, to come again later: pacing, or a full destination."
     ),
     "pillarbox_claims_lost_total": Metric(
         "counter", "Results that came when another claim held the row: possible duplicates."

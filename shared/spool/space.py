@@ -47,7 +47,7 @@ def measure(paths: Sequence[Path]) -> list[Volume]:
     return found
 
 
-class Room:
+class Headroom:
     """What follows from the figures. Pure."""
 
     def __init__(self, least: int) -> None:
@@ -83,7 +83,7 @@ class Space:
 
     def __init__(self, conninfo: str, application_name: str, least: int, volumes: Sequence[Path]) -> None:
         """`volumes` of this host; without any, what others report is read."""
-        self.room = Room(least)
+        self.room = Headroom(least)
         self._conninfo = conninfo
         self._application_name = application_name
         self._volumes = volumes

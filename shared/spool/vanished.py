@@ -41,7 +41,7 @@ class _Group:
     ids: tuple[bytes, ...]
 
 
-class Memory:
+class AcceptedMessages:
     """The last accepted messages, at most `limit` of them (0: none). Pure: every time is given."""
 
     def __init__(self, limit: int) -> None:
@@ -86,7 +86,7 @@ class Vanished:
 
     def __init__(self, conninfo: str, application_name: str, limit: int) -> None:
         """`limit` is how many messages are remembered; with 0 nothing is ever asked."""
-        self.memory = Memory(limit)
+        self.memory = AcceptedMessages(limit)
         self._conninfo = conninfo
         self._application_name = application_name
         self._history = "unknown"

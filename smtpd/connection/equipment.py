@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from smtpd.rates.limits import Rates
 
 
-class Equipment:
+class ServerParts:
     """Policy and authentication by one configuration."""
 
-    def __init__(self, config: SmtpdConfig, conninfo: str, rates: Rates, replaced: Equipment | None = None) -> None:
+    def __init__(self, config: SmtpdConfig, conninfo: str, rates: Rates, replaced: ServerParts | None = None) -> None:
         """`replaced` is what served before: its counts of failures go on."""
         self.policy = load_policy(config)
         self.authentication: Authentication = Authentication(

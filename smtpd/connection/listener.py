@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING, cast
 
 from smtpd.connection.connection import Connection
-from smtpd.connection.equipment import Equipment
+from smtpd.connection.equipment import ServerParts
 from smtpd.session.body_budget import BodyBudget
 from smtpd.session.overload import Load
 from smtpd.session.service import Service
@@ -37,8 +37,8 @@ class Listeners:
         self._spool = spool
         self._rates = rates
         self._conninfo = conninfo
-        self._equipment: Equipment | None = None
-        self._closing: dict[Equipment, asyncio.Future[None]] = {}  # what a reload replaced and somebody still uses
+        self._equipment: ServerParts | None = None
+        self._closing: dict[ServerParts, asyncio.Future[None]] = {}  # what a reload replaced and somebody still uses
         self._budget = BodyBudget(config.memory.bodies)
         self._servers: list[asyncio.Server] = []
         self._services = self._made(config)
@@ -99,7 +99,7 @@ class Listeners:
         return accept
 
     def _made(self, config: SmtpdConfig) -> list[Service]:
-        equipment = Equipment(config, self._conninfo, self._rates, self._equipment)
+        equipment = ServerParts(config, self._conninfo, self._rates, self._equipment)
         services = [self._service(config, index, server, equipment) for index, server in enumerate(config.servers)]
         # Nothing is refused any more: only now may what goes on from before be changed.
         equipment.authentication.begin()
@@ -111,7 +111,7 @@ class Listeners:
         self._equipment = equipment
         return services
 
-    def _service(self, config: SmtpdConfig, index: int, server: Server, equipment: Equipment) -> Service:
+    def _service(self, config: SmtpdConfig, index: int, server: Server, equipment: ServerParts) -> Service:
         return Service(
             config=config,
             server=server,
@@ -127,7 +127,7 @@ class Listeners:
         )
 
 
-async def _close_after(replaced: Equipment, last: Sequence[Connection]) -> None:
+async def _close_after(replaced: ServerParts, last: Sequence[Connection]) -> None:
     for connection in last:
         await connection.ended.wait()
     await replaced.close()

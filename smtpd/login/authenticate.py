@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from shared.config.smtpd.settings import SmtpdConfig
     from smtpd.envelope.client import Client
-    from smtpd.login.failures import Counts
+    from smtpd.login.failures import FailureCounts
     from smtpd.login.users import Users
 
 type Challenge = Callable[[bytes], Awaitable[bytes]]
@@ -45,7 +45,7 @@ _PLAIN_PARTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AuthResult:
     """What AUTH ends with: the reply, the user it was right for, and whether the connection is over."""
 
     reply: str
@@ -83,7 +83,7 @@ class Authentication:
         conninfo: str = "",
         *,
         users: Users | None = None,
-        counts: Counts | None = None,
+        counts: FailureCounts | None = None,
         failures: Failures | None = None,
     ) -> None:
         """`conninfo`: of the table's database; `users`: in place of all sources.
@@ -160,36 +160,36 @@ class Authentication:
 
     async def authenticate(
         self, mechanism: str, initial: bytes | None, challenge: Challenge, client: Client
-    ) -> Verdict:
+    ) -> AuthResult:
         """One AUTH command; returns after the delay a failure has to wait.
 
         `initial` is the decoded initial response, None when there was none; `challenge` sends octets as 334 and returns
         the decoded answer.
         """
         if self._settings.tlsonly and client.tls is None:
-            return Verdict(replies.R538_ENCRYPTION_REQUIRED)
+            return AuthResult(replies.R538_ENCRYPTION_REQUIRED)
         name = mechanism.upper()
         if name not in self.mechanisms(client):
-            return Verdict(replies.R504_MECHANISM)
+            return AuthResult(replies.R504_MECHANISM)
         if await self.banned(client):
-            return Verdict(replies.R421_TOO_MANY_FAILURES, close=True)
+            return AuthResult(replies.R421_TOO_MANY_FAILURES, close=True)
         try:
             user = await self._prove(_Login(name, initial, challenge, client))
         except NotProven as reason:
             await asyncio.sleep(await self._proofs.failed(client.address, name, reason))
-            return Verdict(replies.R535_BAD_CREDENTIALS)
+            return AuthResult(replies.R535_BAD_CREDENTIALS)
         except (UsersUnavailable, HashingBusy, Banned) as reason:
             return await self._later(reason, client)
         events.emit("authenticate.succeeded", client=client.address, user=user.name, mechanism=name)
-        return Verdict(replies.R235_AUTHENTICATED, user=user)
+        return AuthResult(replies.R235_AUTHENTICATED, user=user)
 
-    async def _later(self, reason: Exception, client: Client) -> Verdict:
+    async def _later(self, reason: Exception, client: Client) -> AuthResult:
         """For what nobody looked at."""
         if isinstance(reason, HashingBusy):
             events.emit("authenticate.busy", client=client.address)
         if isinstance(reason, Banned) and await self.banned(client):  # since the command began
-            return Verdict(replies.R421_TOO_MANY_FAILURES, close=True)
-        return Verdict(_LATER[type(reason)])
+            return AuthResult(replies.R421_TOO_MANY_FAILURES, close=True)
+        return AuthResult(_LATER[type(reason)])
 
     async def _prove(self, login: _Login) -> User:
         first = await login.first(b"Username:" if login.mechanism == "LOGIN" else b"")

@@ -34,14 +34,14 @@ _MOST_KEYS: Final = 100_000
 _SITE: Final = (24, 56)  # bits of IPv4 and IPv6: how far the ban of a name reaches
 
 
-class Counts(Protocol):
+class FailureCounts(Protocol):
     """What of smtpd.rates.limits.Rates is asked here."""
 
     async def count(self, key: str, most: int, window: float, n: int = 1) -> float:
         """Count n hits against `most` within `window` seconds (n=0 asks, n=-1 gives back): seconds to wait, or 0."""
 
 
-class LocalCounts:
+class LocalFailureCounts:
     """Counts of this process alone."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,12 +86,12 @@ class Failures:
         self,
         settings: FailuresSettings,
         trusted: Sequence[Network] = (),
-        counts: Counts | None = None,
+        counts: FailureCounts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`trusted`: who is not banned where the settings name nobody."""
         self._clock = clock
-        self._counts = counts or LocalCounts(clock)
+        self._counts = counts or LocalFailureCounts(clock)
         self._lately: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
         self.configure(settings, trusted)

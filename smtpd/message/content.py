@@ -27,7 +27,7 @@ _SLICE: Final = 1 << 18  # octets looked at before others have their turn: well 
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedContent:
     """A content that may be stored, and its header."""
 
     content: bytes
@@ -35,7 +35,7 @@ class Checked:
     seam: bytes = b""  # what has to stand before the content: the empty line it lacks
 
 
-async def check(content: bytes, parameters: MailParameters, limits: DataPhase, hostname: str) -> Checked:
+async def check(content: bytes, parameters: MailParameters, limits: DataPhase, hostname: str) -> CheckedContent:
     """Check one content, and mend what is to be mended; `hostname` is ours, for loops."""
     if parameters.body != "BINARYMIME" and await _look(content, mend=limits.barenewline == "normalize"):
         content = await _mended(content)
@@ -114,17 +114,17 @@ async def _measure(content: bytes, limit: int) -> None:
             await asyncio.sleep(0)
 
 
-def _ended(content: bytes, header: Header, limits: DataPhase) -> Checked:
+def _ended(content: bytes, header: Header, limits: DataPhase) -> CheckedContent:
     """What becomes of a header that no empty line ends.
 
     A blank at the very beginning would continue the last of the fields we put before it (RFC 5322 section 2.2.3).
     """
     if header.ended != "text":
-        return Checked(content, header)
+        return CheckedContent(content, header)
     if limits.endofheader == "reject":
         raise Refused(replies.R554_END_OF_HEADER)
     if header.end == 0 and (limits.endofheader == "fix" or content.startswith(CONTINUED)):
-        return Checked(content, header, b"\r\n")
+        return CheckedContent(content, header, b"\r\n")
     if limits.endofheader == "accept":
-        return Checked(content, header)
-    return Checked(b"\r\n".join((content[: header.end], content[header.end :])), header)
+        return CheckedContent(content, header)
+    return CheckedContent(b"\r\n".join((content[: header.end], content[header.end :])), header)

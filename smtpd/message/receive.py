@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from shared.spool.spool import Spool
     from smtpd.envelope.client import Client
     from smtpd.envelope.transaction import Accepted, Transaction
-    from smtpd.message.content import Checked
+    from smtpd.message.content import CheckedContent
 
-    type Judge = Callable[[bytes, UUID], Awaitable[Judgement]]
+    type Judge = Callable[[bytes, UUID], Awaitable[PolicyResult]]
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class PolicyResult:
     """What policy says of a content: a reply that refuses it, or the rows it becomes and the lines to put on top."""
 
     reply: str | None = None
@@ -47,7 +47,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Reception:
     """Where messages come in: a server of smtpd.yaml, and the way from it to the queue."""
 
     spool: Spool
@@ -56,10 +56,10 @@ class Place:
     hostname: str
 
 
-async def accept_all(content: bytes, message_id: UUID) -> Judgement:
+async def accept_all(content: bytes, message_id: UUID) -> PolicyResult:
     """No policy at the end of content."""
     del content, message_id
-    return Judgement()
+    return PolicyResult()
 
 
 def not_ready(spool: Spool, size: int = 0) -> str | None:
@@ -68,7 +68,7 @@ def not_ready(spool: Spool, size: int = 0) -> str | None:
     return None if trouble is None else _unavailable(trouble)
 
 
-async def receive(transaction: Transaction, client: Client, place: Place, judge: Judge = accept_all) -> str:
+async def receive(transaction: Transaction, client: Client, place: Reception, judge: Judge = accept_all) -> str:
     """Commit the message and return the reply to its final dot."""
     message_id = new_message_id()
     with tracing.begin("smtpd.receive", {"pillarbox.id": message_id}, at=transaction.began) as span:
@@ -78,7 +78,7 @@ async def receive(transaction: Transaction, client: Client, place: Place, judge:
 
 
 async def _receive(
-    transaction: Transaction, client: Client, place: Place, judge: Judge, message_id: UUID, span: Span
+    transaction: Transaction, client: Client, place: Reception, judge: Judge, message_id: UUID, span: Span
 ) -> str:
     try:
         checked = await contents.check(transaction.content, transaction.parameters, place.limits, place.hostname)
@@ -125,7 +125,7 @@ def _unavailable(trouble: SpoolUnavailable) -> str:
 
 
 def _submission(
-    t: Transaction, client: Client, place: Place, checked: Checked, judgement: Judgement, message_id: UUID
+    t: Transaction, client: Client, place: Reception, checked: CheckedContent, judgement: PolicyResult, message_id: UUID
 ) -> Submission:
     asked = t.parameters
     return Submission(
@@ -150,7 +150,7 @@ def _submission(
     )
 
 
-def _recipients(accepted: list[Accepted], judgement: Judgement) -> tuple[Recipient, ...]:
+def _recipients(accepted: list[Accepted], judgement: PolicyResult) -> tuple[Recipient, ...]:
     """The rows as policy has them, each with what the client asked for that recipient.
 
     Who is named again gets the message once, unless another thing is asked for it: what Postfix's cleanup does, but for
@@ -165,7 +165,7 @@ def _recipients(accepted: list[Accepted], judgement: Judgement) -> tuple[Recipie
     return tuple(wanted.values())
 
 
-def _trace(t: Transaction, client: Client, place: Place, checked: Checked, message_id: UUID) -> bytes:
+def _trace(t: Transaction, client: Client, place: Reception, checked: CheckedContent, message_id: UUID) -> bytes:
     limits = place.limits
     now = datetime.now(UTC)
     tls = client.tls

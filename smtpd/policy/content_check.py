@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from shared.config.smtpd.policy_check import ContentCheck
-    from smtpd.policy.http_post import Answer
+    from smtpd.policy.http_post import HttpAnswer
     from smtpd.policy.session import Envelope
 
 ACTIONS: Final = frozenset({"reject", "soft reject", "greylist", "rewrite subject", "add header", "no action"})
@@ -75,7 +75,7 @@ class ContentChecker:
         self._poster.close()
 
 
-def read_answer(answer: Answer) -> CheckResult:
+def read_answer(answer: HttpAnswer) -> CheckResult:
     """The verdict in an answer; raises ValueError when it is none."""
     if answer.status != _OK:
         raise ValueError(f"status {answer.status}")

@@ -32,7 +32,7 @@ class HttpFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What the server said."""
 
     status: int
@@ -56,7 +56,7 @@ class HttpPoster:
         self._free = asyncio.Semaphore(most)
         self._kept: list[_Connection] = []
 
-    async def post(self, headers: HttpHeaders, body: bytes) -> Answer:
+    async def post(self, headers: HttpHeaders, body: bytes) -> HttpAnswer:
         """Post and wait for the answer; raises HttpFailed. Values of `headers` are one line each."""
         # rspamd's own HTTP, and what may stand before it, keeps a connection only for who asks (3.4 for nobody).
         fields = [("Host", self._authority), ("Connection", "keep-alive"), ("Content-Length", str(len(body))), *headers]
@@ -78,7 +78,7 @@ class HttpPoster:
         while self._kept:
             self._kept.pop().close()
 
-    async def _exchange(self, request: h11.Request, body: bytes) -> Answer:
+    async def _exchange(self, request: h11.Request, body: bytes) -> HttpAnswer:
         while True:
             kept = self._kept.pop() if self._kept else None
             connection = kept or _Connection(*await asyncio.open_connection(self._host, self._port))
@@ -106,7 +106,7 @@ class _Connection:
         self._http = h11.Connection(h11.CLIENT)
         self._heard = False
 
-    async def exchange(self, request: h11.Request, body: bytes) -> Answer:
+    async def exchange(self, request: h11.Request, body: bytes) -> HttpAnswer:
         """One request and its answer; raises _Stale when not an octet came back."""
         self._heard = False
         if self._writer.is_closing():  # uvloop has a RuntimeError for who writes to what is closed
@@ -140,7 +140,7 @@ class _Connection:
         self._writer.write(self._http.send(h11.EndOfMessage()) or b"")
         await self._writer.drain()
 
-    async def _receive(self) -> Answer:
+    async def _receive(self) -> HttpAnswer:
         status, body = 0, bytearray()
         while True:
             event = self._http.next_event()
@@ -157,6 +157,6 @@ class _Connection:
                 if len(body) > _LONGEST_ANSWER:
                     raise h11.RemoteProtocolError("the answer is too long")
             elif isinstance(event, h11.EndOfMessage):
-                return Answer(status, bytes(body))
+                return HttpAnswer(status, bytes(body))
             elif isinstance(event, h11.ConnectionClosed):
                 raise EOFError("closed in the middle of its answer")

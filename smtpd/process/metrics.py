@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from shared.observe import events
-from shared.observe.metrics import Counts, by_reply
+from shared.observe.metrics import ProcessCounts, by_reply
 from shared.observe.metrics_server import MetricsServer, Page
 from shared.observe.metrics_totals import CONTENT_TYPE, Reading, Totals
 from shared.observe.smtpd_table import SMTPD
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ALONE: Final = "smtpd"  # the one process's name in labels
 
 
-class Told(Protocol):
+class ProcessFigures(Protocol):
     """Where the figures of all processes come from."""
 
     async def totals(self, own: Totals) -> Totals:
@@ -85,7 +85,7 @@ class Alone:
 class Reporting:
     """What a child tells the supervisor."""
 
-    def __init__(self, counts: Counts, serving: Serving, process: str) -> None:
+    def __init__(self, counts: ProcessCounts, serving: Serving, process: str) -> None:
         self._counts = counts
         self._serving = serving
         self._process = process
@@ -101,15 +101,15 @@ class Reporting:
 
 
 @contextmanager
-def counting() -> Iterator[Counts]:
+def counting() -> Iterator[ProcessCounts]:
     """Count as long as the block lasts."""
-    counts = Counts(by_reply(), SMTPD)
+    counts = ProcessCounts(by_reply(), SMTPD)
     with events.watched(counts.watchers()):
         yield counts
 
 
 @asynccontextmanager
-async def observing(settings: SmtpdMetrics, told: Told) -> AsyncIterator[str | None]:
+async def observing(settings: SmtpdMetrics, told: ProcessFigures) -> AsyncIterator[str | None]:
     """Count, and answer over HTTP, as long as the block lasts; the address as bound, None when that is off."""
     if settings.listen is None:
         yield None

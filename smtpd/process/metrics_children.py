@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Reports:
-    """The figures of all children (smtpd.process.metrics.Told)."""
+    """The figures of all children (smtpd.process.metrics.ProcessFigures)."""
 
     def __init__(self, wanted: int, ask: Callable[[], Sequence[str]], patience: float) -> None:
         """`ask` asks every child that serves for a report, and returns their names; `patience` in seconds."""

@@ -18,7 +18,7 @@ from shared.errors import ConfigError
 from shared.observe import events
 
 
-class Identity(NamedTuple):
+class RunAs(NamedTuple):
     """Whom to become."""
 
     name: str
@@ -27,7 +27,7 @@ class Identity(NamedTuple):
     groups: tuple[int, ...]
 
 
-def identity(user: str | None, group: str | None) -> Identity | None:
+def identity(user: str | None, group: str | None) -> RunAs | None:
     """Whom the keys name; None when they name nobody."""
     if user is None:
         if group is not None:
@@ -38,15 +38,15 @@ def identity(user: str | None, group: str | None) -> Identity | None:
     except KeyError:
         raise ConfigError(f"user: there is no account {user}; allowed: the name of an account") from None
     if group is None:
-        return Identity(user, account.pw_uid, account.pw_gid, tuple(os.getgrouplist(user, account.pw_gid)))
+        return RunAs(user, account.pw_uid, account.pw_gid, tuple(os.getgrouplist(user, account.pw_gid)))
     try:
         gid = grp.getgrnam(group).gr_gid
     except KeyError:
         raise ConfigError(f"group: there is no group {group}; allowed: the name of a group") from None
-    return Identity(user, account.pw_uid, gid, (gid,))
+    return RunAs(user, account.pw_uid, gid, (gid,))
 
 
-def drop(wanted: Identity | None) -> None:
+def drop(wanted: RunAs | None) -> None:
     """Become this account; nobody in particular stays who started us, with a warning if that is root."""
     if wanted is None:
         if os.geteuid() == 0:

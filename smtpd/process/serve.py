@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from shared.config.smtpd.settings import SmtpdConfig
     from smtpd.connection.sockets import Bound
-    from smtpd.rates.limits import Counts
+    from smtpd.rates.limits import RateCounts
 
 _NOTIFYING: Final = 1.0  # seconds to wake the workers of what was committed last
 TRANSFER: Final = 10.0  # seconds for messages in transfer when stopping
@@ -29,7 +29,7 @@ TRANSFER: Final = 10.0  # seconds for messages in transfer when stopping
 class Serving:
     """Everything one process serves with."""
 
-    def __init__(self, config: SmtpdConfig, conninfo: str, counts: Counts) -> None:
+    def __init__(self, config: SmtpdConfig, conninfo: str, counts: RateCounts) -> None:
         self._config = config
         volumes = database.volumes(config.environment.database.uri, config.environment.var)
         self.spool = Spool(conninfo, config.spool, "pillarbox smtpd", volumes)

@@ -28,7 +28,7 @@ _REMEMBERED: Final = 20_000  # keys of each kind
 
 
 class RemoteCounts:
-    """Counts kept by another process (smtpd.rates.limits.Counts).
+    """Counts kept by another process (smtpd.rates.limits.RateCounts).
 
     `send` takes a question to it, `answered` its answers.
     """

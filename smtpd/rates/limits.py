@@ -32,7 +32,7 @@ _NETWORKS: Final = 4  # it takes so many to fill all sessions
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RateVerdict:
     """Whether a client may go on; if not, what it is told and in how many seconds it would be welcome."""
 
     allowed: bool
@@ -41,19 +41,19 @@ class Verdict:
     token: int = 0  # of a session that was counted; 0: nothing to give back
 
 
-ALLOWED: Final = Verdict(allowed=True)
+ALLOWED: Final = RateVerdict(allowed=True)
 
 
 class Rates(Protocol):
     """What the rest of smtpd asks."""
 
-    async def connected(self, client: Client) -> Verdict:
+    async def connected(self, client: Client) -> RateVerdict:
         """A connection was made: count it, and the session for as long as `disconnected` is not called."""
 
-    def disconnected(self, verdict: Verdict) -> None:
+    def disconnected(self, verdict: RateVerdict) -> None:
         """The session that `connected` gave this verdict on has ended."""
 
-    async def hit(self, what: Countable, client: Client, n: int = 1) -> Verdict:
+    async def hit(self, what: Countable, client: Client, n: int = 1) -> RateVerdict:
         """The client is about to send a message (at MAIL), or names n recipients (at RCPT)."""
 
     async def count(self, key: str, most: int, window: float, n: int = 1) -> float:
@@ -65,7 +65,7 @@ class Rates(Protocol):
         """
 
 
-class Counts(Protocol):
+class RateCounts(Protocol):
     """Where it is counted: in this process, or in the supervisor for all of them."""
 
     async def hit(self, limits: Sequence[Limit], n: int) -> float:
@@ -83,7 +83,7 @@ class Counts(Protocol):
 class ClientRates:
     """The limits of smtpd.yaml, applied to clients."""
 
-    def __init__(self, settings: Settings, trusted: Sequence[Network], counts: Counts, room: int = 0) -> None:
+    def __init__(self, settings: Settings, trusted: Sequence[Network], counts: RateCounts, room: int = 0) -> None:
         """`trusted`: relay.networks, exempt unless the settings name other networks.
 
         room: the sessions of all processes, of which a network has a part where the settings say nothing; 0: no limit.
@@ -104,7 +104,7 @@ class ClientRates:
             "recipient": bool(settings.address.recipients or settings.network.recipients),
         }
 
-    async def connected(self, client: Client) -> Verdict:
+    async def connected(self, client: Client) -> RateVerdict:
         """As in Rates."""
         places = self._places(client.address)
         if places is None:
@@ -123,18 +123,18 @@ class ClientRates:
             raise
         if not fits:
             events.emit("rates.exceeded", client=client.address, limit="session", seconds=0.0)
-            return Verdict(allowed=False, reply=replies.R421_TOO_MANY_SESSIONS)
+            return RateVerdict(allowed=False, reply=replies.R421_TOO_MANY_SESSIONS)
         if wait:
             events.emit("rates.exceeded", client=client.address, limit="connection", seconds=wait)
-            return Verdict(allowed=False, reply=replies.R421_TOO_MANY_CONNECTIONS, seconds=wait)
-        return Verdict(allowed=True, token=token)
+            return RateVerdict(allowed=False, reply=replies.R421_TOO_MANY_CONNECTIONS, seconds=wait)
+        return RateVerdict(allowed=True, token=token)
 
-    def disconnected(self, verdict: Verdict) -> None:
+    def disconnected(self, verdict: RateVerdict) -> None:
         """As in Rates."""
         if verdict.token:
             self._counts.close(verdict.token)
 
-    async def hit(self, what: Countable, client: Client, n: int = 1) -> Verdict:
+    async def hit(self, what: Countable, client: Client, n: int = 1) -> RateVerdict:
         """As in Rates."""
         limits = self._user_limits(what, client)
         if self._any[what] and (places := self._places(client.address)) is not None:
@@ -147,7 +147,7 @@ class ClientRates:
             return ALLOWED
         events.emit("rates.exceeded", client=client.address, limit=what, seconds=wait)
         reply = replies.R450_TOO_MANY_MESSAGES if what == "message" else replies.R450_TOO_MANY_RECIPIENTS
-        return Verdict(allowed=False, reply=reply, seconds=wait)
+        return RateVerdict(allowed=False, reply=reply, seconds=wait)
 
     async def count(self, key: str, most: int, window: float, n: int = 1) -> float:
         """As in Rates."""
@@ -184,14 +184,14 @@ class ClientRates:
 class Unlimited:
     """Rates where nobody is limited: for servers without clients to fear, and for tests."""
 
-    async def connected(self, _client: Client) -> Verdict:
+    async def connected(self, _client: Client) -> RateVerdict:
         """As in Rates."""
         return ALLOWED
 
-    def disconnected(self, _verdict: Verdict) -> None:
+    def disconnected(self, _verdict: RateVerdict) -> None:
         """As in Rates."""
 
-    async def hit(self, _what: Countable, _client: Client, _n: int = 1) -> Verdict:
+    async def hit(self, _what: Countable, _client: Client, _n: int = 1) -> RateVerdict:
         """As in Rates."""
         return ALLOWED
 

@@ -54,8 +54,8 @@ class RateServer:
             self._sessions.close((process, token))
 
 
-class LocalCounts:
-    """Counts of a process that is alone (smtpd.rates.limits.Counts)."""
+class LocalRateCounts:
+    """Counts of a process that is alone (smtpd.rates.limits.RateCounts)."""
 
     def __init__(self, server: RateServer) -> None:
         self._server = server

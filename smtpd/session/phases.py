@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from shared.observe import events
 from smtpd import replies
-from smtpd.message.receive import Judgement, receive
+from smtpd.message.receive import PolicyResult, receive
 from smtpd.message.sender_check import from_is_own
 from smtpd.policy.lists import ListUnavailable
 
@@ -75,13 +75,13 @@ async def at_rcpt(session: Session, recipient: Address) -> Recipient | str:
 async def at_end(session: Session, transaction: Transaction) -> str:
     """After the content: the reply to it."""
 
-    async def judge(content: bytes, message_id: UUID) -> Judgement:
+    async def judge(content: bytes, message_id: UUID) -> PolicyResult:
         user = session.client.user
         foreign = user is not None and not from_is_own(user, content)
         if foreign and session.service.config.authentication.checkfrom:
-            return Judgement(replies.R550_FROM)
+            return PolicyResult(replies.R550_FROM)
         end = await session.policy.eod(content, str(message_id))
-        return Judgement(await _said(end.decision), end.recipients, end.headers, foreign)
+        return PolicyResult(await _said(end.decision), end.recipients, end.headers, foreign)
 
     return await receive(transaction, session.client, session.service.place, judge)
 

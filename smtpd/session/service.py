@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from smtpd.envelope import parameters
 from smtpd.envelope.parameters import Offered
-from smtpd.message.receive import Place
+from smtpd.message.receive import Reception
 from smtpd.policy.decision import UNCHANGED
 from smtpd.policy.headers import Extent
 from smtpd.policy.session import PolicySession, Sources
@@ -55,9 +55,9 @@ class Service:
     load: Load | None = None  # patience(idle): shorter when the process is nearly full
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> Reception:
         """Where its messages come in."""
-        return Place(self.spool, self.server.phases.data, self.server.id, self.hostname)
+        return Reception(self.spool, self.server.phases.data, self.server.id, self.hostname)
 
     @cached_property
     def suppressed(self) -> Suppressed:

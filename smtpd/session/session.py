@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smtpd.envelope.parameters import Offered
     from smtpd.envelope.transaction import Transaction
     from smtpd.policy.session import PolicySession
-    from smtpd.rates.limits import Verdict
+    from smtpd.rates.limits import RateVerdict
     from smtpd.session.body_budget import Content
     from smtpd.session.service import Service
 
@@ -44,7 +44,7 @@ class Intake(Protocol):
         """It is over, whether finished or not; may be called again."""
 
 
-class Line(Protocol):
+class ClientConnection(Protocol):
     """The connection as commands see it."""
 
     def take(self, intake: Intake) -> None:
@@ -67,7 +67,7 @@ class Session:
     service: Service
     listener: Listener
     client: Client
-    line: Line
+    line: ClientConnection
     policy: PolicySession
     transaction: Transaction | None = None
     full: str | None = None  # the reply to a MAIL refused for lack of room, and to what was pipelined after it
@@ -76,7 +76,7 @@ class Session:
     junk: int = 0  # commands that led nowhere, since then
     messages: int = 0  # transactions that ended, for MAILMAX
     relay: bool | None = None  # whether the client may send to anybody; None: not asked yet
-    counted: Verdict | None = None  # of the connection, to be given back to rates
+    counted: RateVerdict | None = None  # of the connection, to be given back to rates
 
     @property
     def trusted(self) -> bool:

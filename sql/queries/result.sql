@@ -58,7 +58,7 @@ SELECT id, claimed_token AS token, false AS kept FROM finished
 -- held, and its sender is not told that it is late.
 --
 -- What the queue row says already is not sent here again: it would double what is written, sent and read for each result.
--- A notice is what the sender is to be told of (queued/dsn/owed.py): one of `delayed` for each recipient, however many of
+-- A notice is what the sender is to be told of (queued/dsn/requested.py): one of `delayed` for each recipient, however many of
 -- its tries ask for it (`late` says so). It is written here, so that neither a crash nor a second worker loses or
 -- doubles it. There is rarely any, so they come apart, and the rest pays nothing for them.
 --

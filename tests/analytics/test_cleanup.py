@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 _NOW = timedelta(0)
 
 
-def clean(uri: str, lake: Path, *, yes: bool = True, keep: timedelta = _NOW) -> cleanup.Outcome:
+def clean(uri: str, lake: Path, *, yes: bool = True, keep: timedelta = _NOW) -> cleanup.CleanupReport:
     return cleanup.cleanup(uri, lake, Here(), keep, yes=yes)
 
 

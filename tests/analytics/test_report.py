@@ -34,7 +34,7 @@ def test_the_report_answers_as_postgresql_does(spark: SparkSession, factory: Fac
     from scripts.analytics.report.questions import ask  # noqa: PLC0415
 
     until = datetime.now(UTC).date()
-    asked = report.Asked(until - timedelta(days=_DAYS), until, None, factory.uri, _TOP)
+    asked = report.Period(until - timedelta(days=_DAYS), until, None, factory.uri, _TOP)
     generate(factory.uri, 8_000, _DAYS, until, 7)
 
     made = report.make(spark, asked, {"a": frozenset({"1", "2"}), "b": frozenset({"3"})})
@@ -90,6 +90,6 @@ def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, tmp_path: Path
 
 
 def test_days_before_all_history_make_a_report_of_nothing(spark: SparkSession, factory: Factory) -> None:
-    made = report.make(spark, report.Asked(date(2020, 1, 1), date(2020, 1, 3), None, factory.uri), {})
+    made = report.make(spark, report.Period(date(2020, 1, 1), date(2020, 1, 3), None, factory.uri), {})
     assert {key for key, rows in made.rows.items() if rows} == {"soundness"}
     assert {row["rows"] for row in made.rows["soundness"]} == {0}

@@ -94,7 +94,7 @@ APART: Final = {
         "primary lost, lagging asynchronous standby promoted", "at random", lambda f: _failover(failover.to_lagging(f))
     ),
     "failover-survivors": Apart(
-        "primary lost, lagging standby promoted, a worker outlives it with results in hand",
+        "primary lost, lagging standby promoted, a worker outlives it with results in flight",
         "its results come when others have the ids",
         lambda f: _failover(failover.past_survivors(f)),
     ),

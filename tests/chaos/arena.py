@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from tests.chaos.cells import Cell
     from tests.fixtures.database.killable import Killable
 
-BOX: Final = "slow0.05"  # so slow a peer that there is always something in hand
-INFLIGHT: Final = 60  # recipients that one worker may have in hand
+BOX: Final = "slow0.05"  # so slow a peer that there is always something in flight
+INFLIGHT: Final = 60  # recipients that one worker may have in flight
 GRACE: Final = "1m"  # of the sweep
 FAKETIME: Final = "libfaketime"
 WORKERS: Final = ("first", "second")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import Daemon
     from tests.fixtures.database.patroni import Member
 
-#: Duplicates there may be where one worker serves and lives on: none, for it takes nothing again that it has in hand,
+#: Duplicates there may be where one worker serves and lives on: none, for it takes nothing again that it has in flight,
 #: however long the outage lasts.
 ALIVE: Final = 0
 
@@ -142,7 +142,7 @@ async def to_lagging(folder: Path, *, enough: int = 200) -> Outcome:
 
 
 async def past_survivors(folder: Path, *, many: int = 60) -> Outcome:
-    """A worker outlives its server with results in hand, and a standby that lags gives the same ids to other mail.
+    """A worker outlives its server with results in flight, and a standby that lags gives the same ids to other mail.
 
     Half of what it holds are deliveries, half are refusals whose senders are owed a notification. Both sequences are
     set on the primary while the standby still listens, so that each new message gets the id, and with tokens from a

@@ -164,7 +164,7 @@ async def sleeper(arena: Arena) -> Struck:
 
 
 async def late_deferral(arena: Arena) -> Struck:
-    """A worker stops with deferrals in hand; the other one delivers; the deferrals must not bring the mail back.
+    """A worker stops with deferrals in flight; the other one delivers; the deferrals must not bring the mail back.
 
     The peer defers everything the first time, so what was in flight delivered nothing: no duplicate is allowed.
     """

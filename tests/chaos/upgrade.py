@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.commands.supervise import ChildFailed
+from scripts.daemons import DaemonFailed
 from tests.fixtures.daemons.code_versions import migrate_as, newer, older, running
 from tests.fixtures.daemons.flow import flowing
 from tests.fixtures.daemons.system import ROOT, System
@@ -92,5 +92,5 @@ async def replace(flow: Flow, doors: list[Daemon], old: list[Daemon], code: Path
 async def refused(flow: Flow, code: Path, why: str) -> None:
     """A daemon of this code does not start, and says why in its last line."""
     flow.system.environment = running(code)
-    with pytest.raises(ChildFailed, match=why):
+    with pytest.raises(DaemonFailed, match=why):
         await flow.system.smtpd("smtpd-refused")

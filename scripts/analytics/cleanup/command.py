@@ -35,7 +35,7 @@ _SHOWN = 10  # examples of each kind of orphan
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DayVerdict:
     """What became of a day: verified, dropped, or why not."""
 
     table: str
@@ -46,14 +46,14 @@ class Verdict:
 
 
 @dataclass
-class Outcome:
+class CleanupReport:
     """What a run found and did."""
 
-    days: list[Verdict] = field(default_factory=list)
+    days: list[DayVerdict] = field(default_factory=list)
     orphans: Orphans | None = None
 
     @property
-    def refused(self) -> list[Verdict]:
+    def refused(self) -> list[DayVerdict]:
         """Days that were old enough and were not dropped all the same."""
         return [each for each in self.days if each.state == "refused"]
 
@@ -92,9 +92,9 @@ def run(options: argparse.Namespace) -> int:
     return 1 if done.refused else 0
 
 
-def cleanup(conninfo: str, lake: Path, runner: Runner, keep: timedelta, *, yes: bool) -> Outcome:
+def cleanup(conninfo: str, lake: Path, runner: Runner, keep: timedelta, *, yes: bool) -> CleanupReport:
     """Verify the days that ended more than `keep` ago, and drop them if `yes`."""
-    done = Outcome()
+    done = CleanupReport()
     with export.alone(lake):
         for table in export.TABLES:
             for leaf in old(conninfo, table, keep):
@@ -112,16 +112,18 @@ def old(conninfo: str, table: str, keep: timedelta) -> list[Leaf]:
     return [leaf for leaf in leaves if leaf.day + timedelta(days=1) <= clock.today - keep]
 
 
-def _day(conninfo: str, lake: Path, runner: Runner, table: str, leaf: Leaf, keep: timedelta, *, yes: bool) -> Verdict:
+def _day(
+    conninfo: str, lake: Path, runner: Runner, table: str, leaf: Leaf, keep: timedelta, *, yes: bool
+) -> DayVerdict:
     from scripts.analytics import manifest  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.cleanup import verify  # noqa: PLC0415 - as beside it
     from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow
 
     known = manifest.load(lake, table, leaf.day)
     if known is None:
-        return Verdict(table, str(leaf.day), 0, "refused", "not in the lake: export it first")
+        return DayVerdict(table, str(leaf.day), 0, "refused", "not in the lake: export it first")
     rows = known.fingerprint.rows
-    verdict = Verdict(table, str(leaf.day), rows, "verified")
+    verdict = DayVerdict(table, str(leaf.day), rows, "verified")
     progress = terminal.Progress(f"verify {table} {leaf.day}", leaf.pages // 4096 + 1 + len(known.files), "parts")
     try:
         fault = verify.fault(conninfo, lake, leaf, known, runner, progress.tell)
@@ -142,10 +144,10 @@ def _day(conninfo: str, lake: Path, runner: Runner, table: str, leaf: Leaf, keep
     return replace(verdict, state="dropped")
 
 
-def _show(done: Outcome, *, yes: bool, as_json: bool) -> None:
+def _show(done: CleanupReport, *, yes: bool, as_json: bool) -> None:
     orphans = done.orphans
     if as_json:
-        days = [{name: getattr(each, name) for name in Verdict.__dataclass_fields__} for each in done.days]
+        days = [{name: getattr(each, name) for name in DayVerdict.__dataclass_fields__} for each in done.days]
         found = {name: getattr(orphans, name) for name in orphans.__dataclass_fields__} if orphans else None
         print(json.dumps({"days": days, "orphans": found, "changed": yes}))
         return

@@ -37,7 +37,7 @@ _ROW: Final = 250  # octets of a row of history, to choose Spark's settings by
 
 
 @dataclass
-class Outcome:
+class ExportReport:
     """What a run did."""
 
     exported: list[Manifest] = field(default_factory=list)
@@ -115,7 +115,7 @@ def export(
     until: date | None = None,
     compact: bool = False,
     at: Callable[[str], None] = lambda _: None,
-) -> Outcome:
+) -> ExportReport:
     """Export the closed days from `since` to `until`; `at` hears each step of each day before it is taken."""
     from scripts.analytics import manifest  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.classes import KNOWN  # noqa: PLC0415
@@ -123,7 +123,7 @@ def export(
     from scripts.analytics.export import day as export_day  # noqa: PLC0415 - as beside it
 
     begun = monotonic()
-    done = Outcome()
+    done = ExportReport()
     classes = KNOWN if table is None else table
     export_day.writable(lake)
     with alone(lake):
@@ -204,7 +204,7 @@ def alone(lake: Path) -> Iterator[None]:
         yield
 
 
-def _show(done: Outcome, *, as_json: bool) -> None:
+def _show(done: ExportReport, *, as_json: bool) -> None:
     quarantined = sum(rows for each in done.exported for rows in each.quarantined.values())
     figures = {
         "days": len(done.exported),

@@ -40,7 +40,7 @@ _ONE: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Period:
     """What to report on: days from `since` to before `until`, from the lake if there is one, else from PostgreSQL."""
 
     since: date
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         raise PillarboxError(f"--since {since}: is after --until {last}")
     _writable(options.html)
     conninfo = terminal.conninfo(options) if options.store or options.lake is None else ""
-    asked = Asked(since, last + _ONE, options.lake, conninfo, options.top)
+    asked = Period(since, last + _ONE, options.lake, conninfo, options.top)
     layout = _layout(options)
     progress = terminal.Progress("report", len(SECTIONS), "sections")
     with session.started(options.master, options.memory, light=True) as spark:
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 def make(
     spark: SparkSession,
-    asked: Asked,
+    asked: Period,
     layout: Layout,
     leaves: int | None = None,
     progress: terminal.Progress | None = None,
@@ -128,7 +128,7 @@ def make(
     return Report(since, until, made, asked.origin, shown, frozenset(cut), recommended(layout, rows["weights"], leaves))
 
 
-def _parts(asked: Asked) -> list[Part]:
+def _parts(asked: Period) -> list[Part]:
     """What is to be read, shared out among workers."""
     from scripts.analytics.report import rollup_read  # noqa: PLC0415 - as beside it
 

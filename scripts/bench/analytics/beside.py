@@ -26,7 +26,7 @@ def main(uri: str, lake: Path, days: int) -> None:
             print("export", flush=True)
             export.export(uri, lake, OnSpark(spark))
             print("report", flush=True)
-            report.make(spark, report.Asked(until - timedelta(days=days), until, lake), {})
+            report.make(spark, report.Period(until - timedelta(days=days), until, lake), {})
             shutil.rmtree(lake)
 
 

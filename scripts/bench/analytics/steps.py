@@ -24,7 +24,7 @@ from scripts.bench.analytics.usage import measured
 def main(var: Path, uri: str, days: int) -> None:
     """Export the days before today, report on them, ask PostgreSQL the same."""
     until = datetime.now(UTC).date()
-    asked = report.Asked(until - timedelta(days=days), until, var / "lake")
+    asked = report.Period(until - timedelta(days=days), until, var / "lake")
     with ExitStack() as opened:
         with measured("start of Spark", var):
             spark = opened.enter_context(session.started(light=True))

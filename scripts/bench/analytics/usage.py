@@ -17,7 +17,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from shared.postgres.embedded.postmaster import Place
+from shared.postgres.embedded.postmaster import ServerFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Usage:
 def measured(name: str, var: Path) -> Iterator[Usage]:
     """Measure the block beside the server under `var`, and print what it cost."""
     usage, ended = Usage(), Event()
-    server = Place(var).status()
+    server = ServerFiles(var).status()
     roots = [os.getpid(), *([server.pid] if server is not None else [])]
 
     def look() -> None:

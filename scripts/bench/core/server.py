@@ -18,7 +18,7 @@ from shared.errors import PillarboxError
 from shared.mail.message import new_message_id
 from shared.postgres import database, migrate
 from shared.postgres.embedded import embedded
-from shared.postgres.embedded.postmaster import Place
+from shared.postgres.embedded.postmaster import ServerFiles
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -36,7 +36,7 @@ class Server:
     """A running server and the databases made on it."""
 
     def __init__(self, var: Path) -> None:
-        self.place = Place(var)
+        self.place = ServerFiles(var)
         self._numbers = count(1)
 
     async def prepare(self) -> None:

@@ -22,7 +22,7 @@ from queued import maintain
 from scripts.bench.core.server import LEAVES, NAME, fill
 from scripts.bench.smtpd.cpu import spent
 from scripts.commands import up
-from scripts.commands.supervise import Child, Supervisor
+from scripts.daemons import DaemonProcess, Daemons
 from shared.config.queued.settings import Maintenance
 from shared.errors import PillarboxError
 from shared.postgres import database
@@ -42,8 +42,8 @@ _LOOK: Final = 0.02  # seconds between two looks
 class Ours:
     """The running daemons and the database behind them."""
 
-    smtpd: Child
-    workers: list[Child]
+    smtpd: DaemonProcess
+    workers: list[DaemonProcess]
     connection: Connection
     postmaster: int
 
@@ -135,7 +135,7 @@ async def running(var: Path, sink: int, transport: Mapping[str, Any], **sections
     conninfo = up.prepare(smtpd)
     connection = await database.connect(conninfo, NAME)
     try:
-        async with Supervisor() as supervisor:
+        async with Daemons() as supervisor:
             children = up.children(var, config, logs=var)
             for child in children:
                 await supervisor.start(child)

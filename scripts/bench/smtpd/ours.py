@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scripts.bench.core.server import NAME, agree
 from scripts.bench.smtpd.cpu import below, spent
 from scripts.commands import up
-from scripts.commands.supervise import Child, Supervisor
+from scripts.daemons import DaemonProcess, Daemons
 from shared.config.load import load_smtpd
 from shared.postgres import database
 from shared.postgres.embedded import embedded
@@ -35,7 +35,7 @@ _ROOT: Final = Path(__file__).resolve().parents[3]
 class Smtpd:
     """A running smtpd and the database behind it."""
 
-    child: Child
+    child: DaemonProcess
     connection: Connection
     postmaster: int
 
@@ -82,10 +82,10 @@ async def smtpd(var: Path, name: str, changes: Mapping[str, Any]) -> AsyncIterat
     path.write_text(json.dumps(written, indent=2))  # JSON is YAML
     conninfo = up.prepare(load_smtpd(path))
     arguments = ("-m", "smtpd", "--config", str(path))
-    child = Child(name, arguments, var / f"{name}.log", {"PYTHONPATH": str(_ROOT)})
+    child = DaemonProcess(name, arguments, var / f"{name}.log", {"PYTHONPATH": str(_ROOT)})
     connection = await database.connect(conninfo, NAME)
     try:
-        async with Supervisor() as supervisor:
+        async with Daemons() as supervisor:
             await supervisor.start(child)
             running = embedded.status(var)
             yield Smtpd(child, connection, running.pid if running else 0)

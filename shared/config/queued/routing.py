@@ -38,7 +38,7 @@ _BRACKETED = re.compile(r"\[([0-9A-Fa-f.:]+)\](?::([0-9]{1,5}))?")
 _PLAIN = re.compile(rf"({HOST_PATTERN})(?::([0-9]{{1,5}}))?")
 
 
-class Place(NamedTuple):
+class HostPort(NamedTuple):
     """A host name or address without brackets, and a port; None where none was written."""
 
     host: str
@@ -49,8 +49,8 @@ class Place(NamedTuple):
         return host if self.port is None else f"{host}:{self.port}"
 
 
-def _place(value: object) -> Place:
-    if isinstance(value, Place):
+def _place(value: object) -> HostPort:
+    if isinstance(value, HostPort):
         return value
     if isinstance(value, str) and (place := _read_place(value)) is not None:
         return place
@@ -59,9 +59,9 @@ def _place(value: object) -> Place:
     )
 
 
-def _read_place(text: str) -> Place | None:
+def _read_place(text: str) -> HostPort | None:
     if ":" in text and is_address(text):
-        return Place(text, None)  # an IPv6 address alone
+        return HostPort(text, None)  # an IPv6 address alone
     bracketed = _BRACKETED.fullmatch(text)
     if bracketed is not None:
         host, port = bracketed[1], bracketed[2]
@@ -75,10 +75,10 @@ def _read_place(text: str) -> Place | None:
         known = is_address(host) or not host.rpartition(".")[2].isdigit()
     if not known or (port is not None and not 1 <= int(port) <= HIGHEST_PORT):
         return None
-    return Place(host, None if port is None else int(port))
+    return HostPort(host, None if port is None else int(port))
 
 
-def _server(value: object) -> Place:
+def _server(value: object) -> HostPort:
     place = _place(value)
     if not is_address(place.host):
         raise ValueError(f"{show(value)} is not a name server; allowed: an IP address, or [address]:port")
@@ -103,8 +103,8 @@ def _truth(value: object) -> bool:
 
 
 Truth = Annotated[bool, Checked(_truth, {"type": "boolean"})]
-NextHop = Annotated[Place, Checked(_place, {"type": "string", "minLength": 1})]
-NameServer = Annotated[Place, Checked(_server, {"type": "string", "minLength": 1})]
+NextHop = Annotated[HostPort, Checked(_place, {"type": "string", "minLength": 1})]
+NameServer = Annotated[HostPort, Checked(_server, {"type": "string", "minLength": 1})]
 
 
 class SmartHost(Section):

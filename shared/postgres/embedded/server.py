@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from shared.errors import DatabaseUnavailable
 from shared.lifecycle import how_it_ended
 from shared.postgres.embedded.account import Account, choose_account, open_programs, open_way
-from shared.postgres.embedded.postmaster import DATABASE, POLL, REPORT, ROLE, EmbeddedStatus, Place
+from shared.postgres.embedded.postmaster import DATABASE, POLL, REPORT, ROLE, EmbeddedStatus, ServerFiles
 from shared.postgres.embedded.settings import PORT, Machine, render
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _DETACH = '"$@" </dev/null >&2 & echo $!'
 class EmbeddedServer:
     """PostgreSQL `binaries` (a bin directory of major version `version`) over the data under `place`."""
 
-    def __init__(self, binaries: Path, version: int, place: Place, *, trees: Sequence[Path] = ()) -> None:
+    def __init__(self, binaries: Path, version: int, place: ServerFiles, *, trees: Sequence[Path] = ()) -> None:
         """`trees` are the directories of program files which an account other than ours must be able to read."""
         self.binaries = binaries.resolve()
         self.version = version

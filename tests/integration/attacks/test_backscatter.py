@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.deliver import NotNow
+from queued.deliver import Deferral
 from queued.outcome.ageing import aged
 from queued.reports.suppression_screen import Screen, Screening
 from shared.config.queued.transport import Retry
@@ -97,7 +97,7 @@ async def test_a_report_that_is_read_owes_nothing(
                 schedule = Retry.model_validate({"notice": "1h"})
                 old = c._replace(received=c.received - timedelta(hours=2))
                 results, parked, _ = aged(
-                    (old,), NotNow(600.0, "suspended", stopped="us"), schedule, tells=recorder.tells
+                    (old,), Deferral(600.0, "suspended", stopped="us"), schedule, tells=recorder.tells
                 )
                 assert (results, parked) == ([], (old,))
         recorder.add(results)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from smtpd.rates.counters import REMEMBERED, Limit
-from smtpd.rates.server import LocalCounts, RateServer
+from smtpd.rates.server import LocalRateCounts, RateServer
 from tests.fixtures.daemons.serving import Dialogue, serving
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ async def test_a_greeting_counts_once_in_any_case(factory: Factory) -> None:
 @pytest.mark.parametrize("flood", ["own/policy/often/{}", "message/address/{}", "own/auth/failures/name/{}"])
 async def test_a_flood_of_other_keys_pushes_out_no_ban(flood: str) -> None:
     """What `authenticate.banned` began stays, however many addresses, names and senders are counted beside it."""
-    counts = LocalCounts(RateServer())
+    counts = LocalRateCounts(RateServer())
     ban = Limit("own/auth/ban/address/192.0.2.1/32", 1, 600.0)
     assert await counts.hit([ban], 1) == 0.0
     for number in range(REMEMBERED + 1):

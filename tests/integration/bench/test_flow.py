@@ -15,7 +15,7 @@ from scripts.bench.core.server import fill
 from scripts.bench.flow.ours import Ours
 from scripts.bench.flow.report import DRAIN, LATENCY, OURS, SWEEP, Results, flow_table, sweep_row
 from scripts.bench.smtpd.postfix import Log
-from scripts.commands.supervise import Child
+from scripts.daemons import DaemonProcess
 from shared.postgres.database import connect, fetch
 from tests.fixtures.daemons.benchmarks import POSTFIX_IS_HERE, tiny
 
@@ -99,7 +99,7 @@ async def test_our_time_goes_on_until_the_last_body_is_deleted(database: str) ->
         await fill(connection, 20, 1024)
         await fetch(connection, "bench_empty")  # every recipient is finished
         assert not (await fetch(connection, "bench_swept"))[0].swept
-        await Ours(Child("smtpd", ()), [], connection, 0).sweep()
+        await Ours(DaemonProcess("smtpd", ()), [], connection, 0).sweep()
         assert (await fetch(connection, "bench_swept"))[0].swept
     finally:
         await connection.close()

@@ -14,8 +14,8 @@ import pytest
 
 from queued.claiming.claim import Claimer
 from queued.claiming.leaves import MOST, Leaves, among
-from queued.in_flight import Hand, _Parked
-from queued.values import Held
+from queued.in_flight import InFlight, _Parked
+from queued.values import OnHold
 from shared.config.queued.settings import Claim
 from shared.postgres import database
 from tests.fixtures.database.results import DELIVERED, FAILED, WORKER, claim, deferred, finished, running_recorder
@@ -61,7 +61,7 @@ async def test_each_statement_opens_the_leaves_of_its_recipients_only(split: Fac
     homes = {f"queue_def_{c.partid}" for c in taken}
     pool = await database.open_pool(split.uri, "leaves", 2)
     claimer = Claimer("true", WORKER, Claim())
-    hand = Hand(pool, claimer, Claim())
+    in_flight = InFlight(pool, claimer, Claim())
     async with running_recorder(split.uri) as recorder:
 
         def recording(make: Callable[[Claimed], Result]) -> Doing:
@@ -73,7 +73,7 @@ async def test_each_statement_opens_the_leaves_of_its_recipients_only(split: Fac
             "deferred": recording(lambda c: deferred(c, LATER)._replace(late=LATER)),
             "heartbeat": claimer.extend,
             "give back": claimer.give_back,
-            "park": lambda connection, claimed: hand._park_among(
+            "park": lambda connection, claimed: in_flight._park_among(
                 connection, [_Parked(c, 60, "busy", 0) for c in claimed], among(Leaves().named(claimed))
             ),
         }
@@ -82,7 +82,7 @@ async def test_each_statement_opens_the_leaves_of_its_recipients_only(split: Fac
                 for _ in range(7):  # the driver prepares a statement after five
                     assert await opened(pool, doing, taken) == homes, name
             # What moves rows opens the place they move to.
-            held = recording(lambda c: deferred(c, LATER)._replace(held=Held("a rule said so")))
+            held = recording(lambda c: deferred(c, LATER)._replace(held=OnHold("a rule said so")))
             assert await opened(pool, held, taken) == homes | {"queue_hold"}
         finally:
             await pool.close()

@@ -1,9 +1,9 @@
 """test_parking — what cannot be started soon goes back to the queue, without a try, and comes again
 
 Owns: proofs about claim_park_if_ours.sql, queued/in_flight.py and queued/attempts.py: dead destinations,
-    full lanes,
+    full destinations,
     policies, hosts that must be waited for, attempts that get nowhere, and messages whose count somebody keeps locked.
-See: tests/property/queued/test_lanes.py for the decisions;
+See: tests/property/queued/test_destinations.py for the decisions;
     tests/scenario/pace/test_dead_and_slow_destinations_delay_nobody.py.
 """
 
@@ -18,7 +18,7 @@ import pytest
 
 from queued.claiming.claim import Claimer
 from queued.claiming.leaves import among
-from queued.deliver import NotNow, Transport
+from queued.deliver import Deferral, Transport
 from queued.pacing.pace import Paces, Wait
 from scripts.sink.server import Sink
 from shared.config.queued.pacing import Pacing
@@ -132,11 +132,11 @@ async def test_who_is_given_up_stops_no_others_of_the_message(factory: Factory) 
     factory.rows(20, message=message, received=long_ago)
     dead = {**QUICK, "recipients": 1, "feedback": {"initial": 1, "dead": "1h"}}
     async with dispatching(factory.uri, 1, LEASE, changes=dead) as heart:
-        crowd = heart._hand.crowd
-        crowd.begin(message, 1, monotonic())  # another of its recipients is being sent for long
+        messages = heart._in_flight.messages
+        messages.begin(message, 1, monotonic())  # another of its recipients is being sent for long
         await until(lambda: len(factory.archive()) == 20, "all to be given up")
         await until(lambda: not heart.inflight, "all to be out of hand")
-        assert crowd.begin(message, 1, monotonic() + 60) is None
+        assert messages.begin(message, 1, monotonic() + 60) is None
 
 
 async def test_a_sender_hears_once_that_mail_for_a_dead_destination_is_late(factory: Factory, heard: Heard) -> None:
@@ -182,8 +182,8 @@ async def test_what_a_policy_lets_wait_is_parked_until_then(factory: Factory, mo
 
 
 async def test_a_host_that_must_be_waited_for_costs_no_try(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def attempt(self: Transport, *_: object, **__: object) -> NotNow:
-        return NotNow(60.0, "one connection a minute to mx.example.com")
+    async def attempt(self: Transport, *_: object, **__: object) -> Deferral:
+        return Deferral(60.0, "one connection a minute to mx.example.com")
 
     monkeypatch.setattr(Transport, "attempt", attempt)
     [id_] = messages(factory, 1)
@@ -249,7 +249,7 @@ async def test_who_waits_for_a_policy_takes_nobodys_room(
     factory: Factory, monkeypatch: pytest.MonkeyPatch, limit: dict[str, Any]
 ) -> None:
     """Mail for 300 domains, and a limit on all of them under which each is told to wait for less than a second."""
-    monkeypatch.setattr(Transport, "lane", lambda _, domain: f"mx {domain}")  # as where each has a host of its own
+    monkeypatch.setattr(Transport, "way", lambda _, domain: f"mx {domain}")  # as where each has a host of its own
     for number in range(300):
         messages(factory, 1, domain=f"d{number}.paced.example")
     policy = {"id": "together", "fields": [], "match": {"destination": [".paced.example"]}, **limit}

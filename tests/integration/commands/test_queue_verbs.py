@@ -1,6 +1,6 @@
 """test_queue_verbs — what `pillarbox queue` shows, and what it changes
 
-Owns: proofs about every verb that acts: preview, exact counts, audit, undo, and what a worker has in hand.
+Owns: proofs about every verb that acts: preview, exact counts, audit, undo, and what a worker has in flight.
 See: tests/unit/commands/test_condition_language.py for conditions; tests/scenario/ for acting while mail flows.
 """
 

@@ -99,7 +99,7 @@ async def test_closed_when_idle_too_long() -> None:
         assert sink.open_connections == 1
         await sink.wait_until_empty()  # with nobody asking the pool for anything
         assert pool.idle == 0
-        assert not pool._lanes
+        assert not pool._hosts
         await pool.close()
 
 
@@ -135,7 +135,7 @@ async def test_opening_that_fails_leaves_nothing_behind() -> None:
                 async with pool.acquire(at_port(port), US):
                     raise AssertionError("nobody listens there")
         assert caught.value.fault.kind == "connect"
-    assert not pool._lanes
+    assert not pool._hosts
     await pool.close()
 
 
@@ -201,7 +201,7 @@ async def test_cancelled_while_waiting_for_a_slot() -> None:
                 await waiting
         assert await deliver(pool, sink) == 1
         await pool.close()
-        assert not pool._lanes
+        assert not pool._hosts
 
 
 async def test_closing_turns_away_who_waits_for_a_host_that_says_nothing() -> None:

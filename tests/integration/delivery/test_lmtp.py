@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.dsn.owed import notice
+from queued.dsn.requested import notice
 from queued.outcome.classify import classify
 from queued.smtp.lmtp import LmtpConnection
 from queued.smtp.transaction import Timeouts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queued.values import Lease
-from queued.watchdog import Progress, Watch
+from queued.watchdog import AttemptStep, Watch
 from tests.fixtures.daemons.routed import Routed, routing
 from tests.fixtures.heard import until
 from tests.fixtures.peers.scripted_peer import CLOSE, CONTENT, HANG, PLAIN, ScriptedPeer
@@ -87,7 +87,7 @@ async def test_what_ends_the_next_transaction_takes_no_delivery_back(phase: str)
     script = (*TAKEN, "RCPT", TOO_MANY, *end, b"250 2.0.0 taken\r\n", *last)
     async with ScriptedPeer(*PLAIN, *script) as peer, routing({}, connection=to(peer)) as routed:
         lease = Lease(monotonic() + 60)
-        progress = Progress(lease, 60.0, 60.0)
+        progress = AttemptStep(lease, 60.0, 60.0)
         Watch().begin(progress)
         sending = asyncio.create_task(routed.send(ONE, TWO, lease=lease))
         sent = b"RCPT TO:<two@example.test>"

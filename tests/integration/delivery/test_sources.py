@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.deliver import NotNow
+from queued.deliver import Deferral
 from queued.pacing.pace import Paces
 from shared.config.queued.pacing import Pacing
 from tests.fixtures.daemons.routed import US, routing, sinks
@@ -119,7 +119,7 @@ async def test_mail_waits_for_tomorrow_when_every_source_is_used_up() -> None:
             await routed.send_one()
             await routed.send_one()
             told = await routed.attempt("bob@example.test")
-        assert isinstance(told, NotNow)
+        assert isinstance(told, Deferral)
         assert 0 < told.seconds <= 86400
         assert "has sent its 1 messages" in told.reason
         assert len(witness.seen) == 2
@@ -132,7 +132,7 @@ async def test_what_reached_nobody_is_not_counted() -> None:
         assert (await routed.send_one()).outcome.kind == "deferred"
         async with sinks("2", port=port):
             assert (await routed.send_one()).result == "success"
-            assert isinstance(await routed.attempt("bob@example.test"), NotNow)
+            assert isinstance(await routed.attempt("bob@example.test"), Deferral)
 
 
 async def test_a_source_held_back_by_a_policy_leaves_the_work_to_another() -> None:
@@ -151,7 +151,7 @@ async def test_a_policy_on_the_site_parks_and_names_itself() -> None:
         async with routing(ZONE, connection={"port": witness.port}, paces=paces) as routed:
             await routed.send_one()
             told = await routed.attempt("bob@example.test")
-        assert isinstance(told, NotNow)
+        assert isinstance(told, Deferral)
         assert told.seconds > 60
         assert len(witness.seen) == 1
 
@@ -163,6 +163,6 @@ async def test_a_long_interval_between_connections_parks() -> None:
         async with routing(ZONE, paces=paces, **sections) as routed:
             await routed.send_one()
             told = await routed.attempt("bob@example.test")
-        assert isinstance(told, NotNow)
+        assert isinstance(told, Deferral)
         assert told.seconds > 60
         assert len(witness.seen) == 1

@@ -17,9 +17,9 @@ from rich.console import Console
 
 from scripts.commands import demo, sample_mail, up
 from scripts.commands.ledger import Ledger
-from scripts.commands.supervise import Supervisor
+from scripts.daemons import Daemons
 from scripts.doctor import command as doctor
-from scripts.doctor.checks import CHECKS, Finding, Verdict
+from scripts.doctor.checks import CHECKS, Finding, Severity
 from scripts.sink.server import Sink
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.system import ROOT
@@ -67,7 +67,7 @@ async def test_a_fresh_demo_is_healthy_and_a_stopped_one_with_mail_is_not(
     database: str, factory: Factory, tmp_path: Path
 ) -> None:
     ledger = Ledger()
-    async with Sink() as sink, Supervisor() as supervisor:
+    async with Sink() as sink, Daemons() as supervisor:
         folder = as_demo(tmp_path, database, sink.port)
         children = up.children(folder, up.load_both(folder)[1], logs=folder)
         for child in children:
@@ -133,5 +133,5 @@ async def test_one_line_when_postgresql_is_away(tmp_path: Path) -> None:
 
 def test_what_was_found_is_no_markup() -> None:
     seen = io.StringIO()
-    doctor.show([Finding("mail.dead", Verdict.NOTE, "[bold]x[/bold] [0]")], Console(file=seen, width=120))
+    doctor.show([Finding("mail.dead", Severity.NOTE, "[bold]x[/bold] [0]")], Console(file=seen, width=120))
     assert "[bold]x[/bold] [0]" in seen.getvalue()

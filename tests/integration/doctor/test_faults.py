@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from scripts.doctor.checks import Verdict
+from scripts.doctor.checks import Severity
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.postgres import ServerUnderTest
 
-OK, NOTE, WARN, ALARM = Verdict.OK, Verdict.NOTE, Verdict.WARN, Verdict.ALARM
+OK, NOTE, WARN, ALARM = Severity.OK, Severity.NOTE, Severity.WARN, Severity.ALARM
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
@@ -61,7 +61,7 @@ async def test_a_healthy_queue_has_nothing_to_warn_of(patient: Patient) -> None:
         ("schema.partitions", WARN, "7 ids", "UPDATE pillarbox.settings SET partitions = 7"),
     ],
 )
-async def test_a_damaged_schema(patient: Patient, check: str, verdict: Verdict, told: str, fault: str) -> None:
+async def test_a_damaged_schema(patient: Patient, check: str, verdict: Severity, told: str, fault: str) -> None:
     patient.factory.sql(fault)
     finding = await patient.worst(check)
     assert finding.verdict is verdict
@@ -100,7 +100,7 @@ async def test_dead_rows_that_nobody_cleans(patient: Patient) -> None:
 
 
 @pytest.mark.parametrize(("days", "verdict"), [(0, ALARM), (1, ALARM), (3, WARN), (5, OK)])
-async def test_a_missing_day(patient: Patient, days: int, verdict: Verdict) -> None:
+async def test_a_missing_day(patient: Patient, days: int, verdict: Severity) -> None:
     day = patient.factory.one(
         "SELECT 'attempts_' || to_char((now() AT TIME ZONE 'UTC')::date + %(days)s, 'YYYYMMDD')", days=days
     )
@@ -147,7 +147,7 @@ async def test_a_body_that_is_gone(patient: Patient) -> None:
 @pytest.mark.parametrize(
     ("due", "verdict"), [(-timedelta(minutes=11), WARN), (-2 * HOUR, ALARM), (-timedelta(minutes=9), OK)]
 )
-async def test_overdue_mail_by_partition(patient: Patient, due: timedelta, verdict: Verdict) -> None:
+async def test_overdue_mail_by_partition(patient: Patient, due: timedelta, verdict: Severity) -> None:
     patient.factory.rows(3, partid="5", due=due)
     patient.factory.rows(3, partid="1")
     finding = await patient.worst("mail.overdue")
@@ -199,7 +199,7 @@ async def test_mail_that_waits_for_a_dead_host_or_for_dns(patient: Patient, reas
 
 
 @pytest.mark.parametrize(("age", "limit", "verdict"), [(HOUR, 100, NOTE), (HOUR, 3, WARN), (2 * DAY, 1, OK)])
-async def test_dead_letters(patient: Patient, age: timedelta, limit: int, verdict: Verdict) -> None:
+async def test_dead_letters(patient: Patient, age: timedelta, limit: int, verdict: Severity) -> None:
     patient.factory.sql("SELECT pillarbox.history_create(now() - %(age)s, 1)", age=age)
     patient.factory.sql(
         """INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, recipientlocalpart,
@@ -285,7 +285,7 @@ async def test_hardly_a_connection_left(patient: Patient) -> None:
 
 @pytest.mark.parametrize(("ahead", "verdict"), [(2, WARN), (-2, WARN), (60, ALARM)])
 async def test_a_clock_that_is_off(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch, ahead: int, verdict: Verdict
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, ahead: int, verdict: Severity
 ) -> None:
     monkeypatch.setattr("scripts.doctor.examine.time", lambda: time() + ahead)  # this host's clock
     finding = await patient.worst("server.clock")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scripts.doctor.certificates import certificates
-from scripts.doctor.checks import Verdict
+from scripts.doctor.checks import Severity
 from shared.config.smtpd.settings import Server
 
 if TYPE_CHECKING:
@@ -24,24 +24,24 @@ def server(**tls: Any) -> Server:
 @pytest.mark.parametrize(
     ("begins", "ends", "verdict", "words"),
     [
-        (-9, 60, Verdict.OK, "1 read, all of them last"),
-        (-9, 5, Verdict.WARN, " ends "),
-        (-9, -1, Verdict.ALARM, " ended "),
-        (2, 60, Verdict.ALARM, " begins "),
+        (-9, 60, Severity.OK, "1 read, all of them last"),
+        (-9, 5, Severity.WARN, " ends "),
+        (-9, -1, Severity.ALARM, " ended "),
+        (2, 60, Severity.ALARM, " begins "),
     ],
 )
-def test_time(authority: Authority, begins: int, ends: int, verdict: Verdict, words: str) -> None:
+def test_time(authority: Authority, begins: int, ends: int, verdict: Severity, words: str) -> None:
     pair = authority.ending("mx.example", NOW + timedelta(days=ends), not_before=NOW + timedelta(days=begins))
     [finding] = certificates([server(**pair)], NOW)
     assert (finding.verdict, words in finding.found) == (verdict, True)
-    assert bool(finding.remedy) is (verdict is not Verdict.OK)
+    assert bool(finding.remedy) is (verdict is not Severity.OK)
 
 
 def test_every_certificate_of_every_server_is_looked_at(authority: Authority) -> None:
     fine, other = authority.issue("mx.example"), authority.issue("other.example")
     missing = {**other, "certificate": "/nowhere.pem"}
     [finding] = certificates([server(**fine, certificates=[missing]), Server()], NOW)
-    assert finding.verdict is Verdict.ALARM
+    assert finding.verdict is Severity.ALARM
     assert finding.found.startswith("/nowhere.pem cannot be read")
     [finding] = certificates([Server()], NOW)
-    assert finding.verdict is Verdict.OK
+    assert finding.verdict is Severity.OK

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.doctor.checks import Verdict
+from scripts.doctor.checks import Severity
 
 if TYPE_CHECKING:
     from tests.fixtures.database.examined import Patient
@@ -21,34 +21,34 @@ async def test_mail_by_a_transport_nobody_has(patient: Patient) -> None:
     patient.factory.rows(1, partid="4", transportid="fax", status="HOLD")
     patient.factory.rows(1, partid="4", transportid="telex", status="BOUNCE")  # nobody is going to send that
     finding = await patient.worst("mail.transport")
-    assert finding.verdict is Verdict.ALARM
+    assert finding.verdict is Severity.ALARM
     assert "4 recipients by 'fax'; it waits" in finding.found
     assert "telex" not in finding.found
     patient.factory.sql("UPDATE pillarbox.queue SET transportid = 'default'")
-    assert (await patient.worst("mail.transport")).verdict is Verdict.OK
+    assert (await patient.worst("mail.transport")).verdict is Severity.OK
 
 
 async def test_a_rule_that_names_a_transport_nobody_has(patient: Patient) -> None:
     rule = {"id": "faxes", "if": {"recipientdomain": ["fax.example"]}, "then": {"transport": "fax"}}
     patient.smtpd = {"policy": {"rules": [rule]}}
     finding = await patient.worst("mail.transport")
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is Severity.WARN
     assert "policy rules of smtpd.yaml name fax" in finding.found
 
 
 async def test_a_role_that_may_not_vacuum(patient: Patient, logins: Logins) -> None:
-    assert (await patient.worst("leaf.vacuum")).verdict is Verdict.OK
+    assert (await patient.worst("leaf.vacuum")).verdict is Severity.OK
     finding = await patient.worst("leaf.vacuum", logins.uri("queued"))
-    assert finding.verdict is Verdict.NOTE
+    assert finding.verdict is Severity.NOTE
     assert "queue_def_123" in finding.found
     assert "autovacuum alone" in finding.found
     if patient.factory.one("SELECT current_setting('server_version_num')::integer") >= 170000:
         patient.factory.sql("GRANT MAINTAIN ON ALL TABLES IN SCHEMA pillarbox TO pillarbox_queued")
-        assert (await patient.worst("leaf.vacuum", logins.uri("queued"))).verdict is Verdict.OK
+        assert (await patient.worst("leaf.vacuum", logins.uri("queued"))).verdict is Severity.OK
 
 
 async def test_the_index_of_what_was_lost_is_missed(patient: Patient) -> None:
     patient.factory.sql("DROP INDEX pillarbox.queue_suspect")
     finding = await patient.worst("leaf.indexes")
-    assert finding.verdict is Verdict.ALARM
+    assert finding.verdict is Severity.ALARM
     assert "queue_suspect" in finding.found

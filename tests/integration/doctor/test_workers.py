@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scripts.doctor.checks import Verdict
+from scripts.doctor.checks import Severity
 from shared.postgres import coverage, database
 from shared.postgres.coverage import Serves
 from shared.postgres.where_condition import read
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.examined import Patient
     from tests.fixtures.database.factory import Factory
 
-OK, NOTE, WARN, ALARM = Verdict.OK, Verdict.NOTE, Verdict.WARN, Verdict.ALARM
+OK, NOTE, WARN, ALARM = Severity.OK, Severity.NOTE, Severity.WARN, Severity.ALARM
 PARTID = "metadata->>'_partid'"
 ALL = ["1", "2", "3", "4", "5", "6", None]
 
@@ -169,7 +169,7 @@ async def test_a_claim_that_opens_leaves_of_others(patient: Patient, where: str,
         ),
     ],
 )
-async def test_every_partition_is_somebodys(patient: Patient, wheres: list[str], verdict: Verdict, told: str) -> None:
+async def test_every_partition_is_somebodys(patient: Patient, wheres: list[str], verdict: Severity, told: str) -> None:
     patient.only(*wheres)
     finding = await patient.worst("partition.served")
     assert finding.verdict is verdict

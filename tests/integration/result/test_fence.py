@@ -15,9 +15,9 @@ import pytest
 
 from queued.claiming.bodies import Bodies
 from queued.claiming.claim import Claimer
-from queued.deliver import NotNow
-from queued.in_flight import Hand
-from queued.values import Held
+from queued.deliver import Deferral
+from queued.in_flight import InFlight
+from queued.values import OnHold
 from shared.config.queued.settings import Claim
 from shared.postgres import database
 from tests.fixtures.database.results import DELIVERED, FAILED, WORKER, claim, deferred, finished, running_recorder
@@ -69,7 +69,7 @@ async def test_a_late_result_settles_no_message_that_has_its_id_now(
         "success": lambda c: finished(c, DELIVERED, "success"),
         "failed": lambda c: finished(c, FAILED, "failed"),
         "deferred": lambda c: deferred(c, later)._replace(late=later),
-        "held": lambda c: deferred(c, later)._replace(held=Held("a rule said so")),
+        "held": lambda c: deferred(c, later)._replace(held=OnHold("a rule said so")),
     }
     async with running_recorder(factory.uri) as recorder:
         recorder.add([results[result](c) for c in ours])
@@ -89,7 +89,7 @@ async def test_a_heartbeat_and_both_ways_back_leave_it_alone(factory: Factory) -
         async with pool.connection() as connection:
             assert await claimer.extend(connection, ours) == {}
             await claimer.give_back(connection, ours)
-        hand = Hand(pool, claimer, Claim())
+        hand = InFlight(pool, claimer, Claim())
         parked = [hand_parked(c) for c in ours]
         assert await hand._park(parked) == set()
     finally:
@@ -109,7 +109,7 @@ async def test_a_body_that_is_missing_holds_no_other_message(factory: Factory) -
 
 
 async def test_a_late_result_and_its_namesakes_are_told_apart_in_one_group(factory: Factory) -> None:
-    """One worker may have both in hand: what it sent before the failover, and what it claimed since."""
+    """One worker may have both in flight: what it sent before the failover, and what it claimed since."""
     ours, theirs = await taken_over(factory)
     later = datetime.now(UTC) + timedelta(hours=1)
     async with running_recorder(factory.uri) as recorder:
@@ -131,5 +131,5 @@ def hand_parked(c: Claimed) -> Any:
     """As Hand.park keeps it."""
     from queued.in_flight import _Parked  # noqa: PLC0415 - what is looked at is inside
 
-    until = NotNow(60.0, "20 connections")
+    until = Deferral(60.0, "20 connections")
     return _Parked(c, until.seconds, until.reason, 0.0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.values import Held, Result, Spoken
+from queued.values import OnHold, Result, Spoken
 from tests.fixtures.database.results import DEFERRED, DELIVERED, FAILED, claim, deferred, finished, running_recorder
 from tests.fixtures.peers.scripted_peer import until
 
@@ -26,7 +26,7 @@ SPOKEN = Spoken("TLSv1.3 TLS_AES_256_GCM_SHA384 verified", "192.0.2.1")
 def held(c: Claimed, reason: str = "look at it") -> Result:
     """A try after which the recipient is held."""
     return Result(
-        c, FAILED, "192.0.2.25:25", timedelta(seconds=1), None, None, spoken=SPOKEN, held=Held(reason, "review")
+        c, FAILED, "192.0.2.25:25", timedelta(seconds=1), None, None, spoken=SPOKEN, held=OnHold(reason, "review")
     )
 
 

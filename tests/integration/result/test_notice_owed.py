@@ -1,7 +1,7 @@
 """test_notice_owed — whose results are told, and whose never
 
 Owns: the matrix of NOTIFY and outcome; mail from the null sender; what operators bounce.
-See: RFC 3461 section 4.1; queued/dsn/owed.py; queued/dsn/send.py.
+See: RFC 3461 section 4.1; queued/dsn/requested.py; queued/dsn/send.py.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queued.result import Recorder
-from queued.values import Held, Result, Spoken
+from queued.values import OnHold, Result, Spoken
 from tests.fixtures.database.results import DEFERRED, DELIVERED, FAILED, claim, deferred, finished, running_recorder
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ MADE: dict[str, Any] = {
     "rejected": lambda c: finished(c, FAILED, "rejected"),
     "deferred": lambda c: deferred(c, datetime.now(UTC) + timedelta(hours=1)),
     "late": late,
-    "held": lambda c: Result(c, FAILED, None, timedelta(0), None, None, held=Held("why", "q")),
+    "held": lambda c: Result(c, FAILED, None, timedelta(0), None, None, held=OnHold("why", "q")),
 }
 UNSAID = {"failed": "failed", "expired": "failed", "rejected": "failed", "late": "delayed"}
 

@@ -57,10 +57,10 @@ async def outage(factory: Factory, peer: Peer, proxy: Proxy, dispatcher: Dispatc
     proxy.refuse = True
     proxy.cut()
     peer.may_answer.set()
-    await until(lambda: dispatcher._recorder.unrecorded == SENT, "every result to be in hand")
+    await until(lambda: dispatcher._recorder.unrecorded == SENT, "every result to be in flight")
     factory.sql("UPDATE pillarbox.queue SET lease_until = now() - interval '1 second'")
-    hand = dispatcher._hand
-    hand.take([c._replace(expires=monotonic()) for c, _ in hand._expires.values()])
+    in_flight = dispatcher._in_flight
+    in_flight.take([c._replace(expires=monotonic()) for c, _ in in_flight._expires.values()])
 
 
 def heart(proxy: Proxy, peer: Peer, inflight: int) -> AbstractAsyncContextManager[Dispatcher]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from queued.dsn.owed import notice
+from queued.dsn.requested import notice
 from tests.fixtures.daemons.routed import routing
 from tests.fixtures.peers.scripted_peer import CONTENT, GREETING, PLAIN, ScriptedPeer
 

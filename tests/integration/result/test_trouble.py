@@ -159,7 +159,7 @@ async def test_what_is_refused_in_every_form_keeps_its_claim_until_it_is_taken(
         recorder.add([finished(c, DELIVERED, "success") for c in taken])
         await until(lambda: [e for e in heard.all("result.refused") if e["then"].startswith("kept")], "it to be kept")
         await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
-        assert sorted(recorded) == [1, 3]  # so this one stays in hand, and the heartbeat renews its lease
+        assert sorted(recorded) == [1, 3]  # so this one stays in flight, and the heartbeat renews its lease
         await until(lambda: len(heard.all("result.refused")) > 4, "it to be tried again")
         factory.sql("ALTER TABLE pillarbox.archive DROP CONSTRAINT mine")
         async with asyncio.timeout(20):

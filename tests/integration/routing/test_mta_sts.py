@@ -11,7 +11,7 @@ import pytest
 
 from queued.routing.resolver import Resolver
 from queued.tls.context import Contexts
-from queued.tls.mta_sts import LONGEST, Policy
+from queued.tls.mta_sts import LONGEST, StsPolicy
 from queued.tls.mta_sts_cache import MtaSts
 from queued.tls.mta_sts_fetch import Fetcher, NoPolicyError, by_resolver
 from shared.config.queued.routing import Dns
@@ -43,7 +43,7 @@ def fetcher(host: PolicyHost, authority: Authority, limit: float = 5.0) -> Fetch
 
 async def test_a_policy_is_fetched_from_its_own_host(authority: Authority) -> None:
     async with PolicyHost(authority.issue(HOST), answer(policy(MX))) as host:
-        assert await fetcher(host, authority).fetch(DOMAIN) == Policy("enforce", 86400, (MX,))
+        assert await fetcher(host, authority).fetch(DOMAIN) == StsPolicy("enforce", 86400, (MX,))
         assert host.asked[0][0] == HOST
         assert host.requests == [b"GET /.well-known/mta-sts.txt HTTP/1.1"]
 
@@ -97,7 +97,7 @@ class Asking(NamedTuple):
     resolver: Resolver
     fetcher: Fetcher
 
-    async def policy(self, domain: str) -> Policy | None:
+    async def policy(self, domain: str) -> StsPolicy | None:
         return await self.sts.policy(domain, self.resolver, self.fetcher)
 
 
@@ -147,11 +147,11 @@ async def test_a_policy_cannot_be_made_to_go_away_before_its_time(authority: Aut
 
 async def test_a_new_id_has_the_policy_fetched_anew(authority: Authority) -> None:
     async with PolicyHost(authority.issue(HOST), answer(policy(MX))) as host, kept(authority, host) as (sts, dns):
-        assert await sts.policy(DOMAIN) == Policy("enforce", 86400, (MX,))
+        assert await sts.policy(DOMAIN) == StsPolicy("enforce", 86400, (MX,))
         host.answer = answer(policy("mx2.example.test", mode="testing"))
         dns.records[RECORD] = ['"v=STSv1; id=2;"']
         await forget(sts)
-        assert await sts.policy(DOMAIN) == Policy("testing", 86400, ("mx2.example.test",))
+        assert await sts.policy(DOMAIN) == StsPolicy("testing", 86400, ("mx2.example.test",))
 
 
 async def test_a_policy_that_cannot_be_had_is_not_asked_for_at_once_again(

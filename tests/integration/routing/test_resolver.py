@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.not_now import ParkedError
+from queued.deferral import ParkedError
 from queued.routing import resolver as under_test
 from queued.routing.resolver import Resolver, ResolverClosedError
 from shared.config.queued.routing import Dns

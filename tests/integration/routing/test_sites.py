@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queued.deliver import NotNow
+from queued.deliver import Deferral
 from queued.pacing.pace import Paces
 from shared.config.queued.pacing import Pacing
 from tests.fixtures.daemons.routed import routing, sinks
@@ -34,17 +34,17 @@ def shared(port: int, **more: Any) -> dict[str, Any]:
     return {"port": port, "sites": True, **more}
 
 
-def lanes(routed: Routed, *domains: str) -> int:
+def ways(routed: Routed, *domains: str) -> int:
     """How many ways these go."""
-    return len({routed.transport.lane(domain) for domain in domains})
+    return len({routed.transport.way(domain) for domain in domains})
 
 
 async def test_domains_of_one_site_go_one_way_once_they_are_known() -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection=shared(sink.port)) as routed:
-        assert lanes(routed, "one.test", "two.test", "other.test") == 3
+        assert ways(routed, "one.test", "two.test", "other.test") == 3
         for recipient in (*BOTH, "c@other.test"):
             await routed.send_one(recipient)
-        assert lanes(routed, "one.test", "two.test", "other.test") == 2
+        assert ways(routed, "one.test", "two.test", "other.test") == 2
         assert [result.result for result in await routed.send(*BOTH)] == ["success"] * 2
         assert sink.received[-1].recipients == BOTH
 
@@ -53,7 +53,7 @@ async def test_unless_asked_for_each_domain_goes_its_own_way() -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
         for recipient in BOTH:
             await routed.send_one(recipient)
-        assert lanes(routed, "one.test", "two.test") == 2
+        assert ways(routed, "one.test", "two.test") == 2
 
 
 async def test_a_limit_on_destinations_keeps_them_apart() -> None:
@@ -61,16 +61,16 @@ async def test_a_limit_on_destinations_keeps_them_apart() -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection=shared(sink.port), paces=paces) as routed:
         for recipient in BOTH:
             await routed.send_one(recipient)
-        assert lanes(routed, "one.test", "two.test") == 2
+        assert ways(routed, "one.test", "two.test") == 2
 
 
 async def test_a_domain_that_moved_away_meanwhile_is_sent_apart_and_nothing_is_tried() -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection=shared(sink.port)) as routed:
         await routed.send_one("c@other.test")  # as if one.test had been there before
         told = await routed.attempt("a@one.test", "c@other.test")
-        assert isinstance(told, NotNow)
+        assert isinstance(told, Deferral)
         assert len(sink.received) == 1
-        assert lanes(routed, "one.test", "other.test") == 2
+        assert ways(routed, "one.test", "other.test") == 2
 
 
 async def test_an_exchanger_that_did_not_answer_is_not_asked_first_again(heard: Heard) -> None:
@@ -94,5 +94,5 @@ async def test_the_site_of_mail_stands_in_what_policies_are_asked() -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection={"port": sink.port}, paces=paces) as routed:
         await routed.send_one("a@one.test")
         told = await routed.attempt("b@two.test")
-        assert isinstance(told, NotNow)
+        assert isinstance(told, Deferral)
         assert len(sink.received) == 1

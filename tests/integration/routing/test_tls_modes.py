@@ -11,7 +11,7 @@ import pytest
 from queued.smtp.client import SmtpConnection
 from queued.smtp.transaction import ConversationError, Timeouts, Transaction
 from queued.tls.context import Contexts
-from queued.tls.demanded import CLEAR, Known, decide
+from queued.tls.demanded import CLEAR, HostKnowledge, decide
 from shared.config.queued.transport_tls import TransportTls
 from shared.errors import ConfigError
 from tests.fixtures.peers.certificates import Authority
@@ -112,7 +112,7 @@ async def opened(
     port: int, tls: TransportTls, wanted: TlsWanted | None = None, timeouts: Timeouts | None = None
 ) -> SmtpConnection:
     """A connection as a transport with these settings makes it."""
-    wanted = decide(tls, NAME, Known()) if wanted is None else wanted
+    wanted = decide(tls, NAME, HostKnowledge()) if wanted is None else wanted
     return await SmtpConnection.open(
         "127.0.0.1", port, hostname="c.example", timeouts=timeouts or Timeouts(), tls=wanted, contexts=Contexts(tls)
     )

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from queued.dsn.send import Notifier as Notices
+from queued.dsn.send import DsnSender as Notices
 from queued.maintain import Maintainer
 from scripts.commands.watch_deadletters import Watcher
 from scripts.partitions import run as partitions_run

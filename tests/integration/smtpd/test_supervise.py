@@ -1,6 +1,6 @@
 """test_supervise — children that crash again and again, or hang, and what the supervisor does about them
 
-Owns: proofs about smtpd/process/supervise.py that need a daemon to be hurt on purpose; the scenarios have its
+Owns: proofs about smtpd/process/supervisor.py that need a daemon to be hurt on purpose; the scenarios have its
     ordinary life.
 """
 
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scripts.commands import supervise as up_supervise
+from scripts import daemons as up_supervise
 from shared.config.load import smtpd_from
 from shared.errors import PillarboxError
 from smtpd.connection import sockets
-from smtpd.process.supervise import Supervisor
+from smtpd.process.supervisor import Supervisor
 from tests.fixtures.daemons.serving import Dialogue
 from tests.fixtures.daemons.system import ROOT
 from tests.fixtures.waiting import eventually
@@ -141,9 +141,11 @@ async def test_a_child_that_is_killed_while_it_starts_is_named_with_the_signal(
 async def test_a_daemon_that_ends_without_a_word_before_it_is_ready_is_named(
     tmp_path: Path, ends: str, said: str, status: int, *, logged: bool
 ) -> None:
-    child = up_supervise.Child("worker", ("-c", f"import os, sys; {ends}"), tmp_path / "log" if logged else None)
-    with pytest.raises(up_supervise.ChildFailed, match=f"{said}.* before it was ready") as failed:
-        await up_supervise.Supervisor().start(child)
+    child = up_supervise.DaemonProcess(
+        "worker", ("-c", f"import os, sys; {ends}"), tmp_path / "log" if logged else None
+    )
+    with pytest.raises(up_supervise.DaemonFailed, match=f"{said}.* before it was ready") as failed:
+        await up_supervise.Daemons().start(child)
     assert failed.value.exit_status == status
 
 

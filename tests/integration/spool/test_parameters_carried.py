@@ -18,7 +18,7 @@ from shared.postgres import database
 from smtpd.envelope.client import Client
 from smtpd.envelope.parameters import MailParameters, RcptParameters
 from smtpd.envelope.transaction import Accepted, Transaction
-from smtpd.message.receive import Judgement, Place, receive
+from smtpd.message.receive import PolicyResult, Reception, receive
 from tests.fixtures.daemons.serving import HOSTNAME, MESSAGE, Dialogue, serving
 from tests.fixtures.daemons.submissions import recipient, running_spool, submission
 from tests.fixtures.database.listening import LISTEN, first
@@ -126,8 +126,8 @@ async def test_a_group_takes_mail_for_now_and_for_later_alike(factory: Factory) 
     assert [reserved(row) for row in rows[30:60]] == [{"_body": "8BITMIME", "_requiretls": True}] * 30
 
 
-def place(spool: Spool, **settings: Any) -> Place:
-    return Place(spool, DataPhase.model_validate(settings), "default", HOSTNAME)
+def place(spool: Spool, **settings: Any) -> Reception:
+    return Reception(spool, DataPhase.model_validate(settings), "default", HOSTNAME)
 
 
 def transaction(content: bytes = MESSAGE, **asked: Any) -> Transaction:
@@ -153,14 +153,14 @@ async def test_requiretls_and_the_header_that_waives_tls_are_carried(factory: Fa
 
 
 async def test_policy_has_the_last_word_on_rows_and_puts_its_lines_on_top(factory: Factory) -> None:
-    async def judge(content: bytes, message_id: UUID) -> Judgement:
+    async def judge(content: bytes, message_id: UUID) -> PolicyResult:
         assert content == MESSAGE
         row = Recipient(Address("b", "example.com"), "3", priority=-2, metadata={"tenant": "t"})
-        return Judgement(recipients=(row,), headers=f"X-Id: {message_id}\r\n".encode())
+        return PolicyResult(recipients=(row,), headers=f"X-Id: {message_id}\r\n".encode())
 
-    async def refuse(content: bytes, message_id: UUID) -> Judgement:
+    async def refuse(content: bytes, message_id: UUID) -> PolicyResult:
         del content, message_id
-        return Judgement("554 5.7.1 No")
+        return PolicyResult("554 5.7.1 No")
 
     async with running_spool(factory.uri) as spool:
         assert await receive(transaction(), CLIENT, place(spool), refuse) == "554 5.7.1 No"

@@ -14,7 +14,7 @@ import pytest
 
 from scripts import cli
 from scripts.doctor import server
-from scripts.doctor.checks import Verdict
+from scripts.doctor.checks import Severity
 from shared.postgres import database as db
 from shared.spool import space
 from tests.fixtures.daemons.serving import Dialogue, configured, listening
@@ -49,7 +49,7 @@ def report(folder: Path, *more: str) -> int:
     return cli.main(["volumes", "report", str(folder), "--once", "--config", str(folder), *more])
 
 
-async def doctors(factory: Factory, *, seen: bool = False) -> Verdict:
+async def doctors(factory: Factory, *, seen: bool = False) -> Severity:
     connection = await db.connect(factory.uri, "doctor")
     try:
         return server.volumes(await db.fetch(connection, "volume_figures"), 1 << 20, seen=seen).verdict
@@ -94,7 +94,7 @@ async def test_a_figure_that_is_old_is_said_and_refuses_nothing(
         [unknown] = await heard.wait("spool.space_unknown")
         assert str(folder) in str(unknown["error"])
         assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250 ")
-    assert await doctors(factory) is Verdict.ALARM
+    assert await doctors(factory) is Severity.ALARM
 
 
 async def test_volumes_of_this_host_are_looked_at_without_a_report(
@@ -107,13 +107,13 @@ async def test_volumes_of_this_host_are_looked_at_without_a_report(
 
 
 async def test_doctor_knows_who_looks(factory: Factory, folder: Path) -> None:
-    assert await doctors(factory) is Verdict.NOTE
-    assert await doctors(factory, seen=True) is Verdict.OK
+    assert await doctors(factory) is Severity.NOTE
+    assert await doctors(factory, seen=True) is Severity.OK
     assert await asyncio.to_thread(report, folder) == 0
     factory.sql(SET, free=HUGE, age="0s")
-    assert await doctors(factory) is Verdict.OK
+    assert await doctors(factory) is Severity.OK
     factory.sql(SET, free=1000, age="0s")
-    assert await doctors(factory) is Verdict.ALARM
+    assert await doctors(factory) is Severity.ALARM
     assert await asyncio.to_thread(cli.main, ["volumes", "forget", "--config", str(folder)]) == 0
     assert factory.sql("SELECT FROM pillarbox.volumes") == []
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from queued.deliver import NotNow
+from queued.deliver import Deferral
 from queued.outcome.ageing import fate
 from queued.outcome.retry import is_late, limit
 from shared.config.queued.transport import Retry
@@ -21,14 +21,14 @@ SCHEDULES = st.builds(
     AGES | st.none(),
 )
 WAITS = st.builds(
-    lambda seconds, stopped: NotNow(seconds, "why", stopped=stopped),
+    lambda seconds, stopped: Deferral(seconds, "why", stopped=stopped),
     st.floats(0, 90_000),
     st.sampled_from([None, "us", "destination"]),
 )
 
 
 @given(waited=AGES, until=WAITS, schedule=SCHEDULES, null=st.booleans())
-def test_bounds(waited: timedelta, until: NotNow, schedule: Retry, *, null: bool) -> None:
+def test_bounds(waited: timedelta, until: Deferral, schedule: Retry, *, null: bool) -> None:
     now, end = RECEIVED + waited, limit(RECEIVED, schedule, null=null)
     became = fate(now, until, received=RECEIVED, schedule=schedule, null=null)
     if became == "expired":
@@ -43,7 +43,7 @@ def test_bounds(waited: timedelta, until: NotNow, schedule: Retry, *, null: bool
 
 @given(until=WAITS, schedule=SCHEDULES, null=st.booleans())
 def test_who_comes_back_at_the_end_of_its_age_and_must_wait_for_long_is_given_up(
-    until: NotNow, schedule: Retry, *, null: bool
+    until: Deferral, schedule: Retry, *, null: bool
 ) -> None:
     assume(until.seconds > 60)
     end = limit(RECEIVED, schedule, null=null)

@@ -23,7 +23,7 @@ from scripts.condition.fields import FIELDS
 from scripts.condition.values import read_value
 from shared.config.fields import Domain
 from shared.config.queued.pacing import match_of
-from shared.config.queued.routing import Place, Routes
+from shared.config.queued.routing import HostPort, Routes
 from shared.config.queued.signing import read_domain
 from shared.config.smtpd.policy_fields import Domain as PolicyDomain
 from shared.config.smtpd.users import read_sender
@@ -74,7 +74,7 @@ def test_every_spelling_meets_the_same_rules(spelling: tuple[str, str]) -> None:
     assert address.domain == name
     assert dns.name.from_text(to_ascii(written)) == dns.name.from_text(name)
     routes = TypeAdapter(Routes).validate_python({written: "relay.example"})
-    assert routes == {name: Place("relay.example", None)}
+    assert routes == {name: HostPort("relay.example", None)}
     assert override(address.domain, routes) == name
     assert override(f"below.{name}", TypeAdapter(Routes).validate_python({f".{written}": "relay.example"}))
     for match in ({"destination": [written]}, match_of({"destination": [written]}).model_dump()):

@@ -9,26 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.tls.mta_sts import LONGEST, Policy, names_host, read_policy, read_record
+from queued.tls.mta_sts import LONGEST, StsPolicy, names_host, read_policy, read_record
 
 LABELS: Final = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True)
 HOSTS: Final = st.tuples(LABELS, LABELS, st.sampled_from(["test", "example"])).map(".".join)  # no addresses
 PATTERNS: Final = st.one_of(HOSTS, HOSTS.map("*.{}".format))
 MODES: Final = st.sampled_from(["enforce", "testing", "none"])
 POLICIES: Final = st.builds(
-    Policy, MODES, st.integers(0, 31_557_600), st.lists(PATTERNS, min_size=1, max_size=5).map(tuple)
+    StsPolicy, MODES, st.integers(0, 31_557_600), st.lists(PATTERNS, min_size=1, max_size=5).map(tuple)
 )
 NOISE: Final = st.sampled_from(["extension: x y", "x_1:", "", "  "])
 
 
-def written(policy: Policy, end: str = "\r\n", extra: tuple[str, ...] = ()) -> bytes:
+def written(policy: StsPolicy, end: str = "\r\n", extra: tuple[str, ...] = ()) -> bytes:
     """The file of a policy."""
     fields = ["version: STSv1", f"mode: {policy.mode}", *(f"mx: {host}" for host in policy.hosts)]
     return end.join([*fields, *extra, f"max_age: {policy.max_age}", ""]).encode()
 
 
 @given(POLICIES, st.sampled_from(["\r\n", "\n"]), st.lists(NOISE, max_size=3).map(tuple))
-def test_a_policy_is_read_as_it_was_written(policy: Policy, end: str, extra: tuple[str, ...]) -> None:
+def test_a_policy_is_read_as_it_was_written(policy: StsPolicy, end: str, extra: tuple[str, ...]) -> None:
     assert read_policy(written(policy, end, extra)) == policy
 
 
@@ -42,7 +42,7 @@ def test_any_octets_are_a_policy_or_none(octets: bytes) -> None:
 
 
 @given(POLICIES, st.data())
-def test_a_policy_cut_short_is_never_a_looser_one(policy: Policy, data: st.DataObject) -> None:
+def test_a_policy_cut_short_is_never_a_looser_one(policy: StsPolicy, data: st.DataObject) -> None:
     octets = written(policy)
     cut = read_policy(octets[: data.draw(st.integers(0, len(octets) - 1))])
     # max_age stands last: cut, it is shorter or missing; mode and hosts are whole.
@@ -51,7 +51,7 @@ def test_a_policy_cut_short_is_never_a_looser_one(policy: Policy, data: st.DataO
 
 @given(HOSTS, LABELS)
 def test_a_wildcard_is_one_label(host: str, label: str) -> None:
-    policy = Policy("enforce", 1, (f"*.{host}",))
+    policy = StsPolicy("enforce", 1, (f"*.{host}",))
     assert names_host(policy, f"{label}.{host}")
     assert names_host(policy, f"{label}.{host}.".upper())
     assert not names_host(policy, host)
@@ -104,7 +104,7 @@ def test_it_is_no_policy(octets: bytes) -> None:
 
 
 def test_a_policy_of_none_need_not_name_anybody() -> None:
-    assert read_policy(b"version: STSv1\nmode: none\nmax_age: 86400\n") == Policy("none", 86400, ())
+    assert read_policy(b"version: STSv1\nmode: none\nmax_age: 86400\n") == StsPolicy("none", 86400, ())
 
 
 def test_no_policy_takes_long_to_read() -> None:

@@ -19,7 +19,7 @@ from shared.patterns import matcher
 from smtpd.policy.content_check import ACTIONS, read_answer
 from smtpd.policy.engine import Facts
 from smtpd.policy.headers import HeaderFields, field_lines
-from smtpd.policy.http_post import Answer
+from smtpd.policy.http_post import HttpAnswer
 from smtpd.policy.texts import Text
 
 LINE = re.compile(rb"[\x21-\x39\x3b-\x7e]+: [\x20-\x7e]*\r\n")
@@ -81,7 +81,7 @@ def test_added_fields_are_one_line_each_whatever_a_client_says(helo: str, user: 
 @example({"action": "reject", "score": 1, "symbols": [1], "milter": {"add_headers": {"X": [{"value": 3}, None]}}}, 200)
 def test_any_answer_is_a_result_or_a_value_error(said: object, status: int) -> None:
     try:
-        result = read_answer(Answer(status, json.dumps(said).encode()))
+        result = read_answer(HttpAnswer(status, json.dumps(said).encode()))
     except ValueError:
         return
     assert status == 200
@@ -93,7 +93,7 @@ def test_any_answer_is_a_result_or_a_value_error(said: object, status: int) -> N
 @example({"From": "forged", "Bad:Name": "x", "X-Good": "folded\r\n\t value", "X\n": "x"})
 def test_fields_rspamd_wants_are_added_only_if_they_are_sound(wanted: object) -> None:
     said = {"action": "no action", "score": 0, "milter": {"add_headers": wanted}}
-    headers = read_answer(Answer(200, json.dumps(said).encode())).headers
+    headers = read_answer(HttpAnswer(200, json.dumps(said).encode())).headers
     assert not {"from", "received"} & {name.lower() for name, _ in headers}
     assert re.fullmatch(rb"(?:" + LINE.pattern + rb")*", field_lines(headers))
 
@@ -102,7 +102,7 @@ def test_fields_rspamd_wants_are_added_only_if_they_are_sound(wanted: object) ->
 @example(b"[" * 200_000)
 def test_garbage_is_a_value_error(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        read_answer(Answer(200, body if body.strip().startswith(b"[") else b"x" + body))
+        read_answer(HttpAnswer(200, body if body.strip().startswith(b"[") else b"x" + body))
 
 
 @given(st.text(max_size=30).filter(bool))

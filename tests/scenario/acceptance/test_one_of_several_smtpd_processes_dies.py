@@ -1,7 +1,7 @@
 """test_one_of_several_smtpd_processes_dies — its sessions are lost, nothing else is, and nobody waits long
 
 Owns: `processes` as clients see it: one port, any process may die, all of them stop together.
-See: smtpd/process/supervise.py; socket(7) SO_REUSEPORT.
+See: smtpd/process/supervisor.py; socket(7) SO_REUSEPORT.
 """
 
 from __future__ import annotations

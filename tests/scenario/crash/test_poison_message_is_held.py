@@ -1,4 +1,4 @@
-"""test_poison_message_is_held — mail that kills its worker each time ends on hold, and what was in hand with it not
+"""test_poison_message_is_held — mail that kills its worker each time ends on hold, and what was in flight with it not
 
 Owns: the proof that a worker's death is blamed on nobody who only stood by: kill -9 whenever the peer is asked about
     one recipient, until maintenance holds that one, with the reason.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.doctor.checks import Verdict
+from scripts.doctor.checks import Severity
 from scripts.doctor.logins import refused
 from shared.postgres import database
 from tests.fixtures.daemons.submit import numbered
@@ -59,7 +59,7 @@ async def test_mail_waits_and_leaves_after_the_reload(
         assert scopes == ([("destination", 535)] if with_login else [("us", 530)])
         async with await database.connect(system.uri, "doctor") as connection:
             [finding] = refused(await database.fetch(connection, "doctor_logins", batch=1000))
-        assert finding.verdict is Verdict.ALARM
+        assert finding.verdict is Severity.ALARM
         assert said in finding.found
         if with_login:
             assert {each["transport"] for each in worker.said("auth.refused")} == {"default"}

@@ -1,7 +1,7 @@
 """test_a_million_queued_in_little_memory — a worker's memory does not grow with the queue
 
 Owns: the proof that a worker that serves a long queue, to many destinations that do not answer, stays below 200 MB.
-See: queued/in_flight.py and queued/destinations/lanes.py (what is kept in memory);
+See: queued/in_flight.py and queued/destinations/destinations.py (what is kept in memory);
     queued/claiming/bodies.py (the budget of contents).
 """
 
@@ -70,7 +70,7 @@ async def test_memory_is_bounded_whatever_the_queue_holds(system: System, count:
             routing={"dns": {"servers": [dns.where]}},
             claim={"lease": "15m", "poll": "5s", "batch": 1000, "inflight": 2000},
         )
-        # All of it was looked at once, but for what is in hand, and the good mail behind it is delivered.
+        # All of it was looked at once, but for what is in flight, and the good mail behind it is delivered.
         looked = "SELECT count(*) = 0 FROM queue WHERE last_error IS NULL AND token IS NULL"
         await system.until(looked, limit=60 + count / 1000)
         await system.until("SELECT count(*) = %s FROM archive", GOOD, limit=60)

@@ -1,7 +1,7 @@
 """test_up_serves_and_stops — one command brings everything up, and SIGTERM takes everything down
 
 Owns: `pillarbox up` on a database of its own: it serves, and afterwards no child and no PostgreSQL is left.
-See: scripts/commands/up.py, scripts/commands/supervise.py.
+See: scripts/commands/up.py, scripts/daemons.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: the proof that a destination that refuses connections and one that takes 30 seconds for each reply, both with more
     mail than one worker has room for and all of it due earlier, leave everybody else's mail its speed.
-See: queued/destinations/lanes.py; docs/explanation/pacing.md.
+See: queued/destinations/destinations.py; docs/explanation/pacing.md.
 """
 
 from __future__ import annotations

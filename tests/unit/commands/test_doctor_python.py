@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scripts.doctor.checks import Verdict
+from scripts.doctor.checks import Severity
 from scripts.doctor.python import build
 
 GCC = "-fprofile-use -fprofile-correction"
@@ -22,21 +22,21 @@ SHARED = "'--enable-shared' '--prefix=/usr'"
     ("config", "verdict"),
     [
         # pyenv's default: configured for GCC, and the flag never came to use.
-        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": GCC, "PY_CFLAGS_NODIST": "-std=c11"}, Verdict.NOTE),
-        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": CLANG, "PY_CFLAGS": PLAIN}, Verdict.NOTE),
+        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": GCC, "PY_CFLAGS_NODIST": "-std=c11"}, Severity.NOTE),
+        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": CLANG, "PY_CFLAGS": PLAIN}, Severity.NOTE),
         # The images of python.org, Fedora, uv: configure was asked.
-        ({"CONFIG_ARGS": f"{SHARED} '--enable-optimizations' '--with-lto'", "PGO_PROF_USE_FLAG": GCC}, Verdict.OK),
+        ({"CONFIG_ARGS": f"{SHARED} '--enable-optimizations' '--with-lto'", "PGO_PROF_USE_FLAG": GCC}, Severity.OK),
         # Debian 12 and 13, Ubuntu: profile-opt by hand, flags swept out, -fprofile-generate left as it came.
-        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": "", "PGO_PROF_GEN_FLAG": "-fprofile-generate"}, Verdict.OK),
+        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": "", "PGO_PROF_GEN_FLAG": "-fprofile-generate"}, Severity.OK),
         # profile-opt by hand, flags left in.
-        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": GCC, "PY_CORE_CFLAGS": f"{PLAIN} {GCC}"}, Verdict.OK),
-        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": CLANG, "PY_CFLAGS_NODIST": CLANG}, Verdict.OK),
+        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": GCC, "PY_CORE_CFLAGS": f"{PLAIN} {GCC}"}, Severity.OK),
+        ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": CLANG, "PY_CFLAGS_NODIST": CLANG}, Severity.OK),
         # Where there is no such thing as configure.
-        ({}, Verdict.OK),
-        ({"CONFIG_ARGS": None, "PGO_PROF_USE_FLAG": None}, Verdict.OK),
+        ({}, Severity.OK),
+        ({"CONFIG_ARGS": None, "PGO_PROF_USE_FLAG": None}, Severity.OK),
     ],
 )
-def test_a_build(config: dict[str, Any], verdict: Verdict) -> None:
+def test_a_build(config: dict[str, Any], verdict: Severity) -> None:
     finding = build("3.13.0", config)
     assert (finding.check, finding.verdict) == ("python.build", verdict)
     assert "Python 3.13.0" in finding.found

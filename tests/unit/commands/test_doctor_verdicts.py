@@ -16,7 +16,7 @@ from queued.claiming.whole_leaves import opened
 from scripts.doctor import queue as doctor_queue
 from scripts.doctor import server as doctor_server
 from scripts.doctor import workers
-from scripts.doctor.checks import CHECKS, Finding, Limits, Verdict, graded, listed, span, worst
+from scripts.doctor.checks import CHECKS, Finding, Limits, Severity, graded, listed, span, worst
 from scripts.doctor.conditions import homes
 from scripts.doctor.workers import Proof, Server
 from shared.postgres.coverage import Partid, Serves, configured, judge, nobody
@@ -24,7 +24,7 @@ from shared.postgres.where_condition import read
 
 LIMITS = Limits()
 A, P, N = Serves.ALL, Serves.PART, Serves.NONE
-OK, NOTE, WARN, ALARM = Verdict.OK, Verdict.NOTE, Verdict.WARN, Verdict.ALARM
+OK, NOTE, WARN, ALARM = Severity.OK, Severity.NOTE, Severity.WARN, Severity.ALARM
 
 
 def row(**columns: Any) -> Any:
@@ -48,12 +48,12 @@ def test_only_skew_that_the_network_cannot_explain_counts(
 
 
 @pytest.mark.parametrize(("skew", "verdict"), [(0.9, OK), (-1.0, WARN), (4.9, WARN), (5.0, ALARM), (-60.0, ALARM)])
-def test_clock(skew: float, verdict: Verdict) -> None:
+def test_clock(skew: float, verdict: Severity) -> None:
     assert doctor_server.clock(skew, LIMITS).verdict is verdict
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(3 << 30, OK), (2 << 30, WARN), (512 << 20, ALARM), (0, ALARM)])
-def test_disk(free: int, verdict: Verdict) -> None:
+def test_disk(free: int, verdict: Severity) -> None:
     assert doctor_server.disk(free, 100 << 30, LIMITS).verdict is verdict
 
 
@@ -61,14 +61,14 @@ def test_disk(free: int, verdict: Verdict) -> None:
     ("unsafe", "verdict"),
     [([], OK), (["synchronous_commit=off"], WARN), (["fsync=off"], ALARM), (["full_page_writes=off"], ALARM)],
 )
-def test_durability(unsafe: list[str], verdict: Verdict) -> None:
+def test_durability(unsafe: list[str], verdict: Severity) -> None:
     finding = doctor_server.durability(row(unsafe=unsafe))
     assert finding.verdict is verdict
     assert all(name.partition("=")[0] in finding.found for name in unsafe)
 
 
 @pytest.mark.parametrize(("number", "verdict"), [(150_018, OK), (180_001, OK), (190_000, NOTE)])
-def test_version(number: int, verdict: Verdict) -> None:
+def test_version(number: int, verdict: Severity) -> None:
     assert doctor_server.version(row(version="x", number=number, standby=False)).verdict is verdict
 
 
@@ -83,7 +83,7 @@ def test_version(number: int, verdict: Verdict) -> None:
         ([500] * 32, 500, ALARM),
     ],
 )
-def test_room_for_locks(opened: list[int], leaves: int, verdict: Verdict) -> None:
+def test_room_for_locks(opened: list[int], leaves: int, verdict: Severity) -> None:
     shipped = row(locks_each=64, lockers=200)
     finding = doctor_server.locks(shipped, opened, leaves, LIMITS)
     assert finding.verdict is verdict
@@ -110,7 +110,7 @@ def test_a_prepared_transaction_is_named_with_its_own_remedy() -> None:
         ({"wal_status": "lost"}, ALARM),
     ],
 )
-def test_slots(changes: dict[str, Any], verdict: Verdict) -> None:
+def test_slots(changes: dict[str, Any], verdict: Severity) -> None:
     healthy = {"slot": "s", "kind": "physical", "database": "-", "active": True, "reader": "standby of replicator"}
     slot = row(**{**healthy, "transactions": None, "wal_status": "reserved", "wal": 0, **changes})
     assert [finding.verdict for finding in doctor_server.slots([slot], LIMITS)] == [verdict]
@@ -138,7 +138,7 @@ def server(*names: str, live: bool = True, **answers: Serves) -> Server:
         ([server("a", p1=A, p2=A, null=A)], {"partition.unknown": NOTE}),
     ],
 )
-def test_who_serves_what(servers: list[Server], verdicts: dict[str, Verdict]) -> None:
+def test_who_serves_what(servers: list[Server], verdicts: dict[str, Severity]) -> None:
     found = workers.served(servers, ["1", "2", None], "9")
     for check, verdict in verdicts.items():
         assert worst(f for f in found if f.check == check) is verdict, found
@@ -201,7 +201,7 @@ def test_storage_parameters(options: list[str], odd: int) -> None:
 def test_bloat_counts_dead_rows_and_air() -> None:
     leaf = {"name": "l", "leaf": True, "unique_id": True, "triggers": [], "indexes": [], "options": []}
 
-    def verdict(**figures: int) -> Verdict:
+    def verdict(**figures: int) -> Severity:
         found = doctor_queue.leaves([row(**leaf, **figures)], LIMITS)
         return next(f.verdict for f in found if f.check == "leaf.bloat")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queued.pacing.windows import longest_closed
-from scripts.doctor.checks import Verdict
+from scripts.doctor.checks import Severity
 from scripts.doctor.windows import windows
 from shared.config.queued.transport import Transport
 
@@ -39,7 +39,7 @@ def test_the_longest_time_without_a_window(given: list[dict[str, Any]], hours: i
 
 def test_mail_that_would_be_given_up_untried_is_told_of() -> None:
     finding = windows([transport(WEEKDAYS, age="2d", nullage="1d"), transport()], SUMMER)
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is Severity.WARN
     assert "office is closed for " in finding.found
     assert "retry.age" in finding.found
     assert "retry.nullage" in finding.found
@@ -47,4 +47,4 @@ def test_mail_that_would_be_given_up_untried_is_told_of() -> None:
 
 @pytest.mark.parametrize("each", [transport(WEEKDAYS), transport(age="1m"), transport({}, age="1m")])
 def test_mail_that_lives_longer_is_not(each: Transport) -> None:
-    assert windows([each], SUMMER).verdict is Verdict.OK
+    assert windows([each], SUMMER).verdict is Severity.OK

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.tls.demanded import Known, decide
+from queued.tls.demanded import HostKnowledge, decide
 from scripts.cli import main
 from shared.config.load import load_queued
 from shared.config.queued.login import Auth
@@ -132,7 +132,7 @@ def test_the_strongest_comes_first_and_plus_only_when_asked_for() -> None:
     ],
 )
 def test_a_login_raises_what_is_asked_of_tls(mode: str, over: Over, speak: str, proof: str) -> None:
-    wanted: TlsWanted = decide(TransportTls.model_validate({"mode": mode}), "relay.example", Known(login=over))
+    wanted: TlsWanted = decide(TransportTls.model_validate({"mode": mode}), "relay.example", HostKnowledge(login=over))
     assert (wanted.speak, wanted.proof, wanted.refused) == (speak, proof, "")
     assert wanted.names == (("relay.example",) if proof == "certificate" else ())
 

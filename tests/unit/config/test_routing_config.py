@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shared.config.load import load_queued
-from shared.config.queued.routing import Place
+from shared.config.queued.routing import HostPort
 from shared.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ routing:
     )
     direct, relay = config.transports
     assert direct.routes == {
-        "example.com": Place("mail.example.com", 2525),
-        ".example.com": Place("2001:db8::25", 26),
-        "xn--bcher-kva.example": Place("192.0.2.1", None),
-        "six.example": Place("2001:db8::26", None),
+        "example.com": HostPort("mail.example.com", 2525),
+        ".example.com": HostPort("2001:db8::25", 26),
+        "xn--bcher-kva.example": HostPort("192.0.2.1", None),
+        "six.example": HostPort("2001:db8::26", None),
     }
     assert [str(place) for place in direct.routes.values()] == [
         "mail.example.com:2525",

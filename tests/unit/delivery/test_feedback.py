@@ -1,6 +1,6 @@
 """test_feedback — a window moves as in Postfix's examples
 
-Owns: examples for queued/destinations/feedback.py; tests/property/queued/test_lanes.py has what holds of every history.
+Owns: examples for queued/destinations/feedback.py; tests/property/queued/test_destinations.py has every history.
 See: Postfix SCHEDULER_README, "Concurrency scheduling".
 """
 

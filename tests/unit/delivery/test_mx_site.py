@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queued.routing.route import Host, Unroutable
-from queued.routing.site import Found, Parted, SeenSites, site, site_lane, site_name
+from queued.routing.site import Hops, Parted, SeenSites, site, site_name, site_way
 from shared.config.queued.transport import Transport
 from shared.mail.outcome import Outcome
 
@@ -44,16 +44,16 @@ def test_domains_seen_in_one_site_share_a_lane_while_that_is_known() -> None:
     seen = SeenSites(kept=10)
     seen.saw("One.example", ONE, 0)
     seen.saw("two.example", ONE, 5)
-    lanes = {site_lane(d, MX, seen.of(d, 9)) for d in ("one.example", "two.example")}
-    assert lanes == {"site 10:mx1.example:25 20:mx2.example:25"}
-    assert site_lane("one.example", MX, seen.of("one.example", 10)) == "mx one.example"
+    ways = {site_way(d, MX, seen.of(d, 9)) for d in ("one.example", "two.example")}
+    assert ways == {"site 10:mx1.example:25 20:mx2.example:25"}
+    assert site_way("one.example", MX, seen.of("one.example", 10)) == "mx one.example"
 
 
 def test_a_route_is_not_a_site() -> None:
     routed = Transport.model_validate(
         {"connection": {"mode": "mx", "sites": True}, "routes": {"a.example": "b.example"}}
     )
-    assert site_lane("a.example", routed, ONE) == "route b.example"
+    assert site_way("a.example", routed, ONE) == "route b.example"
 
 
 def test_the_memory_is_bounded() -> None:
@@ -64,7 +64,7 @@ def test_the_memory_is_bounded() -> None:
 
 
 def test_what_is_found_together_is_remembered_for_each() -> None:
-    seen, found = SeenSites(), Found([], ONE)
+    seen, found = SeenSites(), Hops([], ONE)
     assert seen.together(["a.example", "b.example"], [found, found], 0) is found
     assert seen.of("a.example", 1) == seen.of("b.example", 1) == ONE
 
@@ -72,10 +72,10 @@ def test_what_is_found_together_is_remembered_for_each() -> None:
 def test_domains_that_are_one_site_no_longer_part_and_go_apart_from_then_on() -> None:
     seen = SeenSites()
     with pytest.raises(Parted):
-        seen.together(["a.example", "b.example"], [Found([], ONE), Found([], OTHER)], 0)
+        seen.together(["a.example", "b.example"], [Hops([], ONE), Hops([], OTHER)], 0)
     assert (seen.of("a.example", 1), seen.of("b.example", 1)) == (ONE, OTHER)
     with pytest.raises(Parted):
-        seen.together(["a.example", "b.example"], [Found([], ONE), NOWHERE], 0)
+        seen.together(["a.example", "b.example"], [Hops([], ONE), NOWHERE], 0)
     assert seen.of("b.example", 1) is None
 
 

@@ -22,13 +22,13 @@ from queued.routing.route import (
     choose,
     cut_loops,
     in_order,
-    lane,
     mail_hosts,
     may_connect,
     override,
     reachable,
+    way,
 )
-from shared.config.queued.routing import Place
+from shared.config.queued.routing import HostPort
 from shared.config.queued.transport import Transport
 
 WAY = ByMx("example.test", 25)
@@ -63,7 +63,7 @@ def verdict(error: pytest.ExceptionInfo[Unroutable]) -> tuple[str, str, str | No
     ],
 )
 def test_the_closest_override_holds(domain: str, key: str | None) -> None:
-    routes = dict.fromkeys(("example.com", ".example.com", ".a.example.com", ".net"), Place("h", None))
+    routes = dict.fromkeys(("example.com", ".example.com", ".a.example.com", ".net"), HostPort("h", None))
     assert override(domain, routes) == key
 
 
@@ -96,11 +96,11 @@ def test_a_broken_address_literal_is_permanent(domain: str) -> None:
 
 def test_recipients_share_an_attempt_where_they_go_the_same_way() -> None:
     relay = transport(routes={"a.test": "h.test", "b.test": "h.test", "c.test": "h.test:26"})
-    lanes = {domain: lane(domain, relay) for domain in ("a.test", "b.test", "c.test", "d.test", "e.test")}
-    assert lanes["a.test"] == lanes["b.test"] != lanes["c.test"]
-    assert lanes["d.test"] == lanes["e.test"] == ""
+    ways = {domain: way(domain, relay) for domain in ("a.test", "b.test", "c.test", "d.test", "e.test")}
+    assert ways["a.test"] == ways["b.test"] != ways["c.test"]
+    assert ways["d.test"] == ways["e.test"] == ""
     mx = transport(connection={"mode": "mx"})
-    assert lane("A.test", mx) == lane("a.TEST", mx) != lane("b.test", mx)
+    assert way("A.test", mx) == way("a.TEST", mx) != way("b.test", mx)
 
 
 def test_mail_hosts_are_those_of_the_answer_or_the_domain_itself() -> None:

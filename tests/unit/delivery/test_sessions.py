@@ -13,7 +13,7 @@ import pytest
 from queued.pacing.pace import Fields, Paces
 from queued.routing.route import Hop
 from queued.routing.warmup import Warmups
-from queued.smtp.sessions import HeldBack, Speaker, Voice
+from queued.smtp.sessions import HeldBack, SourceChooser, SourceSettings
 from queued.smtp.transaction import ConversationError
 from queued.tls.demanded import CLEAR
 from shared.config.queued.pacing import Pacing
@@ -37,11 +37,11 @@ class Speaking:
     def __init__(self, *sources: dict[str, Any], policies: Sequence[dict[str, Any]] = ()) -> None:
         settings = Transport.model_validate({"sources": list(sources)})
         paces = Paces(Pacing.model_validate({"policies": [{"id": f"p{n}", **p} for n, p in enumerate(policies)]}))
-        self.voice = Voice.of(settings, "us.example", paces, Warmups())
+        self.voice = SourceSettings.of(settings, "us.example", paces, Warmups())
 
-    async def attempt(self, *hops: Hop, now: datetime = NOW) -> Speaker:
+    async def attempt(self, *hops: Hop, now: datetime = NOW) -> SourceChooser:
         """One attempt at mail that may go to these hosts."""
-        speaker = Speaker(self.voice, Fields("default", "example.net", site="mx"), now)
+        speaker = SourceChooser(self.voice, Fields("default", "example.net", site="mx"), now)
         await speaker.prepare(hops)
         return speaker
 
@@ -55,7 +55,7 @@ class Speaking:
 
 async def test_hosts_of_a_family_no_source_has_are_left_out_unless_no_other_is_left() -> None:
     speaking = Speaking({"address": "192.0.2.1"})
-    speaker = Speaker(speaking.voice, Fields("default", "example.net"), NOW)
+    speaker = SourceChooser(speaking.voice, Fields("default", "example.net"), NOW)
     assert list(await speaker.prepare([SIX, FOUR, NAMED])) == [FOUR, NAMED]
     assert list(await speaker.prepare([SIX])) == [SIX]
     with pytest.raises(ConversationError, match="no source address for IPv6"):

@@ -15,20 +15,20 @@ from cryptography.x509.oid import ExtensionOID, NameOID
 
 from queued.routing.dns_answer import Answer, Tlsa
 from queued.tls.dane import mismatch
-from queued.tls.demanded import Known, decide
-from queued.tls.mta_sts import Policy
+from queued.tls.demanded import HostKnowledge, decide
+from queued.tls.mta_sts import StsPolicy
 from queued.tls.names import covers, fits, same_address
 from shared.config.queued.transport_tls import TransportTls
 
 HOST: Final = "mx.example.test"
 GOOD: Final = Tlsa(3, 1, 1, bytes(32))
-ENFORCED: Final = Policy("enforce", 86400, ("*.example.test",))
-ELSEWHERE: Final = Policy("enforce", 86400, ("mx.other.test",))
+ENFORCED: Final = StsPolicy("enforce", 86400, ("*.example.test",))
+ELSEWHERE: Final = StsPolicy("enforce", 86400, ("mx.other.test",))
 
 
 def asked(mode: str, **known: Any) -> tuple[str, str]:
     """What is spoken and proved; who refuses, in place of the first."""
-    wanted = decide(TransportTls.model_validate({"mode": mode}), HOST, Known("example.test")._replace(**known))
+    wanted = decide(TransportTls.model_validate({"mode": mode}), HOST, HostKnowledge("example.test")._replace(**known))
     return wanted.refused.partition(":")[0] or wanted.speak, wanted.proof
 
 
@@ -39,7 +39,7 @@ def test_an_enforced_policy_raises_every_mode(mode: str) -> None:
 
 
 @pytest.mark.parametrize("policy", [ENFORCED._replace(mode="testing"), ELSEWHERE._replace(mode="none"), None])
-def test_a_policy_that_is_not_enforced_changes_nothing(policy: Policy | None) -> None:
+def test_a_policy_that_is_not_enforced_changes_nothing(policy: StsPolicy | None) -> None:
     assert asked("optional", policy=policy) == ("offered", "none")
     assert asked("require", policy=policy) == ("must", "none")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.deliver import NotNow
+from queued.deliver import Deferral
 from queued.outcome.ageing import aged, fate
 from shared.config.queued.transport import Retry
 from tests.fixtures.daemons.in_hand import in_hand
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 RECEIVED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SCHEDULE = Retry.model_validate({"age": "5d", "nullage": "2d", "notice": "4h"})
-SUSPENDED = NotNow(600.0, "suspended: they asked", stopped="us")
-DEAD = NotNow(30.0, "example.com does not answer: connection refused", stopped="destination")
-CLOSED = NotNow(3600.0, "transport default delivers nothing until 2026-03-07 08:00 UTC")
-NEXT = NotNow(0.5, "policy gentle: 2/sec", 0.5)
+SUSPENDED = Deferral(600.0, "suspended: they asked", stopped="us")
+DEAD = Deferral(30.0, "example.com does not answer: connection refused", stopped="destination")
+CLOSED = Deferral(3600.0, "transport default delivers nothing until 2026-03-07 08:00 UTC")
+NEXT = Deferral(0.5, "policy gentle: 2/sec", 0.5)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ NEXT = NotNow(0.5, "policy gentle: 2/sec", 0.5)
         (NEXT, 120, "waits"),
     ],
 )
-def test_what_becomes_of_it(until: NotNow, hours: float, became: Fate) -> None:
+def test_what_becomes_of_it(until: Deferral, hours: float, became: Fate) -> None:
     assert fate(RECEIVED + hours * HOUR, until, received=RECEIVED, schedule=SCHEDULE) == became
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from queued.reports.read import Finding, Report, read
+from queued.reports.read import Finding, IncomingReport, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,7 @@ def sample(corpus: list[Path], name: str) -> bytes:
 
 def test_a_bounce_by_the_standard() -> None:
     report = read(DSN)
-    assert report == Report(
+    assert report == IncomingReport(
         "bounce",
         None,
         (

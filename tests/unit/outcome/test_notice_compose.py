@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from queued.dsn.compose import compose, peer
-from queued.dsn.report import Manner, Original, Told
+from queued.dsn.report import Manner, Original, RecipientReport
 from shared.config.queued.bounces import Bounces
 from shared.mail.message import Address
 
@@ -29,8 +29,10 @@ def original(content: bytes | None = CONTENT, *, smtputf8: bool = False, **chang
     return values._replace(**changes)
 
 
-def told(text: str = "550 5.1.1 Nobody", **changes: Any) -> Told:
-    values = Told(Address("joe", "example.com"), None, "mail.example.com[192.0.2.1]:25", 550, "5.1.1", text, NOW)
+def told(text: str = "550 5.1.1 Nobody", **changes: Any) -> RecipientReport:
+    values = RecipientReport(
+        Address("joe", "example.com"), None, "mail.example.com[192.0.2.1]:25", 550, "5.1.1", text, NOW
+    )
     return values._replace(**changes)
 
 

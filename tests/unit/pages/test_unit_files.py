@@ -18,7 +18,7 @@ import pytest
 from queued.daemon import _ENDING, _LEAVING, _RECORDING
 from shared.config.load import load_queued, load_smtpd
 from smtpd.process.serve import TRANSFER, patience
-from smtpd.process.supervise import _CLOSING, _READY
+from smtpd.process.supervisor import _CLOSING, _READY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,7 @@ from scripts.dev import reference
 from shared.mail.message import Address
 from shared.observe.events import emit, watched
 from shared.observe.events_table import EVENTS, WARNING
-from shared.observe.metrics import OTHER, Counts, by_destination, by_reply, by_transport
+from shared.observe.metrics import OTHER, ProcessCounts, by_destination, by_reply, by_transport
 from shared.observe.metrics_totals import Reading, Totals
 from shared.observe.queued_table import FEEDS, METRICS, QUEUED, VARYING
 from shared.observe.smtpd_table import SMTPD
@@ -37,7 +37,7 @@ MOST = 120  # calls of an empty function that counting one event may take: 2 µs
 
 
 def counted(*told: tuple[str, dict[str, object]]) -> Samples:
-    counts = Counts(LABELS)
+    counts = ProcessCounts(LABELS)
     with watched(counts.watchers()):
         for event, fields in told:
             emit(event, **fields)
@@ -94,7 +94,7 @@ def test_every_event_of_level_warning_and_above_has_a_series_from_the_start() ->
 
 
 def test_nothing_is_counted_once_nobody_watches() -> None:
-    counts = Counts(LABELS)
+    counts = ProcessCounts(LABELS)
     with watched(counts.watchers()):
         emit("claim.lost")
     emit("claim.lost")
@@ -103,14 +103,14 @@ def test_nothing_is_counted_once_nobody_watches() -> None:
 
 def test_a_reading_is_shown_as_it_is() -> None:
     odd = 'a "b"\\\nc'
-    text = Counts(LABELS).exposition([Reading("pillarbox_queue_recipients", 3, ("ACTIVE", odd))])
+    text = ProcessCounts(LABELS).exposition([Reading("pillarbox_queue_recipients", 3, ("ACTIVE", odd))])
     assert samples(text.decode())["pillarbox_queue_recipients", ("ACTIVE", odd)] == 3
     assert len([line for line in text.splitlines() if line.startswith(b"pillarbox_queue_recipients")]) == 1
 
 
 @pytest.mark.parametrize("event", FEEDS)
 def test_counting_an_event_is_cheap(event: str) -> None:
-    counts = Counts(LABELS)
+    counts = ProcessCounts(LABELS)
     watchers = counts.watchers()[event]
     fields = {"transport": "default", "seconds": 0.25, "delay": 1.5, "recipients": 200}
 
@@ -157,7 +157,7 @@ def test_a_destination_counts_in_its_class_and_nothing_else_makes_a_series() -> 
 
 
 def test_a_transport_that_a_reload_brings_has_its_series_at_once() -> None:
-    counts = Counts(LABELS)
+    counts = ProcessCounts(LABELS)
     counts.know("transport", ["new", "relay"])
     with watched(counts.watchers()):
         emit("result.delivered", transport="new", seconds=0.1, delay=0.2)
@@ -170,7 +170,7 @@ def test_a_transport_that_a_reload_brings_has_its_series_at_once() -> None:
 def test_what_two_processes_counted_adds_up() -> None:
     told = []
     for seconds in (0.003, 4.0):
-        counts = Counts(by_reply(), SMTPD)
+        counts = ProcessCounts(by_reply(), SMTPD)
         with watched(counts.watchers()):
             emit("spool.group", messages=3, seconds=seconds)
             emit("session.replied", reply="250 2.0.0 OK")

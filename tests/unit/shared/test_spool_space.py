@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shared.errors import NoSpace
-from shared.spool.space import Room, Volume
+from shared.spool.space import Headroom, Volume
 
 if TYPE_CHECKING:
     from tests.fixtures.heard import Heard
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 LEAST = 1000
 
 
-def told(room: Room, free: int) -> None:
+def told(room: Headroom, free: int) -> None:
     room.tell(Volume("/pg", free, 10_000))
 
 
 def test_nothing_is_known_and_nothing_refused_before_the_first_look() -> None:
-    assert Room(LEAST).trouble(1 << 40) is None
+    assert Headroom(LEAST).trouble(1 << 40) is None
 
 
 @pytest.mark.parametrize(
     ("free", "size", "refused"), [(1000, 0, False), (999, 0, True), (1500, 500, False), (1500, 501, True), (0, 0, True)]
 )
 def test_what_would_leave_less_than_the_least_is_refused(free: int, size: int, *, refused: bool) -> None:
-    room = Room(LEAST)
+    room = Headroom(LEAST)
     told(room, free)
     assert isinstance(room.trouble(size), NoSpace) is refused
 
 
 def test_it_ends_with_a_quarter_more_and_each_change_is_said_once(heard: Heard) -> None:
-    room = Room(LEAST)
+    room = Headroom(LEAST)
     seen = []
     for free in (2000, 999, 1000, 1249, 998, 1250, 1001, 1000, 999):
         told(room, free)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from shared.spool.vanished import Memory
+from shared.spool.vanished import AcceptedMessages
 
 
 def ids(first: int, count: int) -> list[UUID]:
@@ -17,14 +17,14 @@ def ids(first: int, count: int) -> list[UUID]:
 
 
 def test_what_was_accepted_is_remembered_in_its_order() -> None:
-    memory = Memory(10)
+    memory = AcceptedMessages(10)
     memory.add(ids(1, 2), 0.0)
     memory.add(ids(3, 3), 1.0)
     assert (memory.ids(), len(memory)) == (ids(1, 5), 5)
 
 
 def test_the_oldest_groups_go_when_there_are_too_many() -> None:
-    memory = Memory(5)
+    memory = AcceptedMessages(5)
     for first in (1, 3, 5, 7):
         memory.add(ids(first, 2), float(first))
     assert memory.ids() == ids(5, 4)
@@ -33,13 +33,13 @@ def test_the_oldest_groups_go_when_there_are_too_many() -> None:
 
 
 def test_with_a_limit_of_none_nothing_is_remembered() -> None:
-    memory = Memory(0)
+    memory = AcceptedMessages(0)
     memory.add(ids(1, 2), 0.0)
     assert (memory.ids(), len(memory)) == ([], 0)
 
 
 def test_what_is_too_old_is_forgotten() -> None:
-    memory = Memory(10)
+    memory = AcceptedMessages(10)
     memory.add(ids(1, 2), 0.0)
     memory.add(ids(3, 2), 5.0)
     memory.forget_before(5.0)
@@ -47,7 +47,7 @@ def test_what_is_too_old_is_forgotten() -> None:
 
 
 def test_what_was_reported_is_not_asked_for_again() -> None:
-    memory = Memory(10)
+    memory = AcceptedMessages(10)
     memory.add(ids(1, 2), 0.0)
     memory.add(ids(3, 2), 1.0)
     memory.forget({*ids(1, 2), *ids(4, 1)})

@@ -15,7 +15,7 @@ from shared.security.scram_keys import ScramKeys
 from smtpd import replies
 from smtpd.envelope.client import User
 from smtpd.login import passwords
-from smtpd.login.authenticate import Verdict
+from smtpd.login.authenticate import AuthResult
 from tests.fixtures.daemons.login import (
     ALICE,
     HASH,
@@ -49,7 +49,7 @@ def server(**client: Any) -> list[Any]:
 async def test_the_right_password_lets_in(tmp_path: Path, heard: Heard, mechanism: str) -> None:
     async with authentication(tmp_path, ALICE, mechanisms=ALL) as auth:
         verdict = await log_in(auth, "alice", PASSWORD, mechanism)
-    assert verdict == Verdict("235 2.7.0 Authentication successful", user=ALICE)
+    assert verdict == AuthResult("235 2.7.0 Authentication successful", user=ALICE)
     [said] = heard.all("authenticate.succeeded")
     assert (said["user"], said["mechanism"], said["client"]) == ("alice", mechanism, "192.0.2.1")
 
@@ -64,7 +64,7 @@ async def test_wrong_unknown_disabled_and_without_password_are_the_same(
     off = replace(ALICE, name="off", disabled=True)
     async with authentication(tmp_path, ALICE, off, User("empty"), mechanisms=ALL) as auth:
         verdict = await log_in(auth, name, password, mechanism)
-    assert verdict == Verdict("535 5.7.8 Authentication credentials invalid")
+    assert verdict == AuthResult("535 5.7.8 Authentication credentials invalid")
 
 
 async def test_scram_shows_strangers_what_it_shows_users(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_an_unknown_user_costs_a_hash_too(tmp_path: Path, monkeypatch: pyt
 async def test_plain_that_is_not_of_the_grammar_is_refused(tmp_path: Path, response: bytes) -> None:
     async with authentication(tmp_path, ALICE) as auth:
         verdict = await auth.authenticate("PLAIN", response, Exchange().challenge, client())
-    assert verdict == Verdict(replies.R535_BAD_CREDENTIALS)
+    assert verdict == AuthResult(replies.R535_BAD_CREDENTIALS)
 
 
 async def test_names_and_passwords_have_one_spelling(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from smtpd.envelope.client import User
 from smtpd.login import passwords
-from smtpd.login.authenticate import Verdict
+from smtpd.login.authenticate import AuthResult
 from smtpd.login.users import UsersUnavailable
 from tests.fixtures.daemons.login import (
     ALICE,
@@ -89,10 +89,10 @@ async def test_failures_bring_a_ban_that_tells_nothing(tmp_path: Path, heard: He
         async with authentication(tmp_path, ALICE, failures={"delay": "0s", "ban": 2}) as auth:
             assert [(await log_in(auth, name, "wrong")).reply[:3] for _ in range(3)] == ["535"] * 3
             at_the_address = await log_in(auth, name, PASSWORD)
-            assert at_the_address == Verdict("421 4.7.0 Too many failed logins, try again later", close=True)
+            assert at_the_address == AuthResult("421 4.7.0 Too many failed logins, try again later", close=True)
             assert await auth.banned(client())
             beside_it = await log_in(auth, name, PASSWORD, at=client("192.0.2.77"))
-            assert beside_it == Verdict("454 4.7.0 Too many failed logins, try again later")
+            assert beside_it == AuthResult("454 4.7.0 Too many failed logins, try again later")
             elsewhere = await log_in(auth, name, PASSWORD, at=client("198.51.100.1"))
             assert elsewhere.reply[:3] == ("235" if name == "alice" else "535")
     assert len(heard.all("authenticate.banned")) == 2

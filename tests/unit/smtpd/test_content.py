@@ -15,7 +15,7 @@ import pytest
 
 from shared.config.smtpd.content import DataPhase
 from smtpd.envelope.parameters import MailParameters, Refused
-from smtpd.message.content import Checked, check
+from smtpd.message.content import CheckedContent, check
 from smtpd.message.header_check import Header, first_empty_line, read_header
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 HOSTNAME = "mx.example"
 
 
-async def checked(content: bytes, asked: MailParameters | None = None, **settings: Any) -> Checked:
+async def checked(content: bytes, asked: MailParameters | None = None, **settings: Any) -> CheckedContent:
     return await check(content, asked or MailParameters(), DataPhase.model_validate(settings), HOSTNAME)
 
 
-async def refusal(checking: Awaitable[Checked]) -> str:
+async def refusal(checking: Awaitable[CheckedContent]) -> str:
     with pytest.raises(Refused) as refused:
         await checking
     return refused.value.reply

@@ -17,7 +17,7 @@ from smtpd import replies
 from smtpd.envelope.client import Client, User
 from smtpd.rates.client import RemoteCounts
 from smtpd.rates.limits import ALLOWED, ClientRates
-from smtpd.rates.server import LocalCounts, RateServer, answer
+from smtpd.rates.server import LocalRateCounts, RateServer, answer
 
 if TYPE_CHECKING:
     from tests.fixtures.heard import Heard
@@ -36,7 +36,7 @@ class Clock:
 
 def rates(clock: Clock | None = None, **settings: Any) -> ClientRates:
     server = RateServer(clock or Clock())
-    return ClientRates(Settings.model_validate(settings), TRUSTED, LocalCounts(server))
+    return ClientRates(Settings.model_validate(settings), TRUSTED, LocalRateCounts(server))
 
 
 def client(address: str, user: User | None = None) -> Client:

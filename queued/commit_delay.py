@@ -1,4 +1,4 @@
-"""gather — how long a worker lets more come together before it pays for a COMMIT
+"""commit_delay — how long a worker lets more come together before it pays for a COMMIT
 
 Owns: the one decision on waiting for company, for claims and for results alike.
 Guarantees: pure. On a worker with little under way nobody waits, so the first octet of a lone message is as soon as it

@@ -1,6 +1,6 @@
-"""test_barred_lane — a destination that refuses our login is left alone at once, and asked after now and then
+"""test_barred_destination — a destination that refuses our login is left alone at once, and asked after now and then
 
-See: queued/destinations/lane.py; queued/outcome/verdict.py; docs/how-to/log-in-to-a-relay.md.
+See: queued/destinations/destination.py; queued/outcome/verdict.py; docs/how-to/log-in-to-a-relay.md.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from queued.deliver import NotNow
+from queued.deliver import Deferral
+from queued.destinations.destination import Destination, Rest, Share, Waiting
 from queued.destinations.feedback import Steering
-from queued.destinations.lane import Lane, Place, Rest, Room
 from queued.outcome.rules import judge, said_by
 from queued.outcome.rules_compile import compile_rules
 from queued.outcome.verdict import verdict
@@ -21,37 +21,37 @@ from shared.config.queued.rules import ReplyRule
 from shared.mail.outcome import Outcome
 from tests.fixtures.daemons.in_hand import in_hand
 
-ROOM = Room(1000, 1_000_000_000)
+ROOM = Share(1000, 1_000_000_000)
 WHY = "cannot log in: host refused our login by PLAIN: 535 5.7.8 no"
 
 
-def offer(lane: Lane, number: int, now: float) -> Place | NotNow:
-    return lane.offer((0, number), 1, 100, ROOM, now)
+def offer(destination: Destination, number: int, now: float) -> Waiting | Deferral:
+    return destination.offer((0, number), 1, 100, ROOM, now)
 
 
 def test_one_refusal_is_enough_and_one_attempt_asks_again() -> None:
-    lane = Lane("transport default", Steering(initial=20, cohorts=1000), Rest(60.0, 900.0), 0.0)
-    first, second, waiting = (offer(lane, number, 0.0) for number in range(3))
-    assert isinstance(first, Place)
-    assert isinstance(second, Place)
-    lane.leave(first, 1.0, reached=False, why=WHY, barred=True)
-    lane.leave(second, 1.0, reached=False, why=WHY, barred=True)  # had begun before
-    parked = offer(lane, 9, 2.0)
-    assert isinstance(parked, NotNow)
+    destination = Destination("transport default", Steering(initial=20, cohorts=1000), Rest(60.0, 900.0), 0.0)
+    first, second, waiting = (offer(destination, number, 0.0) for number in range(3))
+    assert isinstance(first, Waiting)
+    assert isinstance(second, Waiting)
+    destination.leave(first, 1.0, reached=False, why=WHY, barred=True)
+    destination.leave(second, 1.0, reached=False, why=WHY, barred=True)  # had begun before
+    parked = offer(destination, 9, 2.0)
+    assert isinstance(parked, Deferral)
     assert parked.reason == f"transport default is left alone: {WHY}"
     assert parked.stopped == "destination"
-    assert isinstance(waiting, Place)
-    lane.leave(waiting, 2.0)
-    asks = offer(lane, 10, 62.0)
-    assert isinstance(asks, Place)
+    assert isinstance(waiting, Waiting)
+    destination.leave(waiting, 2.0)
+    asks = offer(destination, 10, 62.0)
+    assert isinstance(asks, Waiting)
     assert asks.started
-    assert isinstance(offer(lane, 11, 62.0), NotNow)
-    lane.leave(asks, 63.0, reached=False, why=WHY, barred=True)
-    assert isinstance(offer(lane, 12, 63.0 + 119), NotNow)  # twice as long
-    asks = offer(lane, 13, 63.0 + 120)
-    assert isinstance(asks, Place)
-    lane.leave(asks, 184.0, reached=True)
-    assert isinstance(offer(lane, 14, 185.0), Place)
+    assert isinstance(offer(destination, 11, 62.0), Deferral)
+    destination.leave(asks, 63.0, reached=False, why=WHY, barred=True)
+    assert isinstance(offer(destination, 12, 63.0 + 119), Deferral)  # twice as long
+    asks = offer(destination, 13, 63.0 + 120)
+    assert isinstance(asks, Waiting)
+    destination.leave(asks, 184.0, reached=True)
+    assert isinstance(offer(destination, 14, 185.0), Waiting)
 
 
 @pytest.mark.parametrize(

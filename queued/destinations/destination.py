@@ -1,4 +1,4 @@
-"""lane — the deliveries in hand for one destination: who has a turn, who waits for one, and who is sent away to wait
+"""destination — the deliveries in flight to one destination: which run, which wait here, which are parked
 
 Owns: Place and Lane: the window of one destination, its waiting line in memory, its memory of being dead, and the
     estimate of when a parked delivery can be started.
@@ -16,9 +16,9 @@ import random
 from bisect import insort
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from queued.deferral import Deferral
 from queued.destinations import feedback
 from queued.destinations.feedback import Steering
-from queued.not_now import NotNow
 
 if TYPE_CHECKING:
     from shared.config.queued.settings import Claim as ClaimSettings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SOONEST, _LATEST = 1.0, 600.0  # seconds that a delivery is parked for
 _QUICKEST: Final = 0.001  # seconds between two turns, when nothing is known yet
 _TURNS: Final = 50  # over how many turns their mean gap is taken: more than begin at one moment
-_MOVING: Final = 1.0  # seconds since the last turn for which a lane counts as moving
+_MOVING: Final = 1.0  # seconds since the last turn for which a destination counts as moving
 _MOMENTS: Final = 0.25  # seconds: what has its turn within them takes nobody's room for long
 _SPREAD: Final = 60.0  # seconds over which what waited for a dead destination comes back, at most
 _APART: Final = 0.02  # seconds between two of them at the least: thousands come back in minutes, not at once
@@ -37,8 +37,8 @@ type Rank = tuple[int, int]  # class of priority, urgent first; recipient's id
 LEAST: Final = 100  # recipients that one destination may always hold: so few starve nobody
 
 
-class Room(NamedTuple):
-    """How much of what the worker has in hand one destination may hold."""
+class Share(NamedTuple):
+    """How much of what the worker has in flight one destination may hold."""
 
     recipients: int
     octets: int
@@ -52,31 +52,31 @@ class Rest(NamedTuple):
     longest: float
 
 
-class Busy(NotNow):
+class Busy(Deferral):
     """The destination takes mail, and has all it may hold; every so many seconds it has a turn, 0 when unknown."""
 
 
-class Place:
-    """One delivery in a lane. `settled` is set once it has its turn or must go, by `away` if that says so."""
+class Waiting:
+    """One delivery in a destination. `settled` is set once it has its turn or must go, by `away` if that says so."""
 
-    __slots__ = ("away", "closed", "lane", "octets", "rank", "recipients", "settled", "started")
+    __slots__ = ("away", "closed", "destination", "octets", "rank", "recipients", "settled", "started")
 
-    def __init__(self, lane: Lane, rank: Rank, recipients: int, octets: int) -> None:
-        self.lane = lane
+    def __init__(self, destination: Destination, rank: Rank, recipients: int, octets: int) -> None:
+        self.destination = destination
         self.rank = rank
         self.recipients = recipients
         self.octets = octets
         self.settled = asyncio.Event()
         self.started = False
         self.closed = False  # the worker stops: it goes back as if it had not been claimed
-        self.away: NotNow | None = None
+        self.away: Deferral | None = None
 
-    def __lt__(self, other: Place) -> bool:
+    def __lt__(self, other: Waiting) -> bool:
         return self.rank < other.rank
 
 
-class Lane:
-    """One destination of one transport, as long as something is in hand for it or worth remembering."""
+class Destination:
+    """One destination of one transport, as long as something is in flight for it or worth remembering."""
 
     __slots__ = (
         "_dead_for",
@@ -108,8 +108,8 @@ class Lane:
         self.label = label
         self.window = feedback.begin(steering)
         self.active = 0
-        self.waiting: list[Place] = []
-        self.recipients = self.octets = 0  # in hand, waiting or not
+        self.waiting: list[Waiting] = []
+        self.recipients = self.octets = 0  # in flight, waiting or not
         self.touched = now
         self.proven = False  # it was reached, and has not died since
         self._patient = patient
@@ -130,7 +130,7 @@ class Lane:
         if self.window.width > steering.limit:
             self.window = self.window._replace(width=steering.limit)
 
-    def offer(self, rank: Rank, recipients: int, octets: int, room: Room, now: float) -> Place | NotNow:
+    def offer(self, rank: Rank, recipients: int, octets: int, room: Share, now: float) -> Waiting | Deferral:
         """A place for a delivery, or for how long it is to be parked."""
         self.touched = now
         if (shut := self.shut(now)) is not None:
@@ -141,7 +141,7 @@ class Lane:
             if not self.waiting or self.waiting[-1].rank <= rank:
                 return self._park(now)
             self._send_away(self.waiting[-1], self._park(now))
-        place = Place(self, rank, recipients, octets)
+        place = Waiting(self, rank, recipients, octets)
         self.recipients += recipients
         self.octets += octets
         if not self.waiting or self.waiting[-1].rank <= rank:  # mail is mostly claimed in this order
@@ -151,7 +151,7 @@ class Lane:
         self._advance(now)
         return place
 
-    def shut(self, now: float) -> NotNow | None:
+    def shut(self, now: float) -> Deferral | None:
         """For how long to park whatever comes: it is dead, or nothing moves and nobody waits for that; else None."""
         if self.window.dead and (now < self._dead_until or self.active):
             return self._left_alone(now)
@@ -159,7 +159,7 @@ class Lane:
             return self._park(now)
         return None
 
-    def give_up(self, place: Place, now: float) -> None:
+    def give_up(self, place: Waiting, now: float) -> None:
         """It has waited long enough: sent away to come back later, unless its turn came meanwhile."""
         if not place.settled.is_set():
             self._send_away(place, self._park(now))
@@ -172,7 +172,7 @@ class Lane:
             self._drop(place)
 
     def leave(
-        self, place: Place, now: float, *, reached: bool | None = None, why: str = "", barred: bool = False
+        self, place: Waiting, now: float, *, reached: bool | None = None, why: str = "", barred: bool = False
     ) -> None:
         """The turn is over. reached: whether the destination was, None when the attempt says nothing about it.
 
@@ -204,7 +204,7 @@ class Lane:
             self._send_away(place, self._left_alone(now))
 
     def forgettable(self, now: float, seconds: float) -> bool:
-        """Whether nothing is in hand and what is remembered is older than this, or past its time."""
+        """Whether nothing is in flight and what is remembered is older than this, or past its time."""
         remembered = self._dead_until + 2 * self._dead_for if self.window.dead else 0.0
         return not self.recipients and now > max(self.touched + seconds, remembered)
 
@@ -224,40 +224,40 @@ class Lane:
             place.started = True
             place.settled.set()
 
-    def _send_away(self, place: Place, until: NotNow) -> None:
+    def _send_away(self, place: Waiting, until: Deferral) -> None:
         self.waiting.remove(place)
         place.away = until
         self._drop(place)
 
-    def _drop(self, place: Place) -> None:
+    def _drop(self, place: Waiting) -> None:
         self.recipients -= place.recipients
         self.octets -= place.octets
         place.settled.set()
 
-    def _park(self, now: float) -> NotNow:
+    def _park(self, now: float) -> Deferral:
         """Behind those who wait here and those who were parked before, at the pace of late."""
-        # A lane that has stood still for longer than its mean is at least that slow.
+        # A destination that has stood still for longer than its mean is at least that slow.
         gap = max(self._gap, (now - self._last_start) / max(1, self.active), _QUICKEST)
         ahead = max(self._last_parked, now + len(self.waiting) * gap) + gap
         self._last_parked = min(ahead, now + _LATEST)
-        # Spread, and rather early than late: who comes early is parked once more, who comes late leaves the lane idle.
+        # Spread, and rather early than late: an early one is parked once more, a late one leaves the destination idle.
         seconds = (self._last_parked - now) * random.uniform(0.7, 1.0)
         reason = f"{self.active} attempts under way to {self.label}"
         if self.active and now - self._last_start < _MOVING:
             return Busy(max(_MOMENTS, seconds), reason, self._gap)
-        return NotNow(max(_SOONEST, seconds), reason)
+        return Deferral(max(_SOONEST, seconds), reason)
 
-    def _left_alone(self, now: float) -> NotNow:
+    def _left_alone(self, now: float) -> Deferral:
         left = max(self._dead_until - now, _SOONEST)
         self._last_parked = min(max(self._last_parked, now + left) + _APART, now + _LATEST)
         behind = max(0.0, (self._last_parked - now) * random.uniform(0.7, 1.0) - left)
         left += behind + random.uniform(0, min(self._dead_for, _SPREAD))
-        return NotNow(left, f"{self.label} {self._why}", stopped="destination")
+        return Deferral(left, f"{self.label} {self._why}", stopped="destination")
 
 
-def room(settings: ClaimSettings) -> Room:
-    """How much of what a worker has in hand one destination may hold, and one host as much."""
-    return Room(
+def room(settings: ClaimSettings) -> Share:
+    """How much of what a worker has in flight one destination may hold, and one host as much."""
+    return Share(
         max(int(settings.inflight * settings.share), min(settings.inflight, LEAST)),
         int(settings.maxbytes * settings.share),
         settings.inflight * 3 // 4,

@@ -1,4 +1,4 @@
-"""not_now — the answer of every gate that lets a delivery wait: for how long, for what, and whose doing it is
+"""deferral — the answer of every gate that lets a delivery wait: for how long, for what, and whose doing it is
 
 Guarantees: a value. Whoever gets it parks the delivery: its claim is as if it had not been, and its try is not counted.
 See: docs/explanation/admission.md, the table of gates.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SOONEST, _LATEST = 1.0, 600.0  # seconds that a delivery is parked for
 
 
-class NotNow(NamedTuple):
+class Deferral(NamedTuple):
     """No try was made, for something must be waited for: the recipients are parked, and the try is not counted."""
 
     seconds: float
@@ -28,12 +28,12 @@ class NotNow(NamedTuple):
 class ParkedError(Exception):
     """An attempt met a gate that is closed before it had said anything to anybody; `until` says what it waits for."""
 
-    def __init__(self, until: NotNow) -> None:
+    def __init__(self, until: Deferral) -> None:
         super().__init__(until.reason)
         self.until = until
 
 
-class Line:
+class ParkedLine:
     """Those who were sent away from one gate, in the order in which they shall come back."""
 
     def __init__(self) -> None:

@@ -1,12 +1,11 @@
-"""lanes — what a worker has in hand for each destination, and what it knows of the destination
+"""destinations — what a worker has in flight to each destination, and what it knows of it
 
-Owns: the lanes, one for each transport and way, their making and forgetting; who of those told to come later comes
-    when.
+Owns: the destinations, one for each transport and way: making, forgetting, and when parked deliveries come back.
 Guarantees: no await. One destination holds at most `claim.share` of `claim.inflight` and of `claim.maxbytes`, unless
     that is fewer than a hundred recipients: the rest is parked, so that the others' mail is claimed. What is known of
     a dead destination is kept for as long as it matters; thousands of others cost nothing once their mail is gone.
     One that sends what it holds within a quarter of a second may hold three quarters.
-See: queued/destinations/lane.py; shared/config/queued/feedback.py.
+See: queued/destinations/destination.py; shared/config/queued/feedback.py.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
+from queued.deferral import Deferral
+from queued.destinations.destination import Busy, Destination, Rest, Waiting
 from queued.destinations.feedback import Steering
-from queued.destinations.lane import Busy, Lane, Place, Rest
-from queued.not_now import NotNow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
     from queued.values import Claimed
     from shared.config.queued.settings import Claim as ClaimSettings
     from shared.config.queued.transport import Transport as TransportSettings
-from queued.destinations.lane import room, steered
+from queued.destinations.destination import room, steered
 
-_REMEMBERED: Final = 60.0  # seconds a lane is kept after its last delivery
-_SWEEP: Final = 1000  # lanes at which those to forget are first looked for
+_REMEMBERED: Final = 60.0  # seconds a destination is kept after its last delivery
+_SWEEP: Final = 1000  # destinations at which those to forget are first looked for
 _SOONEST, _LATEST = 1.0, 600.0  # seconds that a paced delivery is parked for, unless it was told a longer time
 _UNKNOWN: Final = Steering()  # of a transport that queued.yaml does not have: nobody is asked
 
@@ -38,12 +37,12 @@ class Reaches(Protocol):
 
     settings: TransportSettings
 
-    def lane(self, domain: str) -> str:
+    def way(self, domain: str) -> str:
         """The name of the way to this domain; those with one name share connections."""
 
 
-class Lanes:
-    """Every lane of a worker."""
+class Destinations:
+    """Every destination of a worker."""
 
     def __init__(
         self, transports: Mapping[str, Reaches], settings: ClaimSettings, clock: Callable[[], float] = monotonic
@@ -52,38 +51,38 @@ class Lanes:
         self._transports = transports
         self._room = room(settings)
         self._clock = clock
-        self._lanes: dict[tuple[str, str], Lane] = {}
+        self._destinations: dict[tuple[str, str], Destination] = {}
         self._steered: dict[str, tuple[TransportSettings, Steering, Rest]] = {}
         # By what is waited for, when the last one told to wait may have its turn.
         self._paced: dict[tuple[str, ...], float] = {}
         self._paced_sweep_at = _SWEEP
         self._sweep_at = _SWEEP
-        self.full: dict[Lane, float] = {}  # without room for what was offered; seconds between two turns
+        self.full: dict[Destination, float] = {}  # without room for what was offered; seconds between two turns
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return len(self._destinations)
 
-    def offer(self, delivery: Sequence[Claimed]) -> Place | NotNow:
+    def offer(self, delivery: Sequence[Claimed]) -> Waiting | Deferral:
         """A place for a delivery, all of one way, or for how long it is to be parked."""
         first, now = delivery[0], self._clock()
         transport = self._transports.get(first.transportid)
         if transport is None:
-            lane = Lane(first.transportid, _UNKNOWN, Rest(1.0, 1.0), now)
+            destination = Destination(first.transportid, _UNKNOWN, Rest(1.0, 1.0), now)
         else:
-            lane = self._lane(transport, first.recipient.domain, now)
+            destination = self._lane(transport, first.recipient.domain, now)
         urgency = (first.priority < 0) - (first.priority > 0)
-        place = lane.offer((urgency, first.id), len(delivery), first.size, self._room, now)
+        place = destination.offer((urgency, first.id), len(delivery), first.size, self._room, now)
         if isinstance(place, Busy):
-            self.full[lane] = place.every
+            self.full[destination] = place.every
         return place
 
-    def give_up(self, place: Place) -> None:
+    def give_up(self, place: Waiting) -> None:
         """It has waited in memory for long enough."""
-        place.lane.give_up(place, self._clock())
+        place.destination.give_up(place, self._clock())
 
-    def leave(self, place: Place, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
-        """A turn is over; `reached` and `barred` as queued.destinations.lane has them."""
-        place.lane.leave(place, self._clock(), reached=reached, why=why, barred=barred)
+    def leave(self, place: Waiting, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
+        """A turn is over; `reached` and `barred` as queued.destinations.destination has them."""
+        place.destination.leave(place, self._clock(), reached=reached, why=why, barred=barred)
 
     def lower(self, transport: str, destination: str) -> None:
         """Treat mail for a domain as if an attempt had failed by the destination's fault: what a rule asks for."""
@@ -92,10 +91,10 @@ class Lanes:
             now = self._clock()
             self._lane(known, destination, now).lower(now, "a rule of queued.yaml lowers it")
 
-    def paced(self, wait: Wait) -> NotNow:
+    def paced(self, wait: Wait) -> Deferral:
         """For how long to park what a policy lets wait, so that all of them do not come back at the same moment."""
         if not wait.every:  # all may go at that moment
-            return NotNow(max(wait.seconds, _SOONEST), wait.reason, stopped=wait.stopped)
+            return Deferral(max(wait.seconds, _SOONEST), wait.reason, stopped=wait.stopped)
         now = self._clock()
         if len(self._paced) >= self._paced_sweep_at:
             self._paced = {line: until for line, until in self._paced.items() if until > now}
@@ -103,26 +102,28 @@ class Lanes:
         line = wait.reason, *wait.of
         turn = min(max(self._paced.get(line, 0.0) + wait.every, now + wait.seconds), now + max(_LATEST, wait.seconds))
         self._paced[line] = turn
-        return NotNow(max(turn - now, _SOONEST), wait.reason)
+        return Deferral(max(turn - now, _SOONEST), wait.reason)
 
     def close(self) -> None:
         """Whoever waits goes back: the worker stops."""
-        for lane in self._lanes.values():
-            lane.close()
+        for destination in self._destinations.values():
+            destination.close()
 
-    def _lane(self, transport: Reaches, domain: str, now: float) -> Lane:
+    def _lane(self, transport: Reaches, domain: str, now: float) -> Destination:
         steering, rest = self._steering(transport.settings)
-        way = transport.lane(domain)
-        lane = self._lanes.get((transport.settings.id, way))
-        if lane is None:
-            if len(self._lanes) >= self._sweep_at:
-                self._lanes = {k: known for k, known in self._lanes.items() if not known.forgettable(now, _REMEMBERED)}
-                self._sweep_at = max(_SWEEP, 2 * len(self._lanes))
+        way = transport.way(domain)
+        destination = self._destinations.get((transport.settings.id, way))
+        if destination is None:
+            if len(self._destinations) >= self._sweep_at:
+                self._destinations = {
+                    k: known for k, known in self._destinations.items() if not known.forgettable(now, _REMEMBERED)
+                }
+                self._sweep_at = max(_SWEEP, 2 * len(self._destinations))
             label = way.partition(" ")[2] or f"transport {transport.settings.id}"
-            lane = self._lanes[transport.settings.id, way] = Lane(label, steering, rest, now)
+            destination = self._destinations[transport.settings.id, way] = Destination(label, steering, rest, now)
         else:
-            lane.steer(steering, rest)
-        return lane
+            destination.steer(steering, rest)
+        return destination
 
     def _steering(self, settings: TransportSettings) -> tuple[Steering, Rest]:
         known = self._steered.get(settings.id)

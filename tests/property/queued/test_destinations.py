@@ -1,7 +1,6 @@
-"""test_lanes — whatever becomes of attempts, a lane keeps its bounds and loses nobody
+"""test_destinations — whatever becomes of attempts, a destination keeps its bounds and loses nobody
 
-Owns: properties of queued/destinations/feedback.py and queued/destinations/lane.py over made-up histories, with a
-    clock of their own.
+Owns: properties of feedback.py and destination.py of queued/destinations over random histories, with their own clock.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from queued.deliver import NotNow
+from queued.deliver import Deferral
+from queued.destinations.destination import Busy, Destination, Rest, Share, Waiting
 from queued.destinations.feedback import Steering, Window, begin, fail, succeed
-from queued.destinations.lane import Busy, Lane, Place, Rest, Room
 
 STEPS = st.sampled_from(["1", "1/concurrency", "1/sqrt_concurrency"])
 STEERINGS = st.builds(Steering, st.integers(1, 30), st.integers(1, 30), STEPS, STEPS, st.integers(0, 3))
-ROOM = Room(12, 1000)
+ROOM = Share(12, 1000)
 LATEST = 600.0
 
 
@@ -48,17 +47,17 @@ class Traffic(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.steering = Steering(initial=2, limit=4)
-        self.lane = Lane("example.com", self.steering, Rest(60, 600), self.now)
+        self.destination = Destination("example.com", self.steering, Rest(60, 600), self.now)
         self.offered = 0
-        self.inside: list[Place] = []  # neither ended nor sent away
+        self.inside: list[Waiting] = []  # neither ended nor sent away
         self.parked = self.ended = 0
 
     @rule(recipients=st.integers(1, 5), octets=st.integers(0, 600), urgent=st.booleans(), older=st.booleans())
     def offer(self, recipients: int, octets: int, *, urgent: bool, older: bool) -> None:
         self.offered += 1
         rank = (-int(urgent), -self.offered if older else self.offered)
-        answer = self.lane.offer(rank, recipients, octets, ROOM, self.now)
-        if isinstance(answer, NotNow):
+        answer = self.destination.offer(rank, recipients, octets, ROOM, self.now)
+        if isinstance(answer, Deferral):
             assert (0.25 if isinstance(answer, Busy) else 1.0) <= answer.seconds <= LATEST + 60
             self.parked += 1
         else:
@@ -72,7 +71,7 @@ class Traffic(RuleBasedStateMachine):
             self.inside.remove(place)
             self.parked += 1
 
-    def turns(self) -> list[Place]:
+    def turns(self) -> list[Waiting]:
         return [place for place in self.inside if place.started]
 
     @precondition(lambda self: self.turns())
@@ -82,7 +81,7 @@ class Traffic(RuleBasedStateMachine):
         place = turns[number % len(turns)]
         self.inside.remove(place)
         self.ended += 1
-        self.lane.leave(place, self.now, reached=reached, why="refused")
+        self.destination.leave(place, self.now, reached=reached, why="refused")
         self.sort_out()
 
     @precondition(lambda self: self.inside)
@@ -90,7 +89,7 @@ class Traffic(RuleBasedStateMachine):
     def give_up(self, number: int) -> None:
         place = self.inside[number % len(self.inside)]
         was = place.started
-        self.lane.give_up(place, self.now)
+        self.destination.give_up(place, self.now)
         assert place.started == was, "a turn that was given is not taken back"
         self.sort_out()
 
@@ -101,28 +100,28 @@ class Traffic(RuleBasedStateMachine):
     @rule(initial=st.integers(1, 9), limit=st.integers(1, 9))
     def reload(self, initial: int, limit: int) -> None:
         self.steering = Steering(initial=initial, limit=limit)
-        self.lane.steer(self.steering, Rest(30, 60))
+        self.destination.steer(self.steering, Rest(30, 60))
 
     @invariant()
     def nobody_is_lost(self) -> None:
         assert self.offered == len(self.inside) + self.parked + self.ended
-        assert self.lane.active == len(self.turns())
-        assert sorted(self.lane.waiting) == self.lane.waiting
-        assert {id(p) for p in self.lane.waiting} == {id(p) for p in self.inside if not p.started}
-        assert self.lane.recipients == sum(p.recipients for p in self.inside)
-        assert self.lane.octets == sum(p.octets for p in self.inside)
+        assert self.destination.active == len(self.turns())
+        assert sorted(self.destination.waiting) == self.destination.waiting
+        assert {id(p) for p in self.destination.waiting} == {id(p) for p in self.inside if not p.started}
+        assert self.destination.recipients == sum(p.recipients for p in self.inside)
+        assert self.destination.octets == sum(p.octets for p in self.inside)
 
     @invariant()
     def bounds_hold(self) -> None:
-        assert self.lane.window.dead or 1 <= self.lane.window.width <= self.steering.limit
+        assert self.destination.window.dead or 1 <= self.destination.window.width <= self.steering.limit
         alone = len(self.inside) == 1
-        assert alone or (self.lane.recipients <= ROOM.recipients and self.lane.octets <= ROOM.octets)
+        assert alone or (self.destination.recipients <= ROOM.recipients and self.destination.octets <= ROOM.octets)
 
     @invariant()
     def no_turn_is_left_unused(self) -> None:
         """Who waits does so because every turn is out."""
-        if self.lane.waiting and not self.lane.window.dead:
-            assert self.lane.active >= self.lane.window.width
+        if self.destination.waiting and not self.destination.window.dead:
+            assert self.destination.active >= self.destination.window.width
 
 
 TestTraffic = Traffic.TestCase
@@ -130,58 +129,58 @@ TestTraffic = Traffic.TestCase
 
 def test_a_dead_destination_is_asked_by_one_delivery_at_a_time() -> None:
     now = 0.0
-    lane = Lane("example.com", Steering(initial=1), Rest(60, 600), now)
+    destination = Destination("example.com", Steering(initial=1), Rest(60, 600), now)
     waits = []
     for number in range(6):
-        probe = lane.offer((0, number), 1, 1, ROOM, now)
-        assert isinstance(probe, Place)
+        probe = destination.offer((0, number), 1, 1, ROOM, now)
+        assert isinstance(probe, Waiting)
         assert probe.started
-        while_asking = lane.offer((0, 100 + number), 1, 1, ROOM, now)
+        while_asking = destination.offer((0, 100 + number), 1, 1, ROOM, now)
         if number:  # alive, it lets the next one wait in memory
-            assert isinstance(while_asking, NotNow)
+            assert isinstance(while_asking, Deferral)
             assert while_asking.stopped == "destination"
-        lane.leave(probe, now, reached=False, why="connection refused")
-        told = lane.offer((0, 200 + number), 1, 1, ROOM, now)
-        assert isinstance(told, NotNow)
+        destination.leave(probe, now, reached=False, why="connection refused")
+        told = destination.offer((0, 200 + number), 1, 1, ROOM, now)
+        assert isinstance(told, Deferral)
         assert told.stopped == "destination"
         assert told.reason == "example.com does not answer: connection refused"
-        waits.append(lane._dead_until - now)
+        waits.append(destination._dead_until - now)
         assert waits[-1] <= told.seconds <= waits[-1] + 60
-        now = lane._dead_until
+        now = destination._dead_until
     assert waits == [60, 120, 240, 480, 600, 600]
-    probe = lane.offer((0, 300), 1, 1, ROOM, now)
-    assert isinstance(probe, Place)
-    lane.leave(probe, now, reached=True)
-    assert isinstance(lane.offer((0, 301), 1, 1, ROOM, now), Place)
+    probe = destination.offer((0, 300), 1, 1, ROOM, now)
+    assert isinstance(probe, Waiting)
+    destination.leave(probe, now, reached=True)
+    assert isinstance(destination.offer((0, 301), 1, 1, ROOM, now), Waiting)
 
 
 def test_parked_mail_comes_back_at_the_pace_the_lane_has() -> None:
     """One turn every two seconds and ten in memory: of those parked the n-th comes about 20 + 2n seconds later."""
-    now, number, turns = 0.0, 0, list[Place]()
-    lane = Lane("example.com", Steering(initial=1, limit=1, cohorts=0), Rest(60, 600), now)
+    now, number, turns = 0.0, 0, list[Waiting]()
+    destination = Destination("example.com", Steering(initial=1, limit=1, cohorts=0), Rest(60, 600), now)
     for _ in range(100):
-        while not isinstance(answer := lane.offer((0, number), 1, 1, ROOM, now), NotNow):
+        while not isinstance(answer := destination.offer((0, number), 1, 1, ROOM, now), Deferral):
             turns.append(answer)
             number += 1
         now += 2
-        lane.leave(turns.pop(0), now, reached=True)
-    told = [lane.offer((0, number + n), 1, 1, Room(1, 1), now) for n in range(50)]
-    waits = [each.seconds for each in told if isinstance(each, NotNow)]
+        destination.leave(turns.pop(0), now, reached=True)
+    told = [destination.offer((0, number + n), 1, 1, Share(1, 1), now) for n in range(50)]
+    waits = [each.seconds for each in told if isinstance(each, Deferral)]
     assert len(waits) == len(told)
     assert all(wait >= 1 for wait in waits)
     # What was parked in those 100 rounds has its turn before; all comes rather early than late.
-    first = lane._last_parked - now - 50 * 2
+    first = destination._last_parked - now - 50 * 2
     assert all(0.7 * 0.9 * (first + 2 * n) <= wait <= 1.1 * (first + 2 * n) for n, wait in enumerate(waits, 1))
 
 
 def test_an_older_delivery_takes_the_place_of_a_younger_that_waits() -> None:
-    lane = Lane("example.com", Steering(initial=1, limit=1), Rest(60, 600), 0.0)
-    sent, younger = (lane.offer((0, number), 1, 1, Room(2, 100), 0.0) for number in (1, 9))
-    assert isinstance(sent, Place)
-    assert isinstance(younger, Place)
-    older = lane.offer((0, 5), 1, 1, Room(2, 100), 0.0)
-    assert isinstance(older, Place)
-    assert isinstance(younger.away, NotNow)
-    assert isinstance(lane.offer((0, 7), 1, 1, Room(2, 100), 0.0), NotNow)
-    lane.leave(sent, 1.0, reached=True)
+    destination = Destination("example.com", Steering(initial=1, limit=1), Rest(60, 600), 0.0)
+    sent, younger = (destination.offer((0, number), 1, 1, Share(2, 100), 0.0) for number in (1, 9))
+    assert isinstance(sent, Waiting)
+    assert isinstance(younger, Waiting)
+    older = destination.offer((0, 5), 1, 1, Share(2, 100), 0.0)
+    assert isinstance(older, Waiting)
+    assert isinstance(younger.away, Deferral)
+    assert isinstance(destination.offer((0, 7), 1, 1, Share(2, 100), 0.0), Deferral)
+    destination.leave(sent, 1.0, reached=True)
     assert older.started

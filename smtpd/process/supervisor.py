@@ -1,4 +1,4 @@
-"""supervise — keeps several smtpd processes on the same ports
+"""supervisor — keeps several smtpd processes on the same ports
 
 Owns: the children, the listening sockets they inherit, the one count of rates they share, what they report.
 Guarantees: a child that dies takes only its own sessions with it: its sockets stay open here, so connections made

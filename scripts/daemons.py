@@ -1,4 +1,4 @@
-"""supervise — starts daemons as child processes, keeps them up, stops them in order
+"""daemons — starts daemons as child processes, keeps them up, stops them in order
 
 Owns: the child processes of `pillarbox up` and `pillarbox demo`, and their readiness (sd_notify).
 Guarantees: `start` returns when the child says it is ready, or raises with the line the child said last. A child that
@@ -35,7 +35,7 @@ _TAIL = 4096
 _PATIENCE_READY = 120.0  # seconds a daemon may take from its start to ready
 
 
-class ChildFailed(PillarboxError):
+class DaemonFailed(PillarboxError):
     """A daemon ended before it was ready; the text is how, empty when it has said so on our terminal."""
 
     def __init__(self, text: str, status: int) -> None:
@@ -44,7 +44,7 @@ class ChildFailed(PillarboxError):
 
 
 @dataclass(slots=True, eq=False)
-class Child:
+class DaemonProcess:
     """One daemon: how to start it, where its log goes (None: our own standard error), and what it said when ready."""
 
     name: str
@@ -69,13 +69,13 @@ class Child:
         return host, int(port)
 
 
-class Supervisor:
+class Daemons:
     """Holds children from `async with` to its end."""
 
     def __init__(self, patience: float = 45.0) -> None:
-        self.children: list[Child] = []
+        self.children: list[DaemonProcess] = []
         self._patience = patience
-        self._watchers: dict[Child, asyncio.Task[None]] = {}
+        self._watchers: dict[DaemonProcess, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,7 +83,7 @@ class Supervisor:
     async def __aexit__(self, *_: object) -> None:
         await self.stop(*self.children)
 
-    async def start(self, child: Child) -> Child:
+    async def start(self, child: DaemonProcess) -> DaemonProcess:
         """Start a child and wait until it is ready; from then on it is kept up."""
         await self._spawn(child)
         self.children.append(child)
@@ -98,7 +98,7 @@ class Supervisor:
             else:
                 child.stale = True
 
-    async def stop(self, *children: Child) -> None:
+    async def stop(self, *children: DaemonProcess) -> None:
         """End these children, one after the other: SIGTERM, patience, SIGKILL."""
         for child in children:
             watcher = self._watchers.pop(child, None)
@@ -121,7 +121,7 @@ class Supervisor:
             process.kill()
             return await process.wait()
 
-    async def _spawn(self, child: Child) -> None:
+    async def _spawn(self, child: DaemonProcess) -> None:
         with tempfile.TemporaryDirectory(prefix="pillarbox-") as room:
             path = str(Path(room) / "notify")
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as door:
@@ -146,12 +146,12 @@ class Supervisor:
                     child.serves = True
                     if child.stale:
                         _hang_up(child)
-                except ChildFailed:
+                except DaemonFailed:
                     if child.process.returncode is None:
                         await self._end(child.process)
                     raise
 
-    async def _ready(self, child: Child, door: socket.socket) -> str:
+    async def _ready(self, child: DaemonProcess, door: socket.socket) -> str:
         """What the child's STATUS said with its READY."""
         assert child.process  # noqa: S101 - set by the only caller
         loop = asyncio.get_running_loop()
@@ -163,14 +163,14 @@ class Supervisor:
                 if not heard.done():
                     heard.cancel()
                     status = status_to_exit_with(ended.result()) if ended.done() else 1
-                    raise ChildFailed(_last_words(child), status)
+                    raise DaemonFailed(_last_words(child), status)
                 words = dict(line.partition("=")[::2] for line in heard.result().decode().splitlines())
                 if words.get("READY") == "1":
                     return words.get("STATUS", "")
         finally:
             ended.cancel()
 
-    async def _keep_up(self, child: Child) -> None:
+    async def _keep_up(self, child: DaemonProcess) -> None:
         pause = _FIRST_PAUSE
         while child.process:
             status = await child.process.wait()
@@ -184,17 +184,17 @@ class Supervisor:
                 try:
                     await self._spawn(child)
                     break
-                except (ChildFailed, OSError):  # no room for a process, or for its log: there may be later
+                except (DaemonFailed, OSError):  # no room for a process, or for its log: there may be later
                     status = child.process.returncode or 0
 
 
-def _hang_up(child: Child) -> None:
+def _hang_up(child: DaemonProcess) -> None:
     with suppress(ProcessLookupError):  # it has just died, and begins again with the file as it is
         if child.process:
             child.process.send_signal(signal.SIGHUP)
 
 
-def _last_words(child: Child) -> str:
+def _last_words(child: DaemonProcess) -> str:
     """The last line of the child's log, which is its one clear line; how it ended, if it was killed or said nothing."""
     status = child.process.returncode if child.process else None
     if status is None:
