@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from smtpd import replies
 from smtpd.commands.data_reader import DataReader
-from smtpd.message.receive import no_room, not_ready
+from smtpd.message.submission import no_room, not_ready
 from smtpd.replies import Refused
-from smtpd.session import phases
 from smtpd.session.body_budget import Content
+from smtpd.session.receive import receive
 
 if TYPE_CHECKING:
     from smtpd.session.session import Session
@@ -157,7 +157,7 @@ async def _end(session: Session, content: Content) -> str:
         if content.refused is not None:
             return session.refused(content.refused)
         transaction.content = content.octets()
-        reply = await phases.at_end(session, transaction)
+        reply = await receive(session, transaction)
         if not reply.startswith("250"):
             return session.refused(reply, str(transaction.sender or "<>"))
         session.errors = session.junk = 0

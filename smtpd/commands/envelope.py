@@ -17,7 +17,7 @@ from shared.mail import address
 from smtpd import replies
 from smtpd.envelope import parameters
 from smtpd.envelope.transaction import Accepted, Transaction
-from smtpd.message.receive import no_room
+from smtpd.message.submission import no_room
 from smtpd.replies import Refused
 from smtpd.session import phases
 

@@ -63,7 +63,7 @@ def processes(wanted: int, ready: int) -> list[Reading]:
 
 
 class Alone:
-    """The figures of a process that serves by itself (Told)."""
+    """The figures of a process that serves by itself (ProcessFigures)."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving

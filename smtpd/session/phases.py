@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from shared.observe import events
 from smtpd import replies
-from smtpd.message.receive import PolicyResult, receive
 from smtpd.message.sender_check import from_is_own
+from smtpd.message.submission import PolicyResult
 from smtpd.policy.lists import ListUnavailable
 
 if TYPE_CHECKING:
@@ -72,18 +72,14 @@ async def at_rcpt(session: Session, recipient: Address) -> Recipient | str:
     return await _said(decision) or row
 
 
-async def at_end(session: Session, transaction: Transaction) -> str:
-    """After the content: the reply to it."""
-
-    async def judge(content: bytes, message_id: UUID) -> PolicyResult:
-        user = session.client.user
-        foreign = user is not None and not from_is_own(user, content)
-        if foreign and session.service.config.authentication.checkfrom:
-            return PolicyResult(replies.R550_FROM)
-        end = await session.policy.eod(content, str(message_id))
-        return PolicyResult(await _said(end.decision), end.recipients, end.headers, foreign)
-
-    return await receive(transaction, session.client, session.service.place, judge)
+async def at_end(session: Session, content: bytes, message_id: UUID) -> PolicyResult:
+    """After the content, once its form is found to be right."""
+    user = session.client.user
+    foreign = user is not None and not from_is_own(user, content)
+    if foreign and session.service.config.authentication.checkfrom:
+        return PolicyResult(replies.R550_FROM)
+    end = await session.policy.eod(content, str(message_id))
+    return PolicyResult(await _said(end.decision), end.recipients, end.headers, foreign)
 
 
 async def _said(decision: Decision) -> str | None:

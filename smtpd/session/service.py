@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from smtpd.envelope import parameters
 from smtpd.envelope.parameters import Offered
-from smtpd.message.receive import Reception
+from smtpd.message.submission import Reception
 from smtpd.policy.decision import UNCHANGED
 from smtpd.policy.headers import Extent
 from smtpd.policy.session import PolicySession, Sources

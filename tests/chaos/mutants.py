@@ -45,9 +45,9 @@ class Mutant:
 MUTANTS: Final = (
     Mutant(
         "250 only after COMMIT",
-        "smtpd/message/receive.py",
-        "await place.spool.submit(submission)",
-        '__import__("asyncio").ensure_future(place.spool.submit(submission))',
+        "smtpd/message/submission.py",
+        "await spool.submit(submission)",
+        '__import__("asyncio").ensure_future(spool.submit(submission))',
         "smtpd-before-commit",
         "lost",
         short=True,

@@ -128,7 +128,7 @@ async def test_tokens_do_not_follow_each_other(factory: Factory) -> None:
 
 
 def hand_parked(c: Claimed) -> Any:
-    """As Hand.park keeps it."""
+    """As InFlight.park keeps it."""
     from queued.in_flight import _Parked  # noqa: PLC0415 - what is looked at is inside
 
     until = Deferral(60.0, "20 connections")

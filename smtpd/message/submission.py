@@ -1,7 +1,7 @@
-"""receive — end of DATA: check the content, let policy judge it, commit, and only then say 250
+"""submission — what of a transaction becomes rows and a body, and the 250 that follows their COMMIT
 
-Owns: the one line of code that says 250 for a message, and what of a transaction becomes its submission.
-Guarantees: 250 follows COMMIT, for all recipients together. Whatever goes wrong on our side is 451 without a detail.
+Owns: the one line of code that says 250 for a message. Needs no SMTP session, so that other ways in can use it.
+Guarantees: 250 follows COMMIT, for all recipients together. Whatever goes wrong on our side is 4xx without a detail.
     What is stored is what was submitted, octet for octet, behind header fields of ours, unless the configuration has it
     mended. What a client asked for by parameters is in the queue rows, for delivery to honour.
 See: RFC 5321 sections 4.1.1.4, 4.4, 6.1 (responsibility after 250), 6.3 (loops); sql/README.md, "Reserved metadata".
@@ -15,25 +15,19 @@ from typing import TYPE_CHECKING
 
 from shared.errors import NoSpace, SpoolFull, SpoolUnavailable
 from shared.failure_points import reach
-from shared.mail.message import MessageDsn, Recipient, RecipientDsn, Submission, new_message_id
+from shared.mail.message import MessageDsn, Recipient, RecipientDsn, Submission
 from shared.observe import events, tracing
 from smtpd import replies
-from smtpd.message import content as contents
 from smtpd.message import trace_headers
-from smtpd.replies import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from uuid import UUID
 
     from shared.config.smtpd.content import DataPhase
-    from shared.observe.tracing import Span
     from shared.spool.spool import Spool
     from smtpd.envelope.client import Client
     from smtpd.envelope.transaction import Accepted, Transaction
     from smtpd.message.content import CheckedContent
-
-    type Judge = Callable[[bytes, UUID], Awaitable[PolicyResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,45 +50,52 @@ class Reception:
     hostname: str
 
 
-async def accept_all(content: bytes, message_id: UUID) -> PolicyResult:
-    """No policy at the end of content."""
-    del content, message_id
-    return PolicyResult()
-
-
 def not_ready(spool: Spool, size: int = 0) -> str | None:
     """The reply to a client that wants to send `size` octets while nothing can be committed; asked before 354."""
     trouble = spool.ready(size)
     return None if trouble is None else _unavailable(trouble)
 
 
-async def receive(transaction: Transaction, client: Client, place: Reception, judge: Judge = accept_all) -> str:
-    """Commit the message and return the reply to its final dot."""
-    message_id = new_message_id()
-    with tracing.begin("smtpd.receive", {"pillarbox.id": message_id}, at=transaction.began) as span:
-        reply = await _receive(transaction, client, place, judge, message_id, span)
-        span.set({"smtp.reply": reply, "pillarbox.recipients": len(transaction.recipients)})
-        return reply
+def no_room(spool: Spool, size: int = 0) -> str | None:
+    """The reply to MAIL for a message of `size` octets that would leave PostgreSQL too little space."""
+    trouble = spool.room(size)
+    return None if trouble is None else _unavailable(trouble)
 
 
-async def _receive(
-    transaction: Transaction, client: Client, place: Reception, judge: Judge, message_id: UUID, span: Span
-) -> str:
-    try:
-        checked = await contents.check(transaction.content, transaction.parameters, place.limits, place.hostname)
-    except Refused as refusal:
-        return refusal.reply
-    judgement = await judge(checked.content, message_id)
-    if judgement.reply is not None:
-        return judgement.reply
-    if not trace_headers.are_fields(judgement.headers):
-        raise ValueError("policy adds lines that are no header fields")  # ours to mend: the client is told 451
-    submission = _submission(transaction, client, place, checked, judgement, message_id)
-    if span:
-        submission = replace(submission, traceparent=span.traceparent)
+def submission(
+    t: Transaction, client: Client, place: Reception, checked: CheckedContent, judged: PolicyResult, message_id: UUID
+) -> Submission:
+    """The message as it will be stored."""
+    if not trace_headers.are_fields(judged.headers):
+        raise ValueError("policy adds lines that are not header fields")  # ours to mend: the client hears 451
+    asked = t.parameters
+    return Submission(
+        id=message_id,
+        sender=t.sender,
+        recipients=_recipients(t.recipients, judged),
+        content=checked.content,
+        smtputf8=asked.smtputf8,
+        senderip=client.address,
+        serverid=place.serverid,
+        senderhelo=client.helo or "",
+        saslusername=None if client.user is None else client.user.name,
+        trace=_trace(t, client, place, checked, message_id) + judged.headers + checked.seam,
+        priority=asked.priority or 0,
+        not_before=asked.hold_until,
+        release_request=asked.hold_request,
+        dsn=MessageDsn(asked.ret, asked.envid) if asked.ret or asked.envid is not None else None,
+        body=asked.body,
+        requiretls=asked.requiretls,
+        foreign_from=judged.foreign_from,
+        tls_optional=checked.header.tls_optional,
+    )
+
+
+async def commit(spool: Spool, submission: Submission) -> str:
+    """Commit the message, and only then say 250; the reply to its final dot."""
     try:
         with tracing.begin("smtpd.spool", {"pillarbox.size": submission.size}):
-            await place.spool.submit(submission)
+            await spool.submit(submission)
     except SpoolUnavailable as trouble:
         return _unavailable(trouble)
     events.emit(
@@ -112,51 +113,19 @@ async def _receive(
     return replies.R250_QUEUED.format(id=submission.id)
 
 
-def no_room(spool: Spool, size: int = 0) -> str | None:
-    """The reply to MAIL for a message of `size` octets that would leave PostgreSQL too little space."""
-    trouble = spool.room(size)
-    return None if trouble is None else _unavailable(trouble)
-
-
 def _unavailable(trouble: SpoolUnavailable) -> str:
     if isinstance(trouble, NoSpace):
         return replies.R452_NO_SPACE
     return replies.R452_SPOOL_FULL if isinstance(trouble, SpoolFull) else replies.R451_LOCAL_ERROR
 
 
-def _submission(
-    t: Transaction, client: Client, place: Reception, checked: CheckedContent, judgement: PolicyResult, message_id: UUID
-) -> Submission:
-    asked = t.parameters
-    return Submission(
-        id=message_id,
-        sender=t.sender,
-        recipients=_recipients(t.recipients, judgement),
-        content=checked.content,
-        smtputf8=asked.smtputf8,
-        senderip=client.address,
-        serverid=place.serverid,
-        senderhelo=client.helo or "",
-        saslusername=None if client.user is None else client.user.name,
-        trace=_trace(t, client, place, checked, message_id) + judgement.headers + checked.seam,
-        priority=asked.priority or 0,
-        not_before=asked.hold_until,
-        release_request=asked.hold_request,
-        dsn=MessageDsn(asked.ret, asked.envid) if asked.ret or asked.envid is not None else None,
-        body=asked.body,
-        requiretls=asked.requiretls,
-        foreign_from=judgement.foreign_from,
-        tls_optional=checked.header.tls_optional,
-    )
-
-
-def _recipients(accepted: list[Accepted], judgement: PolicyResult) -> tuple[Recipient, ...]:
+def _recipients(accepted: list[Accepted], judged: PolicyResult) -> tuple[Recipient, ...]:
     """The rows as policy has them, each with what the client asked for that recipient.
 
     Who is named again gets the message once, unless another thing is asked for it: what Postfix's cleanup does, but for
     the case of the local part, which only its host can tell means nothing (RFC 5321 section 2.4). The first counts.
     """
-    rows = judgement.recipients or tuple(each.recipient for each in accepted)
+    rows = judged.recipients or tuple(each.recipient for each in accepted)
     wanted: dict[tuple[object, ...], Recipient] = {}
     for each, row in zip(accepted, rows, strict=True):
         notify, orcpt = each.parameters.notify, each.parameters.orcpt
