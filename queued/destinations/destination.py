@@ -1,6 +1,6 @@
 """destination — the deliveries in flight to one destination: which run, which wait here, which are parked
 
-Owns: Waiting and Destination: the window of one destination, its waiting line in memory, its memory of being dead, and the
+Owns: Waiting and Destination: the window of one destination, its waiting line in memory, how long it was dead, and the
     estimate of when a parked delivery can be started.
 Guarantees: no await, no clock: the time comes with each call, in monotonic seconds. Never more turns at once than the
     window, one when it is asked whether a dead destination lives again. Turns go by priority, then by age; where

@@ -39,8 +39,8 @@ Leaves = Annotated[
 def _uri() -> Any:
     return setting(
         "embedded:",
-        "The database that holds the queue, the same for smtpd and queued: embedded: starts a PostgreSQL of our "
-        "own under environment.var, anything else is a libpq URI or conninfo string to PostgreSQL 15 or newer.",
+        "The database that holds the queue, the same for smtpd and queued. embedded: starts a PostgreSQL under "
+        "environment.var; anything else is a libpq URI or conninfo string of a PostgreSQL 15 or newer.",
         unit="text",
         repr=False,
     )
@@ -56,7 +56,7 @@ class Log(Section):
     """What is written to the log."""
 
     level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "The least important kind of line to write: debug, info, warning or error.", unit="word"
+        "info", "The lowest level to log: debug, info, warning or error.", unit="word"
     )
 
 
@@ -68,8 +68,8 @@ class Partitions(Section):
     )
     leaves: Leaves = setting(
         {"123": ["1", "2", "3"], "456": ["4", "5", "6"]},
-        "Which partition ids share a table: the name is the suffix of queue_def_SUFFIX, the list its ids; "
-        "ids not named go to queue_def_def.",
+        "The leaves: tables that hold some partitions. The name is the suffix in queue_def_SUFFIX, the list its "
+        "partition ids; all other ids are in queue_def_def.",
         unit="lists of partition ids by suffix",
     )
 
@@ -78,7 +78,7 @@ class SmtpdDatabase(Section):
     """The queue's database as smtpd sees it: it writes to every partition."""
 
     uri: Text = _uri()
-    partitions: Partitions = section(Partitions, "How the queue is cut into partitions.")
+    partitions: Partitions = section(Partitions, "How the queue is partitioned.")
 
 
 class QueuedDatabase(Section):
@@ -87,8 +87,8 @@ class QueuedDatabase(Section):
     uri: Text = _uri()
     where: Text = setting(
         "true",
-        "The SQL condition on columns of queue that selects this worker's rows, for a worker that is started "
-        "without --worker.",
+        "The SQL condition on columns of queue that selects this worker's rows, if the worker is started without "
+        "--worker.",
         unit="SQL condition",
     )
 

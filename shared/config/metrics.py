@@ -46,14 +46,13 @@ class SmtpdMetrics(Section):
 
     listen: Listen | None = setting(
         None,
-        "Where /metrics, /healthy and /ready are answered over HTTP, for all processes together.",
+        "The address of /metrics, /healthy and /ready, for all processes together.",
         unit="host and port",
         absent="off",
     )
     timeout: Interval = setting(
         "1s",
-        "How long an answer waits for what each of several processes has counted; one that is late counts as it last "
-        "told.",
+        "How long a scrape waits for the counts of each process; for a late process its last report is used.",
         unit="duration",
     )
 
@@ -63,19 +62,19 @@ class Metrics(Section):
 
     listen: Listen | None = setting(
         None,
-        "Where /metrics, /healthy and /ready are answered over HTTP. The worker that stands second in the list of "
-        "workers takes the next port, and so on, so that one file serves them all on one host.",
+        "The address of /metrics, /healthy and /ready. The second worker in the list of workers uses the next port, "
+        "and so on, so that one file serves all workers of a host.",
         unit="host and port",
         absent="off",
     )
     refresh: Interval = setting(
         "15s",
-        "How often a scrape may ask PostgreSQL anew what is queued; between, it gets the last answer.",
+        "How often scrapes may query PostgreSQL for what is queued; in between, they get the last answer.",
         unit="duration",
     )
     destinations: dict[Id, Annotated[list[Domain], Field(min_length=1)]] = setting(
         {},
-        "Classes by which tries are counted besides, such as one for each large provider: a name and its recipient "
-        "domains; .example.com is every domain below example.com. What is in none counts as other.",
+        "Classes of destinations by which tries are counted, such as one for each large provider: a name and its "
+        "recipient domains; .example.com is every domain below example.com. All other domains count as other.",
         unit="lists of domains by class",
     )

@@ -14,8 +14,8 @@ class Retention(Section):
 
     default: Interval | None = setting(
         None,
-        "How long mail is held that lies in no quarantine, or in one whose `quarantines` entry has no retention.",
+        "How long to keep held mail whose quarantine has no retention, or that is in no quarantine.",
         unit="duration",
-        absent="until somebody decides",
+        absent="until a person decides",
     )
-    audit: Interval = setting("365d", "How long it is kept who did what to the queue.", unit="duration")
+    audit: Interval = setting("365d", "How long to keep audit rows (who did what to the queue).", unit="duration")

@@ -34,18 +34,18 @@ class SuppressionAtRcpt(Section):
 
     action: Literal["off", "reject", "hold"] = setting(
         "off",
-        "What becomes of a recipient that is suppressed. off: nothing; reject: 550 5.7.1; hold: it is accepted and put "
+        "What happens to a suppressed recipient. off: it is accepted; reject: 550 5.7.1; hold: it is accepted and put "
         "on hold under the quarantine id `suppressed`.",
         unit="word",
     )
-    keep: Interval = setting("10s", "How long an answer of the table is remembered.", unit="duration")
+    keep: Interval = setting("10s", "How long an answer of the table is cached.", unit="duration")
     timeout: Interval = setting(
-        "2s", "How long the table may take to answer; beyond it the client is told 451.", unit="duration"
+        "2s", "How long the table may take to answer; after that the client gets 451.", unit="duration"
     )
     accept: list[Pattern] = setting(
         [],
-        "Where bounces and feedback reports come in: mail to these addresses and domains is taken from anybody, "
-        "whatever relay.networks says. The same as suppression.addresses of queued.yaml.",
+        "Where bounces and feedback reports come in: mail to these addresses and domains is accepted from every "
+        "client, whatever relay.networks says. Use the same as suppression.addresses of queued.yaml.",
         unit="list of addresses and domains",
     )
 
@@ -75,8 +75,8 @@ class Suppression(Section):
 
     atdelivery: Literal["off", "reject"] = setting(
         "reject",
-        "What becomes of mail to suppressed addresses when it is to be sent. reject: it is finished as rejected, and "
-        "its sender is told. An empty table costs nothing.",
+        "What happens to mail to suppressed addresses at delivery. reject: it is finished as rejected, and its sender "
+        "is notified. An empty table costs nothing.",
         unit="word",
     )
     addresses: list[Pattern] = setting(
@@ -86,27 +86,27 @@ class Suppression(Section):
     )
     evidence: Literal["signed", "known"] = setting(
         "known",
-        "What a report must prove. known: that it has the message, by our signed return path or by the id in our field "
-        "Received, and that we sent it to that address; signed: the first of these only.",
+        "What a report must prove. known: knowledge of the message, by our signed return path or by the id in our "
+        "Received field, if we sent the message to that address; signed: only our signed return path counts.",
         unit="word",
     )
-    returnpath: ReturnPath = section(ReturnPath, "The sender that mail leaves with instead of its own.")
+    returnpath: ReturnPath = section(ReturnPath, "A signed envelope sender that replaces the mail's own.")
     hard: list[Status] = setting(
         ["5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"],
-        "The failures of which one is enough.",
+        "Failures of which one is enough to suppress an address.",
         unit="list of enhanced status codes",
     )
     soft: Annotated[int, whole(0, 10_000)] = setting(
         5,
-        "How many other failures of an address are enough; those for what the message says, 5.6.x and 5.7.x, never "
-        "count. 0: none ever are.",
+        "How many other failures suppress an address; 5.6.x and 5.7.x, which are about the message, never count. 0 "
+        "turns it off.",
         unit="failures",
     )
-    window: Interval = setting("30d", "How long one of these others is remembered.", unit="duration")
+    window: Interval = setting("30d", "How long such a failure is remembered.", unit="duration")
     keep: Interval | None = setting("180d", "How long an address stays suppressed after a bounce.", unit="duration")
     feedback: list[FeedbackType] = setting(
         ["abuse", "fraud", "opt-out", "opt-out-list"],
-        "The feedback reports (RFC 5965) that suppress whom they are about.",
+        "The types of feedback reports (RFC 5965) that suppress the address they are about.",
         unit="list of feedback types",
     )
     keepfeedback: Interval | None = setting(

@@ -24,10 +24,10 @@ class Tracing(Section):
     )
     ratio: Fraction = setting(
         1.0,
-        "Of how many of the messages that begin here the spans are sent; queued follows what smtpd decided "
-        "(OpenTelemetry OTEL_TRACES_SAMPLER_ARG).",
+        "The fraction of messages whose spans are sent; queued keeps smtpd's decision (OpenTelemetry "
+        "OTEL_TRACES_SAMPLER_ARG).",
         unit="fraction from 0 to 1",
     )
     timeout: Interval = setting(
-        "5s", "How long the collector may take to accept spans; when stopping, the last ones too.", unit="duration"
+        "5s", "How long the collector may take to accept spans; also for the last ones at stop.", unit="duration"
     )

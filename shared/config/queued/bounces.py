@@ -44,13 +44,11 @@ DisplayName = Annotated[str, matching(r"[ !#-\[\]-~]{1,100}", "1 to 100 printabl
 class Texts(Section):
     """What the readable part of a notification says instead of the built-in English."""
 
-    failed: Template | None = setting(None, "Of recipients given up.", unit="text", absent="built-in")
-    delayed: Template | None = setting(None, "Of recipients that are late.", unit="text", absent="built-in")
-    delivered: Template | None = setting(
-        None, "Of recipients delivered where mail ends, by LMTP.", unit="text", absent="built-in"
-    )
+    failed: Template | None = setting(None, "For recipients that failed.", unit="text", absent="built-in")
+    delayed: Template | None = setting(None, "For recipients that are late.", unit="text", absent="built-in")
+    delivered: Template | None = setting(None, "For recipients delivered by LMTP.", unit="text", absent="built-in")
     relayed: Template | None = setting(
-        None, "Of recipients handed on by SMTP to a host that will not tell.", unit="text", absent="built-in"
+        None, "For recipients relayed by SMTP to a host that does not offer DSN.", unit="text", absent="built-in"
     )
 
 
@@ -68,9 +66,7 @@ class BounceRate(Section):
 class Bounces(Section):
     """What senders are told of their recipients (RFC 3464)."""
 
-    enabled: Truth = setting(
-        True, "Whether notifications are sent at all; without, what is to be told is dropped.", unit="truth"
-    )
+    enabled: Truth = setting(True, "Whether notifications are sent; if false, pending ones are dropped.", unit="truth")
     transport: Id = setting("default", "The transport they are sent by.", unit="id of a transport")
     hostname: HostName | None = setting(
         None,
@@ -78,29 +74,33 @@ class Bounces(Section):
         unit="host name",
         absent="this host's fully qualified name",
     )
-    name: DisplayName = setting("Mail Delivery System", "The name they come from (Postfix mail_name).", unit="text")
+    name: DisplayName = setting(
+        "Mail Delivery System", "The display name of their sender (Postfix mail_name).", unit="text"
+    )
     address: Mailbox | None = setting(
         None,
-        "The address in their field From (Postfix double_bounce_sender); their envelope has none.",
+        "The address in their From field (Postfix double_bounce_sender); their envelope sender is empty.",
         unit="address",
         absent="MAILER-DAEMON at `hostname`",
     )
     postmaster: Mailbox | None = setting(
         None,
-        "Who gets a copy, with the header only, of each that tells of a failure (Postfix bounce_notice_recipient).",
+        "Who gets a copy, with the header only, of each failure notification (Postfix bounce_notice_recipient).",
         unit="address",
-        absent="nobody",
+        absent="no copies",
     )
     size: Size = setting(
         50_000,
-        "The largest message that is returned whole; of others, and where RET=HDRS asks for it, only the header is "
-        "(Postfix bounce_size_limit).",
+        "The largest message that is returned completely; of larger ones, and with RET=HDRS, only the header is "
+        "returned (Postfix bounce_size_limit).",
         unit="size in bytes",
     )
     gather: Duration = setting(
-        "5s", "How long to wait for further recipients of a message, to tell of all together.", unit="duration"
+        "5s",
+        "How long to wait for further recipients of a message, so that they share one notification.",
+        unit="duration",
     )
-    rate: BounceRate = section(BounceRate, "How many notifications are sent in an hour; those above wait.")
+    rate: BounceRate = section(BounceRate, "Limits on notifications per hour; further ones wait.")
     texts: Texts = section(
-        Texts, "What their readable part says; {hostname}, {sender}, {recipients} and more stand in."
+        Texts, "The texts of their readable part, with placeholders such as {hostname}, {sender} and {recipients}."
     )

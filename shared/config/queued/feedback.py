@@ -20,7 +20,8 @@ class Feedback(Section):
 
     initial: Annotated[int, whole(1, 10_000)] = setting(
         5,
-        "The connections a destination begins with, at most `concurrency` (Postfix initial_destination_concurrency).",
+        "The number of connections a destination starts with, at most `concurrency` (Postfix "
+        "initial_destination_concurrency).",
         unit="connections",
     )
     positive: Step = setting(
@@ -31,24 +32,25 @@ class Feedback(Section):
     )
     negative: Step = setting(
         "1/concurrency",
-        "How much an attempt that failed by the destination's fault takes, down to one (Postfix "
+        "How much an attempt that failed by the destination's fault subtracts, down to one (Postfix "
         "default_destination_concurrency_negative_feedback).",
         unit="word",
     )
     cohorts: Annotated[int, whole(0, 1_000)] = setting(
         1,
-        "After so many failures in a row of as many attempts as there are connections a destination is dead; 0 means "
-        "never (Postfix default_destination_concurrency_failed_cohort_limit).",
+        "A destination is dead after this many cohorts of consecutive failures, a cohort being as many attempts as it "
+        "may have connections; 0 means never (Postfix default_destination_concurrency_failed_cohort_limit).",
         unit="cohorts",
     )
     dead: Interval | None = setting(
         None,
-        "How long a dead destination is left alone before one attempt asks after it (Postfix minimal_backoff_time).",
+        "How long a dead destination is left alone before one attempt tests it (Postfix minimal_backoff_time).",
         unit="duration",
         absent="the first of retry.intervals",
     )
     longest: Interval = setting(
         "15m",
-        "The wait doubles with each attempt that finds it dead still, up to this (Postfix maximal_backoff_time).",
+        "The longest such wait: it doubles with each attempt that finds the destination still dead (Postfix "
+        "maximal_backoff_time).",
         unit="duration",
     )

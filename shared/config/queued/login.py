@@ -54,13 +54,13 @@ class Secret(Section):
 
     file: FilePath | None = setting(
         None,
-        "The file that holds it, on one line; read at the start and at each reload. Others than its owner and group "
-        "must have no access to it.",
+        "A file that contains it on one line; read at start and at each reload. Only its owner and group may have "
+        "access.",
         unit="path",
         absent="not from a file",
     )
     environment: Variable | None = setting(
-        None, "The environment variable that holds it.", unit="name", absent="not from the environment"
+        None, "An environment variable that contains it.", unit="name", absent="not from the environment"
     )
 
     @model_validator(mode="after")
@@ -74,23 +74,22 @@ class Token(Section):
 
     file: FilePath | None = setting(
         None,
-        "The file that holds it, on one line; read anew for each login. Others than its owner and group must have no "
-        "access to it.",
+        "A file that contains it on one line; read for each login. Only its owner and group may have access.",
         unit="path",
         absent="not from a file",
     )
     environment: Variable | None = setting(
-        None, "The environment variable that holds it.", unit="name", absent="not from the environment"
+        None, "An environment variable that contains it.", unit="name", absent="not from the environment"
     )
     command: Annotated[list[Text], Field(min_length=1)] | None = setting(
         None,
-        "The program, and its arguments, that prints it on one line; run without a shell, for 30 seconds at most.",
+        "A program with arguments that prints it on one line; run without a shell, for at most 30 seconds.",
         unit="list of texts",
         absent="not from a program",
     )
     lifetime: Interval = setting(
         "5m",
-        "How long a token that `command` printed is used before it is run again; a refused token is used no more.",
+        "How long to use a token that `command` printed before running it again; a refused token is not used again.",
         unit="duration",
     )
 
@@ -108,11 +107,11 @@ class OAuth(Section):
     clientsecret: Secret | None = setting(None, "Where our client secret is.", unit="section", absent="a public client")
     refresh: Secret | None = setting(
         None,
-        "Where the refresh token is (RFC 6749 section 6). A newer one that the server gives is kept in memory only.",
+        "Where the refresh token is (RFC 6749 section 6). A newer one that the server issues is kept in memory only.",
         unit="section",
-        absent="the client asks in its own name, RFC 6749 section 4.4",
+        absent="the client credentials grant, RFC 6749 section 4.4",
     )
-    scope: Text | None = setting(None, "The scopes to ask for.", unit="text", absent="what the server gives")
+    scope: Text | None = setting(None, "The scopes to ask for.", unit="text", absent="the server's default")
     ca: FilePath | None = setting(
         None,
         "The certificates that the server's certificate must come from, in PEM.",
@@ -124,23 +123,24 @@ class OAuth(Section):
 class Auth(Section):
     """As whom we log in to the host."""
 
-    user: UserName = required("The name to log in by.", unit="text")
+    user: UserName = required("The user name.", unit="text")
     password: Secret | None = setting(None, "Where the password is.", unit="section", absent="no password")
     token: Token | None = setting(None, "Where an access token is.", unit="section", absent="no token")
     oauth: OAuth | None = setting(
-        None, "The OAuth 2.0 server that gives access tokens.", unit="section", absent="no token"
+        None, "The OAuth 2.0 server that issues access tokens.", unit="section", absent="no token"
     )
     mechanisms: Annotated[list[Mechanism], Field(min_length=1)] | None = setting(
         None,
-        "The mechanisms that may be used (Postfix smtp_sasl_mechanism_filter); of those that the host offers as well "
-        "the strongest is. SCRAM-SHA-256-PLUS binds by tls-server-end-point (RFC 5929), which not every server knows.",
+        "The mechanisms that may be used (Postfix smtp_sasl_mechanism_filter); the strongest of those that the host "
+        "offers is used. SCRAM-SHA-256-PLUS binds by tls-server-end-point (RFC 5929), which not every server supports.",
         unit="list of names",
         absent="SCRAM-SHA-256, PLAIN, LOGIN with a password; OAUTHBEARER, XOAUTH2 with a token",
     )
     over: Over = setting(
         "verified_tls",
-        "verified_tls: credentials go to a host that has proved its name only, whatever tls.mode is; any_tls: whoever "
-        "is in the way may read and use them; cleartext: so may whoever listens.",
+        "verified_tls: credentials are sent only to a host that has proved its name, whatever tls.mode is; any_tls: "
+        "under TLS without that proof, so an attacker on the path may read and use them; cleartext: unencrypted, "
+        "readable by anyone on the path.",
         unit="word",
     )
 

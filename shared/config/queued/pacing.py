@@ -135,30 +135,34 @@ def match_of(values: Mapping[str, Sequence[str]]) -> Match:
 class Policy(Section):
     """A limit on mail that is alike in some fields."""
 
-    id: Id = required("The name of the policy, told when mail waits for it.", unit="id, unique among the policies")
+    id: Id = required(
+        "The name of the policy; last_error of mail that waits for it shows the name.",
+        unit="id, unique among the policies",
+    )
     fields: list[FieldName] = setting(
         [],
-        "What is counted apart: each combination of these fields has the limits for itself; [] is one count for all "
-        "that matches. Mail without a tenant, job, sender or source is not limited by a policy that counts by it "
-        "(Halon fields).",
+        "What is counted separately: the limits apply to each combination of these fields; [] counts all matching "
+        "mail together. A policy that counts by tenant, job, sender or source does not limit mail without it (Halon "
+        "fields).",
         unit="list of transport, destination, sender, tenant, job, site, source",
     )
     match: Match = section(Match, "Which mail the policy applies to.")
     concurrency: Annotated[int, whole(1, 1_000_000)] | None = setting(
         None,
-        "The most messages being delivered at once (Halon concurrency; Postfix default_destination_concurrency_limit).",
+        "The most messages being delivered at the same time (Halon concurrency; Postfix "
+        "default_destination_concurrency_limit).",
         unit="messages",
         absent="no limit",
     )
     rate: RateText | None = setting(
         None,
-        "The most messages begun in a time: N/sec, N/min, N/hour or N/day (Halon rate; KumoMTA max_message_rate).",
+        "The most messages started in a period: N/sec, N/min, N/hour or N/day (Halon rate; KumoMTA max_message_rate).",
         unit="rate",
         absent="no limit",
     )
     burst: Annotated[int, whole(1, 1_000_000)] | None = setting(
         None,
-        "How many of the rate may come at once after a pause (KumoMTA max_burst).",
+        "How many messages may start at once after a pause (KumoMTA max_burst).",
         unit="messages",
         absent="one second's worth of the rate, at least 1",
     )
@@ -169,8 +173,8 @@ class Policy(Section):
     )
     shared: Truth = setting(
         False,
-        "Whether all workers together have these limits, counted in PostgreSQL; else each worker has them for itself, "
-        "which is exact where no two workers have the same destination.",
+        "Whether all workers share these limits, counted in PostgreSQL. Otherwise they apply to each worker, which is "
+        "exact if no two workers have the same destination.",
         unit="truth",
     )
 
@@ -197,18 +201,20 @@ class Policy(Section):
 class Suspend(Section):
     """Mail that waits until the operator says otherwise."""
 
-    match: Match = section(Match, "Which mail waits; without any field all of it.")
-    reason: Text = required("Why, told wherever the mail is shown.", unit="text")
+    match: Match = section(Match, "Which mail is suspended; without any field, all mail.")
+    reason: Text = required("The reason, which last_error of the mail shows.", unit="text")
 
 
 class Pacing(Section):
     """How fast mail may leave, and what must wait."""
 
     policies: Annotated[list[Policy], AfterValidator(unique_ids)] = setting(
-        [], "Limits on mail that is alike in some fields; all that apply must allow a message.", unit="list of policies"
+        [],
+        "Limits on mail that has some fields in common; every policy that applies must allow a message.",
+        unit="list of policies",
     )
     suspends: list[Suspend] = setting(
-        [], "Mail that waits, besides what `pillarbox suspend` has suspended.", unit="list of match and reason"
+        [], "Suspended mail, besides that of `pillarbox suspend`.", unit="list of match and reason"
     )
 
 
@@ -216,16 +222,19 @@ class Window(Section):
     """A time of the week in which mail may leave."""
 
     days: Annotated[list[Day], Field(min_length=1)] = setting(
-        list(DAYS), "The days on which it begins.", unit="list of mon, tue, wed, thu, fri, sat, sun"
+        list(DAYS), "The days on which the window begins.", unit="list of mon, tue, wed, thu, fri, sat, sun"
     )
-    begin: TimeOfDay = setting("00:00", "When it begins, by the clock of its zone.", unit="time of day", alias="from")
+    begin: TimeOfDay = setting(
+        "00:00", "When the window begins, in local time of its zone.", unit="time of day", alias="from"
+    )
     end: TimeOfDay = setting(
         "24:00",
-        "When it ends; earlier than `from` means on the day after, and the same as `from` a whole day later.",
+        "When the window ends; a time before `from` is on the next day, and the same time as `from` is a whole day "
+        "later.",
         unit="time of day",
         alias="to",
     )
-    zone: Zone = setting("UTC", "The time zone of its clock.", unit="name of a time zone")
+    zone: Zone = setting("UTC", "The time zone of the window.", unit="name of a time zone")
 
 
 Windows = Annotated[list[Window], Field(max_length=100)]

@@ -116,10 +116,10 @@ class SmartHost(Section):
         10, "Hosts with a lower preference are tried first, as with MX.", unit="number"
     )
     weight: Annotated[int, whole(1, 65535)] = setting(
-        1, "How often it comes first among hosts of the same preference, relative to the others.", unit="number"
+        1, "How often it is first among hosts of the same preference, relative to the others.", unit="number"
     )
     auth: Auth | None = setting(
-        None, "As whom we log in to this host.", unit="section", absent="connection.auth, if there is one"
+        None, "The login at this host.", unit="section", absent="connection.auth, if there is one"
     )
 
 
@@ -128,14 +128,14 @@ class Connection(Section):
 
     protocol: Literal["smtp", "lmtp"] = setting(
         "smtp",
-        "smtp; lmtp: the host is where mail ends and says of each recipient what became of it (RFC 2033). With lmtp "
-        "mode is smarthost, and the port is not 25.",
+        "smtp, or lmtp: the host delivers to mailboxes and replies for each recipient (RFC 2033). With lmtp, mode "
+        "must be smarthost and the port must not be 25.",
         unit="word",
     )
     mode: Literal["smarthost", "mx"] = setting(
         "smarthost",
-        "smarthost: everything goes to `server`, or to `hosts`; mx: to the mail exchangers that DNS has for the "
-        "recipient's domain.",
+        "smarthost: all mail goes to `server`, or to `hosts`; mx: to the mail exchangers of the recipient's domain in "
+        "DNS.",
         unit="word",
     )
     server: Host = setting("127.0.0.1", "The host to deliver to.", unit="host name or IP address")
@@ -148,7 +148,7 @@ class Connection(Section):
     )
     auth: Auth | None = setting(
         None,
-        "As whom we log in to `server`, or to those of `hosts` that say nothing else; never to hosts of `routes`.",
+        "The login at `server`, or at those of `hosts` without an auth of their own; never at hosts of `routes`.",
         unit="section",
         absent="no login",
     )
@@ -161,19 +161,20 @@ class Connection(Section):
     )
     sessions: Annotated[int, whole(1, 1000)] = setting(
         2,
-        "The most of these that may answer and then fail before any content was sent (Postfix smtp_mx_session_limit).",
+        "The most of these hosts that may greet us and then fail before any content was sent (Postfix "
+        "smtp_mx_session_limit).",
         unit="sessions",
     )
     avoid: Duration = setting(
         "1m",
-        "How long a host that could not be talked to comes after the others of its preference; each worker remembers "
-        "for itself. 0s: not at all.",
+        "How long a host that could not be reached is tried after the others of its preference; each worker remembers "
+        "for itself. 0s turns it off.",
         unit="duration",
     )
     sites: Truth = setting(
         False,
-        "Whether recipients of one message share a transaction though their domains differ, where the domains have the "
-        "same mail exchangers (KumoMTA site name).",
+        "Whether recipients of one message in different domains share a transaction if the domains have the same mail "
+        "exchangers (KumoMTA site name).",
         unit="truth",
     )
 
@@ -208,8 +209,8 @@ class Allow(Section):
 
     private: Truth = setting(
         False,
-        "Whether DNS and address literals may lead to private, loopback and link-local addresses. Hosts written in "
-        "this file always may.",
+        "Whether mail may go to private, loopback and link-local addresses that come from DNS or address literals. "
+        "Hosts written in this file are always allowed.",
         unit="truth",
     )
 
@@ -218,18 +219,18 @@ class Dns(Section):
     """How DNS is asked."""
 
     servers: list[NameServer] = setting(
-        [], "The name servers to ask; [] means those of /etc/resolv.conf.", unit="list of IP addresses, or address:port"
+        [], "The name servers; [] means those of /etc/resolv.conf.", unit="list of IP addresses, or address:port"
     )
     trusted: Truth = setting(
         False,
-        "Whether it counts when a name server says that it has validated an answer by DNSSEC (the AD bit): only for "
-        "validating servers on a way that nobody else can write to, such as 127.0.0.1 (resolv.conf trust-ad). Without "
-        "it tls.mode dane finds no records, and REQUIRETLS no proof of mail exchangers but MTA-STS.",
+        "Whether to trust the name servers' statement that an answer was validated by DNSSEC (the AD bit). Only for "
+        "validating servers on a path that no one else can tamper with, such as 127.0.0.1 (resolv.conf trust-ad). "
+        "Without it tls.mode dane finds no records, and REQUIRETLS can prove mail exchangers only by MTA-STS.",
         unit="truth",
     )
-    timeout: Interval = setting("10s", "How long one question may take, all servers together.", unit="duration")
-    ttl: Interval = setting("1h", "The longest an answer is kept, whatever its own time to live.", unit="duration")
-    entries: Annotated[int, whole(1, 10_000_000)] = setting(10_000, "The most answers that are kept.", unit="answers")
+    timeout: Interval = setting("10s", "How long one query may take, over all servers.", unit="duration")
+    ttl: Interval = setting("1h", "The longest time an answer is cached, whatever its time to live.", unit="duration")
+    entries: Annotated[int, whole(1, 10_000_000)] = setting(10_000, "The most answers that are cached.", unit="answers")
 
 
 class Routing(Section):
@@ -237,11 +238,11 @@ class Routing(Section):
 
     ourselves: list[Host] = setting(
         [],
-        "Names and addresses under which mail comes back to us, besides this host's own: MX records that lead there "
-        "are not followed (Postfix proxy_interfaces).",
+        "Further names and addresses of ourselves, besides this host's own: MX records that lead there are not "
+        "followed, to prevent loops (Postfix proxy_interfaces).",
         unit="list of host names and IP addresses",
     )
-    dns: Dns = section(Dns, "How DNS is asked.")
+    dns: Dns = section(Dns, "DNS queries.")
 
 
 Routes = Annotated[dict[Domain, NextHop], BeforeValidator(_each_once)]

@@ -32,8 +32,8 @@ class ReplyCondition(Section):
     """What a rule asks: everything given must match, and one entry of a list is enough for that."""
 
     reply: Annotated[list[Pattern], SOME] = asks(
-        "What was said: code, enhanced code and text as the log has them; without a reply, the fault. A glob matches "
-        "the whole, /an expression/ any part of it, in upper and lower case.",
+        "The reply: code, enhanced code and text as in the log; without a reply, the failure. A glob matches the "
+        "whole reply, /a regular expression/ any part of it; case is ignored.",
         unit="patterns",
     )
     code: Annotated[list[Code], SOME] = asks("The reply codes; x is any digit.", unit="codes in quotes")
@@ -41,21 +41,23 @@ class ReplyCondition(Section):
         "The enhanced codes as the host sent them; * is any number.", unit="codes"
     )
     phase: Annotated[list[Step], SOME] = asks(
-        "What was being answered.", unit="connect, greeting, helo, starttls, auth, mail, rcpt, data, body, dot"
+        "The phase that the reply belongs to.",
+        unit="connect, greeting, helo, starttls, auth, mail, rcpt, data, body, dot",
     )
     outcome: Annotated[list[Literal["deferred", "failed"]], SOME] = asks(
-        "What would become of the recipient without rules.", unit="deferred, failed"
+        "The outcome without rules.", unit="deferred, failed"
     )
     destination: Annotated[list[Domain], SOME] = asks(
         "The recipient's domain; .example.com is every domain below example.com.", unit="domains"
     )
     transport: Annotated[list[Id], SOME] = asks("The transport.", unit="ids of transports")
     site: Annotated[list[Pattern], SOME] = asks(
-        "The mail exchangers the destination shares with others (KumoMTA site name); unknown to smart hosts.",
+        "The site: the mail exchangers that the destination shares with others (KumoMTA site name); not available "
+        "with smart hosts.",
         unit="patterns",
     )
     tries: CountComparison | None = setting(
-        None, "Which try this is, from 1.", unit="comparison such as >=3", absent="not asked"
+        None, "The number of this try, from 1.", unit="comparison such as >=3", absent="not asked"
     )
 
 
@@ -63,22 +65,22 @@ class ReplyRule(Section):
     """What is done about replies that fulfil the conditions. The first rule of each kind decides that kind."""
 
     id: Id = required("The name of the rule, for logs.", unit="id, unique among the rules")
-    condition: ReplyCondition = required("What the rule asks.", unit="section of conditions", alias="if")
+    condition: ReplyCondition = required("The conditions.", unit="section of conditions", alias="if")
     defer: Interval | None = setting(
         None,
-        "Tries again after this time at the earliest, also where the reply was permanent.",
+        "Tries again after this time at the earliest, even if the reply was permanent.",
         unit="duration",
         absent="as without the rule",
     )
     bounce: Line | None = setting(
         None,
-        "Gives the recipient up; what the sender is told, before what the host said.",
+        "Gives the recipient up, with this text in the notification to the sender, before the host's reply.",
         unit="text",
         absent="as without the rule",
     )
     hold: QuarantineId | None = setting(
         None,
-        "Holds the recipient under this quarantine id (metadata _quarantineid) until someone decides.",
+        "Holds the recipient under this quarantine id (metadata _quarantineid) until a person decides.",
         unit="quarantine id",
         absent="as without the rule",
     )
@@ -87,19 +89,19 @@ class ReplyRule(Section):
     )
     suspend: Interval | None = setting(
         None,
-        "Sends nothing more there for this time (KumoMTA suspension); mail waits without counting tries.",
+        "Stops sending there for this time (KumoMTA suspension); mail waits without counting tries.",
         unit="duration",
         absent="nothing is suspended",
     )
     suspended: Literal["destination", "site", "source"] = setting(
         "destination",
-        "What `suspend` is about. destination: the recipient's domain; site: every domain with the same mail "
+        "What `suspend` applies to. destination: the recipient's domain; site: every domain with the same mail "
         "exchangers; source: this destination from the source address that was used.",
         unit="word",
     )
     concurrency: Literal["lower"] | None = setting(
         None,
-        "lower: one connection fewer to the destination, as after a failed one.",
+        "lower: one connection fewer to the destination, as after a failed attempt.",
         unit="word",
         absent="as without the rule",
     )

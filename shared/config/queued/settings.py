@@ -43,10 +43,10 @@ WorkerId = Annotated[str, matching(r"[a-z0-9-]{1,64}", "1 to 64 of a-z, 0-9 and 
 class Worker(Section):
     """One delivery worker and the rows it owns."""
 
-    id: WorkerId = required("The name to start it by: python -m queued --worker ID.", unit="id, unique")
+    id: WorkerId = required("The worker's name, for python -m queued --worker ID.", unit="id, unique")
     where: Text = required(
-        "The SQL condition on columns of queue that selects its rows; together the workers' conditions must "
-        "cover every partition; where they overlap, workers share the work.",
+        "The SQL condition on columns of queue that selects the worker's share of the queue. Together the conditions "
+        "must cover every partition; where they overlap, workers share the work.",
         unit="SQL condition",
     )
 
@@ -64,30 +64,30 @@ class Claim(Section):
     batch: Annotated[int, whole(1, 10_000)] = setting(200, "The most recipients taken by one claim.", unit="recipients")
     lease: Interval = setting(
         "15m",
-        "How long a claim holds; a recipient whose worker died is due again after it.",
+        "How long a claim holds. If a worker dies, its mail is retried automatically after this time.",
         unit="duration",
     )
-    poll: Interval = setting("5s", "How often to look for due recipients when no notification comes.", unit="duration")
+    poll: Interval = setting("5s", "How often to look for due recipients without a notification.", unit="duration")
     inflight: Annotated[int, whole(1, 1_000_000)] = setting(
-        1000, "The most recipients claimed at once.", unit="recipients"
+        1000, "The most recipients claimed at the same time.", unit="recipients"
     )
     maxbytes: Size = setting("64MiB", "The most content of claimed messages held in memory.", unit="size in bytes")
     ordinary: Fraction = setting(
         0.2,
-        "The part of each claim that is kept for ordinary mail when urgent mail is due too: whoever may submit may "
-        "call its mail urgent.",
+        "The part of each claim reserved for ordinary mail when urgent mail is due too, because every client that may "
+        "submit can mark its mail urgent.",
         unit="fraction from 0 to 1",
     )
     retried: Fraction = setting(
         0.5,
-        "The part of each claim that is kept for mail tried or parked before, when both that and fresh mail are due "
+        "The part of each claim reserved for mail that was tried or parked before, when fresh mail is due too "
         "(Postfix fills its active queue from incoming and deferred in turn).",
         unit="fraction from 0 to 1",
     )
     share: Fraction = setting(
         0.25,
         "The part of `inflight`, but not less than 100 recipients, and of `maxbytes` that one destination may hold; "
-        "what it has no room for goes back to the queue for a while.",
+        "further mail for it goes back to the queue for a while.",
         unit="fraction from 0 to 1",
     )
     wait: Interval = setting(
@@ -102,16 +102,16 @@ class Wakeup(Section):
 
     mode: Literal["listen", "poll"] = setting(
         "listen",
-        "listen: notifications wake the worker, and it polls besides; poll: it only polls, every claim.poll.",
+        "listen: notifications wake the worker, and it also polls; poll: it only polls, every claim.poll.",
         unit="word",
     )
     probe: Interval = setting(
-        "30s", "How often to prove that notifications get through, by an echo to ourselves.", unit="duration"
+        "30s", "How often to test that notifications arrive, by an echo to ourselves.", unit="duration"
     )
     uri: Text | None = setting(
         None,
-        "A direct libpq URI for listening, where environment.database.uri leads through a transaction pooler, which "
-        "lets no notification through.",
+        "A direct libpq URI for listening, if environment.database.uri leads through a transaction pooler, which "
+        "drops notifications.",
         unit="text",
         absent="environment.database.uri",
         repr=False,
@@ -122,76 +122,72 @@ class Shutdown(Section):
     """How a worker ends."""
 
     timeout: Duration = setting(
-        "30s", "How long deliveries under way may take to finish before they are cut off.", unit="duration"
+        "30s", "How long deliveries may take to finish before they are aborted.", unit="duration"
     )
 
 
 class Keep(Section):
     """How long what is finished is kept."""
 
-    history: Interval = setting("30d", "The days of attempts and archive.", unit="duration")
-    deadletters: Interval = setting(
-        "7d", "The bodies of dead letters, so that they can be queued again.", unit="duration"
-    )
+    history: Interval = setting("30d", "Attempts and archive.", unit="duration")
+    deadletters: Interval = setting("7d", "The bodies of dead letters, so that they can be requeued.", unit="duration")
     idempotency: Interval = setting("7d", "The keys that applications gave to enqueue.", unit="duration")
 
 
 class Maintenance(Section):
     """What workers keep tidy in the database."""
 
-    interval: Interval = setting("1m", "How often to tidy.", unit="duration")
+    interval: Interval = setting("1m", "How often maintenance runs.", unit="duration")
     grace: Duration = setting(
-        "10m", "How long a body without recipients is kept before it is swept away.", unit="duration"
+        "10m", "How long a body without recipients is kept before it is deleted.", unit="duration"
     )
     ahead: Annotated[int, whole(1, 366)] = setting(
-        7, "How many days of history partitions are made in advance.", unit="days"
+        7, "How many days of history partitions are created in advance.", unit="days"
     )
     overdue: Interval = setting(
-        "1m", "How long mail may be due and untouched before its workers are woken once more.", unit="duration"
+        "1m", "How long mail may be due and unclaimed before its workers are notified again.", unit="duration"
     )
     poison: Annotated[int, whole(3, 100)] = setting(
-        3, "How many claims in a row may end without a result before the recipient is held.", unit="claims"
+        3, "How many consecutive claims may end without a result before the recipient is put on hold.", unit="claims"
     )
-    keep: Keep = section(Keep, "How long what is finished is kept.")
+    keep: Keep = section(Keep, "How long finished data is kept.")
 
 
 class QueuedConfig(Section):
     """The configuration of queued: claims recipients from the queue and delivers to them over SMTP."""
 
-    environment: QueuedEnvironment = section(QueuedEnvironment, "Where queued lives.")
+    environment: QueuedEnvironment = section(QueuedEnvironment, "Where queued finds its database, files and log.")
     workers: Annotated[list[Worker], Field(min_length=1), AfterValidator(unique_ids)] = section(
         _workers,
-        "The workers that pillarbox up starts. List of id and where, default two: queued-123 and queued-456.",
+        "The workers that `pillarbox up` starts. List of id and where, default two: queued-123 and queued-456.",
     )
-    claim: Claim = section(Claim, "How a worker takes rows.")
-    wakeup: Wakeup = section(Wakeup, "How a worker learns at once that there is mail.")
+    claim: Claim = section(Claim, "How a worker claims recipients.")
+    wakeup: Wakeup = section(Wakeup, "How a worker learns of new mail at once.")
     transportgroups: Annotated[list[TransportGroup], AfterValidator(unique_ids)] = section(
         list,
-        "What several transports have in common: a transport with `group` has every key of its group that it does not "
-        "write itself. List of groups, default [].",
+        "Settings that several transports share: a transport with `group` takes every key of its group that it does "
+        "not set itself. List of groups, default [].",
     )
     transports: Annotated[list[Transport], Field(min_length=1), AfterValidator(unique_ids)] = section(
         lambda: [Transport()],
-        "The ways to reach destinations. List of transports, default one with every key at its default.",
+        "How to reach destinations. List of transports, default one with every key at its default.",
     )
-    pacing: Pacing = section(Pacing, "How fast mail may leave, and what must wait.")
+    pacing: Pacing = section(Pacing, "How fast mail may be sent, and which mail must wait.")
     rules: Annotated[list[ReplyRule], AfterValidator(unique_ids)] = setting(
         [],
-        "What is done about replies that mean more than their code says, each rule with an id, conditions and actions.",
+        "Rules that react to replies beyond their code, each with an id, conditions and actions.",
         unit="list of rules",
     )
-    signing: Signing = section(
-        Signing, "DKIM signatures on mail that leaves; a message gets those of every rule that fits it."
-    )
-    routing: Routing = section(Routing, "How the way to a destination is found.")
-    bounces: Bounces = section(Bounces, "What senders are told of their recipients (RFC 3464).")
+    signing: Signing = section(Signing, "DKIM signatures; a message gets one from every rule that matches it.")
+    routing: Routing = section(Routing, "How hosts of a destination are found.")
+    bounces: Bounces = section(Bounces, "Delivery status notifications to senders (RFC 3464).")
     suppression: Suppression = section(
         Suppression, "Which addresses get no mail, and how workers learn of them from bounces and feedback reports."
     )
-    shutdown: Shutdown = section(Shutdown, "How a worker ends.")
-    maintenance: Maintenance = section(Maintenance, "What workers keep tidy in the database.")
-    metrics: Metrics = section(Metrics, "Where Prometheus and whoever asks for the worker's health get their answer.")
-    tracing: Tracing = section(Tracing, "Spans that follow a message through both daemons.")
+    shutdown: Shutdown = section(Shutdown, "How a worker stops.")
+    maintenance: Maintenance = section(Maintenance, "Maintenance of the database by workers.")
+    metrics: Metrics = section(Metrics, "Metrics and health pages over HTTP.")
+    tracing: Tracing = section(Tracing, "OpenTelemetry spans that follow a message through both daemons.")
 
     @model_validator(mode="after")
     def _bounces_have_a_transport(self) -> Self:

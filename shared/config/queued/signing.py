@@ -85,10 +85,10 @@ class SigningKey(Section):
         unit="path from the working folder",
     )
     notbefore: Instant | None = setting(
-        None, "The key signs nothing before this time.", unit="date and time with zone", absent="always"
+        None, "The key is not used before this time.", unit="date and time with zone", absent="always"
     )
     notafter: Instant | None = setting(
-        None, "The key signs nothing from this time on.", unit="date and time with zone", absent="for ever"
+        None, "The key is not used from this time on.", unit="date and time with zone", absent="for ever"
     )
 
     @model_validator(mode="after")
@@ -122,16 +122,16 @@ class SigningRule(Section):
     )
     source: Literal["from", "envelope"] = setting(
         "from",
-        "Where the sender's domain is read. from: in the field From, which readers see and DMARC asks about; "
-        "envelope: in MAIL FROM.",
+        "Where the sender's domain is read. from: in the From field, which readers see and DMARC checks; envelope: in "
+        "MAIL FROM.",
         unit="word",
     )
     domain: SigningDomain | None = setting(
         None, "The domain that signs, d= (OpenDKIM Domain).", unit="domain", absent="the sender's domain"
     )
     keys: Annotated[list[SigningKey], Field(min_length=1), AfterValidator(_unique_selectors)] = required(
-        "The keys. Of each kind, RSA and Ed25519, one signs: of those in their time the one with the latest notbefore, "
-        "and of equals the last in the list.",
+        "The keys. For each kind, RSA and Ed25519, one key signs: of those that are valid now, the one with the "
+        "latest notbefore; among equals, the last in the list.",
         unit="list of keys",
     )
 
@@ -140,14 +140,14 @@ class Arc(Section):
     """Sealing of forwarded mail: what our own server found out about a message is told to those after us."""
 
     authservid: ServerName = required(
-        "The name by which fields Authentication-Results of our own server begin (authserv-id); mail that has one is "
-        "sealed. Whatever comes from outside under this name must have been taken out (RFC 8601 section 5).",
+        "The name at the start of our own server's Authentication-Results fields (authserv-id); mail with such a "
+        "field is sealed. Fields with this name that come from outside must have been removed (RFC 8601 section 5).",
         unit="host name",
     )
     domain: SigningDomain = required("The domain that seals, d=.", unit="domain")
     keys: Annotated[list[SigningKey], Field(min_length=1), AfterValidator(_unique_selectors)] = required(
-        "The RSA keys. One seals: of those in their time the one with the latest notbefore, and of equals the last in "
-        "the list.",
+        "The RSA keys. Of those that are valid now, the one with the latest notbefore is used; among equals, the last "
+        "in the list.",
         unit="list of keys, as in rules",
     )
 
@@ -157,13 +157,13 @@ class Signing(Section):
 
     onerror: Literal["defer", "unsigned"] = setting(
         "defer",
-        "What becomes of a message when signing it fails on our side. defer: it waits until that is mended; "
-        "unsigned: it leaves without signature.",
+        "What happens to a message if signing fails on our side. defer: it waits until the fault is repaired; "
+        "unsigned: it is sent without a signature.",
         unit="word",
     )
     thread: Size = setting(
         "64KiB",
-        "Content of this size and more is signed in a thread, so that other mail need not wait meanwhile.",
+        "Content from this size on is signed in a thread, so that other mail need not wait.",
         unit="size in bytes",
     )
     arc: Arc | None = setting(

@@ -63,12 +63,10 @@ DailyMessages = Annotated[int, whole(1, _MOST_MESSAGES)]
 class Warmup(Section):
     """How much a new address sends on each of its first days."""
 
-    begins: Day = required(
-        "The first day, in UTC; before it nothing is sent from the address.", unit="date", alias="from"
-    )
+    begins: Day = required("The first day, in UTC; before it the address is not used.", unit="date", alias="from")
     days: Annotated[list[DailyMessages], Field(min_length=1)] = required(
-        "The most messages on the first day, the second, and so on; all workers together. After the last there is "
-        "no limit.",
+        "The most messages on the first day, the second, and so on, for all workers together. After the last day "
+        "there is no limit.",
         unit="list of numbers of messages",
     )
 
@@ -77,11 +75,11 @@ class Source(Section):
     """An address of this host that mail leaves from."""
 
     address: SourceAddress = required(
-        "The address to speak from (Postfix smtp_bind_address, KumoMTA source_address).", unit="IP address"
+        "The source address (Postfix smtp_bind_address, KumoMTA source_address).", unit="IP address"
     )
     hostname: HostName | None = setting(
         None,
-        "The name we give ourselves in EHLO when we speak from it (KumoMTA ehlo_domain).",
+        "Our name in EHLO when this address is used (KumoMTA ehlo_domain).",
         unit="host name",
         absent="the transport's hostname",
     )
@@ -90,7 +88,7 @@ class Source(Section):
     )
     warmup: Warmup | None = setting(
         None,
-        "How much it sends on its first days, while receivers get to know it.",
+        "How much may be sent from it on its first days, until receivers know it.",
         unit="section of from and days",
         absent="no limit",
     )

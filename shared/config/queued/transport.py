@@ -48,7 +48,7 @@ class Pooling(Section):
     )
     age: Interval = setting(
         "5m",
-        "How old a connection may grow before it takes no more messages (Postfix smtp_connection_reuse_time_limit).",
+        "How old a connection may be to be used for another message (Postfix smtp_connection_reuse_time_limit).",
         unit="duration",
     )
 
@@ -68,16 +68,16 @@ class Timeout(Section):
     mail: Interval = setting("5m", "For the reply to MAIL FROM (Postfix smtp_mail_timeout).", unit="duration")
     rcpt: Interval = setting("5m", "For the reply to RCPT TO (Postfix smtp_rcpt_timeout).", unit="duration")
     data: Interval = setting("2m", "For the reply to DATA (Postfix smtp_data_init_timeout).", unit="duration")
-    body: Interval = setting("3m", "For the content to be taken (Postfix smtp_data_xfer_timeout).", unit="duration")
+    body: Interval = setting("3m", "For the transfer of the content (Postfix smtp_data_xfer_timeout).", unit="duration")
     dot: Interval = setting("10m", "For the reply to the final dot (Postfix smtp_data_done_timeout).", unit="duration")
     rset: Interval = setting("20s", "For the reply to RSET (Postfix smtp_rset_timeout).", unit="duration")
     quit: Interval = setting("5m", "For the reply to QUIT (Postfix smtp_quit_timeout).", unit="duration")
     attempt: Interval | None = setting(
         None,
-        "For an attempt as a whole, from DNS to the last reply, with however many recipients: a host that uses every "
-        "limit up with each of its replies holds a connection no longer.",
+        "For an attempt as a whole, from DNS to the last reply, with any number of recipients, so that a slow host "
+        "cannot use up every limit with each reply.",
         unit="duration",
-        absent="the others together, which is 50m50s of Postfix's limits",
+        absent="the sum of the others, 50m50s with Postfix's limits",
     )
 
 
@@ -90,26 +90,26 @@ class Retry(Section):
         unit="list of durations",
     )
     jitter: Fraction = setting(
-        0.1, "By how much of itself a wait may vary, so that retries spread.", unit="fraction from 0 to 1"
+        0.1,
+        "The fraction by which each wait is lengthened at random, so that retries are spread.",
+        unit="fraction from 0 to 1",
     )
     count: Annotated[int, whole(0, 10_000)] = setting(
         30, "The most further tries before giving up (Halon retry.count).", unit="tries"
     )
     age: Interval = setting(
         "5d",
-        "How old a message may grow before giving up; the last try is made at that age (Postfix "
-        "maximal_queue_lifetime).",
+        "The age at which a message is given up, after a last try at that age (Postfix maximal_queue_lifetime).",
         unit="duration",
     )
     nullage: Interval = setting(
         "5d",
-        "The same for mail from the null sender, which nobody waits for (Postfix bounce_queue_lifetime); never longer "
-        "than `age`.",
+        "The same for mail from the null sender (Postfix bounce_queue_lifetime); never longer than `age`.",
         unit="duration",
     )
     notice: Interval | None = setting(
         None,
-        "How old a message must be for its sender to be told, once, that it is late (Postfix delay_warning_time).",
+        "The age from which the sender is notified, once, that the message is late (Postfix delay_warning_time).",
         unit="duration",
         absent="never",
     )
@@ -118,39 +118,39 @@ class Retry(Section):
 class TransportGroup(Section):
     """What several transports have in common: every key of a transport, for those that do not write it themselves."""
 
-    id: Id = required("The name by which transports name their group.", unit="id, unique among the groups")
+    id: Id = required("The name of the group, for `group` of transports.", unit="id, unique among the groups")
     connection: Connection = section(Connection, "Where to connect to.")
     routes: Routes = setting(
         {},
-        "Where mail for a domain goes instead; .example.com is every domain below example.com (Postfix "
+        "Another host for the mail of single domains; .example.com is every domain below example.com (Postfix "
         "transport_maps).",
         unit="next hop by domain",
     )
-    allow: Allow = section(Allow, "What DNS may lead to.")
+    allow: Allow = section(Allow, "Which addresses from DNS are allowed.")
     hostname: HostName | None = setting(
         None,
-        "The name we give ourselves in EHLO (Postfix smtp_helo_name).",
+        "Our name in EHLO (Postfix smtp_helo_name).",
         unit="host name",
         absent="this host's fully qualified name",
     )
     sources: Sources = section(
         list,
-        "The addresses of this host that mail leaves from, chosen by weight for each attempt among those of the "
-        "family that fits the other host. List of sources, default [], which leaves the address to the system.",
+        "Source addresses of this host, chosen by weight for each attempt among those of the other host's family "
+        "(IPv4 or IPv6). List of sources, default [], which leaves the choice to the system.",
     )
     concurrency: Annotated[int, whole(1, 10_000)] = setting(
         20,
-        "The most connections to one destination at once (Postfix default_destination_concurrency_limit).",
+        "The most simultaneous connections to one destination (Postfix default_destination_concurrency_limit).",
         unit="connections",
     )
     concurrencyper: Literal["worker", "host"] = setting(
         "worker",
-        "worker: each worker has `concurrency` for itself; host: all workers together never have more connections to a "
-        "host than `concurrency`, counted in PostgreSQL.",
+        "worker: `concurrency` is the limit of each worker; host: it is the limit of all workers together per host, "
+        "counted in PostgreSQL.",
         unit="word",
     )
     feedback: Feedback = section(
-        Feedback, "How the connections to a destination grow and shrink, and when it is left alone."
+        Feedback, "How the number of connections to a destination grows and shrinks, and when it counts as dead."
     )
     recipients: Annotated[int, whole(1, 10_000)] = setting(
         50,
@@ -159,8 +159,8 @@ class TransportGroup(Section):
     )
     windows: Windows = section(
         list,
-        "The times in which mail leaves over this transport; what comes at others waits for the next, and is not "
-        "counted as tried. List of windows, default [], which is always.",
+        "Delivery windows: mail leaves over this transport only inside them; other mail waits for the next window "
+        "without counting a try. List of windows, default [], which means always.",
     )
     pooling: Pooling = section(Pooling, "How long a connection is kept for further messages.")
     tls: TransportTls = section(TransportTls, "TLS to the next hop.")
@@ -171,11 +171,11 @@ class TransportGroup(Section):
 class Transport(TransportGroup):
     """A way to reach a set of destinations."""
 
-    id: Id = setting("default", "The name policy rules choose it by.", unit="id, unique")
+    id: Id = setting("default", "The name of the transport, for policy rules.", unit="id, unique")
     group: Id | None = setting(
         None,
-        "The group of `transportgroups` whose keys hold here, section by section, where this transport does not "
-        "write its own (Halon transportgroups).",
+        "The group of `transportgroups` whose keys apply here where this transport does not set its own (Halon "
+        "transportgroups).",
         unit="id of a group",
         absent="no group",
     )

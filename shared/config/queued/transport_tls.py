@@ -28,16 +28,16 @@ class TransportTls(Section):
 
     mode: Mode = setting(
         "optional",
-        "disabled: no TLS; optional: STARTTLS where it is offered, whoever answers, and clear text where the handshake "
-        "fails; optional_verify: as optional, but where it is offered the certificate must be right; require: no mail "
-        "without TLS; require_verify: nor without the right certificate; dane: what the domain's TLSA records ask for "
-        "(needs routing.dns.trusted), and optional where it has none (Postfix smtp_tls_security_level, Halon tls.mode, "
-        "KumoMTA enable_tls and enable_dane).",
+        "disabled: no TLS; optional: STARTTLS if it is offered, with any certificate, and clear text if the handshake "
+        "fails; optional_verify: as optional, but if STARTTLS is offered the certificate must be valid; require: no "
+        "mail without TLS; require_verify: no mail without TLS and a valid certificate; dane: as the domain's TLSA "
+        "records require (needs routing.dns.trusted), and optional if it has none (Postfix smtp_tls_security_level, "
+        "Halon tls.mode, KumoMTA enable_tls and enable_dane).",
         unit="word",
     )
     implicit: Truth = setting(
         False,
-        "Whether TLS begins with the first octet, without STARTTLS, as on port 465 (Postfix smtp_tls_wrappermode).",
+        "Whether TLS starts immediately, without STARTTLS, as on port 465 (Postfix smtp_tls_wrappermode).",
         unit="truth",
     )
     ca: FilePath | None = setting(
@@ -48,31 +48,31 @@ class TransportTls(Section):
         absent="those of the system",
     )
     minimum: Literal["TLSv1.2", "TLSv1.3"] = setting(
-        "TLSv1.2", "The oldest version of TLS to speak (Postfix smtp_tls_mandatory_protocols).", unit="word"
+        "TLSv1.2", "The oldest version of TLS to accept (Postfix smtp_tls_mandatory_protocols).", unit="word"
     )
     names: Annotated[list[PeerName], Field(min_length=1)] | None = setting(
         None,
-        "The names of which a right certificate has one; .example.com is every name below example.com (Postfix "
+        "The certificate must contain one of these names; .example.com is every name below example.com (Postfix "
         "smtp_tls_verify_cert_match).",
         unit="list of host names",
         absent="the host's name in MX or in this file",
     )
     certificate: FilePath | None = setting(
         None,
-        "The certificate we show to hosts that ask for one, with its chain, in PEM (Postfix smtp_tls_cert_file).",
+        "Our client certificate, with its chain, in PEM, for hosts that ask for one (Postfix smtp_tls_cert_file).",
         unit="path",
-        absent="we show none",
+        absent="no client certificate",
     )
     privatekey: FilePath | None = setting(
         None,
         "The private key of this certificate, in PEM (Postfix smtp_tls_key_file).",
         unit="path",
-        absent="we show none",
+        absent="no client certificate",
     )
     mtasts: Truth = setting(
         True,
-        "Whether the policies that domains publish by MTA-STS hold for us, where connection.mode is mx and tls.mode is "
-        "not disabled (KumoMTA enable_mta_sts).",
+        "Whether MTA-STS policies of domains are enforced, if connection.mode is mx and tls.mode is not disabled "
+        "(KumoMTA enable_mta_sts).",
         unit="truth",
     )
 

@@ -44,11 +44,11 @@ class Hashing(Section):
         2, "How many passwords are hashed at the same time, at 64 MiB each.", unit="threads"
     )
     waiting: Annotated[int, whole(0, 10_000)] = setting(
-        50, "How many logins may wait for that; more are answered 454.", unit="logins"
+        50, "How many logins may wait for hashing; further ones get 454.", unit="logins"
     )
     remembered: Duration = setting(
         "5m",
-        "How long a password that was right is known without hashing it again, as long as its hash stays; 0 never.",
+        "How long a correct password is remembered without hashing it again, unless its hash changes; 0 turns it off.",
         unit="duration",
     )
 
@@ -58,18 +58,20 @@ class Failures(Section):
 
     delay: Duration = setting(
         "1s",
-        "How long a first failure waits for its reply; each further one of the same address or name twice as long "
-        "(Postfix smtpd_error_sleep_time).",
+        "How long the reply to a first failure is delayed; each further failure of the same address or name doubles "
+        "it (Postfix smtpd_error_sleep_time).",
         unit="duration",
     )
-    maxdelay: Duration = setting("10s", "How long a failure waits at most.", unit="duration")
+    maxdelay: Duration = setting("10s", "The longest delay of such a reply.", unit="duration")
     ban: Annotated[int, whole(0, 1_000_000)] = setting(
         10,
-        "How many failures are borne before an address (IPv6: its /64) is banned, and a name for the network they came "
-        "from (/24, /56); 0 bans nobody.",
+        "How many failures are allowed before an address (IPv6: its /64) is banned, and the name is banned for the "
+        "network they came from (/24, /56); 0 turns bans off.",
         unit="failures",
     )
-    within: Interval = setting("10m", "The time those failures are counted in (fail2ban findtime).", unit="duration")
+    within: Interval = setting(
+        "10m", "The time within which failures are counted (fail2ban findtime).", unit="duration"
+    )
     bantime: Interval = setting("10m", "How long a ban lasts (fail2ban bantime).", unit="duration")
     trusted: list[IpNetwork] | None = setting(
         None,
@@ -84,7 +86,7 @@ class Authentication(Section):
 
     users: dict[Text, Argon2Hash] = setting(
         {},
-        "Users that may send, each with the argon2 hash of the password; they come before those of source.",
+        "Users that may send, each with the argon2 hash of the password; they take precedence over those of source.",
         unit="hash by user",
         repr=False,
     )
@@ -101,36 +103,36 @@ class Authentication(Section):
     )
     mechanisms: Annotated[list[Mechanism], Field(min_length=1)] = setting(
         ["SCRAM-SHA-256", "PLAIN", "LOGIN", "EXTERNAL"],
-        "What is offered: SCRAM-SHA-256-PLUS, SCRAM-SHA-256, PLAIN, LOGIN, EXTERNAL (only to a client whose "
+        "The mechanisms to offer: SCRAM-SHA-256-PLUS, SCRAM-SHA-256, PLAIN, LOGIN, EXTERNAL (only to a client whose "
         "certificate names a user).",
         unit="list of mechanisms",
     )
     tlsonly: bool = setting(
         True,
-        "Whether AUTH is offered and taken under TLS only (Postfix smtpd_tls_auth_only).",
+        "Whether AUTH is offered and accepted only under TLS (Postfix smtpd_tls_auth_only).",
         unit="true or false",
     )
     checkfrom: bool = setting(
         True,
-        "Whether a user whose senders are limited must write one of them in From too. Where false, other mail is "
-        "taken, and not signed for the domain in From.",
+        "Whether a user with limited senders must use one of them in the From field too. If false, other mail is "
+        "accepted, but not signed for the domain in From.",
         unit="true or false",
     )
     iterations: Annotated[int, whole(LEAST_ITERATIONS, MOST_ITERATIONS)] = setting(
         ITERATIONS,
-        "What SCRAM costs, for new passwords (RFC 7677 section 4). Users that do not exist are shown a cost that "
-        "others have.",
+        "The iterations of SCRAM for new passwords (RFC 7677 section 4). For unknown users, a count that real users "
+        "have is shown.",
         unit="iterations",
     )
     secret: FilePath | None = setting(
         None,
-        "The file of the secret that salts of users that do not exist are made of; the same on every host, it is made "
-        "when missing.",
+        "The file with the secret from which the salts of unknown users are derived; use the same on every host. It "
+        "is created if missing.",
         unit="path",
         absent="authentication.secret in environment.var",
     )
-    hashing: Hashing = section(Hashing, "What passwords may cost at once.")
-    failures: Failures = section(Failures, "What happens to who fails to log in, again and again.")
+    hashing: Hashing = section(Hashing, "How many passwords are hashed at the same time.")
+    failures: Failures = section(Failures, "What happens to clients that repeatedly fail to log in.")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

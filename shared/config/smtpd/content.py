@@ -20,12 +20,12 @@ class DataPhase(Section):
     )
     maxhops: Annotated[int, whole(1, 1000)] = setting(
         50,
-        "The most Received lines a message may carry before it counts as looping (Postfix hopcount_limit).",
+        "The most Received lines a message may carry before it is considered a loop (Postfix hopcount_limit).",
         unit="lines",
     )
     maxloops: Annotated[int, whole(1, 1000)] = setting(
         4,
-        "The most Received lines that may name this server itself; a content filter that returns mail needs one "
+        "The most Received lines that may name this server itself; a content filter that sends mail back adds one "
         "(Postal counts to four).",
         unit="lines",
     )
@@ -40,39 +40,39 @@ class DataPhase(Section):
     )
     maxlinelength: Annotated[int, whole(78, 1_000_000)] | None = setting(
         None,
-        "The longest line of content, its end not counted; RFC 5322 allows 998. Mail with longer lines is common, and "
-        "is for delivery to deal with (Postfix smtp_line_length_limit).",
+        "The longest line of content, without its end; RFC 5322 allows 998. Mail with longer lines is common, and "
+        "delivery handles it (Postfix smtp_line_length_limit).",
         unit="octets",
         absent="any length",
     )
     barenewline: Literal["reject", "normalize"] = setting(
         "reject",
-        "What happens to lines that end without CR LF, a way to smuggle mail: reject the message, or normalize "
-        "them (Postfix smtpd_forbid_bare_newline).",
+        "What happens to lines that do not end with CR LF, which allow SMTP smuggling: reject the message, or "
+        "normalize them (Postfix smtpd_forbid_bare_newline).",
         unit="word",
     )
     eightbit: Literal["accept", "reject"] = setting(
         "accept",
-        "What happens to octets above 127 where the client declared none: in the body without BODY=8BITMIME, in the "
+        "What happens to octets above 127 that the client did not declare: in the body without BODY=8BITMIME, in the "
         "header without SMTPUTF8 (Postfix strict_7bit_headers, strict_8bitmime_body).",
         unit="word",
     )
     endofheader: Literal["accept", "fix", "reject"] = setting(
         "accept",
-        "What happens to a message whose header ends in a line that is neither empty nor a field, which others may "
-        "read as part of the header: accept it as it is, fix it by an empty line before that one, or reject it. A "
-        "blank at the very beginning, which would continue a field of ours, is never accepted as it is, but fixed "
-        "(Postfix non_empty_end_of_header_action).",
+        "What happens to a message whose header is followed by a line that is neither empty nor a field, which others "
+        "may read as part of the header: accept it unchanged, fix it by inserting an empty line, or reject it. A "
+        "message that starts with a blank, which would continue a field of ours, is always fixed (Postfix "
+        "non_empty_end_of_header_action).",
         unit="word",
     )
     addheaders: Literal["never", "authenticated", "always"] = setting(
         "authenticated",
-        "For whom a missing Date, Message-ID or From is added (RFC 6409 section 8; Postfix "
+        "For which clients a missing Date, Message-ID or From is added (RFC 6409 section 8; Postfix "
         "always_add_missing_headers).",
         unit="word",
     )
     tracerecipient: Literal["show", "hide"] = setting(
-        "show", "Whether Received names the recipient where there is only one, as Postfix does.", unit="word"
+        "show", "Whether Received names the recipient if there is only one, as Postfix does.", unit="word"
     )
     traceuser: Literal["show", "hide"] = setting(
         "hide",

@@ -18,9 +18,9 @@ def processes() -> Any:
     """The key `processes`."""
     return setting(
         1,
-        "How many processes accept mail on the same ports (SO_REUSEPORT). One accepts thousands of messages a second; "
-        "more than half as many as there are CPUs take time from PostgreSQL (Postfix default_process_limit bounds "
-        "processes of one session each).",
+        "How many processes accept mail on the same ports (SO_REUSEPORT). One process accepts thousands of messages "
+        "per second; more processes than half of the CPUs take time from PostgreSQL (Postfix default_process_limit "
+        "bounds processes of one session each).",
         unit="processes",
     )
 
@@ -29,16 +29,16 @@ def user() -> Any:
     """The key `user`."""
     return setting(
         None,
-        "The account to become once the ports are bound, if started as root (Postfix mail_owner); it must be able to "
-        "read the certificates, and to reach the database.",
+        "The account to switch to after the ports are bound, if started as root (Postfix mail_owner). It must be able "
+        "to read the certificates and to connect to the database.",
         unit="account",
-        absent="who started it",
+        absent="the account that started smtpd",
     )
 
 
 def group() -> Any:
     """The key `group`."""
-    return setting(None, "The group to become with user.", unit="group", absent="the groups of user")
+    return setting(None, "The group to switch to, together with user.", unit="group", absent="the groups of user")
 
 
 class Load(Section):
@@ -46,27 +46,27 @@ class Load(Section):
 
     sessions: Annotated[int, whole(1, 1_000_000)] = setting(
         1000,
-        "The most sessions of one process; more are answered 421 at once (Postfix default_process_limit, 100 "
+        "The most sessions of one process; further clients get 421 at once (Postfix default_process_limit, 100 "
         "processes of one session each).",
         unit="sessions",
     )
     reserve: Fraction = setting(
         0.1,
-        "The part of sessions that is kept for clients that may relay without a login, by their address or "
-        "certificate; when no more is left others are answered 421.",
+        "The part of sessions reserved for clients that may relay without a login, by their address or certificate; "
+        "when only this part is left, other clients get 421.",
         unit="fraction",
     )
     stress: Fraction = setting(
         0.8,
-        "The part of sessions in use from which on clients are given less time (Postfix's stress-adaptive behaviour "
-        "begins when all are).",
+        "If this part of sessions is in use, clients get less time (Postfix's stress-adaptive behaviour begins when "
+        "all sessions are in use).",
         unit="fraction",
     )
     patience: Interval = setting(
-        "10s", "How long a client may stay silent then (Postfix smtpd_timeout under stress).", unit="duration"
+        "10s", "How long a client may be silent under stress (Postfix smtpd_timeout under stress).", unit="duration"
     )
     lag: Interval = setting(
         "1s",
-        "How late the process may be with its own clock before new clients are answered 421.",
+        "How late the event loop of the process may run before new clients get 421.",
         unit="duration",
     )

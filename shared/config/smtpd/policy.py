@@ -40,14 +40,14 @@ class Rule(Section):
     id: Id = required("The name of the rule, for logs and metrics.", unit="id, unique among the rules and holds")
     phase: Phase = setting(
         "rcptto",
-        "When the rule is asked: connect, helo, auth, mailfrom, rcptto or eod (end of data).",
+        "When the rule is evaluated: connect, helo, auth, mailfrom, rcptto or eod (end of data).",
         unit="word",
     )
     servers: Annotated[list[Id], SOME] | None = setting(
-        None, "The servers whose sessions it is asked for.", unit="list of servers[].id", absent="all"
+        None, "The servers to whose sessions it applies.", unit="list of servers[].id", absent="all"
     )
-    condition: Condition = section(Condition, "What must be true; empty is always true.", alias="if")
-    action: Action = required("What then happens.", unit="section", alias="then")
+    condition: Condition = section(Condition, "The conditions; without any it always matches.", alias="if")
+    action: Action = required("The actions.", unit="section", alias="then")
 
     @model_validator(mode="after")
     def _phase_can(self) -> Self:
@@ -76,9 +76,9 @@ class Hold(Section):
 
     id: Id = required("The name of the hold, for logs and metrics.", unit="id, unique among the rules and holds")
     servers: Annotated[list[Id], SOME] | None = setting(
-        None, "The servers whose sessions it is asked for.", unit="list of servers[].id", absent="all"
+        None, "The servers to whose sessions it applies.", unit="list of servers[].id", absent="all"
     )
-    condition: Condition = section(Condition, "What must be true; empty is always true.", alias="if")
+    condition: Condition = section(Condition, "The conditions; without any it always matches.", alias="if")
     hold: QuarantineId = required(
         "The quarantine id (metadata _quarantineid) to hold recipients under.", unit="quarantine id"
     )
@@ -106,22 +106,22 @@ class Hold(Section):
 class ListSource(Section):
     """A list that rules can look in: a file or a query."""
 
-    id: Id = required("The name rules look in it by.", unit="id, unique among the lists")
+    id: Id = required("The name that rules use for it.", unit="id, unique among the lists")
     file: FilePath | None = setting(
         None,
-        "A file with one entry a line: addresses, domains, *.domains, networks, names; # begins a comment. "
-        "Read again when it changes.",
+        "A file with one entry per line: addresses, domains, *.domains, networks, names; # begins a comment. Read "
+        "again when it changes.",
         unit="path from the working folder",
         absent="a query instead",
     )
     query: Text | None = setting(
         None,
-        "A query that returns a row if %(value)s is in the list, asked of the queue's database as smtpd's role.",
+        "A query that returns a row if %(value)s is in the list; it runs in the queue's database with smtpd's role.",
         unit="SQL",
         absent="a file instead",
     )
-    keep: Interval = setting("1m", "How long an answer of the query is remembered.", unit="duration")
-    timeout: Interval = setting("2s", "How long the query may take; beyond it the client is told 451.", unit="duration")
+    keep: Interval = setting("1m", "How long an answer of the query is cached.", unit="duration")
+    timeout: Interval = setting("2s", "How long the query may take; after that the client gets 451.", unit="duration")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -137,24 +137,24 @@ class Policy(Section):
 
     partitionkey: PartitionKey = setting(
         "recipientdomain",
-        "What is hashed to a recipient's partition: recipientdomain, recipient, senderdomain, sender, user, "
-        "header:NAME or metadata:KEY (metadata:tenant, say); where that is empty, the recipient's domain.",
+        "The value whose hash is a recipient's partition id: recipientdomain, recipient, senderdomain, sender, user, "
+        "header:NAME or metadata:KEY (such as metadata:tenant); if it is empty, the recipient's domain.",
         unit="word",
     )
     lists: Annotated[list[ListSource], AfterValidator(unique_ids)] = setting(
-        [], "Lists that rules look in, each a file or a query.", unit="list of lists"
+        [], "Lists for rules, each a file or a query.", unit="list of lists"
     )
     contentcheck: ContentCheck | None = setting(
-        None, "The content check: rspamd, asked over HTTP at eod.", unit="section", absent="content is not checked"
+        None, "The content check: rspamd, called over HTTP at eod.", unit="section", absent="content is not checked"
     )
     holds: Annotated[list[Hold], AfterValidator(unique_ids)] = setting(
         [],
-        "Standing holds: asked before the rules and not ended by an accept.",
+        "Standing holds: evaluated before the rules, and not ended by an accept.",
         unit="list of holds",
     )
     rules: Annotated[list[Rule], AfterValidator(unique_ids)] = setting(
         [],
-        "Rules, each with an id, a phase, what it asks (if) and what it does (then).",
+        "Rules, each with an id, a phase, conditions (if) and actions (then).",
         unit="list of rules",
     )
 

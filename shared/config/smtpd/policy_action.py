@@ -43,17 +43,17 @@ class Action(Section):
     """What a rule does; it must do something."""
 
     accept: Truth = setting(
-        False, "Ends the phase: later rules of it are not asked. Opens no relay.", unit="true or false"
+        False, "Ends the phase: its later rules are not evaluated. This does not allow relaying.", unit="true or false"
     )
     reject: RejectReply | None = setting(
-        None, "Refuses for good, with this reply.", unit="reply 5xx 5.x.x text", absent="not refused"
+        None, "Refuses permanently, with this reply.", unit="reply 5xx 5.x.x text", absent="not refused"
     )
     defer: DeferReply | None = setting(
-        None, "Refuses for now, with this reply.", unit="reply 4xx 4.x.x text", absent="not refused"
+        None, "Refuses temporarily, with this reply.", unit="reply 4xx 4.x.x text", absent="not refused"
     )
     hold: QuarantineId | None = setting(
         None,
-        "Holds the recipient under this quarantine id (metadata _quarantineid) until someone decides.",
+        "Holds the recipient under this quarantine id (metadata _quarantineid) until a person decides.",
         unit="quarantine id",
         absent="not held",
     )
@@ -73,7 +73,7 @@ class Action(Section):
     )
     partitionkey: PartitionKey | None = setting(
         None,
-        "Hashes this to the partition instead of what policy.partitionkey names.",
+        "Hashes this value to the partition id, instead of policy.partitionkey.",
         unit="partition key",
         absent="policy.partitionkey",
     )
@@ -91,12 +91,12 @@ class Action(Section):
     )
     addheader: dict[FieldName, Template] = setting(
         {},
-        "Adds these header fields on top of the message. Not at rcptto: all recipients share one content.",
+        "Adds these header fields at the top of the message. Not at rcptto, because all recipients share one content.",
         unit="text with placeholders by field name",
     )
     delay: Annotated[timedelta, Checked(_delay, {"type": "string", "pattern": DURATION_PATTERN})] | None = setting(
         None,
-        "Waits before the reply; of several delays in a phase the longest counts.",
+        "Delays the reply; of several delays in a phase the longest applies.",
         unit="duration up to 1m",
         absent="no delay",
     )

@@ -30,13 +30,13 @@ def _url(value: object) -> str:
 class CheckActions(Section):
     """What each of rspamd's actions means for us."""
 
-    reject: Consequence = setting("reject", f"When rspamd says reject: {_WORDS}.", unit="word")
-    softreject: Consequence = setting("defer", f"When rspamd says soft reject: {_WORDS}.", unit="word")
-    greylist: Consequence = setting("defer", f"When rspamd says greylist: {_WORDS}.", unit="word")
+    reject: Consequence = setting("reject", f"For rspamd's action reject: {_WORDS}.", unit="word")
+    softreject: Consequence = setting("defer", f"For rspamd's action soft reject: {_WORDS}.", unit="word")
+    greylist: Consequence = setting("defer", f"For rspamd's action greylist: {_WORDS}.", unit="word")
     rewritesubject: Consequence = setting(
-        "tag", f"When rspamd says rewrite subject: {_WORDS}; content stays as submitted.", unit="word"
+        "tag", f"For rspamd's action rewrite subject: {_WORDS}; content is not changed.", unit="word"
     )
-    addheader: Consequence = setting("tag", f"When rspamd says add header: {_WORDS}.", unit="word")
+    addheader: Consequence = setting("tag", f"For rspamd's action add header: {_WORDS}.", unit="word")
 
     @property
     def by_name(self) -> dict[str, Consequence]:
@@ -57,7 +57,7 @@ class ContentCheck(Section):
         "http://127.0.0.1:11333", "Where rspamd's normal worker listens.", unit="URL"
     )
     timeout: Interval = setting(
-        "10s", "How long a check may take; rspamd ends its own after 8s (task_timeout).", unit="duration"
+        "10s", "How long a check may take; rspamd itself stops after 8s (task_timeout).", unit="duration"
     )
     whendown: Literal["accept", "hold", "defer"] = setting(
         "defer", "What happens to mail while rspamd does not answer: accept, hold or defer.", unit="word"
@@ -66,9 +66,9 @@ class ContentCheck(Section):
         "50MiB", "Larger messages are accepted unchecked (rspamd's max_message).", unit="size in bytes"
     )
     concurrency: Annotated[int, whole(1, 10_000)] = setting(
-        20, "The most checks at once in one process; others wait within their timeout.", unit="checks"
+        20, "The most simultaneous checks of one process; others wait, within their timeout.", unit="checks"
     )
     hold: QuarantineId = setting(
-        "contentcheck", "Where held mail is held (metadata _quarantineid).", unit="quarantine id"
+        "contentcheck", "The quarantine for held mail (metadata _quarantineid).", unit="quarantine id"
     )
-    actions: CheckActions = section(CheckActions, "What each of rspamd's actions means for us.")
+    actions: CheckActions = section(CheckActions, "What to do for each of rspamd's actions.")

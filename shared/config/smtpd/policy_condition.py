@@ -88,7 +88,7 @@ class TimeSpan(Section):
         list(get_args(Day)), "The days on which the span begins.", unit="list of mon, tue, wed, thu, fri, sat, sun"
     )
     hours: DayHours = setting(
-        "00:00-24:00", "From when until before when; 22:00-06:00 ends on the next day.", unit="hours and minutes"
+        "00:00-24:00", "Start and end (exclusive); 22:00-06:00 ends on the next day.", unit="hours and minutes"
     )
     zone: Annotated[str, Checked(_zone, {"type": "string"})] = setting(
         "UTC", "The time zone of days and hours.", unit="IANA time zone"
@@ -99,12 +99,13 @@ class RateCondition(Section):
     """More than so many in a time, counted by the rule."""
 
     key: Annotated[list[Subject], SOME] = required(
-        "What is counted apart from each other: one count for each value of these together; client is one host, of "
-        "IPv6 its /64.",
+        "What is counted separately: each combination of these values has its own count; client is one host, for IPv6 "
+        "its /64.",
         unit="list of client, clientname, listener, helo, user, sender, senderdomain, recipient, recipientdomain",
     )
     over: RateOver = required(
-        "True when this one is beyond that many in that time; only what fulfils the rule's other conditions counts.",
+        "True if there were more than this number in this time; only sessions or messages that match the rule's other "
+        "conditions count.",
         unit="number/duration",
     )
 
@@ -114,7 +115,7 @@ class ListCondition(Section):
 
     list: Id = required("The list to look in.", unit="id of one of policy.lists")
     of: Subject = required(
-        "What of the session or message to look for.",
+        "The value of the session or message to look up.",
         unit="client, clientname, listener, helo, user, sender, senderdomain, recipient or recipientdomain",
     )
 
@@ -124,16 +125,16 @@ class Condition(Section):
 
     client: Annotated[list[IpNetwork], SOME] = asks("The networks the client connects from.", unit="IP networks")
     clientname: Annotated[list[Domain], SOME] = asks(
-        "The client's host name, where it is known; *.example.com is every name below example.com.", unit="host names"
+        "The client's host name, if it is known; *.example.com is every name below example.com.", unit="host names"
     )
-    helo: Annotated[list[Pattern], SOME] = asks("What the client calls itself.", unit="patterns")
+    helo: Annotated[list[Pattern], SOME] = asks("The client's name in HELO or EHLO.", unit="patterns")
     user: Annotated[list[Text], SOME] = asks("The users the client authenticated as.", unit="names")
     authenticated: Truth | None = setting(
         None, "Whether the client authenticated.", unit="true or false", absent="not asked"
     )
     tls: Truth | None = setting(None, "Whether the session is under TLS.", unit="true or false", absent="not asked")
     tlsversion: Literal["1.2", "1.3"] | None = setting(
-        None, "The least version of TLS.", unit="version in quotes, 1.2 or 1.3", absent="not asked"
+        None, "The lowest version of TLS.", unit="version in quotes, 1.2 or 1.3", absent="not asked"
     )
     tlsverified: Truth | None = setting(
         None, "Whether the client showed a certificate that was verified.", unit="true or false", absent="not asked"
@@ -153,46 +154,46 @@ class Condition(Section):
     )
     recipients: CountComparison | None = setting(
         None,
-        "How many recipients the message has, at rcptto so far and with this one.",
+        "How many recipients the message has; at rcptto, those so far and this one.",
         unit="comparison such as >10",
         absent="not asked",
     )
     size: SizeComparison | None = setting(
         None,
-        "How large the message is: before eod what MAIL declared, and no match where it declared nothing.",
+        "The size of the message. Before eod this is what MAIL declared; if MAIL declared no size, there is no match.",
         unit="comparison such as >1MiB",
         absent="not asked",
     )
     header: dict[Text, Annotated[list[Pattern], SOME]] = setting(
         {},
-        "Header fields, each with patterns of which one must match one field of that name; encoded words are decoded.",
+        "Header fields with patterns: one pattern must match one field of that name; encoded words are decoded.",
         unit="list of patterns by field name",
     )
     score: ScoreComparison | None = setting(
         None,
-        "The content check's score; asking it is what calls the check.",
+        "The content check's score; using it calls the check.",
         unit="comparison such as >=7.5",
         absent="not asked",
     )
     symbols: Annotated[list[Pattern], SOME] = asks(
-        "The content check's symbols; asking them is what calls the check.", unit="patterns"
+        "The content check's symbols; using them calls the check.", unit="patterns"
     )
-    time: Annotated[list[TimeSpan], SOME] = asks("When it is.", unit="spans of days, hours and zone")
+    time: Annotated[list[TimeSpan], SOME] = asks("The time of the week.", unit="spans of days, hours and zone")
     rate: RateCondition | None = setting(
-        None, "More than so many in a time. Asked after all other conditions.", unit="section", absent="not asked"
+        None, "True above a rate. Evaluated after all other conditions.", unit="section", absent="not asked"
     )
     inlist: ListCondition | None = setting(
         None, "Membership in a list of policy.lists.", unit="section of list and of", absent="not asked", alias="in"
     )
     unless: "Condition | None" = setting(
         None,
-        "True when the conditions in it do not all match.",
+        "True if not all conditions in it match.",
         unit="section of conditions",
         absent="not asked",
         alias="not",
     )
-    any: Annotated[list["Condition"], SOME] = asks("True when one of these matches.", unit="sections of conditions")
-    all: Annotated[list["Condition"], SOME] = asks("True when all of these match.", unit="sections of conditions")
+    any: Annotated[list["Condition"], SOME] = asks("True if one of these matches.", unit="sections of conditions")
+    all: Annotated[list["Condition"], SOME] = asks("True if all of these match.", unit="sections of conditions")
 
     def walk(self, path: Path = ()) -> "Iterator[tuple[Path, Condition]]":
         """This condition and those inside it, each with its key path."""

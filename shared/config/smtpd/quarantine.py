@@ -30,16 +30,14 @@ Mailbox = Annotated[str, Checked(_mailbox, {"type": "string"})]
 class Notice(Section):
     """Who is told what is new in a quarantine."""
 
-    to: list[Mailbox] = setting([], "Who gets the digest of what is new.", unit="list of addresses")
+    to: list[Mailbox] = setting([], "Who gets the digest of new mail.", unit="list of addresses")
     sender: Mailbox | None = setting(
         None,
-        "Whom the digest is from, and who is told when it cannot be delivered.",
+        "The sender of the digest, who is notified if it cannot be delivered.",
         unit="address",
         absent="postmaster at servers[0].hostname",
     )
-    every: Interval = setting(
-        "1d", "At most one digest in each such period, counted from midnight UTC.", unit="duration"
-    )
+    every: Interval = setting("1d", "At most one digest per period, counted from midnight UTC.", unit="duration")
 
 
 class Quarantine(Section):
@@ -47,18 +45,18 @@ class Quarantine(Section):
 
     id: QuarantineId = required("The quarantine id that policy holds mail under.", unit="quarantine id, unique")
     description: Text | None = setting(
-        None, "What is held here, in a sentence for reviewers.", unit="text", absent="nothing is said"
+        None, "What this quarantine is for, in a sentence for reviewers.", unit="text", absent="no description"
     )
     retention: Interval | None = setting(
-        None, "How long mail is held before retention deletes it.", unit="duration", absent="until somebody decides"
+        None, "How long mail is held before retention deletes it.", unit="duration", absent="until a person decides"
     )
     reviewers: list[Text] = setting(
         [],
-        "Logins and roles of PostgreSQL that may decide here by `pillarbox quarantine`, besides operators; "
-        "none is everybody with pillarbox_reviewer.",
+        "Logins and roles of PostgreSQL that may decide here with `pillarbox quarantine`, besides operators; [] is "
+        "every login with pillarbox_reviewer.",
         unit="list of roles",
     )
-    notice: Notice = section(Notice, "Who is told what is new.")
+    notice: Notice = section(Notice, "The digest of new mail.")
 
 
 #: Always there, unless `quarantines` says more of them: maintenance itself holds mail in these.

@@ -33,11 +33,9 @@ class AddressRates(Section):
 class NetworkRates(Section):
     """Limits on all addresses of one network together."""
 
-    ipv4prefix: Annotated[int, whole(0, 32)] = setting(
-        24, "How many bits of an IPv4 address name its network.", unit="bits"
-    )
+    ipv4prefix: Annotated[int, whole(0, 32)] = setting(24, "The prefix length of an IPv4 network.", unit="bits")
     ipv6prefix: Annotated[int, whole(0, 128)] = setting(
-        56, "How many bits of an IPv6 address name its network (RFC 6177: what a site is given).", unit="bits"
+        56, "The prefix length of an IPv6 network (RFC 6177: the usual size of a site).", unit="bits"
     )
     sessions: _Most | None = setting(
         None,
@@ -62,7 +60,7 @@ class Rates(Section):
 
     window: Interval = setting(
         "1m",
-        "The time within which connections, messages and recipients count (Postfix anvil_rate_time_unit).",
+        "The time within which connections, messages and recipients are counted (Postfix anvil_rate_time_unit).",
         unit="duration",
     )
     exempt: list[IpNetwork] | None = setting(

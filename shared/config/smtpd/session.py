@@ -16,8 +16,8 @@ class Proxy(Section):
 
     networks: list[IpNetwork] = setting(
         [],
-        "Clients in these networks must open each connection with a PROXY header; from anybody else it counts as "
-        "talking early (Postfix smtpd_upstream_proxy_protocol).",
+        "Clients in these networks must start each connection with a PROXY header; from other clients it counts as "
+        "talking before the greeting (Postfix smtpd_upstream_proxy_protocol).",
         unit="list of IP networks",
     )
     timeout: Interval = setting(
@@ -40,19 +40,19 @@ class ConnectPhase(Section):
 
     greetdelay: Duration = setting(
         "0s",
-        "How long to wait before the greeting; a client that talks meanwhile is no mail server (Postfix "
+        "How long to wait before the greeting; a client that sends something meanwhile is not a mail server (Postfix "
         "postscreen_greet_wait).",
         unit="duration",
     )
     earlytalker: Literal["reject", "allow"] = setting(
         "reject",
-        "What happens to a client that talks before the greeting: reject it with 554, or allow it (Postfix "
+        "What happens to a client that sends something before the greeting: reject it with 554, or allow it (Postfix "
         "postscreen_greet_action).",
         unit="word",
     )
     unauthpipelining: Literal["reject", "allow"] = setting(
         "reject",
-        "What happens to a client that sends on before the reply to a command that must be the last of a group "
+        "What happens to a client that does not wait for the reply to a command that must be the last of a group "
         "(RFC 2920): reject it with 554, or allow it (Postfix smtpd_forbid_unauth_pipelining).",
         unit="word",
     )
@@ -63,7 +63,7 @@ class MailfromPhase(Section):
 
     maxhold: Interval | None = setting(
         "7d",
-        "How far ahead a client may have its message delivered (FUTURERELEASE, RFC 4865); null offers it to nobody.",
+        "How far ahead a client may schedule its message (FUTURERELEASE, RFC 4865); null turns it off.",
         unit="duration",
     )
 
@@ -73,19 +73,19 @@ class RcpttoPhase(Section):
 
     maxrecipients: Annotated[int, whole(1, 1_000_000)] = setting(
         1000,
-        "The most recipients of one message; more are answered 452 (Postfix smtpd_recipient_limit).",
+        "The most recipients of one message; further ones get 452 (Postfix smtpd_recipient_limit).",
         unit="recipients",
     )
     overshoot: Annotated[int, whole(0, 1_000_000)] = setting(
         1000,
-        "How many recipients beyond maxrecipients are answered 452 before each counts as a command that leads nowhere "
+        "How many recipients beyond maxrecipients get 452 before each further one counts as a useless command "
         "(Postfix smtpd_recipient_overshoot_limit).",
         unit="recipients",
     )
     addressliteral: Literal["reject", "accept"] = setting(
         "reject",
-        "What happens to recipients like user@[192.0.2.1], which name a server by its address and so reach behind "
-        "firewalls: reject or accept. So do bare numbers, as in user@192.0.2.1 (Postfix resolve_numeric_domain).",
+        "What happens to recipients like user@[192.0.2.1], which name a server by its address and may so reach behind "
+        "firewalls: reject or accept. The same applies to user@192.0.2.1 (Postfix resolve_numeric_domain).",
         unit="word",
     )
     sourceroute: Literal["ignore", "reject"] = setting(
@@ -115,26 +115,26 @@ class Limits(Section):
     )
     harderrors: Annotated[int, whole(1, 10_000)] = setting(
         20,
-        "How many errors a client may make before it is disconnected with 421 (Postfix smtpd_hard_error_limit); a "
-        "message that is accepted makes good for all.",
+        "How many errors a client may make before it is disconnected with 421 (Postfix smtpd_hard_error_limit); an "
+        "accepted message resets the count.",
         unit="errors",
     )
     junkcommands: Annotated[int, whole(0, 1_000_000)] = setting(
         100,
-        "How many commands that lead nowhere (HELO, EHLO, NOOP, RSET, VRFY, EXPN, ETRN, HELP, BDAT 0, and those that "
-        "are answered 4xx) a client may give between two messages before each counts as an error (Postfix "
+        "How many useless commands (HELO, EHLO, NOOP, RSET, VRFY, EXPN, ETRN, HELP, BDAT 0, and those that get 4xx) a "
+        "client may send between two messages before each further one counts as an error (Postfix "
         "smtpd_junk_command_limit; there 4xx counts as an error at once).",
         unit="commands",
     )
     messages: Annotated[int, whole(1, 1_000_000_000)] | None = setting(
         None,
-        "The most messages of one connection, told as LIMITS MAILMAX (RFC 9422); more are answered 452.",
+        "The most messages on one connection, announced as LIMITS MAILMAX (RFC 9422); further ones get 452.",
         unit="messages",
         absent="no limit, as in Postfix",
     )
     datarate: Annotated[int, whole(1, 1_000_000_000)] = setting(
         500,
-        "The slowest transfer of content to put up with (Postfix smtpd_min_data_rate, under "
+        "The slowest transfer of content that is accepted (Postfix smtpd_min_data_rate, under "
         "smtpd_per_request_deadline).",
         unit="octets per second",
     )
@@ -145,7 +145,7 @@ class ServerTimeout(Section):
 
     idle: Interval = setting(
         "5m",
-        "How long a client may take for a command, sent in whole, or to take our reply, before it is disconnected "
+        "How long a client may take to send a complete command, or to read our reply, before it is disconnected "
         "(Postfix smtpd_timeout).",
         unit="duration",
     )
@@ -159,19 +159,19 @@ class Memory(Section):
 
     bodies: Size = setting(
         "256MiB",
-        "The most content that one process holds at once, of all its connections, from DATA until its reply; beyond "
-        "it clients are told 452. It holds 26 messages of the largest size, and leaves room in a gigabyte for the "
-        "copies that go to the database.",
+        "The most content that one process holds for all its connections, from DATA until its reply; above that "
+        "clients get 452. The default has room for 26 messages of the largest size, and leaves room in a gigabyte for "
+        "the copies that go to the database.",
         unit="size in bytes",
     )
     share: Fraction = setting(
         0.25,
-        "The part of bodies that one address (IPv6: its /64) may hold which may not relay, and a message of the "
-        "largest size in any case.",
+        "The part of bodies that an address without relay rights (IPv6: its /64) may hold; one message of the largest "
+        "size is always allowed.",
         unit="fraction from 0 to 1",
     )
     reserve: Fraction = setting(
         0.25,
-        "The part of bodies that is kept for clients that may relay, however many others there are.",
+        "The part of bodies that is reserved for clients that may relay.",
         unit="fraction from 0 to 1",
     )

@@ -58,23 +58,27 @@ class Listener(Section):
         2525, "The TCP port to listen on; 0 takes any free one.", unit="port number"
     )
     backlog: Annotated[int, whole(1, 65535)] = setting(
-        1024, "How many connections may wait to be accepted (listen(2)).", unit="connections"
+        1024, "How many connections may wait to be accepted, as in listen(2).", unit="connections"
     )
     tls: Literal["none", "starttls", "implicit"] = setting(
         "starttls",
-        "How TLS begins here, given a certificate: none, starttls when the client asks for it (RFC 3207), "
-        "or implicit before anything else (RFC 8314 section 3, Postfix smtpd_tls_wrappermode).",
+        "How TLS starts here, if there is a certificate: none; starttls, when the client asks for it (RFC 3207); or "
+        "implicit, before anything else (RFC 8314 section 3, Postfix smtpd_tls_wrappermode).",
         unit="word",
     )
-    proxy: Proxy = section(Proxy, "Who may say on whose behalf it connects, by the PROXY protocol (versions 1 and 2).")
-    xclient: Xclient = section(Xclient, "Who may say by XCLIENT for which client it speaks.")
+    proxy: Proxy = section(
+        Proxy, "Which proxies may pass on the client's address by the PROXY protocol (versions 1 and 2)."
+    )
+    xclient: Xclient = section(Xclient, "Which clients may use XCLIENT.")
 
 
 class Phases(Section):
     """Limits by phase of the SMTP conversation."""
 
-    connect: ConnectPhase = section(ConnectPhase, "What happens before a client may speak, and who speaks out of turn.")
-    mailfrom: MailfromPhase = section(MailfromPhase, "What MAIL FROM may ask for.")
+    connect: ConnectPhase = section(
+        ConnectPhase, "What happens before the first command, and to clients that send out of turn."
+    )
+    mailfrom: MailfromPhase = section(MailfromPhase, "What clients may ask for in MAIL FROM.")
     rcptto: RcpttoPhase = section(RcpttoPhase, "Limits on RCPT TO.")
     data: DataPhase = section(DataPhase, "Limits on the content of a message.")
 
@@ -85,7 +89,7 @@ class Server(Section):
     id: Id = setting("default", "The name of the server, for logs and metrics.", unit="id, unique")
     hostname: HostName | None = setting(
         None,
-        "The name we give ourselves in the greeting, the EHLO reply and Received (Postfix myhostname).",
+        "Our host name in the greeting, the EHLO reply and the Received field (Postfix myhostname).",
         unit="host name",
         absent="this host's fully qualified name",
     )
@@ -95,11 +99,11 @@ class Server(Section):
     )
     tls: Tls | None = setting(
         None,
-        "The certificates and private keys that make TLS possible.",
+        "The certificates and private keys for TLS.",
         unit="section",
         absent="no TLS",
     )
-    limits: Limits = section(Limits, "How much a client may say, and how often it may be wrong.")
+    limits: Limits = section(Limits, "Limits on what a client sends, and on its errors.")
     timeout: ServerTimeout = section(ServerTimeout, "How long to wait for a client.")
     phases: Phases = section(Phases, "Limits by phase of the SMTP conversation.")
 
@@ -139,12 +143,10 @@ class Spool(Section):
     """How accepted messages are committed to the queue."""
 
     group: SpoolGroup = section(SpoolGroup, "How many messages share one commit.")
-    timeout: Interval = setting(
-        "30s", "How long a client may wait for its commit before it is told 451.", unit="duration"
-    )
+    timeout: Interval = setting("30s", "How long a client may wait for its commit before it gets 451.", unit="duration")
     maxlatency: Interval = setting(
         "10s",
-        "How long commits may take before clients are told 451 to DATA, not after they have sent the message.",
+        "How long commits may take before clients get 451 to DATA, instead of after they have sent the message.",
         unit="duration",
     )
     synchronous_commit: Literal["on", "remote_apply", "remote_write", "local", "off"] = setting(
@@ -155,25 +157,25 @@ class Spool(Section):
     )
     remembered: Annotated[int, whole(0, 10_000_000)] = setting(
         50_000,
-        "The most accepted messages of the last hour that each process looks for after PostgreSQL was away "
-        "(spool.lost_after_failover); 0 for none.",
+        "How many accepted messages of the last hour each process remembers and checks after PostgreSQL was down "
+        "(spool.lost_after_failover); 0 turns it off.",
         unit="messages",
     )
     minfree: Size = setting(
         "1GiB",
-        "The least free space on each of PostgreSQL's volumes; below it clients are told 452 while delivery goes on "
-        "(Postfix queue_minfree). At least max_wal_size, by which the write-ahead log may grow.",
+        "The least free space on each of PostgreSQL's volumes; below it clients get 452 while delivery continues "
+        "(Postfix queue_minfree). Use at least max_wal_size, by which the write-ahead log may grow.",
         unit="size in bytes",
     )
     volumes: list[FilePath] = setting(
         [],
-        "PostgreSQL's folders on this host (data directory, pg_wal, tablespaces) that spool.minfree is about; [] is "
-        "the embedded server's, or what `pillarbox volumes` reports on another host.",
+        "PostgreSQL's folders on this host (data directory, pg_wal, tablespaces) for spool.minfree; [] means the "
+        "embedded server's, or those that `pillarbox volumes` reports from another host.",
         unit="list of paths",
     )
     maxpending: Size = setting(
         "256MiB",
-        "The most content that may wait for its commit; beyond it clients are told 452.",
+        "The most content that may wait for its commit; above that clients get 452.",
         unit="size in bytes",
     )
 
@@ -181,31 +183,32 @@ class Spool(Section):
 class SmtpdConfig(Section):
     """The configuration of smtpd: accepts mail over SMTP and commits it to the queue."""
 
-    environment: SmtpdEnvironment = section(SmtpdEnvironment, "Where smtpd lives.")
+    environment: SmtpdEnvironment = section(SmtpdEnvironment, "Where smtpd finds its database, files and log.")
     processes: Processes = processes()
     user: Account | None = user()
     group: Account | None = group()
-    load: Load = section(Load, "When a process turns clients away so that those it serves do not wait.")
+    load: Load = section(Load, "When a process refuses new clients so that its present clients need not wait.")
     servers: Annotated[list[Server], Field(min_length=1), AfterValidator(unique_ids)] = section(
         lambda: [Server()],
         "The SMTP servers to run. List of servers, default one with every key at its default.",
     )
-    rates: Rates = section(Rates, "How much one client may ask, counted over all processes of this host.")
-    relay: Relay = section(Relay, "Who may send without authenticating.")
-    authentication: Authentication = section(Authentication, "Who may send after authenticating.")
-    policy: Policy = section(Policy, "Decides at acceptance what becomes of each client, message and recipient.")
+    rates: Rates = section(Rates, "Limits per client, counted over all processes of this host.")
+    relay: Relay = section(Relay, "Clients that may send without authenticating.")
+    authentication: Authentication = section(Authentication, "Users that may send after authenticating.")
+    policy: Policy = section(Policy, "Rules that decide at acceptance about each client, message and recipient.")
     quarantines: Annotated[list[Quarantine], AfterValidator(unique_ids)] = section(
         list,
-        "Who decides about held mail and who is told of it. List of quarantines, default none but poison and body.",
+        "Who may decide about held mail and who gets a digest of it. List of quarantines, default none but poison and "
+        "body.",
     )
-    retention: Retention = section(Retention, "How long `pillarbox retention` keeps what nobody decides about.")
+    retention: Retention = section(Retention, "How long `pillarbox retention` keeps held mail and audit rows.")
     spool: Spool = section(Spool, "How accepted messages are committed to the queue.")
     suppression: SuppressionAtRcpt = section(
-        SuppressionAtRcpt, "What becomes of mail to suppressed addresses, and where reports on them come in."
+        SuppressionAtRcpt, "What happens to mail to suppressed addresses, and where reports come in."
     )
     memory: Memory = section(Memory, "How much memory content in transfer may take.")
-    metrics: SmtpdMetrics = section(SmtpdMetrics, "Where Prometheus and whoever asks for its health get their answer.")
-    tracing: Tracing = section(Tracing, "Spans that follow a message from RCPT to its last reply.")
+    metrics: SmtpdMetrics = section(SmtpdMetrics, "Metrics and health pages over HTTP.")
+    tracing: Tracing = section(Tracing, "OpenTelemetry spans that follow a message from RCPT to its last reply.")
 
     @model_validator(mode="after")
     def _policy_names_servers(self) -> Self:

@@ -46,7 +46,7 @@ class Certificate(Section):
     privatekey: FilePath = required("The private key of the certificate, in PEM.", unit="path")
     names: Annotated[list[ServerName], Field(min_length=1)] | None = setting(
         None,
-        "The names (SNI) this certificate is served for; *.example.com is one label before example.com.",
+        "The names (SNI) for which this certificate is used; *.example.com matches one label before example.com.",
         unit="list of host names",
         absent="those in the certificate",
     )
@@ -63,10 +63,10 @@ class ClientCertificates(Section):
     )
     authorities: FilePath | None = setting(
         None,
-        "The certificates that clients' certificates must come from, in PEM; a client's own certificate may stand "
-        "here too (Postfix smtpd_tls_CAfile).",
+        "The certificates that clients' certificates must come from, in PEM; a client's own certificate may be here "
+        "too (Postfix smtpd_tls_CAfile).",
         unit="path",
-        absent="clients are asked for none",
+        absent="no client certificates",
     )
     users: dict[CertificateIdentity, Name] = setting(
         {},
@@ -76,7 +76,7 @@ class ClientCertificates(Section):
     )
     relay: bool = setting(
         False,
-        "Whether such a client is its user without AUTH too (Postfix permit_tls_clientcerts).",
+        "Whether such a client is logged in as its user even without AUTH (Postfix permit_tls_clientcerts).",
         unit="true or false",
     )
 
@@ -91,7 +91,7 @@ class Tls(Section):
     """The server's certificates; where they are given, STARTTLS is offered (RFC 3207)."""
 
     certificate: FilePath = required(
-        "The certificate with its chain, in PEM, for clients that ask for no name or one we do not know.", unit="path"
+        "The certificate with its chain, in PEM, for clients that ask for no name or for an unknown name.", unit="path"
     )
     privatekey: FilePath = required("The private key of the certificate, in PEM.", unit="path")
     certificates: list[Certificate] = setting(
@@ -100,7 +100,7 @@ class Tls(Section):
         unit="list of certificate, privatekey and names",
     )
     minimum: Literal["TLSv1.2", "TLSv1.3"] = setting(
-        "TLSv1.2", "The oldest version of TLS to speak (Postfix smtpd_tls_mandatory_protocols).", unit="word"
+        "TLSv1.2", "The oldest version of TLS to accept (Postfix smtpd_tls_mandatory_protocols).", unit="word"
     )
     ciphers: Text | None = setting(
         None,
@@ -110,11 +110,11 @@ class Tls(Section):
     )
     required: bool = setting(
         False,
-        "Whether mail is taken only after STARTTLS; before it MAIL is answered 530 (Postfix smtpd_tls_security_level "
+        "Whether mail is accepted only under TLS; before TLS, MAIL gets 530 (Postfix smtpd_tls_security_level "
         "encrypt).",
         unit="true or false",
     )
-    client: ClientCertificates = section(ClientCertificates, "Whether clients show a certificate, and who they are.")
+    client: ClientCertificates = section(ClientCertificates, "Client certificates, and which users they stand for.")
     expirywarning: Interval = setting(
-        "14d", "How long before a certificate ends a warning is logged, at start and at reload.", unit="duration"
+        "14d", "How long before a certificate expires a warning is logged, at start and at reload.", unit="duration"
     )

@@ -152,7 +152,7 @@ def test_mistakes_in_leaves(folder: Folder, leaves: str, problem: str) -> None:
     ("rule", "problem"),
     [
         ("{then: {hold: a}}", ".id: is missing; allowed: The name of the rule"),
-        ("{id: a}", ".then: is missing; allowed: What then happens. Section"),
+        ("{id: a}", ".then: is missing; allowed: The actions. Section"),
         ("{id: a, then: {}}", ".then: the rule does nothing; allowed: at least one of accept, reject"),
         ("{id: a, then: {metadata: {}}}", ".then: the rule does nothing"),
         ("{id: a, then: {metadata: {_partid: b}}}", '.then.metadata._partid: "_partid" is not usable here; allowed'),

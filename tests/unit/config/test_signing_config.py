@@ -73,7 +73,7 @@ def test_the_example_of_sealing_in_comments_can_be_used(tmp_path: Path) -> None:
 
 def test_the_example_in_comments_can_be_used(tmp_path: Path) -> None:
     text = SHIPPED.read_text(encoding="utf-8")
-    example = re.search(r"(?<=  rules: \[\]\n)(?:  #.*\n)+(?=\n# What senders are told)", text)
+    example = re.search(r"(?<=  rules: \[\]\n)(?:  #.*\n)+(?=\n# Delivery status notifications)", text)
     assert example is not None
     bare = re.sub(r"(?m)^  # ", "  ", example[0])
     (tmp_path / "queued.yaml").write_text(f"signing:\n  rules:\n{bare}")
