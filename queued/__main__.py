@@ -35,7 +35,7 @@ def main() -> int:
         nargs="?",
         const=dry_run.ROWS,
         metavar="N",
-        help=f"deliver nothing; tell what would become of the first N recipients that are due ({dry_run.ROWS})",
+        help=f"deliver nothing; show what would happen to the first N due recipients ({dry_run.ROWS})",
     )
     parser.add_argument("--json", action="store_true", help="with --dry-run: one JSON document for each recipient")
     arguments = parser.parse_args()
@@ -59,7 +59,7 @@ def main() -> int:
 def _count(text: str) -> int:
     """A number of rows, from 1."""
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of recipients; allowed: 1 and more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of recipients; allowed: 1 or more")
     return int(text)
 
 

@@ -59,7 +59,7 @@ async def run(config: QueuedConfig, worker: Worker, most: int, *, as_json: bool)
             found = await look(row, equipment)
             sys.stdout.write(dry_run_report.document(found) if as_json else dry_run_report.block(number, found))
         if not rows and not as_json:
-            sys.stdout.write(f"nothing is due for worker {worker.name} where {worker.where}\n")
+            sys.stdout.write(f"no mail is due for worker {worker.name} with WHERE {worker.where}\n")
     finally:
         await equipment.resolver.close()
         await pool.close()

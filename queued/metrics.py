@@ -70,7 +70,7 @@ class Wakeups:
 
     async def unaware(self) -> str | None:
         """Why mail would not be noticed. Once listening ended, or never worked, polling does."""
-        return None if self.listening or self._polling else "does not listen yet"
+        return None if self.listening or self._polling else "not listening for notifications yet"
 
     def _heard(self, _: Mapping[str, object]) -> None:
         self.listening = True

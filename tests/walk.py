@@ -92,7 +92,7 @@ def main() -> int:
     """Print both walks."""
     with temporary_var() as var:
         uri = embedded.ensure_running(var)
-        migrate(uri, {"123": ["1", "2", "3"], "456": ["4", "5", "6", None]})
+        migrate(uri, {"123": ["1", "2", "3"], "456": ["4", "5", "6", "NULL"]})
         for name, walk in (("acceptance", asyncio.run(acceptance(uri))), ("delivery", asyncio.run(delivery(uri)))):
             print(f"{name}: {len(walk)} files")
             for number, file in enumerate(walk, 1):

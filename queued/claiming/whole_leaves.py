@@ -47,7 +47,7 @@ async def warn(pool: database.Pool, worker: str, where: str, source: str) -> Non
             worker=worker,
             source=source,
             leaves=named + (f" and {more} more" if more > 0 else ""),
-            remedy="select whole leaves by metadata->>'_partid' IN (…), or cut the leaves anew: pillarbox partitions",
+            remedy="select whole leaves by metadata->>'_partid' IN (…), or repartition: pillarbox partitions",
         )
 
 

@@ -27,8 +27,8 @@ BUILT_IN: Final[Mapping[str, str]] = {
     + "Your message of {arrived} was delivered to the recipients below, as you asked to be told.\n\n"
     "{recipients}",
     "relayed": _OPENING
-    + "Your message of {arrived} was handed on for the recipients below, to hosts that may not tell\n"
-    "you any more of it.\n\n{recipients}",
+    + "Your message of {arrived} was relayed for the recipients below, to hosts that may not report\n"
+    "whether it was delivered.\n\n{recipients}",
 }
 _NAMED: Final = re.compile(r"\{(\w+)\}")
 _LONGEST: Final = 700  # characters of a line that a peer fills

@@ -43,7 +43,14 @@ SCOPES: Final[dict[Phase, Scope]] = {
 # that says no more than the code (X.5.Z, a fault of protocol: RFC 3463 §3.6).
 EXCEPTIONS: Final[tuple[tuple[Phase | None, int, Kind, Scope, Literal["any", "bare"], str], ...]] = (
     (None, 421, "deferred", "destination", "any", "the host is going away (RFC 5321 §3.8)"),
-    (None, 503, "deferred", "message", "bare", "host and we are out of step, which says nothing of the mail"),
+    (
+        None,
+        503,
+        "deferred",
+        "message",
+        "bare",
+        "protocol error: replies do not match commands; the outcome of the mail is unknown",
+    ),
     (None, 530, "deferred", "us", "any", "we have to log in, or to begin TLS (RFC 4954 §6, RFC 3207 §4)"),
     (None, 534, "deferred", "us", "any", "our mechanism to log in is too weak (RFC 4954 §6)"),
     (None, 535, "deferred", "us", "any", "our credentials are refused (RFC 4954 §6)"),

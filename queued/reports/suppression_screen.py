@@ -1,8 +1,9 @@
 """suppression_screen — keeps from delivery what is suppressed, and reads what is a report
 
 Owns: the look at recipients of one message before they are tried; what a configuration says about it, as one value.
-Guarantees: costs no question while nobody is suppressed, but one every few seconds. When PostgreSQL cannot say, mail to
-    addresses goes on, and reports wait. What it finishes is a Result like any other, fenced by the claim's token.
+Guarantees: costs no question while no addresses are suppressed, but one every few seconds. If PostgreSQL does not
+    answer, mail to addresses goes on, and reports wait. A recipient it finishes has a Result like any other, fenced by
+    the claim's token.
     A look that has begun ends by the configuration it began with.
 Raises: ConfigError from `Screening` for a secret that cannot be read; nothing else.
 See: queued/reports/learn.py; shared/config/suppression.py; docs/how-to/suppression.md.
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from queued.values import Claimed
     from shared.config.suppression import Suppression
 
-_GLANCE: Final = 5.0  # seconds for which it is remembered that nobody is suppressed
+_GLANCE: Final = 5.0  # seconds for which it is remembered that no addresses are suppressed
 _LATER: Final = timedelta(minutes=1)
 _LEAST_SECRET: Final = 16  # octets
 

@@ -180,7 +180,7 @@ def reachable(
         raise _later("4.4.3", f"DNS: address of {failed[0]}")
     if forbidden:
         # The domain is to blame or our own view of it: which of the two, only the operator can say.
-        raise _later("4.4.4", f"{domain} leads to {forbidden[0]}, which allow.private does not allow")
+        raise _later("4.4.4", f"{domain} resolves to {forbidden[0]}, a private address; see allow.private")
     if by_mx:
         raise _never("5.4.4", f"DNS: no mail exchanger of {domain} has an address")
     raise _never("5.1.2", f"DNS: {domain} has neither mail exchanger nor address")
@@ -247,7 +247,7 @@ def _literal(domain: str) -> Address:
             return IPv6Address(inner[5:])
         return IPv4Address(inner)
     except ValueError:
-        raise _never("5.1.2", f"{domain} is no address literal we know") from None
+        raise _never("5.1.2", f"{domain} is not a supported address literal") from None
 
 
 def no_domain(domain: str) -> Unroutable:

@@ -92,7 +92,7 @@ def read_sealing(headers: Sequence[Field], server: str) -> Sealing | str:
         return f"it has {len(chain.sets)} seals"
     status = _status(found, chain)
     return (
-        "our Authentication-Results do not say what its seals are worth"
+        "our Authentication-Results has no arc= result for the existing seals"
         if status is None
         else Sealing(found, chain, status)
     )

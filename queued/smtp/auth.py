@@ -139,7 +139,7 @@ def _check_channel(login: Login, place: LoginTarget) -> None:
     """What queued.tls.demanded has made sure of, once more where it matters."""
     over, encrypted = login.settings.over, place.tls != "none"
     if over == "verified_tls" and not (encrypted and place.wanted.proof != "none"):
-        raise _fault("login", "no verified TLS to log in over, which auth.over asks for")
+        raise _fault("login", "login requires verified TLS (auth.over)")
     if over == "any_tls" and not encrypted:
         raise _fault("login", "no TLS to log in over, which auth.over asks for")
 
@@ -184,7 +184,7 @@ class _Exchange:
             while reply.code == _CONTINUE:
                 steps += 1
                 if steps > _STEPS:
-                    raise _fault("login", f"host asks for more than {mechanism} has")
+                    raise _fault("login", f"unexpected extra challenge from the host during {mechanism}")
                 reply = await self._continue(talking, _challenge(reply))
             if reply.code == _ACCEPTED:
                 talking.prove()

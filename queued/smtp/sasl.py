@@ -129,7 +129,7 @@ class _Token:
 
     def prove(self) -> None:
         if self.refusal:
-            raise SaslError(f"host says that we are in, and that the token is not: {self.refusal}")
+            raise SaslError(f"host accepted the login but rejected the token: {self.refusal}")
 
 
 class _XOAuth2(_Token):
@@ -179,12 +179,12 @@ class _Scram:
             if self._step == 2:  # noqa: PLR2004 - as above
                 raise SaslError("host does not prove that it knows the password") from None
             why = str(error) if isinstance(error, scramp.ScramException) else "not of the grammar"
-            raise SaslError(f"host says what is not SCRAM: {printable(why.encode())[:_LONGEST]}") from None
+            raise SaslError(f"invalid SCRAM message from the host: {printable(why.encode())[:_LONGEST]}") from None
         raise SaslError("host asks for more than the mechanism has")
 
     def prove(self) -> None:
         if self._step != 2:  # noqa: PLR2004 - as above
-            raise SaslError("host says that we are in, and does not prove that it knows the password")
+            raise SaslError("host accepted the login without proving that it knows the password")
 
 
 def binds(session: SSLObject | None) -> bool:

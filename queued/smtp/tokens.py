@@ -203,7 +203,7 @@ class _Refreshed:
                 async for piece in answer.aiter_raw():
                     octets += piece
                     if len(octets) > _LONGEST:
-                        raise NoTokenError(f"{url} says more than {_LONGEST} octets", lasting=False)
+                        raise NoTokenError(f"{url} response is larger than {_LONGEST} octets", lasting=False)
         except TimeoutError:
             raise NoTokenError(f"{url} gives no token within {_PATIENCE:g} s", lasting=False) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -118,7 +118,7 @@ class Wire(asyncio.BufferedProtocol):
     def write(self, octets: bytes, *, replies: int = 0) -> None:
         """Send octets that the peer owes this many replies to."""
         if replies and not self._owed and self._parser.pending:
-            self._cut_surplus("octets that nobody asked for")
+            self._cut_surplus("unexpected data from the host")
         self._owed += replies
         self._may_hear += replies * _FOR_EACH
         if self._end is None and self._transport is not None:
@@ -255,7 +255,7 @@ class Wire(asyncio.BufferedProtocol):
         for reply in self._parser.feed(bytes(self._octets[:nbytes])):
             if not self._owed and (reply.code != _CLOSING or (self._replies and self._replies[-1].code == _CLOSING)):
                 self.surplus_reply = reply
-                self._cut_surplus(f"reply that nobody asked for: {reply}")
+                self._cut_surplus(f"unexpected reply: {reply}")
                 return
             self._owed = max(0, self._owed - 1)
             self._replies.append(reply)

@@ -80,7 +80,7 @@ class Fetcher:
             raise NoPolicyError(f"https://{host}: {cause(error)}") from None
         policy = read_policy(octets)
         if policy is None:
-            raise NoPolicyError(f"https://{host}: what it sends is no policy")
+            raise NoPolicyError(f"https://{host}: the file is not a valid MTA-STS policy")
         return policy
 
     async def _get(self, host: str) -> bytes:

@@ -1,4 +1,4 @@
-"""database — start, stop and ask for the embedded PostgreSQL
+"""database — start, stop and query the embedded PostgreSQL
 
 Owns: `pillarbox database start|stop|status`, the operator's hand on the server behind `database.uri: "embedded:"`.
 Guarantees: start and stop are idempotent and say what they found. `status` exits 0 when clients are welcome
@@ -23,7 +23,7 @@ NOT_RUNNING = 3  # LSB core specification, init script actions: program is not r
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `database` and its verbs to the command line."""
-    parser = subparsers.add_parser("database", help="start, stop and ask for the embedded PostgreSQL")
+    parser = subparsers.add_parser("database", help="start, stop and query the embedded PostgreSQL")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     verb = verbs.add_parser("start", help="start it unless it runs; wait until it accepts connections")

@@ -38,7 +38,7 @@ _NAME: Final = "pillarbox deadletters"
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `deadletters` and its verbs to the command line."""
-    parser = subparsers.add_parser("deadletters", help="what finished without success: look, send again, watch")
+    parser = subparsers.add_parser("deadletters", help="list, requeue and watch mail that finished without success")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     verb = verbs.add_parser("list", help="dead letters, the latest first, and their number by result")
@@ -52,7 +52,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb = verbs.add_parser("requeue", help="send dead letters once more: by number, or all that match")
     verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers in the archive")
     _add_filter(verb)
-    verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
+    verb.add_argument("--yes", action="store_true", help="act; without --yes, only show what would change")
     finish(verb, requeue)
 
     verb = verbs.add_parser("watch", help="one JSON line for each dead letter as it happens, until Ctrl-C")
@@ -93,7 +93,7 @@ def show(options: argparse.Namespace) -> int:
 
     letters, tries = _ask(options, read)
     if not letters:
-        raise PillarboxError(f"deadletters show: {options.id} is no dead letter of the history that is kept")
+        raise PillarboxError(f"deadletters show: {options.id} is not a dead letter in the history")
     shown = watch_deadletters.fields(letters[0])
     attempts = [watch_deadletters.fields(each) for each in tries]
     if options.json:
@@ -151,13 +151,16 @@ def requeue(options: argparse.Namespace) -> int:
             return 0
         if letters:
             Console().print(_table(letters))
-        print(f"would requeue {len(ids)} dead letters; nothing was done: repeat with --yes")
+        print(f"would requeue {len(ids)} dead letters; nothing was changed: repeat with --yes")
         return 0
     done = _ask(options, act)
     if options.json:
         print(json.dumps({"wanted": len(ids), **done}))
         return 0
-    print(f"requeued {done['requeued']} of {len(ids)} dead letters; {done['gone']} have no body any more")
+    print(
+        f"requeued {done['requeued']} of {len(ids)} dead letters; {done['gone']} have no body "
+        "(older than maintenance.keep.deadletters)"
+    )
     return 0
 
 

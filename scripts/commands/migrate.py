@@ -27,7 +27,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--phase",
         choices=("pre", "all"),
         default="all",
-        help="pre: only what old daemons can go on with, before a rolling upgrade (default: all)",
+        help="pre: only migrations that old daemons tolerate, for a rolling upgrade (default: all)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.set_defaults(func=run)

@@ -36,7 +36,7 @@ _TO_TALK = frozenset({"connect", "greeting", "helo", "starttls", "auth"})
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `rules` and its verbs to the command line."""
-    parser = subparsers.add_parser("rules", help="ask what the rules of queued.yaml make of a reply")
+    parser = subparsers.add_parser("rules", help="test the rules of queued.yaml against a reply")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     verb = verbs.add_parser("test", help="which rule decides about a reply, and why, rule by rule")
     add_config(verb)

@@ -40,14 +40,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("schedule", help="mail that is sent again and again, or later")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
-    verb = verbs.add_parser("add", help="send a message whenever a cron expression says so, or once at a time")
+    verb = verbs.add_parser("add", help="send recurring mail by a cron expression, or one message later")
     verb.add_argument("id", nargs="?", metavar="ID", help="its name, needed with --every")
     when = verb.add_mutually_exclusive_group(required=True)
     when.add_argument("--every", metavar="CRON", help='minute hour day month weekday, such as "0 9 * * mon"')
     when.add_argument(
-        "--at", metavar="TIME", help="once, such as 2026-12-24T18:00; with an ID, once however often asked"
+        "--at",
+        metavar="TIME",
+        help="send once at this time, such as 2026-12-24T18:00; with an ID, repeating the command queues nothing more",
     )
-    verb.add_argument("--timezone", default="UTC", metavar="ZONE", help="in which that is meant (UTC)")
+    verb.add_argument(
+        "--timezone", default="UTC", metavar="ZONE", help="the time zone of --every or --at (default UTC)"
+    )
     verb.add_argument("--from", dest="sender", required=True, metavar="ADDRESS", help='"" is the null sender')
     verb.add_argument(
         "--to", dest="recipients", required=True, action="append", metavar="ADDRESS", help="may be given again"
@@ -148,7 +152,7 @@ def enable(options: argparse.Namespace) -> int:
         try:
             occurrence = cron.following(known.cron, known.timezone, await _now(connection))
         except cron.CronRefused as error:
-            raise PillarboxError(f"{options.id}: {error}; remove it and add it anew") from None
+            raise PillarboxError(f"{options.id}: {error}; remove it and add it again") from None
         await database.fetch(connection, "schedule_enable", id=options.id, next_at=occurrence)
         words = f"{options.id} is enabled; next {_shown(occurrence)}"
         return _tell(options, words, id=options.id, next=occurrence.isoformat())

@@ -48,7 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb = verbs.add_parser("remove", help="let an address or a domain get mail again")
     verb.add_argument("target", metavar="TARGET")
     finish(verb, remove, json=False)
-    verb = verbs.add_parser("list", help="who is suppressed, why and for how long")
+    verb = verbs.add_parser("list", help="list suppressed addresses with reason and end")
     verb.add_argument("--noted", action="store_true", help="also those that failed, and not often enough")
     finish(verb, list_targets)
 
@@ -94,7 +94,7 @@ def list_targets(options: argparse.Namespace) -> int:
         state = row.source if row.active else f"{row.source}, noted"
         cells = (row.target, state, f"{row.since:%Y-%m-%d %H:%M}", expires, str(row.count), row.reason)
         table.add_row(*map(Text, cells))
-    Console().print(table if rows else "nobody is suppressed")
+    Console().print(table if rows else "no addresses are suppressed")
     return 0
 
 
@@ -139,5 +139,5 @@ def _ask(options: argparse.Namespace, query: str, values: dict[str, Any]) -> lis
 
 
 def _add_reason(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--reason", default="by an operator", help="why, in words that senders may read")
+    verb.add_argument("--reason", default="by an operator", help="the reason; senders may read it")
     verb.add_argument("--keep", type=duration, metavar="DURATION", help="for how long, such as 30d (default: for ever)")

@@ -45,13 +45,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("suspend", help="let mail wait, and let it go again")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
-    verb = verbs.add_parser("add", help="suspend mail that fits every option given")
+    verb = verbs.add_parser("add", help="suspend mail that matches all options")
     for name, meaning in _MEANINGS.items():
         verb.add_argument(f"--{name}", action="append", metavar="VALUE", help=f"{meaning}; may be given again")
     verb.add_argument("--all", action="store_true", help="all mail: instead of the options above")
-    verb.add_argument("--reason", required=True, metavar="TEXT", help="why, told wherever the mail is shown")
+    verb.add_argument(
+        "--reason", required=True, metavar="TEXT", help="the reason; it appears in last_error of the mail"
+    )
     verb.add_argument("--for", dest="span", type=_span, metavar="TIME", help="1h, 2d (until it is removed)")
-    verb.add_argument("--who", metavar="NAME", help="who says so (the database's name for you)")
+    verb.add_argument("--who", metavar="NAME", help="who suspends it (default: your login at the database)")
     finish(verb, add)
 
     finish(verbs.add_parser("list", help="what is suspended by command or by rule"), list_suspends)
@@ -133,7 +135,7 @@ def _selection(options: argparse.Namespace) -> dict[str, list[str]]:
     given = {name: values for name in FIELDS if (values := getattr(options, name))}
     if bool(given) == options.all:
         allowed = ", ".join(f"--{name}" for name in FIELDS)
-        raise PillarboxError(f"suspend add: which mail? allowed: any of {allowed}, or --all alone")
+        raise PillarboxError(f"suspend add: no mail selected; allowed: any of {allowed}, or --all alone")
     try:
         found = match_of(given)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""user — `pillarbox user`: who may submit after authenticating
+"""user — `pillarbox user`: manage users that may submit mail
 
 Owns: add, passwd, disable, enable, list, remove in the file or table that smtpd.yaml names; hash, for
     smtpd.yaml itself.
@@ -48,7 +48,7 @@ _COLUMNS: Final = (
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `user` and its verbs to the command line."""
-    parser = subparsers.add_parser("user", help="who may submit after authenticating")
+    parser = subparsers.add_parser("user", help="manage users that may submit mail")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     verb = _verb(verbs, "add", add, "add a user; the password is asked for, or read from a pipe")
     _add_password(verb)
@@ -180,7 +180,7 @@ def _password() -> str:
     elif (password := getpass.getpass()) != getpass.getpass("Again: "):
         raise PillarboxError("the two passwords differ")
     if not password:
-        raise PillarboxError("an empty password is none")
+        raise PillarboxError("the password is empty")
     return password
 
 

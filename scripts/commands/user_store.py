@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_HEADING: Final = "# Users who may submit; kept by `pillarbox user`, which leaves no comments standing.\n"
+_HEADING: Final = "# Users who may submit; kept by `pillarbox user`, which removes comments.\n"
 #: Columns by key of an entry, where they differ.
 _COLUMNS: Final = {"partition": "partitionid", "transport": "transportid", "hold": "quarantineid"}
 

@@ -47,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     finish(verbs.add_parser("list", help="what is reported"), list_volumes)
 
-    verb = verbs.add_parser("forget", help="forget what a host has reported that reports no more")
+    verb = verbs.add_parser("forget", help="remove a host that no longer reports")
     _add_host(verb)
     finish(verb, forget)
 

@@ -65,7 +65,7 @@ class _Reader:
             return All()
         node = self._condition()
         if self._at < len(self._text):
-            self._refuse("nothing is open that this could close" if self._peek(")") else "this is no term")
+            self._refuse("closing parenthesis without an opening one" if self._peek(")") else "this is not a term")
         return node
 
     def _condition(self) -> Node:

@@ -91,12 +91,12 @@ CHECKS: Final[dict[str, str]] = {
         "Every partition id from 1 to partitions.count, those that policy rules and leaves name, and none (NULL) is "
         "selected by a worker's WHERE. A: nobody selects it. W: only in part, or no such worker is alive."
     ),
-    "partition.unknown": "Whether anybody would serve an id that nothing gives out today. Note: nobody would.",
+    "partition.unknown": "A new partition id would have a worker. Note: it would not.",
     "partition.overlap": "Which ids several workers share; that is allowed. Note: they are listed.",
-    "partition.waiting": "Mail waits for a living worker that selects it. A: it waits and there is none.",
-    "partition.default": "What lies in the default leaf. Note: ids without a leaf of their own. W: ids nobody knows.",
+    "partition.waiting": "Due mail is selected by a running worker. A: it is not.",
+    "partition.default": "Partition ids in the default leaf. Note: ids without a leaf of their own. W: unknown ids.",
     "mail.overdue": "How long due mail has waited, by partition id. W: 10 minutes. A: an hour.",
-    "mail.lease": "Claims that a dead worker left are taken over. W: one was not for 2 minutes.",
+    "mail.lease": "Expired claims are taken over. W: one has been expired for 2 minutes.",
     "mail.transport": (
         "Waiting mail and policy rules name transports of queued.yaml. A: mail names another, and waits until it "
         "expires. W: a rule does."
@@ -114,19 +114,21 @@ CHECKS: Final[dict[str, str]] = {
     "leaf.vacuum": "This role may vacuum leaves, as maintenance does. Note: it may not; autovacuum cleans alone.",
     "history.days": "The coming days have partitions. A: today's or tomorrow's is missing. W: a later one is.",
     "refcount.drift": "A sample of messages counts its queue rows right. A: one does not.",
-    "refcount.body": "A sample of queue rows has its body. A: one has none.",
+    "refcount.body": "A sample of queue rows has bodies. A: a body is missing.",
     "schema.version": "The schema is this code's. A: it is older or newer.",
     "schema.partitions": "SQL hashes domains into as many ids as smtpd.yaml says. W: into another number.",
     "server.version": "The server's version. Note: newer than any this code was tested with.",
-    "server.durability": "What makes 250 true is on. A: fsync or full_page_writes is off. W: synchronous_commit is.",
+    "server.durability": (
+        "Settings that make a commit durable are on. A: fsync or full_page_writes is off. W: synchronous_commit is off."
+    ),
     "server.connections": "Room for more connections. W: 80 % in use. A: 95 %.",
     "server.locks": (
         "Room for the locks of all workers at once, by the leaves that their claims open, against "
         "max_locks_per_transaction. W: 80 % of it. A: 160 %."
     ),
     "server.clock": "This host's clock against the server's. W: 1 s apart. A: 5 s.",
-    "server.horizon": "Who keeps vacuum from cleaning, and for how long. W: 5 minutes. A: an hour.",
-    "server.slots": "Replication slots. W: nobody reads one, or it holds 1 GiB of WAL. A: 16 GiB, or it is lost.",
+    "server.horizon": "Sessions that hold back vacuum, and for how long. W: 5 minutes. A: an hour.",
+    "server.slots": "Replication slots. W: one is inactive, or holds 1 GiB of WAL. A: 16 GiB, or it is lost.",
     "server.notifications": "The queue of notifications. W: a tenth full. A: half full.",
     "server.volumes": (
         "Room on PostgreSQL's volumes, as `pillarbox volumes` reports it. A: less than spool.minfree, so smtpd accepts "
@@ -144,8 +146,8 @@ CHECKS: Final[dict[str, str]] = {
         "log in."
     ),
     "retry.windows": (
-        "Mail lives to see its transport's delivery windows. W: they are closed at a stretch for as long as retry.age "
-        "or retry.nullage, and what comes then may be given up untried."
+        "Delivery windows open before mail expires. W: they stay closed for longer than retry.age or retry.nullage, so "
+        "mail may be given up untried."
     ),
     "python.build": "How the Python of doctor, and so of the daemons, was built. Note: without PGO, which is slower.",
     "disk.var": "Free space under environment.var, for the embedded server. W: 2 GiB or less. A: 512 MiB or less.",

@@ -119,7 +119,7 @@ def transports(rows: Sequence[Row], ruled: Sequence[str]) -> Finding:
         remedy = "add it to transports in queued.yaml and restart the workers, or UPDATE transportid of these rows"
         return Finding(check, Severity.ALARM, f"not in queued.yaml: {text}; it waits until it expires", remedy)
     if ruled:
-        text = f"policy rules of smtpd.yaml name {listed(ruled)}, which queued.yaml has not"
+        text = f"policy rules of smtpd.yaml name {listed(ruled)}, which are not in queued.yaml"
         return Finding(check, Severity.WARN, text, "add it to transports in queued.yaml, or mend the rule")
     return Finding(check, Severity.OK, "every transport is known")
 
@@ -136,7 +136,7 @@ def refcounts(row: Row) -> Finding:
     """Messages whose count is wrong."""
     text = f"{row.wrong} of {row.looked} messages: {listed(row.examples or ())}"
     recount = "SELECT pillarbox.refcount_anew(ARRAY[…ids])"
-    remedy = f"find what changed queue without its triggers (leaf.triggers); then {recount}"
+    remedy = f"find out what changed the queue without its triggers (check leaf.triggers); then {recount}"
     return _one("refcount.drift", Severity.ALARM, row.wrong, text, remedy, f"{row.looked} messages looked at")
 
 
@@ -167,7 +167,7 @@ def due(rows: Sequence[Row], limits: Limits) -> list[Finding]:
         f"{names([row.partid])}: {row.lost} since {span(row.since)} by {listed(row.workers)}" for row in lost
     )
     remedy = "start a worker that serves the partition: it takes them over at its next full pass"
-    return [*found, _one("mail.lease", Severity.WARN, lost, text, remedy, "no claim was left behind")]
+    return [*found, _one("mail.lease", Severity.WARN, lost, text, remedy, "no expired claims")]
 
 
 def default_leaf(rows: Sequence[Row], known: Container[str | None]) -> Finding:
@@ -176,7 +176,9 @@ def default_leaf(rows: Sequence[Row], known: Container[str | None]) -> Finding:
     text = "; ".join(f"{names([row.partid])}: {row.recipients} recipients" for row in rows)
     if strange:
         remedy = "give it a leaf and a worker, or correct metadata->>'_partid' of these rows"
-        return Finding("partition.default", Severity.WARN, f"{_DEFAULT_LEAF} holds ids nobody knows: {text}", remedy)
+        return Finding(
+            "partition.default", Severity.WARN, f"{_DEFAULT_LEAF} holds unknown partition ids: {text}", remedy
+        )
     if rows:
         return Finding("partition.default", Severity.NOTE, f"{_DEFAULT_LEAF} holds {text}")
     return Finding("partition.default", Severity.OK, f"{_DEFAULT_LEAF} is empty")
@@ -189,7 +191,9 @@ def hosts(rows: Sequence[Row], limits: Limits) -> Finding:
     text = listed(f"{row.recipients} recipients of {row.domains} domains wait for {row.gate}" for row in rows)
     verdict = max(Severity.NOTE, graded(rows[0].recipients, limits.shut))
     remedy = (
-        "read last_error of some; pillarbox suspend or delete what nobody will take" if verdict > Severity.NOTE else ""
+        "check last_error (pillarbox queue list); suspend the destination or delete mail that it will never accept"
+        if verdict > Severity.NOTE
+        else ""
     )
     return Finding("mail.hosts", verdict, text, remedy)
 

@@ -49,12 +49,10 @@ def volumes(rows: Sequence[Row], least: int, *, seen: bool) -> Finding:
         remedy = "start `pillarbox volumes report` there again, or `pillarbox volumes forget --host` where it is gone"
         return Finding(check, Severity.ALARM, text, remedy)
     if not rows and not seen:
-        text = "nobody reports how much room there is, so smtpd accepts mail until PostgreSQL's disk is full"
+        text = "free space is not reported, so smtpd accepts mail until PostgreSQL's disk is full"
         return Finding(check, Severity.NOTE, text, "run `pillarbox volumes report PATH` on the server's host")
     if rows and (low := rows[0]).free < least:
-        text = (
-            f"{format_size(low.free)} left on {low.host}:{low.path}: smtpd accepts nothing below {format_size(least)}"
-        )
+        text = f"{format_size(low.free)} left on {low.host}:{low.path}: smtpd refuses mail below {format_size(least)}"
         return Finding(check, Severity.ALARM, text, "make room there; mail is delivered meanwhile")
     found = f"{format_size(rows[0].free)} left on {rows[0].host}:{rows[0].path}" if rows else "smtpd looks by itself"
     return Finding(check, Severity.OK, found)

@@ -119,13 +119,13 @@ def served(servers: Sequence[Server], partids: Sequence[Partid], unknown: str) -
     found = []
     none = nobody(partids, [each.proof.answers for each in known])
     if none:
-        text = f"nobody serves {names(none)}"
+        text = f"no worker serves {names(none)}"
         remedy = "name it in a worker's WHERE (NULL: OR metadata->>'_partid' IS NULL) and start that worker"
         found.append(Finding("partition.served", Severity.ALARM, text, remedy))
     part = [p for p in partids if p not in none and not _any(known, p, {Serves.ALL})]
     if part:
         text = f"{names(part)}: served in part, or it cannot be proven"
-        remedy = "let some worker's WHERE ask for the partition id alone"
+        remedy = "give one worker a WHERE on the partition id alone"
         found.append(Finding("partition.served", Severity.WARN, text, remedy))
     asleep = [p for p in partids if p not in none and not _any([s for s in known if s.live], p, _SOME)]
     if asleep:
@@ -135,7 +135,7 @@ def served(servers: Sequence[Server], partids: Sequence[Partid], unknown: str) -
     if not found:
         found.append(Finding("partition.served", Severity.OK, f"{names(partids)} are served"))
     if _any(known, unknown, _SOME):
-        found.append(Finding("partition.unknown", Severity.OK, "mail of an id nobody thought of would be served"))
+        found.append(Finding("partition.unknown", Severity.OK, "mail with any other partition id would be served"))
     else:
         text = "mail with another partition id would wait for a worker"
         found.append(Finding("partition.unknown", Severity.NOTE, text))

@@ -67,7 +67,7 @@ def render(content: bytes, number: int | None = None) -> Shown:
         counted = f"{walked.count} parts" if walked.count < MOST_COUNTED else f"{MOST_COUNTED} parts or more"
         notes.append(f"{counted}; the first {MOST_PARTS} are listed")
     if walked.deeper:
-        notes.append("parts lie within each other more deeply than is looked at")
+        notes.append("parts are nested more deeply than the limit")
     chosen = _chosen(walked.parts, parts) if number is None else _part(walked.parts, number)
     text, cut = _text(content, chosen) if chosen else ("", False)
     if chosen is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _SAYS: Final = {
-    "trigger": "lacks the trigger {object}: what is done to it directly is not counted or refused",
+    "trigger": "lacks the trigger {object}: direct changes to it are neither counted nor refused",
     "disabled": "has the trigger {object} switched off",
     "twice": "has a second trigger that counts, {object}: bodies are counted twice",
     "unique": "lacks UNIQUE (id)",

@@ -1,4 +1,4 @@
-"""command — `pillarbox partitions`: look at the queue's leaves, and cut them anew while mail flows
+"""command — `pillarbox partitions`: show the queue's leaves, and repartition while mail flows
 
 Owns: the verbs show, plan, apply, split, merge, move, balance; preview and consent.
 Guarantees: nothing is changed without a preview and a yes: `--yes`, or the answer at a terminal. A verb that was killed
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `partitions` and its verbs to the command line."""
-    parser = subparsers.add_parser("partitions", help="look at the queue's leaves, and cut them anew")
+    parser = subparsers.add_parser("partitions", help="show the queue's leaves, and repartition")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     verb = verbs.add_parser("show", help="the leaves, their ids, recipients and faults; status 1 if there are faults")
@@ -51,7 +51,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _finish(verb, plan)
 
     verb = verbs.add_parser("apply", help="make the leaves those of smtpd.yaml")
-    verb.add_argument("--repair", action="store_true", help="mend the faults that show tells of, too")
+    verb.add_argument("--repair", action="store_true", help="also repair the faults that `show` lists")
     _finish(verb, apply, acts=True)
 
     verb = verbs.add_parser("split", help="give ids of a leaf leaves of their own")
@@ -140,7 +140,7 @@ def merge(options: argparse.Namespace) -> int:
     """Make one leaf of several."""
     *leaves, name = options.words
     if leaves[-1:] != ["into"] or not leaves[:-1]:
-        raise PillarboxError("partitions merge: say LEAF… into NAME")
+        raise PillarboxError("partitions merge: expected LEAF… into NAME")
 
     def idle(layout: Layout) -> str:
         return partitions_show.merged(layout, partitions_layout.absent(layout, leaves[:-1]), name)

@@ -143,7 +143,7 @@ def steps(change: Round, order: Sequence[str]) -> list[Step]:
 
 
 def _staging(change: Round, order: Sequence[str]) -> Iterator[Step]:
-    yield Step("make a workplace nobody sees", (fill("partitions_prepare"),))
+    yield Step("create a hidden schema for the copy", (fill("partitions_prepare"),))
     for name in change.targets:
         why = f"make the new {PREFIX}{name} there, empty and guarded"
         text = fill(
@@ -154,7 +154,7 @@ def _staging(change: Round, order: Sequence[str]) -> Iterator[Step]:
         leaf = PREFIX + DEFAULT
         check = " AND ".join(f"NOT ({_inside(change.after[name], order)})" for name in change.targets)
         yield Step(
-            "promise that the default leaf has none of these ids",
+            "add a CHECK that the default leaf has none of these ids",
             (fill("partitions_shield", check=check),),
             tables=(leaf,),
         )

@@ -62,7 +62,7 @@ def leaves(state: State, counts: Counts, faults: Sequence[Fault], wanted: Layout
     for fault in faults:
         print(f"fault: {fault}")
     if faults:
-        print("`pillarbox partitions apply --repair` mends what can be mended while mail flows")
+        print("`pillarbox partitions apply --repair` repairs these faults while mail flows")
     if state.leftovers:
         print("a repartitioning was interrupted and slows these leaves; start it again, or `partitions apply`")
     if state.layout != wanted:

@@ -84,7 +84,7 @@ async def narrowed(
         if not access.may(row.id):
             raise PillarboxError(
                 f"quarantine {options.verb}: {access.refusal(row.id)}; {row.recipients} recipients that fit lie there, "
-                f"leave them out by quarantine!={row.id}"
+                f"exclude them with quarantine!={row.id}"
             )
     closed = [name for name in access.quarantines if not access.may(name)]
     if closed:
@@ -108,7 +108,7 @@ async def _ids(connection: database.Connection, verb: str, words: Sequence[str])
     if len(elsewhere) == len(ids):
         raise PillarboxError(f"quarantine {verb}: not held: {'; '.join(elsewhere[:10])}")
     if elsewhere:
-        sys.stderr.write(f"not held any more, left alone: {'; '.join(elsewhere[:10])}\n")
+        sys.stderr.write(f"no longer held, skipped: {'; '.join(elsewhere[:10])}\n")
     return "id=" + ",".join(str(each) for each in ids if places[each].state == "HOLD")
 
 

@@ -42,9 +42,9 @@ _WIDTH: Final = 120  # characters of what a message says
 
 def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb."""
-    verb = under.add_parser("digest", help="mail the reviewers what is new, once in each period")
+    verb = under.add_parser("digest", help="send reviewers a digest of new held mail, once per period")
     verb.add_argument("ids", nargs="*", metavar="QUARANTINE", help="of these; without any, of all that name addresses")
-    verb.add_argument("--yes", action="store_true", help="send it; without this it only says what it would send")
+    verb.add_argument("--yes", action="store_true", help="send it; without --yes, only show what would be sent")
     finish(verb, digest)
 
 
@@ -141,7 +141,7 @@ def body(quarantine: Quarantine, count: int, rows: list[database.Row]) -> str:
         lines += [printable(quarantine.description)]
     if quarantine.retention:
         lines += [f"Deleted after {format_duration(quarantine.retention)} unless somebody decides before."]
-    lines += ["Words after a colon are the sender's own: believe none of them.", ""]
+    lines += ["Text after a colon comes from the sender: do not trust it.", ""]
     for row in rows:
         subject = fields_of(bytes(row.beginning)).get("Subject", "") if row.beginning is not None else "(no body)"
         lines += [

@@ -59,7 +59,9 @@ def export(options: argparse.Namespace) -> int:
         messages = await _messages(connection, asking)
         if folder is None:
             if len(messages) != 1:
-                raise PillarboxError(f"quarantine export: {len(messages)} messages fit; to stdout goes one: give --to")
+                raise PillarboxError(
+                    f"quarantine export: {len(messages)} messages match; standard output takes one: use --to DIR"
+                )
             if not await _copy(connection, messages[0], sys.stdout.buffer):
                 raise PillarboxError(f"quarantine export: message {messages[0]} has no body")
             sys.stdout.buffer.flush()
@@ -75,7 +77,7 @@ def export(options: argparse.Namespace) -> int:
     if folder is not None and options.json:
         print(json.dumps(counted))
     elif folder is not None:
-        present = f"; left as they were, being there already: {counted['present']}" if counted["present"] else ""
+        present = f"; skipped because the file exists: {counted['present']}" if counted["present"] else ""
         bodiless = f"; without a body: {counted['bodiless']}" if counted["bodiless"] else ""
         print(f"written: {counted['written']}{present}{bodiless}")
     return 0

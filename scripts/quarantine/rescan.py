@@ -122,7 +122,7 @@ def rescan(options: argparse.Namespace) -> int:
     settings = load_smtpd(file)
     check = settings.policy.contentcheck
     if check is None:
-        raise PillarboxError(f"quarantine rescan: {file}: policy.contentcheck is not set: there is nobody to ask")
+        raise PillarboxError(f"quarantine rescan: {file}: policy.contentcheck is not set; rescan needs a content check")
 
     async def go(connection: database.Connection) -> int:
         asking = await narrowed(connection, await admit(connection, settings), options)
@@ -179,7 +179,7 @@ async def _walk(
         if len(answered) < len(told):
             raise PillarboxError(
                 f"quarantine rescan: the content check does not answer; {len(told) - len(answered)} of {len(told)} are "
-                "not checked and stay held: give the same command again"
+                "not checked and stay held; run the command again"
             )
     return clean
 

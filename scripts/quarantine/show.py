@@ -46,7 +46,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     finish(verb, list_)
 
     verb = under.add_parser("show", help="one held message: envelope, header, text and parts, made safe to look at")
-    verb.add_argument("id", type=count, metavar="ID", help="the recipient's number, as `list` tells it")
+    verb.add_argument("id", type=count, metavar="ID", help="the recipient's id, as shown by `list`")
     verb.add_argument("--part", type=count, metavar="N", help="the text of this part, as the list of parts numbers it")
     finish(verb, show)
 

@@ -61,20 +61,20 @@ class Change:
 def add_acting(verb: argparse.ArgumentParser) -> None:
     """The options of verbs that act on what fits a condition."""
     add_condition(verb, all_=True)
-    verb.add_argument("--limit", type=count, metavar="N", help="at most so many, in the order they came")
+    verb.add_argument("--limit", type=count, metavar="N", help="at most N recipients, in order of arrival")
     add_consent(verb)
 
 
 def add_consent(verb: argparse.ArgumentParser) -> None:
     """The options of every verb that acts: leave to do it, and why."""
-    verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
+    verb.add_argument("--yes", action="store_true", help="act; without --yes, only show what would change")
     verb.add_argument("--reason", type=_sentence, metavar="TEXT", help="why, for the audit row")
 
 
 def _sentence(text: str) -> str:
     if len(text) <= 1000 and text.isprintable():  # noqa: PLR2004 - a sentence, not a report
         return text
-    raise argparse.ArgumentTypeError(f"{text!r} is no reason; allowed: up to 1000 printable characters")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a valid reason; allowed: up to 1000 printable characters")
 
 
 @dataclass(slots=True)
@@ -228,9 +228,9 @@ def tell(options: argparse.Namespace, change: Change, done: Done) -> None:
         told = {"audit": done.audit, "wanted": done.wanted, "done": done.done, "skipped": done.skipped}
         print(json.dumps({**told, "gone": done.gone}))
         return
-    why = "done before the same command was cut off" if change.resumes else "in a worker's hand"
+    why = "done before the same command was cut off" if change.resumes else "claimed by a worker"
     skipped = f"; {done.skipped} skipped, {why}" if done.skipped else ""
-    gone = f"; {done.gone} did not fit any more when their turn came" if done.gone else ""
+    gone = f"; {done.gone} no longer matched when their turn came" if done.gone else ""
     print(f"{change.said} {done.done} of {done.wanted} recipients{skipped}{gone}; audit {done.audit}")
 
 
@@ -261,10 +261,10 @@ def _preview(options: argparse.Namespace, change: Change, counted: database.Row,
             told_cells = (row.id, row.state, cell(row.received), row.sender, row.recipient, row.last_error)
             table.add_row(*map(text, told_cells))
         Console().print(table)
-    sending = f", {counted.sending} of them in a worker's hand" if counted.sending else ""
+    sending = f", {counted.sending} of them claimed by a worker" if counted.sending else ""
     first = f"the first {options.limit} of " if (options.limit or counted.recipients) < counted.recipients else ""
     size = f"{first}{counted.recipients} recipients of {counted.messages} messages, {counted.bytes / 2**20:.1f} MiB"
-    print(f"{change.verb}: {size}{sending}; nothing was done: repeat with --yes")
+    print(f"{change.verb}: {size}{sending}; nothing was changed: repeat with --yes")
 
 
 def _operator() -> str:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `queue` and its verbs to the command line."""
-    parser = subparsers.add_parser("queue", help="what waits and why: list, group, show, hold, release, retry, …")
+    parser = subparsers.add_parser(
+        "queue", help="list, show and change queued mail: list, group, show, hold, release, retry, …"
+    )
     under = parser.add_subparsers(required=True, metavar="VERB")
     show.add_verbs(under)
     top.add_verbs(under)

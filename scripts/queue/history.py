@@ -30,7 +30,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--limit", type=count, default=1000, metavar="N", help="at most so many lines (1000)")
     finish(verb, trace)
 
-    verb = under.add_parser("audit", help="what was done to the queue, the latest first")
+    verb = under.add_parser("audit", help="commands that changed the queue, newest first")
     verb.add_argument("id", type=int, nargs="?", metavar="AUDIT", help="only this one")
     verb.add_argument("--limit", type=count, default=20, metavar="N", help="at most so many (20)")
     finish(verb, audit)
@@ -46,7 +46,7 @@ def trace(options: argparse.Namespace) -> int:
     rows = run(options, read)
     if not rows:
         raise PillarboxError(
-            f"queue trace: nothing is known of {options.id}: never queued, or longer ago than history is kept"
+            f"queue trace: no history of {options.id}: never queued, or older than maintenance.keep.history"
         )
     if options.json:
         print(json.dumps([fields(row) for row in rows]))

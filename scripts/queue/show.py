@@ -37,13 +37,13 @@ _UNGROUPED: Final = frozenset({"time", "age", "wait"})
 
 def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verbs that look."""
-    verb = under.add_parser("list", help="the recipients that fit, in the order they came")
+    verb = under.add_parser("list", help="matching recipients, in order of arrival")
     add_condition(verb)
     verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many (50)")
     verb.add_argument("--after", type=int, default=0, metavar="ID", help="from the one after this id on")
     finish(verb, list_)
 
-    verb = under.add_parser("group", help="how many fit, by the values of columns")
+    verb = under.add_parser("group", help="count matching recipients by column values")
     verb.add_argument("by", metavar="COLUMN[,COLUMN…]", help="such as recipientdomain or state,transport")
     add_condition(verb)
     verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many groups (50)")
@@ -53,7 +53,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("id", type=int, metavar="ID", help="its number, as `list` tells it")
     finish(verb, show)
 
-    verb = under.add_parser("shape", help="what waits by destination and age in minutes, the fullest first")
+    verb = under.add_parser("shape", help="queued mail by destination and age in minutes, largest first")
     add_condition(verb)
     verb.add_argument("--limit", type=count, default=20, metavar="N", help="at most so many destinations (20)")
     finish(verb, shape)
@@ -80,7 +80,7 @@ def list_(options: argparse.Namespace) -> int:
     shown, fitting, last = run(options, read)
     if not options.json:
         print(
-            f"{fitting} recipients fit; shown: {shown}"
+            f"{fitting} matching recipients; shown: {shown}"
             + (f"; the next: --after {last}" if shown == options.limit else "")
         )
     return 0
@@ -206,7 +206,7 @@ def why(row: database.Row, now: datetime) -> str:
     wait = format_duration(max(row.next_retry - now, timedelta(0)))
     return {
         "HOLD": f"on hold in {row.quarantine!r}" if row.quarantine else "on hold",
-        "SENDING": f"in hand of {row.worker}",
+        "SENDING": f"claimed by {row.worker}",
         "ACTIVE": "due: a worker takes it as soon as it has room",
         "SCHEDULED": f"to be sent in {wait}",
         "DEFER": f"tried {row.retry_count} times; the next try is in {wait}",

@@ -48,7 +48,7 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
     if not earlier.proven:
         raise PillarboxError(
             f"queue undo: audit {options.id} was written by {earlier.who} with a version that let reviewers write rows "
-            "by hand: nothing proves what it says; use `pillarbox queue hold` or `release` with a condition"
+            "by hand: its contents are not reliable; use `pillarbox queue hold` or `release` with a condition"
         )
     [span] = await database.fetch(connection, "audit_span", id=options.id)
     change = Change("undo", "queue_restore", _LEFT[earlier.verb], "changed back", values={"undoes": options.id})
@@ -56,7 +56,9 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
         if options.json:
             print(json.dumps({"wanted": span.recipients, "verb": earlier.verb}))
         else:
-            print(f"would undo {earlier.verb!r} of {span.recipients} recipients; nothing was done: repeat with --yes")
+            print(
+                f"would undo {earlier.verb!r} of {span.recipients} recipients; nothing was changed: repeat with --yes"
+            )
         return 0
     audit = await begin(connection, options, change, f"audit {options.id}", span.recipients, undoes=options.id)
     done = Done(audit, span.recipients)

@@ -48,10 +48,10 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--transport", type=_word, metavar="ID", help="a transport of queued.yaml")
     verb.add_argument("--partition", type=_word, metavar="ID", help="a partition id")
 
-    _verb(under, "bounce", "give recipients up and tell their senders", _bounce)
+    _verb(under, "bounce", "bounce recipients and notify their senders", _bounce)
     _verb(under, "delete", "delete recipients without telling anybody", _delete)
 
-    verb = under.add_parser("undo", help="change back what an earlier command changed, where that is possible")
+    verb = under.add_parser("undo", help="undo an earlier command as far as possible")
     verb.add_argument("id", type=int, metavar="AUDIT", help="the number of its audit row")
     add_consent(verb)
     finish(verb, _undo)
@@ -83,7 +83,7 @@ def _hold(options: argparse.Namespace) -> Change:
 def _release(options: argparse.Namespace) -> Change:
     if not options.copy:
         if options.to is not None:
-            raise PillarboxError("queue release: --to needs --copy: who was written to stays who was written to")
+            raise PillarboxError("queue release: --to requires --copy: a release cannot change the recipient itself")
         return Change("release", "queue_release", ("HOLD",), "released")
     to: Address | None = options.to
     values = {"localpart": to.localpart if to else None, "domain": to.domain if to else None}

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `retention` to the command line."""
     verb = subparsers.add_parser(
-        "retention", help="delete what has been on hold for longer than quarantines[].retention says"
+        "retention", help="delete mail that has been on hold longer than quarantines[].retention"
     )
     verb.add_argument("--quarantine", metavar="ID", help="only this one")
     verb.add_argument("--age", type=duration, metavar="DURATION", help="with --quarantine: instead of its retention")
-    verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
+    verb.add_argument("--yes", action="store_true", help="act; without --yes, only show what would change")
     finish(verb, retention)

@@ -54,7 +54,9 @@ def retention(options: argparse.Namespace) -> int:
         {name: each.retention for name, each in all_quarantines(config.quarantines).items()}, config.retention.default
     )
     if options.age is not None and options.quarantine is None:
-        raise PillarboxError("retention: --age needs --quarantine: how long every other is kept is said in smtpd.yaml")
+        raise PillarboxError(
+            "retention: --age requires --quarantine; the retention of other quarantines is set in smtpd.yaml"
+        )
     if options.quarantine is not None:
         wanted = [_only(options.quarantine, options.age, wanted)]
     options.reason = None
@@ -71,7 +73,7 @@ def _only(name: str, age: timedelta | None, wanted: list[Rule]) -> Rule:
     keep = configured if age is None else age
     if keep is None:
         raise PillarboxError(
-            f"retention: nothing says how long {name!r} is kept; allowed: --age, or quarantines[].retention or "
+            f"retention: no retention is set for {name!r}; allowed: --age, or quarantines[].retention or "
             "retention.default in smtpd.yaml"
         )
     return Rule(name, keep)
@@ -166,7 +168,7 @@ def _tell(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | N
     if forgotten is not None:
         print(f"audit: forgot {forgotten.done} commands; audit {forgotten.audit}")
     if forgotten is None and not any(each.done for each in found):
-        print("nothing has been kept for long enough to be deleted")
+        print("no held mail is older than its retention")
 
 
 def _told(each: RuleRun) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class Session(asyncio.BufferedProtocol):
             self._say(f"250 {options.hostname}")
             return
         if options.ehlo != _DONE:
-            self._say(f"{options.ehlo} EHLO is not served here")
+            self._say(f"{options.ehlo} EHLO is disabled")
             return
         self._pipelining = "PIPELINING" in options.extensions
         lines = [options.hostname, *sorted(options.extensions - {"SIZE"})]

@@ -27,7 +27,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "rates.exceeded": (DEBUG, "A client has asked too much; `client`, `limit`, `seconds` until it is welcome again."),
     "rates.unanswered": (
         WARNING,
-        "Nobody answered in time: this process counts against its share of limits; said once a minute; `ask`, `error`.",
+        (
+            "The supervisor did not answer in time: this process uses its share of the limits; logged once a minute; "
+            "`ask`, `error`."
+        ),
     ),
     "session.opened": (DEBUG, "A client connected; `client`."),
     "session.closed": (DEBUG, "A client's connection ended; `client`."),
@@ -63,7 +66,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "mta_sts.fetched": (INFO, "A domain's MTA-STS policy was read; `domain`, `mode`, `id`, `max_age` in seconds."),
     "mta_sts.failed": (
         WARNING,
-        "A domain announces an MTA-STS policy that cannot be had, so an older one holds, or none; `domain`, `error`.",
+        "The MTA-STS policy of a domain could not be fetched; an older one applies, or none; `domain`, `error`.",
     ),
     "users.read": (INFO, "The file of users has changed and was read; `file`, `users`."),
     "users.refused": (ERROR, "The file of users has changed and cannot be used, the old stays; `file`, `error`."),
@@ -112,7 +115,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         ERROR,
         "PostgreSQL is back without `messages` that got 250; `before`, `history`, and `ids`, a hundred a line.",
     ),
-    "spool.unproven": (WARNING, "Whether the last `messages` accepted are all there could not be asked; `error`."),
+    "spool.unproven": (
+        WARNING,
+        "It could not be checked whether the last `messages` accepted messages are all there; `error`.",
+    ),
     "spool.group": (DEBUG, "A group was committed; `messages`, `recipients`, `bytes`, `seconds`."),
     "claim.taken": (DEBUG, "Recipients were claimed; `recipients`, `token`."),
     "claim.expired": (
@@ -186,9 +192,12 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         INFO,
         "An address gets no more mail; `address`, `source` (bounce, arf), `reason`, `count` of reports.",
     ),
-    "suppression.noted": (INFO, "An address failed, and not often enough yet; `address`, `reason`, `count`."),
+    "suppression.noted": (
+        INFO,
+        "An address failed, but not yet often enough to suppress it; `address`, `reason`, `count`.",
+    ),
     "suppression.read": (INFO, "A message to an address for reports was read; `id`, `to`, `said` what came of it."),
-    "suppression.unavailable": (WARNING, "Nobody could say who is suppressed, so mail goes on; `error`."),
+    "suppression.unavailable": (WARNING, "The suppression list could not be read, so mail is sent; `error`."),
     "failover.passed": (INFO, "A host did not take part in an attempt, so the next one is asked; `remote`, `reason`."),
     "rules.fired": (
         INFO,
@@ -261,7 +270,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "child.failed": (ERROR, "A daemon that was asked to stop ended with an error; `name`, `pid`, `status`."),
     "child.stuck": (
         ERROR,
-        "A daemon did not say for too long that it is alive and is killed; `name`, `pid`, `seconds`.",
+        "A daemon sent no heartbeat for too long and is killed; `name`, `pid`, `seconds`.",
     ),
     "child.died": (WARNING, "A daemon died; `name`, `pid`, `status`, `seconds` until it is started again."),
 }

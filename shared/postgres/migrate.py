@@ -138,7 +138,7 @@ def missing(applied: Mapping[int, str], *, only_pre: bool = False) -> list[Migra
     pres = [step for step in steps if step.phase == PRE]
     if posts and pres and pres[-1].number > posts[0].number:
         raise SchemaMismatch(
-            f"{pres[-1].name} comes after {posts[0].name}, with which old daemons cannot go on: upgrade to the version "
+            f"{pres[-1].name} comes after {posts[0].name}, which old daemons do not tolerate: upgrade to the version "
             "that brought it first, or stop all daemons and run `pillarbox migrate`"
         )
     return pres

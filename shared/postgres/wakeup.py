@@ -32,7 +32,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
 _OPENING = 15.0  # seconds for a connection and its LISTEN
 _PATIENCE = 5.0  # seconds for an echo; a busy server takes milliseconds
 _SWALLOWED_PAUSE = 180.0  # seconds until a pooler is asked again whether it still swallows what we listen for
-_HINT = "a transaction pooler does this: give wakeup.uri a direct way to PostgreSQL, or set wakeup.mode to poll"
+_HINT = (
+    "a transaction pooler may be in between: set wakeup.uri to a direct connection to PostgreSQL, "
+    "or set wakeup.mode to poll"
+)
 _ECHO = "echo:"  # no partition id has a colon, so no worker takes another's echo for mail
 _ANY = "any:"  # mail of a partition whose id does not travel
 _LONGEST_ID = 64  # characters

@@ -109,7 +109,7 @@ def read(text: str) -> Condition:
     if any(value for name, value in statement.items() if name.endswith("Clause") and name not in _OWN) or any(
         statement[name] for name in ("limitCount", "limitOffset", "larg")
     ):
-        seen.faults.append("it goes on after the condition")
+        seen.faults.append("unexpected text after the condition")
     _walk(statement["whereClause"], seen, plain=True)
     return Condition(
         text,

@@ -123,7 +123,7 @@ class Space:
         elif fresh:
             self._told(fresh)
         elif self.room.forget():  # else nobody has ever reported: `pillarbox doctor` says so
-            self._lost("what was reported is forgotten, and nobody reports")
+            self._lost("the last report is too old, and no new one arrives")
 
     def _told(self, volumes: Sequence[Volume]) -> None:
         self._unknown = None

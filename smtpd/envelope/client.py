@@ -35,7 +35,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone who may submit after authenticating. Nothing given is: no restriction."""
+    """A user that may submit mail. What is not given is not restricted."""
 
     name: str
     argon2: str | None = field(default=None, repr=False)

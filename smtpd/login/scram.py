@@ -106,7 +106,7 @@ class ScramServer:
             raise ScramRefused("believes that we know no channel binding: somebody took -PLUS from our reply to EHLO")
         if kind is not None:
             if kind not in self._bindings:
-                raise ScramRefused(f"binds to the channel by {kind}, which we do not have here")
+                raise ScramRefused(f"channel binding {kind} is not available on this connection")
             self._binding = self._bindings[kind]
 
 

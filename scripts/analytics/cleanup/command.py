@@ -161,7 +161,7 @@ def _show(done: CleanupReport, *, yes: bool, as_json: bool) -> None:
         print(f"recipients without body: {_examples(orphans.recipients)}; held: {orphans.held}")
         print(f"recipients that only attempts know: {_examples(orphans.attempts)}; history is left as it is")
     count = sum(each.state in {"verified", "dropped"} for each in done.days)
-    end = "" if yes else "; nothing was done: repeat with --yes"
+    end = "" if yes else "; nothing was changed: repeat with --yes"
     print(f"{'dropped' if yes else 'would drop'} {count} days, refused {len(done.refused)}{end}")
 
 

@@ -48,7 +48,7 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     verb.add_argument("--days", type=terminal.count, default=7, metavar="N", help="spread over so many days (7)")
     verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the first day left out (today)")
     verb.add_argument("--seed", type=int, default=1, metavar="N", help="another seed, other history (1)")
-    verb.add_argument("--yes", action="store_true", help="do it; without this it only says what it would do")
+    verb.add_argument("--yes", action="store_true", help="act; without --yes, only show what would change")
     terminal.add_common(verb, run)
 
 
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     until = options.until or datetime.now(UTC).date()
     plan = f"about {options.attempts:,} attempts from {until - timedelta(days=options.days)} to before {until}"
     if not options.yes:
-        print(f"would write {plan}; nothing was done: repeat with --yes")
+        print(f"would write {plan}; nothing was changed: repeat with --yes")
         return 0
     progress = terminal.Progress("generate", options.attempts, "attempts")
     made = generate(terminal.conninfo(options), options.attempts, options.days, until, options.seed, progress.tell)

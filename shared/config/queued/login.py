@@ -35,7 +35,7 @@ def _variable(value: object) -> str:
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     # Not the value: it may be the secret itself, written in the wrong place.
-    raise ValueError("what is written here is not usable; allowed: the name of an environment variable")
+    raise ValueError("the value is not the name of an environment variable; allowed: letters, digits and underscore")
 
 
 Variable = Annotated[str, Checked(_variable, {"type": "string", "pattern": f"^{_NAME.pattern}$"})]

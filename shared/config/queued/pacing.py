@@ -182,7 +182,7 @@ class Policy(Section):
     def _usable(self) -> Self:
         problems: list[tuple[tuple[str | int, ...], str]] = []
         if self.burst is not None and self.rate is None:
-            problems.append((("burst",), "there is no rate to burst from; allowed: burst together with rate"))
+            problems.append((("burst",), "requires rate; allowed: both, or neither"))
         if self.shared and self.connectinterval:
             text = "is counted by each worker for itself; allowed: a policy of its own without shared"
             problems.append((("connectinterval",), text))

@@ -196,7 +196,7 @@ class Connection(Section):
             raise MisplacedError([(("socket",), "is for protocol lmtp; allowed with smtp: server and port")])
         if self.socket is not None and (self.hosts or self.auth is not None):
             other = "hosts" if self.hosts else "auth"
-            raise MisplacedError([(("socket",), f"stands beside {other}; allowed: one of them")])
+            raise MisplacedError([(("socket",), f"conflicts with {other}; allowed: only one of them")])
         if self.protocol == "lmtp" and self.mode == "mx":
             raise MisplacedError(
                 [(("mode",), "mx leads to hosts that speak SMTP; allowed with protocol lmtp: smarthost")]

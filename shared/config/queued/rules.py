@@ -111,7 +111,7 @@ class ReplyRule(Section):
         fates = [name for name in _FATES if getattr(self, name) is not None]
         if len(fates) > 1:
             raise MisplacedError(
-                [((fates[1],), f"says otherwise than {fates[0]}; allowed: one of {', '.join(_FATES)}")]
+                [((fates[1],), f"conflicts with {fates[0]}; allowed: only one of {', '.join(_FATES)}")]
             )
         if not fates and self.suspend is None and self.concurrency is None:
             raise ValueError(f"the rule does nothing; allowed: {', '.join(_FATES)}, suspend, concurrency")

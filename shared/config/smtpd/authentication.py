@@ -1,4 +1,4 @@
-"""authentication — who may submit after authenticating, and how, as smtpd.yaml says it
+"""authentication — users that may submit mail, and how they log in, in smtpd.yaml
 
 Owns: the section `authentication`.
 Guarantees: a password written where a hash belongs is refused without being quoted.
@@ -31,7 +31,7 @@ def _argon2(value: object) -> str:
     if isinstance(value, str) and value.startswith("$argon2") and value.isprintable():
         return value
     # Unlike other refusals this does not quote the value: it may be the password itself.
-    raise ValueError("what is written here is no password hash; allowed: an argon2 hash, which begins with $argon2")
+    raise ValueError("the value is not a password hash; allowed: an argon2 hash, which begins with $argon2")
 
 
 Argon2Hash = Annotated[str, Checked(_argon2, {"type": "string", "pattern": r"^\$argon2"})]

@@ -114,7 +114,7 @@ class Action(Section):
     @model_validator(mode="after")
     def _does_something(self) -> Self:
         if self.holdreason is not None and self.hold is None:
-            raise MisplacedError([(("holdreason",), "gives a reason for nothing; allowed: beside hold")])
+            raise MisplacedError([(("holdreason",), "requires hold; allowed: both, or neither")])
         does = [name for name in type(self).model_fields if getattr(self, name) not in (None, {}, False)]
         if not does:
             raise ValueError(f"the rule does nothing; allowed: at least one of {', '.join(type(self).model_fields)}")

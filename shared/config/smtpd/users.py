@@ -59,7 +59,7 @@ def read_sender(value: object) -> str:
 
 def _scram(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError("what is written here are no SCRAM keys; allowed: text")  # noqa: TRY004 - as above
+        raise ValueError("the value is not a SCRAM key set; allowed: the text that `pillarbox user` writes")  # noqa: TRY004
     ScramKeys.read(value)
     return value
 

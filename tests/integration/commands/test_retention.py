@@ -159,7 +159,7 @@ def test_commands_are_forgotten_with_what_they_changed_when_they_are_old_enough(
     ("words", "said"),
     [
         (["--age", "1d"], "--age needs --quarantine"),
-        (["--quarantine", "abuse"], "nothing says how long 'abuse' is kept"),
+        (["--quarantine", "abuse"], "no retention is set for {name}; allowed: 'abuse' is kept"),
         (["--quarantine", ""], "is no quarantine id"),
     ],
 )

@@ -106,8 +106,11 @@ def test_maintainers_suspend_and_remove_with_their_own_rights(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("add", *WHY), "suspend add: which mail? allowed: any of --transport, --destination"),
-        (("add", "--all", "--job", "x", *WHY), "suspend add: which mail? allowed: any of --transport, --destination"),
+        (("add", *WHY), "suspend add: no mail selected; allowed: any of --transport, --destination"),
+        (
+            ("add", "--all", "--job", "x", *WHY),
+            "suspend add: no mail selected; allowed: any of --transport, --destination",
+        ),
         (("add", "--job", "two words", *WHY), '--job: "two words" is not usable here; allowed: a value'),
         (("remove",), "suspend remove: give numbers that `pillarbox suspend list` shows, or --all"),
         (("remove", "77"), "suspend remove: no suspend 77; allowed: what `suspend list` shows"),

@@ -139,7 +139,7 @@ def test_what_is_wrong_is_one_line(command: Command, place: dict[str, Any], argu
 
 
 def test_an_empty_password_is_none(command: Command, place: dict[str, Any]) -> None:
-    assert command("add", "alice", password="")[2] == "pillarbox: an empty password is none\n"
+    assert command("add", "alice", password="")[2] == "pillarbox: the password is empty\n"
     assert set(listed(command)) == {"root"}
 
 

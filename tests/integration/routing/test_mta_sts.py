@@ -252,4 +252,7 @@ async def test_a_policy_that_cannot_be_had_is_told_and_stops_nothing(authority: 
     async with TlsPeer() as peer, domain(authority, peer, b"<html>") as (routed, _):
         assert (await routed.send_one()).result == "success"
         [told] = heard.all("mta_sts.failed")
-        assert (told["domain"], str(told["error"])) == (DOMAIN, f"https://{HOST}: what it sends is no policy")
+        assert (told["domain"], str(told["error"])) == (
+            DOMAIN,
+            f"https://{HOST}: the file is not a valid MTA-STS policy",
+        )

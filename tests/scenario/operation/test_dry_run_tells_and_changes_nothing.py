@@ -185,4 +185,4 @@ async def test_what_is_claimed_or_not_due_is_left_out(system: System, books: Boo
 async def test_a_bad_number_is_said(system: System) -> None:
     status, _, err = await told(system, "dry", "0", settings={})
     assert status == 2
-    assert "'0' is no number of recipients; allowed: 1 and more" in err
+    assert "'0' is not a number of recipients; allowed: 1 or more" in err

@@ -84,9 +84,12 @@ def test_mistakes_in_smtpd_yaml(tmp_path: Path, yaml: str, problem: str) -> None
         ("users: {}", None),
         ("users: {messages: {messages: 1}}", None),
         ("user: {}", "user: unknown key (value a mapping); allowed: users; did you mean users?"),
-        ("users: {alice: {argon2: hunter2}}", "users.alice.argon2: what is written here is no password hash"),
+        ("users: {alice: {argon2: hunter2}}", "users.alice.argon2: the value is not a password hash"),
         ("users: {alice: {scram: hunter2}}", "users.alice.scram: no SCRAM keys; allowed: SCRAM-SHA-256$"),
-        ("users: {alice: {scram: 12}}", "users.alice.scram: what is written here are no SCRAM keys; allowed: text"),
+        (
+            "users: {alice: {scram: 12}}",
+            "users.alice.scram: the value is not a SCRAM key set; allowed: the text that `pillarbox user` writes",
+        ),
         (
             "users: {alice: {senders: ['a@*.b']}}",
             "users.alice.senders[0]: a@*.b is no sender; allowed: user@",

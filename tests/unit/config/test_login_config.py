@@ -50,7 +50,7 @@ def told(folder: Path, **transport: Any) -> str:
         ({"user": "u", "password": {"inline": "hunter2"}}, "unknown key (value ***); allowed: file, environment"),
         (
             {"user": "u", "password": {"environment": "hunter2 !"}},
-            "is not usable; allowed: the name of an environment variable",
+            "is not the name of an environment variable",
         ),
         ({"user": "u", "oauth": {"url": "http://x.example/t", "clientid": "c"}}, "a URL that begins with https://"),
         ({"user": "u\r\nMAIL", **PASSWORD}, "without control characters"),
@@ -86,7 +86,7 @@ def test_a_login(tmp_path: Path, auth: dict[str, Any], wrong: str) -> None:
         ({"connection": {**LMTP, "hosts": [{"port": 24}, {}]}}, "connection.hosts[1].port: 25 is the port of SMTP"),
         ({"connection": {**LMTP, "mode": "mx", "port": 24}}, "connection.mode: mx leads to hosts that speak SMTP"),
         ({"connection": {"socket": "/run/lmtp"}}, "connection.socket: is for protocol lmtp"),
-        ({"connection": {**LMTP, "socket": "/x", "hosts": [{"port": 24}]}}, "connection.socket: stands beside hosts"),
+        ({"connection": {**LMTP, "socket": "/x", "hosts": [{"port": 24}]}}, "connection.socket: conflicts with hosts"),
         ({"connection": {**LMTP, "socket": "/x"}, "tls": {"mode": "require"}}, "tls.mode: require cannot be had over"),
         ({"connection": {**LMTP, "socket": "/x"}, "sources": [{"address": "192.0.2.1"}]}, "sources: mean nothing over"),
     ],

@@ -50,7 +50,7 @@ def test_every_field_of_a_policy_is_a_field_of_mail_and_of_a_match() -> None:
         ({"id": "p"}, 'policy "p" limits nothing; allowed: concurrency, rate, connectinterval'),
         (
             {"id": "p", "concurrency": 1, "burst": 5},
-            "there is no rate to burst from; allowed: burst together with rate",
+            "requires rate; allowed: both, or neither",
         ),
         (
             {"id": "p", "rate": "1/sec", "connectinterval": "1s", "shared": True},

@@ -58,7 +58,7 @@ def problems(path: Path, text: str) -> list[str]:
         ("then: {}", "then: the rule does nothing; allowed: at least one of accept, reject, defer, hold"),
         ("then: {discard: true}", "then.discard: there is no discard, since accepted mail is never lost; allowed: rej"),
         ("then: {accept: true, reject: 550 5.7.1 no}", "then: accept and reject exclude each other; allowed: one of"),
-        ("then: {holdreason: a}", "then.holdreason: gives a reason for nothing; allowed: beside hold"),
+        ("then: {holdreason: a}", "then.holdreason: requires hold; allowed: both, or neither"),
         ("then: {reject: 450 4.7.1 no}", 'then.reject: "450 4.7.1 no" is no reply; allowed: a code 5xx, an enhanced'),
         ("then: {reject: 550 4.7.1 no}", 'then.reject: "550 4.7.1 no" is no reply; allowed: a code 5xx, an enhanced'),
         ("then: {reject: 550 no}", 'then.reject: "550 no" is no reply; allowed: a code 5xx, an enhanced code 5.x.x an'),

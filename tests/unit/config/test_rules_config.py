@@ -54,11 +54,11 @@ def test_a_rule_with_everything(tmp_path: Path) -> None:
         ("  - id: a\n    if: {}\n    defer: 1h\n", "rules[0].if: asks nothing; allowed: at least one condition"),
         (
             "  - id: a\n    if: {code: ['421']}\n    defer: 1h\n    bounce: sorry\n",
-            "rules[0].bounce: says otherwise than defer; allowed: one of defer, bounce, hold",
+            "rules[0].bounce: conflicts with defer; allowed: only one of defer, bounce, hold",
         ),
         (
             "  - id: a\n    if: {code: ['421']}\n    defer: 1h\n    hold: q\n",
-            "rules[0].hold: says otherwise than defer; allowed: one of defer, bounce, hold",
+            "rules[0].hold: conflicts with defer; allowed: only one of defer, bounce, hold",
         ),
         ("  - id: a\n    if: {reply: ['/(/']}\n    defer: 1h\n", "is no regular expression"),
         ("  - id: a\n    if: {code: ['921']}\n    defer: 1h\n", "allowed: a reply code in quotes"),

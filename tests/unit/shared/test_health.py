@@ -53,7 +53,7 @@ async def test_a_fault_in_an_attempt_is_not() -> None:
 
 async def test_a_worker_notices_mail_once_it_listens() -> None:
     wakeups = Wakeups("listen")
-    assert await wakeups.unaware() == "does not listen yet"
+    assert await wakeups.unaware() == "not listening for notifications yet"
     with watched(wakeups.watchers()):
         emit("wakeup.listening")
     assert (wakeups.listening, await wakeups.unaware()) == (True, None)
