@@ -9,7 +9,7 @@ Guarantees: of all workers the one that has the lease is at it; one that died ke
     they are slow, and leaves the rest to the next round, which then follows at once. Nothing therefore waits for the
     sweep to come to its end. A step that fails is logged, the round's other steps go on, and the next round tries it
     again; only the loss of the connection ends a round early.
-See: sql/migrations, maintain and upkeep_bounded: the same functions pg_cron can call (sql/pg_cron.sql).
+See: sql/schema/15_maintenance.sql: the same functions pg_cron can call (sql/pg_cron.sql).
 """
 
 from __future__ import annotations

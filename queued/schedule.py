@@ -4,7 +4,7 @@ Owns: finding due schedules, asking when each comes next, and disabling those th
 Guarantees: each occurrence is queued once, in one transaction with next_at moved on, under the idempotency key
     schedule:ID:OCCURRENCE. Occurrences missed while nobody ran are made up by one message, not by a flood. A schedule
     that PostgreSQL or cron refuses is disabled with the reason and stops no other.
-See: sql/migrations, schedules; shared/cron.py; docs/how-to/schedule-mail.md.
+See: sql/schema/16_schedule.sql; shared/cron.py; docs/how-to/schedule-mail.md.
 Bugs: a schedule made less than five seconds before its first occurrence may be that late once.
 """
 

@@ -1,4 +1,4 @@
-"""sql — the migrations and queries as package data
+"""sql — the schema, the migrations and the queries as package data
 
 Owns: nothing but the files beside it; this module makes them findable when Pillarbox is installed.
 """

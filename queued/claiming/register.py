@@ -4,7 +4,7 @@ Owns: writing the row at the start, renewing it, and removing it when the worker
     withdrawing from what maintenance takes for unserved what this worker's condition selects.
 Guarantees: a worker that cannot reach the register goes on delivering: the register is for people and for
     `pillarbox doctor`, nothing is claimed by it. A row that has not been renewed for five beats counts as gone.
-See: sql/migrations, workers; docs/reference/doctor.md.
+See: sql/schema/13_register.sql; docs/reference/doctor.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Guarantees: a notification is queued in the transaction that deletes its notices
     stops no other, and is forgotten when it was refused for `maintenance.keep.history`.
     Notifications have the null sender, whose mail is never told of: no bounce of a bounce. Each is made by one set of
     settings from its beginning to its end.
-See: sql/migrations, notices; queued/dsn/compose.py; docs/how-to/bounces.md.
+See: sql/schema/11_notice.sql; queued/dsn/compose.py; docs/how-to/bounces.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Guarantees: asking never awaits. Together the workers never have more slots than
     PostgreSQL once in `LEASE`; the slots of a worker that died lapse after it. In any span of T seconds they begin
     at most `burst + rate * (T + PORTION)` messages: a portion is used within PORTION seconds or goes back. Without
     PostgreSQL nothing is granted, so what shares a limit waits.
-See: sql/migrations/0017_pre_pacing.sql, pace_share; sql/README.md, "Pacing".
+See: sql/schema/12_pacing.sql, pace_share; sql/README.md, "Pacing".
 """
 
 from __future__ import annotations

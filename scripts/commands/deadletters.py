@@ -5,7 +5,7 @@ Owns: the options, the tables for people and the JSON for programs; scripts/comm
 Guarantees: requeue does nothing but show without --yes, sends each dead letter once more and not twice, and works in
     batches, each committed: cut off in the middle, the same command does the rest.
 Raises: PillarboxError for what an operator can mend.
-See: docs/how-to/handle-dead-letters.md; sql/migrations/0005_pre_dead_letters.sql.
+See: docs/how-to/handle-dead-letters.md; sql/schema/06_deadletter.sql.
 """
 
 from __future__ import annotations

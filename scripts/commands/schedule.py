@@ -4,7 +4,7 @@ Owns: add, list, remove, enable and disable, for people and for programs.
 Guarantees: what cannot be sent is refused when it is added, by the option that is wrong. Nothing is sent by this
     command itself: workers do, from then on, whether this host is up or not.
 Raises: PillarboxError for what an operator can mend.
-See: docs/how-to/schedule-mail.md; queued/schedule.py; sql/migrations, schedules.
+See: docs/how-to/schedule-mail.md; queued/schedule.py; sql/schema/16_schedule.sql.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Owns: checking addresses and times, and what is taken out of a message that is to be sent again and again.
 Guarantees: what is returned is accepted by pillarbox.enqueue.
 Raises: PillarboxError, one line that names the option, the value and what is allowed.
-See: RFC 5322 sections 3.6.1 (Date) and 3.6.4 (Message-ID); sql/migrations, schedule_send, which gives every occurrence
-    its own.
+See: RFC 5322 sections 3.6.1 (Date) and 3.6.4 (Message-ID); sql/schema/16_schedule.sql, schedule_send, which
+    gives every occurrence its own.
 """
 
 from __future__ import annotations

@@ -122,11 +122,10 @@ class Look:
         present = await self._rows("migrate_present")
         applied = {row.number: row.name for row in await self._rows("migrate_applied")} if present else {}
         try:
-            migrate.compare(applied)
+            migrate.compare(applied, f'database "{self._connection.info.dbname}"')
         except SchemaMismatch as error:
-            return [
-                Finding("schema.version", Severity.ALARM, str(error), "run pillarbox migrate, or upgrade Pillarbox")
-            ]
+            remedy = "what it says: run pillarbox migrate, upgrade Pillarbox, or make a new database"
+            return [Finding("schema.version", Severity.ALARM, str(error), remedy)]
         return [Finding("schema.version", Severity.OK, f"{len(applied)} migrations, the last {applied[max(applied)]}")]
 
     async def _partitions(self) -> list[Finding]:

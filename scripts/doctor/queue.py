@@ -2,7 +2,7 @@
 
 Owns: pure functions from what was read of the tables to findings, and what every leaf must have.
 Guarantees: no I/O.
-See: sql/migrations, leaves: queue_guard gives a leaf what is asked for here.
+See: sql/schema/04_leaf.sql: queue_guard gives a leaf what is asked for here.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def leaves(rows: Sequence[Row], limits: Limits) -> list[Finding]:
     found.append(_one("leaf.unique", Severity.ALARM, bare, text, "ALTER TABLE … ADD UNIQUE (id)", "on every leaf"))
     missing = [f"{row.name}: {listed(lost)}" for row in own if (lost := _lost(row))]
     text = f"missing or invalid: {'; '.join(missing)}"
-    remedy = "REINDEX INDEX CONCURRENTLY an invalid one; make a missing one as sql/migrations does"
+    remedy = "REINDEX INDEX CONCURRENTLY an invalid one; make a missing one as sql/schema/03_queue.sql does"
     found.append(_one("leaf.indexes", Severity.ALARM, missing, text, remedy, "on every leaf, valid"))
     wrong = [f"{row.name}: {listed(odd)}" for row in own if (odd := storage(row.options))]
     found.append(

@@ -30,7 +30,7 @@ LOCK_TIMEOUT: Final = 200
 SETTLE_TIMEOUT: Final = 5000
 
 _KEY: Final = "(metadata->>'_partid')"
-# What queue_def's own bound says of every row below it (sql/migrations/0001_pre_tables.sql).
+# What queue_def's own bound says of every row below it (sql/schema/03_queue.sql).
 _NOT_HELD: Final = "NOT (status IS NOT NULL AND status = 'HOLD')"
 
 

@@ -3,7 +3,7 @@
 Owns: the spelling that addresses are compared in; making and checking return paths that name a message. Pure.
 Guarantees: an address has one spelling, whoever writes it: lower case, the domain in A-labels. Nobody without the
     secret makes a return path that is believed; it says nothing but the message's id.
-See: sql/migrations, suppressions; docs/how-to/suppression.md; VERP, https://cr.yp.to/proto/verp.txt.
+See: sql/schema/11_notice.sql; docs/how-to/suppression.md; VERP, https://cr.yp.to/proto/verp.txt.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """migrate — brings a database's schema to this code's version
 
-Owns: applying sql/migrations/NNNN_{pre|post}_what.sql in order, once each, and making the configured leaves.
+Owns: applying the schema, sql/schema/*.sql as one first migration, then sql/migrations/NNNN_{pre|post}_what.sql in
+    order, once each, and making the configured leaves.
 Guarantees: idempotent; each migration is one transaction, so that a kill leaves it done or not done. Who runs at the
     same time takes turns: each step locks the table of migrations, which only the owner may, and looks whether it is
     still to be done. Nobody waits long behind a lock that we wait for: one that is not to be had soon is given up with
     all others, and the migration tried again. Mail does wait while a migration that has its locks works. A `pre`
     migration lets the code before it go on, so newer ones of that phase are accepted; a newer `post` one, which comes
-    after the last old daemon, is refused before anything is touched.
+    after the last old daemon, is refused before anything is touched. So is a database from before the first release.
 Raises: SchemaMismatch, DatabaseUnavailable, ConfigError for leaves that contradict those that exist; PillarboxError
     when locks were not to be had, naming who holds them.
 See: sql/README.md, "Migrations beside mail".
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"(?P<number>\d{4})_(?P<phase>pre|post)_(?P<what>[a-z0-9_]+)\.sql")
 PRE = "pre"
+#: The first migration: sql/schema in the order of its file names, in one transaction.
+SCHEMA: Final = "0001_pre_schema"
 PATIENCE: Final = 300.0  # seconds to go on asking for the locks of one step
 LOCK_TIMEOUT: Final = 200  # milliseconds; less than deadlock_timeout, so that in a deadlock we mostly give way
 # Milliseconds where an autovacuum is in the way: PostgreSQL ends it for whoever has waited for deadlock_timeout.
@@ -71,12 +74,18 @@ class Report:
 
 def known() -> list[Migration]:
     """The migrations this code brings, in order."""
-    found = []
+    found = [Migration(1, PRE, SCHEMA, _schema())]
     for path in (files("sql") / "migrations").iterdir():
         if match := NAME.fullmatch(path.name):
             sql = path.read_text(encoding="utf-8")
             found.append(Migration(int(match["number"]), match["phase"], path.name.removesuffix(".sql"), sql))
     return sorted(found, key=lambda migration: migration.number)
+
+
+def _schema() -> LiteralString:
+    """The schema, file after file."""
+    nouns = sorted((files("sql") / "schema").iterdir(), key=lambda path: path.name)
+    return "\n".join(path.read_text(encoding="utf-8") for path in nouns if path.name.endswith(".sql"))
 
 
 def migrate(
@@ -95,6 +104,7 @@ def migrate(
     """
     with _connect(conninfo) as connection:
         applied = _applied(connection)
+        _refuse_unreleased(applied, _name(connection))
         _refuse_newer(applied)
         insist = _Insist(connection, patience, tell)
         steps = missing(applied, only_pre=only_pre)
@@ -112,15 +122,16 @@ def migrate(
 def check(conninfo: str) -> None:
     """Refuse to start on a schema that this code cannot work with."""
     with _connect(conninfo) as connection:
-        compare(_applied(connection))
+        compare(_applied(connection), _name(connection))
 
 
-def compare(applied: Mapping[int, str]) -> list[str]:
-    """Refuse a schema this code cannot work with; `applied` is number and name of each migration it has.
+def compare(applied: Mapping[int, str], where: str) -> list[str]:
+    """Refuse a schema this code cannot work with; `applied` is number and name of each migration that `where` has.
 
     Needed are all `pre` migrations this code brings. Its `post` ones may be missing, and `pre` ones of later versions
     may be there: their names are returned. SchemaMismatch says what to do.
     """
+    _refuse_unreleased(applied, where)
     later = _refuse_newer(applied)
     if absent := [step.name for step in known() if step.phase == PRE and step.number not in applied]:
         raise SchemaMismatch(
@@ -144,6 +155,16 @@ def missing(applied: Mapping[int, str], *, only_pre: bool = False) -> list[Migra
     return pres
 
 
+def _refuse_unreleased(applied: Mapping[int, str], where: str) -> None:
+    """SchemaMismatch for a schema that was made before the first release, whose migrations had other contents."""
+    ours = known()[0]
+    if (theirs := applied.get(ours.number, ours.name)) != ours.name:
+        raise SchemaMismatch(
+            f"{where} was made by a development version from before 0.1.0 (pillarbox.migrations has {theirs} where "
+            f"this code has {ours.name}), and nothing upgrades it: make a new database and run `pillarbox migrate`"
+        )
+
+
 def _refuse_newer(applied: Mapping[int, str]) -> list[str]:
     """Names of migrations of later versions that this code goes on with; SchemaMismatch for any other."""
     ours = {step.number for step in known()}
@@ -151,6 +172,11 @@ def _refuse_newer(applied: Mapping[int, str]) -> list[str]:
     if refused := [name for name in newer if f"_{PRE}_" not in name[: len("0000_pre_")]]:
         raise SchemaMismatch(f"the schema is newer than this code: it has {', '.join(refused)}; upgrade Pillarbox")
     return newer
+
+
+def _name(connection: psycopg.Connection) -> str:
+    """How messages call this database."""
+    return f'database "{connection.info.dbname}"'
 
 
 def _present(connection: psycopg.Connection) -> bool:
@@ -214,6 +240,7 @@ class _Insist:
 def _apply(connection: psycopg.Connection, step: Migration) -> bool:
     """False when another run has done it meanwhile."""
     applied = _applied(connection)
+    _refuse_unreleased(applied, _name(connection))
     _refuse_newer(applied)
     if step.number in applied:
         return False

@@ -4,7 +4,7 @@ Owns: one connection that does nothing but NOTIFY, and what waits to be said on 
 Guarantees: nothing waits for it. A hint goes out at once when the connection is idle; while one statement is under
     way the next hints gather, each once. What cannot be sent is counted and logged and reaches no mail and no result: a
     lost hint only delays, since workers poll and `deadletters watch` reads the archive. What waits is bounded.
-See: sql/migrations, hints; docs/explanation/wake-up.md; PostgreSQL manual, NOTIFY.
+See: sql/schema/01_setting.sql, notify_partition; docs/explanation/wake-up.md; PostgreSQL manual, NOTIFY.
 """
 
 from __future__ import annotations

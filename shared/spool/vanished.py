@@ -5,7 +5,7 @@ Guarantees: with synchronous replication nothing is ever found. Whatever a laggi
     with synchronous_commit off loses of what is remembered is said, each message once, by spool.lost_after_failover.
     What is remembered is bounded, and accepting mail never waits for any of this.
 Raises: nothing; a question that fails is asked again after the next reconnect.
-See: docs/explanation/durability.md; sql/migrations, `spool_vanished`.
+See: docs/explanation/durability.md; sql/schema/10_orphan.sql, `spool_vanished`.
 BUGS: a process that ends during the outage takes its memory with it.
 """
 

@@ -3,7 +3,7 @@
 Owns: the question to the table of suppressions, with its answers kept for a moment.
 Guarantees: without `suppression.action` nothing is asked. When nobody can answer, ListUnavailable, never an answer.
 Raises: ListUnavailable.
-See: shared/config/suppression.py; sql/migrations, suppressions; docs/how-to/suppression.md.
+See: shared/config/suppression.py; sql/schema/11_notice.sql; docs/how-to/suppression.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""test-sql-names — SQL is found by name, says its purpose, and migrations form one unbroken row
+"""test-sql-names — SQL is found by name, says its purpose, and schema and migrations form one unbroken row
 
-Guarantees: each query opens with a sentence and is used; migrations are numbered without gaps, each `pre` or
-    `post`, and choose their search_path before anything else.
+Guarantees: each query opens with a sentence and is used; each file of the schema opens with a sentence and makes things
+    once, in their final form; migrations are numbered without gaps, each `pre` or `post`; schema and migrations choose
+    their search_path before anything else.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+SCHEMA: Final = re.compile(r"(\d{2})_[a-z]+\.sql")
 MIGRATION: Final = re.compile(r"(\d{4})_(pre|post)_[a-z0-9]+(_[a-z0-9]+)*\.sql")
 
 
@@ -43,18 +45,33 @@ def opens_with_a_sentence(text: str) -> bool:
     return len(sentence.split()) > 2 and sentence[0].isupper() and sentence.endswith(".")
 
 
-def migration_faults(names: Sequence[str]) -> list[str]:
-    """What breaks the row of migrations, given their file names."""
-    matches = {name: MIGRATION.fullmatch(name) for name in names}
-    found = [f"{name}: not of the form NNNN_pre_what.sql or NNNN_post_what.sql" for name, m in matches.items() if not m]
+def schema_faults(names: Sequence[str]) -> list[str]:
+    """What breaks the row of the schema's files, given their names."""
+    matches = {name: SCHEMA.fullmatch(name) for name in names}
+    found = [f"{name}: not of the form NN_noun.sql" for name, match in matches.items() if not match]
     numbers = sorted(int(match[1]) for match in matches.values() if match)
     if numbers != list(range(1, len(numbers) + 1)):
         found.append(f"numbers have gaps or repeat: {numbers}")
     return found
 
 
+def corrections(text: str) -> list[str]:
+    """Statements that change what another statement has made: the schema makes everything as it is to be."""
+    return re.findall(r"(?m)^(?:CREATE OR REPLACE|DROP|ALTER FUNCTION|ALTER TABLE \w+ (?:ADD|DROP|SET)) .*", text)
+
+
+def migration_faults(names: Sequence[str]) -> list[str]:
+    """What breaks the row of migrations, given their file names; the first follows the schema, which is number 1."""
+    matches = {name: MIGRATION.fullmatch(name) for name in names}
+    found = [f"{name}: not of the form NNNN_pre_what.sql or NNNN_post_what.sql" for name, m in matches.items() if not m]
+    numbers = sorted(int(match[1]) for match in matches.values() if match)
+    if numbers != list(range(2, len(numbers) + 2)):
+        found.append(f"numbers have gaps or repeat: {numbers}")
+    return found
+
+
 def chooses_its_search_path(text: str) -> bool:
-    """Whether a migration's first statement, but for making the schema, says where names are looked up."""
+    """Whether the first statement, but for making the schema, says where names are looked up."""
     statements = re.sub(r"--.*", "", text).replace("CREATE SCHEMA IF NOT EXISTS pillarbox;", "")
     return statements.lstrip().startswith("SET LOCAL search_path = pillarbox;")
 
@@ -80,13 +97,24 @@ def test_every_query_is_used_by_name_in_the_code() -> None:
 
 
 def test_migrations_form_one_unbroken_row() -> None:
-    names = [path.name for path in sql_files("migrations")]
-    assert names, "sql/migrations is empty"
-    assert migration_faults(names) == []
+    assert migration_faults([path.name for path in sql_files("migrations")]) == []
+
+
+def test_the_files_of_the_schema_form_one_unbroken_row() -> None:
+    names = [path.name for path in sql_files("schema")]
+    assert names, "sql/schema is empty"
+    assert schema_faults(names) == []
+
+
+def test_every_file_of_the_schema_opens_with_a_sentence_and_makes_things_as_they_are_to_be() -> None:
+    texts = {str(path): read(path) for path in sql_files("schema")}
+    assert [name for name, text in texts.items() if not opens_with_a_sentence(text)] == []
+    assert {name: found for name, text in texts.items() if (found := corrections(text))} == {}
 
 
 def test_every_migration_chooses_its_search_path() -> None:
-    assert [str(path) for path in sql_files("migrations") if not chooses_its_search_path(read(path))] == []
+    paths = [*sql_files("schema"), *sql_files("migrations")]
+    assert [str(path) for path in paths if not chooses_its_search_path(read(path))] == []
 
 
 @pytest.mark.parametrize(
@@ -107,11 +135,29 @@ def test_a_query_without_a_sentence_is_seen(text: str) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        ["0001_pre_initial.sql", "0003_post_more.sql"],
-        ["0001_pre_initial.sql", "0001_post_more.sql"],
-        ["0001_initial.sql"],
-        ["1_pre_initial.sql"],
+        ["0001_pre_more.sql"],
+        ["0002_pre_more.sql", "0004_post_most.sql"],
+        ["0002_pre_more.sql", "0002_post_most.sql"],
+        ["0002_more.sql"],
+        ["2_pre_more.sql"],
     ],
 )
 def test_a_broken_row_of_migrations_is_seen(names: list[str]) -> None:
     assert migration_faults(names) != []
+
+
+@pytest.mark.parametrize("names", [["01_queue.sql", "03_leaf.sql"], ["01_queue.sql", "01_leaf.sql"], ["queue.sql"]])
+def test_a_broken_row_of_the_schema_is_seen(names: list[str]) -> None:
+    assert schema_faults(names) != []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ALTER TABLE queue ADD COLUMN noticed timestamptz;",
+        "CREATE OR REPLACE FUNCTION kept(span interval)",
+        "DROP INDEX queue_due;",
+    ],
+)
+def test_a_correction_in_the_schema_is_seen(text: str) -> None:
+    assert corrections(text) == [text]

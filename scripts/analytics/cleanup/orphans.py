@@ -7,7 +7,7 @@ Guarantees: PostgreSQL only gives ids away, in one pass over each table; what Sp
     attempts without recipient are only told of, since history is never changed.
 Bugs: attempts older than the oldest day of the archive are left out: their recipients may have been dropped with it.
 Raises: DatabaseUnavailable.
-See: sql/migrations/0020_pre_analytics.sql.
+See: sql/schema/10_orphan.sql.
 """
 
 from __future__ import annotations

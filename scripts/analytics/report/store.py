@@ -3,7 +3,7 @@
 Owns: writing the table `reports`.
 Guarantees: all sections of a period or none, in one statement; the same period again replaces what was there.
 Raises: DatabaseUnavailable; PillarboxError when the role may not write, or the table is not there.
-See: sql/migrations, "reports".
+See: sql/schema/20_report.sql.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: one table of names and kinds, from which every schema and every list of columns here is made.
 Guarantees: an interval is a double, in seconds; a uuid and jsonb are text; instants are microseconds in UTC. A column
     that a database or an older file does not have reads as NULL (`optional`).
-See: sql/migrations/0001_pre_tables.sql.
+See: sql/schema/05_history.sql.
 """
 
 from __future__ import annotations

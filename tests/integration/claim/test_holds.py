@@ -1,7 +1,7 @@
 """test_holds — mail says why it is on hold for as long as it is, and mail without a body is held
 
 Owns: proofs about the trigger queue_released and the function hold_missing_body.
-See: sql/migrations, holds; docs/reference/results.md, "On hold".
+See: sql/schema/03_queue.sql and 09_result.sql; docs/reference/results.md, "On hold".
 """
 
 from __future__ import annotations

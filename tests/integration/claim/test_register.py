@@ -1,7 +1,7 @@
 """test_register — a worker is on the register while it claims, and no longer
 
 Owns: entering, renewing, leaving, what a crash leaves, and that trouble with the register is no trouble for mail.
-See: queued/claiming/register.py; sql/migrations, workers.
+See: queued/claiming/register.py; sql/schema/13_register.sql.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_shares — retries that are due do not keep fresh mail waiting, nor fresh mail the retries
 
 Owns: proofs about the two classes of ordinary mail in claim.sql and what `claim.retried` keeps for each.
-See: queued/claiming/claim.py; sql/migrations, retried; Postfix qmgr(8), which takes from its incoming and
+See: queued/claiming/claim.py; sql/schema/03_queue.sql; Postfix qmgr(8), which takes from its incoming and
     deferred queues in turn.
 """
 

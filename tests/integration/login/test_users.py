@@ -1,6 +1,6 @@
 """test_users — users of a file that changes and of the table, and what a login hears when neither can be asked
 
-Owns: proofs about smtpd/login/user_sources.py and sql/migrations/0014_pre_users.sql, with the real PostgreSQL.
+Owns: proofs about smtpd/login/user_sources.py and sql/schema/19_user.sql, with the real PostgreSQL.
 See: tests/integration/commands/test_user_command.py for `pillarbox user`.
 """
 

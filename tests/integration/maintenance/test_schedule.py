@@ -1,6 +1,6 @@
 """test_schedule — every occurrence is queued once, missed ones once together, and a broken schedule stops no other
 
-Owns: proofs about queued/schedule.py, sql/migrations/0010_pre_schedules.sql and the queries schedule_*.
+Owns: proofs about queued/schedule.py, sql/schema/16_schedule.sql and the queries schedule_*.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: proofs about how many rows maintain_sweep, maintain_hold_poison and maintain_renotify read, by the plans that
     their own sessions keep; and about the time of a round.
-See: sql/migrations, upkeep_bounded; queued/maintain.py.
+See: sql/schema/15_maintenance.sql; queued/maintain.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """test_pace_shared — workers that share a limit never have more of it together, whoever dies or is cut off
 
-Owns: proofs about queued/pacing/pace_shared.py and pace_share of sql/migrations/0017_pre_pacing.sql.
+Owns: proofs about queued/pacing/pace_shared.py and pace_share of sql/schema/12_pacing.sql.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """test_notice — senders are told once, together, at a bounded rate, and never of a bounce
 
-Owns: proofs about queued/dsn/send.py, sql/migrations/0016_pre_notices.sql and the queries notice_*.
+Owns: proofs about queued/dsn/send.py, sql/schema/11_notice.sql and the queries notice_*.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """test_notice_roles — granted rights are enough to tell senders, to learn, and to know who is suppressed
 
-Owns: proofs about the grants of sql/migrations/0016_pre_notices.sql.
+Owns: proofs about what sql/schema/21_right.sql grants on notices.
 See: docs/how-to/grant-roles.md.
 """
 

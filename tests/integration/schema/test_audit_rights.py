@@ -1,7 +1,7 @@
 """test_audit_rights — a record of what was done says what was done, whoever writes it
 
 Owns: the forgeries that a reviewer could try, so that an operator's `undo` does what the reviewer may not.
-See: 0036_pre_audit_by_functions.sql; tests/integration/schema/test_roles_refused.py.
+See: sql/schema/17_audit.sql; tests/integration/schema/test_roles_refused.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """test_mail_view — the view `mail` is the whole queue's simple face, and `own_mail` an application's
 
-Owns: proofs about both views of 0007_pre_interface.sql: hold, release, delete, bounce, reprioritise, reschedule, and
+Owns: proofs about both views of sql/schema/08_mail.sql: hold, release, delete, bounce, reprioritise, reschedule, and
     what they refuse; and what becomes of a recipient that is being sent meanwhile.
 See: sql/README.md, "Claims"; tests/integration/schema/test_roles_refused.py for who may use them.
 """

@@ -5,6 +5,7 @@ Owns: proofs about shared/postgres/migrate.py.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -27,10 +28,20 @@ if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.postgres import ServerUnderTest
 
+#: What a process applies that brings three migrations more than this code does.
+LATER = [f"{number:04}_pre_later" for number in range(known()[-1].number + 1, known()[-1].number + 4)]
 MIGRATE = """
 import sys
-from shared.postgres.migrate import migrate
-print(*migrate(sys.argv[1], {"123": ["1", "2", "3"], "456": ["4", "5", "6"]}).applied)
+from shared.postgres import migrate
+steps = [*migrate.known(), *(migrate.Migration(int(name[:4]), "pre", name, "SELECT 1") for name in sys.argv[2:])]
+migrate.known = lambda: steps
+print(*migrate.migrate(sys.argv[1], {"123": ["1", "2", "3"], "456": ["4", "5", "6"]}).applied)
+"""
+#: What the table of migrations of a development version held at least.
+UNRELEASED = """
+DELETE FROM pillarbox.migrations;
+INSERT INTO pillarbox.migrations (number, name)
+SELECT n, to_char(n, 'FM0000') || CASE n WHEN 1 THEN '_pre_tables' ELSE '_pre_x' END FROM generate_series(1, 36) AS n
 """
 
 
@@ -57,8 +68,18 @@ def leftovers(uri: str) -> int:
     return int(row[0])
 
 
-def start(uri: str) -> subprocess.Popen[str]:
-    return subprocess.Popen((sys.executable, "-c", MIGRATE, uri), stdout=subprocess.PIPE, text=True)
+def start(uri: str, **environment: str) -> subprocess.Popen[str]:
+    command = (sys.executable, "-c", MIGRATE, uri, *LATER)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+
+
+def words(command: str, folder: Path) -> tuple[str, ...]:
+    """The command line of a daemon, or of a command of `pillarbox`."""
+    daemons = {
+        "smtpd": ("smtpd", "--config", str(folder / "smtpd.yaml")),
+        "queued": ("queued", "--config", str(folder / "queued.yaml"), "--worker", "queued-123"),
+    }
+    return (sys.executable, "-m", *daemons.get(command, ("scripts.cli", command, "--config", str(folder))))
 
 
 @pytest.fixture(params=["server", "debian15"])
@@ -101,12 +122,8 @@ def other_encoding(server: ServerUnderTest, request: pytest.FixtureRequest) -> I
 def test_a_database_of_another_encoding_is_refused_before_the_first_migration(
     other_encoding: str, tmp_path: Path, command: str
 ) -> None:
-    folder = write_config(tmp_path, other_encoding)
-    words = {
-        "smtpd": ("smtpd", "--config", str(folder / "smtpd.yaml")),
-        "queued": ("queued", "--config", str(folder / "queued.yaml"), "--worker", "queued-123"),
-    }.get(command, ("scripts.cli", command, "--config", str(folder)))
-    done = subprocess.run((sys.executable, "-m", *words), check=False, capture_output=True, text=True, timeout=60)
+    line = words(command, write_config(tmp_path, other_encoding))
+    done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert re.search(
         r'database "\w+" has the encoding (LATIN1|SQL_ASCII), and Pillarbox needs UTF8',
@@ -131,8 +148,19 @@ def test_two_processes_at_once_do_each_step_once(empty_database: str) -> None:
     both = [start(empty_database) for _ in range(2)]
     done = [name for each in both for name in each.communicate(timeout=60)[0].split()]
     assert [each.returncode for each in both] == [0, 0]
-    assert sorted(done) == [migration.name for migration in known()]
+    assert sorted(done) == [*(migration.name for migration in known()), *LATER]
     check(empty_database)
+
+
+def test_a_process_killed_inside_a_step_leaves_those_before_it(empty_database: str, tmp_path: Path) -> None:
+    kill = {"PILLARBOX_FAIL": f"migrate.before_commit:kill:{len(known()) + 2}"}
+    migrating = start(empty_database, **kill, PILLARBOX_FAIL_MARK=str(tmp_path / "killed"))
+    migrating.communicate(timeout=60)
+    assert migrating.returncode < 0
+    with psycopg.connect(empty_database) as connection:
+        applied = connection.execute("SELECT name FROM pillarbox.migrations ORDER BY number").fetchall()
+    assert applied == [*((migration.name,) for migration in known()), (LATER[0],)]
+    assert start(empty_database).communicate(timeout=60)[0].split() == LATER[1:]
 
 
 async def test_a_process_killed_in_the_middle_leaves_nothing(empty_database: str) -> None:
@@ -163,13 +191,13 @@ async def test_a_process_killed_in_the_middle_leaves_nothing(empty_database: str
 def test_a_migration_that_fails_leaves_nothing(empty_database: str) -> None:
     with psycopg.connect(empty_database, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA pillarbox")
-        connection.execute("CREATE VIEW pillarbox.archive AS SELECT 1")  # what the first migration makes last
+        connection.execute("CREATE VIEW pillarbox.report_minutes AS SELECT 1")  # what the schema makes near its end
     before = leftovers(empty_database)
     with pytest.raises(psycopg.errors.DuplicateTable):
         migrate(empty_database, LEAVES)
     assert leftovers(empty_database) == before
     with psycopg.connect(empty_database, autocommit=True) as connection:
-        connection.execute("DROP VIEW pillarbox.archive")
+        connection.execute("DROP VIEW pillarbox.report_minutes")
     migrate(empty_database, LEAVES)
     check(empty_database)
 
@@ -194,9 +222,9 @@ def test_a_newer_schema_that_lets_old_code_go_on_is_accepted(factory: Factory) -
 def test_new_code_demands_what_comes_before_it_and_waits_for_what_comes_after(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = [Migration(n, phase, f"{n:04}_{phase}_x", "") for n, phase in ((1, "pre"), (2, "pre"), (3, "post"))]
     monkeypatch.setattr(shared.postgres.migrate, "known", lambda: steps)
-    assert compare({1: "0001_pre_x", 2: "0002_pre_x"}) == []
+    assert compare({1: "0001_pre_x", 2: "0002_pre_x"}, "it") == []
     with pytest.raises(SchemaMismatch, match=r"older than this code: 0002_pre_x missing"):
-        compare({1: "0001_pre_x"})
+        compare({1: "0001_pre_x"}, "it")
     assert missing({1: "0001_pre_x"}, only_pre=True) == [steps[1]]
     assert missing({1: "0001_pre_x"}) == steps[1:]
     steps.append(Migration(4, "pre", "0004_pre_y", ""))
@@ -205,11 +233,37 @@ def test_new_code_demands_what_comes_before_it_and_waits_for_what_comes_after(mo
 
 
 def test_an_older_schema_is_refused_by_check_with_what_to_do(factory: Factory, empty_database: str) -> None:
-    with pytest.raises(SchemaMismatch, match=r"0001_pre_tables.* missing; run `pillarbox migrate`"):
+    with pytest.raises(SchemaMismatch, match=r"0001_pre_schema missing; run `pillarbox migrate`"):
         check(empty_database)
     factory.sql("DELETE FROM pillarbox.migrations")
     with pytest.raises(SchemaMismatch, match="older than this code"):
         check(factory.uri)
+
+
+def test_the_schema_of_a_development_version_is_refused_before_anything_is_touched(factory: Factory) -> None:
+    factory.sql(UNRELEASED)
+    before = fingerprint(factory.uri)
+    for refuse in (check, lambda uri: migrate(uri, {"new": ["n"]}), lambda uri: migrate(uri, {}, only_pre=True)):
+        with pytest.raises(
+            SchemaMismatch, match=r'^database "\w+" was made by a development version from before 0\.1\.0'
+        ):
+            refuse(factory.uri)
+    assert fingerprint(factory.uri) == before
+
+
+@pytest.mark.parametrize("command", ["migrate", "up", "doctor", "smtpd", "queued"])
+def test_who_meets_the_schema_of_a_development_version_is_told_what_to_do(
+    factory: Factory, tmp_path: Path, command: str
+) -> None:
+    factory.sql(UNRELEASED)
+    line = words(command, write_config(tmp_path, factory.uri))
+    wide = {**os.environ, "COLUMNS": "1000"}  # doctor prints a table
+    done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=60, env=wide)
+    assert done.returncode != 0
+    told = " ".join((done.stdout + done.stderr).split())
+    assert "pillarbox.migrations has 0001_pre_tables where this code has 0001_pre_schema" in told
+    assert "make a new database and run `pillarbox migrate`" in told
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

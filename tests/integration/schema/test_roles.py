@@ -1,6 +1,6 @@
 """test_roles — each role can do its whole work with its own rights and nothing more
 
-Owns: proofs about 0008_pre_roles.sql: real daemons as logins that have one role each, reviewers, analysts and
+Owns: proofs about sql/schema/21_right.sql: real daemons as logins that have one role each, reviewers, analysts and
     maintainers at their work.
 See: tests/integration/schema/test_roles_refused.py for what they may not do.
 """

@@ -1,6 +1,6 @@
 """test_schema — the layout is the queue manual's, and every leaf is guarded alike
 
-Owns: proofs about what 0001_pre_initial.sql makes; test_migrate.py has how it is applied.
+Owns: proofs about what sql/schema makes; test_migrate.py has how it is applied.
 See: Halon's queue manual for queue_hold, queue_def and queue_def_123.
 """
 

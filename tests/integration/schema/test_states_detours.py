@@ -2,7 +2,7 @@
 
 Owns: proofs about the ways round the trigger on UPDATE: functions that delete and insert, COPY, the view, ON CONFLICT
     and MERGE, aimed at the root and at leaves. test_states.py has UPDATE itself.
-See: sql/migrations, counting: queue_arrived, queue_left and queue_count.
+See: sql/schema/04_leaf.sql: queue_arrived, queue_left and queue_count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """test_enqueue — an application queues mail in its own transaction: all of it or nothing, once, and only what is sound
 
-Owns: proofs about enqueue and enqueue_batch of 0007_pre_interface.sql, up to a real worker that delivers.
+Owns: proofs about enqueue and enqueue_batch of sql/schema/07_enqueue.sql, up to a real worker that delivers.
 See: docs/how-to/enqueue-from-sql.md; tests/integration/spool/test_enqueue_refused.py for what is refused.
 """
 

@@ -1,7 +1,7 @@
 """test_hints — a hint is sent where its workers listen, and nothing that is heard can do harm
 
 Owns: the laws of shared/mail/partition.py's channels, of their twin in SQL, and of what is read from a payload.
-See: sql/migrations, hints; scripts/commands/watch_deadletters.py.
+See: sql/schema/01_setting.sql; scripts/commands/watch_deadletters.py.
 """
 
 from __future__ import annotations

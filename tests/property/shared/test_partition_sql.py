@@ -1,7 +1,7 @@
 """test_partition_sql — SQL and Python agree about where a domain lives and what an address is
 
 Owns: the law that mail enqueued inside PostgreSQL meets mail that came over SMTP in one partition.
-See: shared/mail/partition.py, shared/mail/address.py; sql/migrations/0007_pre_interface.sql.
+See: shared/mail/partition.py, shared/mail/address.py; sql/schema/01_setting.sql and 07_enqueue.sql.
 """
 
 from __future__ import annotations

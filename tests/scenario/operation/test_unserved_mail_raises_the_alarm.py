@@ -1,7 +1,7 @@
 """test_unserved_mail_raises_the_alarm — the shipped alert fires for mail that no running worker selects
 
 Owns: the proof from a partition without a worker to the alert, by a real scrape; and that served mail raises none.
-See: docs/how-to/prometheus-alerts.yml; sql/migrations, unserved; promtool(1), "test rules".
+See: docs/how-to/prometheus-alerts.yml; sql/schema/13_register.sql; promtool(1), "test rules".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
--- Recurring mail: what is to be sent, how often, and when next. Workers compute the times (shared/cron.py), PostgreSQL sends.
+-- Recurring mail: what is to be sent, how often, and when next. Workers compute the times (shared/cron.py), PostgreSQL
+-- sends.
+--
+-- A worker can send what a schedule says and nothing else, and cannot read its mail.
 SET LOCAL search_path = pillarbox;
 
 CREATE TABLE schedules (
@@ -23,11 +26,12 @@ CREATE TABLE schedules (
 );
 CREATE INDEX schedules_next ON schedules (next_at) WHERE enabled;
 
--- Queues one occurrence and moves next_at on to `following`, in the caller's transaction; NULL when the schedule is not due
--- with this occurrence any more, or somebody else is at it. Every occurrence gets a Date and a Message-ID of its own, since
--- receivers silently drop a message whose Message-ID they have seen; the same occurrence always gets the same.
+-- Queues one occurrence and moves next_at on to `following`, in the caller's transaction; NULL when the schedule is not
+-- due with this occurrence any more, or somebody else is at it. Every occurrence gets a Date and a Message-ID of its
+-- own, since receivers silently drop a message whose Message-ID they have seen; the same occurrence always gets the
+-- same.
 CREATE FUNCTION schedule_send(schedule text, occurrence timestamptz, following timestamptz, at timestamptz) RETURNS uuid
-LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     s schedules;
     stamp text := to_char(occurrence AT TIME ZONE 'UTC', 'YYYYMMDD"T"HH24MISS"Z"');
@@ -55,23 +59,8 @@ END $$;
 
 -- Takes a schedule that cannot be sent out of the way, with the reason; whether it was still due with this occurrence.
 CREATE FUNCTION schedule_disable(schedule text, occurrence timestamptz, reason text) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 BEGIN
     UPDATE schedules SET enabled = false, error = reason WHERE id = schedule AND enabled AND next_at = occurrence;
     RETURN FOUND;
-END $$;
-
--- Least privilege, as in roles: a worker can send what a schedule says and nothing else, and cannot read its mail.
-ALTER FUNCTION schedule_send(text, timestamptz, timestamptz, timestamptz) SECURITY DEFINER;
-ALTER FUNCTION schedule_disable(text, timestamptz, text) SECURITY DEFINER;
-REVOKE ALL ON FUNCTION schedule_send(text, timestamptz, timestamptz, timestamptz), schedule_disable(text, timestamptz, text) FROM PUBLIC;
-DO $$
-BEGIN
-    IF to_regrole('pillarbox_queued') IS NOT NULL THEN
-        GRANT SELECT (id, cron, timezone, next_at, enabled) ON schedules TO pillarbox_queued;
-        GRANT EXECUTE ON FUNCTION schedule_send, schedule_disable TO pillarbox_queued;
-    END IF;
-    IF to_regrole('pillarbox_maintainer') IS NOT NULL THEN
-        GRANT SELECT, INSERT, UPDATE, DELETE ON schedules TO pillarbox_maintainer;
-    END IF;
 END $$;

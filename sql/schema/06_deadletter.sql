@@ -1,14 +1,20 @@
--- Dead letters: what finished without success is announced as it happens.
+-- Dead letters: what finished without success is announced as it happens, looked at, and sent once more.
 SET LOCAL search_path = pillarbox;
 
 -- A result that somebody asked for is no news.
 CREATE FUNCTION archive_is_dead(result text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
 $$ SELECT result NOT IN ('success', 'deleted', 'bounced') $$;
 
--- One notification on dead_message for each recipient, payload its id in the archive; one WARNING for each statement, so
--- that a batch of failures is one line of the server's log. Both happen at commit, or not at all. Ids travel, nothing
--- else: a notification is limited to 8000 octets and would fail the commit beyond.
-CREATE FUNCTION archive_died() RETURNS trigger LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+-- Looking for them must not read the history of everything that went well.
+CREATE INDEX archive_dead ON archive (finished) WHERE result NOT IN ('success', 'deleted', 'bounced');
+
+-- One WARNING for each statement that finishes recipients without success, so that a batch of failures is one line of
+-- the server's log; at commit, or not at all. The transaction that records results announces nothing else: its worker
+-- does, after COMMIT (queued/result.py). What maintenance finishes as lock_expired is announced here on dead_message,
+-- for pg_cron has nobody else who could: ids travel, nothing else, since a notification is limited to 8000 octets and
+-- would fail the commit beyond.
+CREATE FUNCTION archive_died() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     dead integer;
     told text;
@@ -16,24 +22,20 @@ BEGIN
     SELECT count(*), left(string_agg(format('%s %s@%s %s', id, recipientlocalpart, recipientdomain, result), ', '), 1000)
       INTO dead, told FROM finished WHERE archive_is_dead(result);
     IF dead > 0 THEN
-        PERFORM pg_notify('dead_message', id::text) FROM finished WHERE archive_is_dead(result);
+        PERFORM pg_notify('dead_message', id::text) FROM finished WHERE result = 'lock_expired' AND pg_notification_queue_usage() < 0.5;
         RAISE WARNING 'pillarbox: % dead: %', dead, told;
     END IF;
     RETURN NULL;
 END $$;
-
 CREATE TRIGGER archive_died AFTER INSERT ON archive REFERENCING NEW TABLE AS finished
     FOR EACH STATEMENT EXECUTE FUNCTION archive_died();
 
--- Looking for them must not read the history of everything that went well.
-CREATE INDEX archive_dead ON archive (finished) WHERE result NOT IN ('success', 'deleted', 'bounced');
-
--- Sends dead letters once more: a new queue row for each, at once, its tries and its age counted anew; returns the ids of the
--- new rows. The archive keeps its row: it happened. Each is sent once more and not twice, whoever asks at the same time:
--- what has been requeued is left out, whether that is queued still or has finished. A body that retention has taken cannot
--- be sent: `gone` counts those.
+-- Sends dead letters once more: a new queue row for each, at once, its tries and its age counted anew; returns the ids
+-- of the new rows. The archive keeps its row: it happened. Each is sent once more and not twice, whoever asks at the
+-- same time: what has been requeued is left out, whether that is queued still or has finished. A body that retention
+-- has taken cannot be sent: `gone` counts those.
 CREATE FUNCTION dead_letters_requeue(ids bigint[], OUT requeued bigint[], OUT gone integer)
-LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 BEGIN
     -- The next statement sees what those who held these bodies before us have done.
     PERFORM FROM messages m
@@ -56,10 +58,23 @@ BEGIN
           FROM wanted WHERE messages__id IN (SELECT id FROM bodies)
         RETURNING id, metadata->>'_partid' AS partid
     ), woken AS (
-        SELECT pg_notify('pillarbox', coalesce(partid, '')) FROM (SELECT DISTINCT partid FROM again) AS p
+        SELECT notify_partition(coalesce(partid, '')) FROM (SELECT DISTINCT partid FROM again) AS p
     )
     SELECT (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM again),
            (SELECT count(*) FROM wanted WHERE messages__id NOT IN (SELECT id FROM bodies))::integer
              + 0 * (SELECT count(*) FROM woken)::integer
       INTO requeued, gone;
 END $$;
+
+-- What finished without success: `body` says whether it could be sent again, `requeued` whether it was.
+CREATE VIEW dead_letters AS
+SELECT a.id, a.messages__id AS message, a.finished, a.result,
+       CASE WHEN a.senderdomain IS NULL THEN '' ELSE a.senderlocalpart || '@' || a.senderdomain END AS sender,
+       a.recipientlocalpart || '@' || a.recipientdomain AS recipient, a.recipientdomain AS domain, a.ts AS received,
+       a.size, a.retry_count, a.last_error, a.worker, a.metadata->>'_partid' AS partition, a.transportid AS transport, a.jobid,
+       EXISTS (SELECT FROM messages m WHERE m.id = a.messages__id) AS body,
+       EXISTS (SELECT FROM queue q WHERE q.messages__id = a.messages__id AND q.metadata->>'_requeued' = a.id::text)
+         OR EXISTS (SELECT FROM archive b
+                     WHERE b.messages__id = a.messages__id AND b.metadata->>'_requeued' = a.id::text) AS requeued
+  FROM archive a
+ WHERE archive_is_dead(a.result);

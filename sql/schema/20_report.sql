@@ -1,4 +1,4 @@
--- What reports found, for the console and for whoever asks in SQL; figures by the minute; and ids of attempts found fast.
+-- What reports found, for the console and for whoever asks in SQL; and figures by the minute.
 SET LOCAL search_path = pillarbox;
 
 -- One row for each section of a report. A report of the same period replaces the one before.
@@ -15,7 +15,8 @@ CREATE TABLE reports (
     CONSTRAINT reports_period CHECK (since < until)
 );
 
--- Attempts by the minute of their result, seconds after it. Replaced as a whole for each minute, so nothing counts twice.
+-- Attempts by the minute of their result, seconds after it. Replaced as a whole for each minute, so nothing counts
+-- twice.
 CREATE TABLE report_minutes (
     minute   timestamptz NOT NULL,
     outcome  text        NOT NULL,
@@ -23,19 +24,3 @@ CREATE TABLE report_minutes (
     seconds  float8      NOT NULL,         -- that these attempts took together
     PRIMARY KEY (minute, outcome)
 );
-
--- Ids rise with the rows, so a few octets for each stretch of pages lead to the newest without reading the day.
-CREATE INDEX attempts_id ON attempts USING brin (id) WITH (pages_per_range = 32, autosummarize = on);
-
-DO $$
-BEGIN
-    IF to_regrole('pillarbox_analyst') IS NOT NULL THEN
-        GRANT SELECT, INSERT, UPDATE ON reports, report_minutes TO pillarbox_analyst;
-    END IF;
-    IF to_regrole('pillarbox_reviewer') IS NOT NULL THEN
-        GRANT SELECT ON report_minutes TO pillarbox_reviewer;
-    END IF;
-    IF to_regrole('pillarbox_maintainer') IS NOT NULL THEN
-        GRANT SELECT ON reports, report_minutes TO pillarbox_maintainer;
-    END IF;
-END $$;

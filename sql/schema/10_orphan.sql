@@ -1,28 +1,17 @@
--- Clean-up after an export: dropping days that were verified, and mending what belongs to nothing.
+-- What has lost its other half: recipients without a body, bodies without a recipient, and messages of which nothing is
+-- left.
 SET LOCAL search_path = pillarbox;
 
--- Drops one day of history if it ended more than `keep` ago and holds exactly `expected` rows; says whether it did. Writers of
--- that day wait for the counting, so that no late row is lost between it and the drop; nobody else does. Gives up after
--- lock_timeout rather than make everybody wait behind it.
-CREATE FUNCTION history_drop_if_counted(history text, day date, expected bigint, at timestamptz, keep interval) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET lock_timeout = '500ms' AS $$
-DECLARE
-    leaf regclass := (SELECT c.oid FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-                       WHERE i.inhparent IN ('attempts'::regclass, 'archive'::regclass)
-                         AND c.relname = history || '_' || to_char(day, 'YYYYMMDD'));
-    counted bigint;
-BEGIN
-    IF leaf IS NULL OR day + 1 > (at - keep) AT TIME ZONE 'UTC' THEN
-        RETURN false;
-    END IF;
-    EXECUTE format('LOCK TABLE %s IN SHARE MODE', leaf);
-    EXECUTE format('SELECT count(*) FROM %s', leaf) INTO counted;
-    IF counted <> expected THEN
-        RETURN false;
-    END IF;
-    EXECUTE format('DROP TABLE %s', leaf);
-    RETURN true;
-END $$;
+-- Which messages that smtpd answered 250 this database does not know, asked after a failover: those of `ids` of which
+-- nothing is left, no body, no recipient that waits, none that is finished. The body is looked for first, and is mostly
+-- there; bodies that were swept have an archive row, and one whose row was lost has its recipient.
+CREATE FUNCTION spool_vanished(ids uuid[]) RETURNS SETOF uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT asked.id FROM unnest(ids) AS asked(id)
+     WHERE NOT EXISTS (SELECT FROM messages m WHERE m.id = asked.id)
+       AND NOT EXISTS (SELECT FROM archive a WHERE a.messages__id = asked.id)
+       AND NOT EXISTS (SELECT FROM queue q WHERE q.messages__id = asked.id)
+$$;
 
 -- Gives the sweep the bodies among `bodies` that no recipient needs and of which no note says so, whatever is counted;
 -- returns them. Bodies that somebody has locked are left alone, and those younger than an hour.
@@ -47,8 +36,11 @@ BEGIN
     INSERT INTO released (messages__id, ts) SELECT id, at FROM alone ON CONFLICT (messages__id) DO NOTHING RETURNING messages__id;
 END $$;
 
--- Holds those of these recipients that have no body and that no claim has, with the reason hold_missing_body gives to the
--- claimed; returns their ids.
+CREATE FUNCTION orphans_release(bodies uuid[]) RETURNS SETOF uuid
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$ SELECT orphans_release(bodies, now()) $$;
+
+-- Holds those of these recipients that have no body and that no claim has, with the reason hold_missing_body gives to
+-- the claimed; returns their ids.
 CREATE FUNCTION orphans_hold(ids bigint[], at timestamptz) RETURNS SETOF bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
     WITH bodiless AS MATERIALIZED (
@@ -65,11 +57,5 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
     RETURNING q.id
 $$;
 
-REVOKE ALL ON FUNCTION history_drop_if_counted, orphans_release, orphans_hold FROM PUBLIC;
-
-DO $$
-BEGIN
-    GRANT EXECUTE ON FUNCTION history_drop_if_counted, orphans_release, orphans_hold TO pillarbox_maintainer;
-EXCEPTION WHEN undefined_object OR insufficient_privilege THEN
-    RAISE NOTICE 'roles are left out, as when they were made';
-END $$;
+CREATE FUNCTION orphans_hold(ids bigint[]) RETURNS SETOF bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$ SELECT orphans_hold(ids, now()) $$;

@@ -1,4 +1,5 @@
--- Users who may submit, where smtpd.yaml says `authentication.source: table`. Verifiers of passwords are read by smtpd alone.
+-- Users who may submit, where smtpd.yaml says `authentication.source: table`. Verifiers of passwords are read by smtpd
+-- alone.
 SET LOCAL search_path = pillarbox;
 
 CREATE TABLE users (
@@ -16,7 +17,8 @@ CREATE TABLE users (
     changed      timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT users_name CHECK (name <> ''),
     CONSTRAINT users_argon2 CHECK (argon2 LIKE '$argon2%'),
-    CONSTRAINT users_scram CHECK (scram ~ '^SCRAM-SHA-256\$\d{4,8}:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/]{43}=:[A-Za-z0-9+/]{43}=$'),
+    CONSTRAINT users_scram CHECK (
+        scram ~ '^SCRAM-SHA-256\$\d{4,8}:[A-Za-z0-9+/=]+\$[A-Za-z0-9+/]{43}=:[A-Za-z0-9+/]{43}=$'),
     CONSTRAINT users_senders CHECK (array_position(senders, NULL) IS NULL),
     CONSTRAINT users_messages CHECK (messages > 0),
     CONSTRAINT users_recipients CHECK (recipients > 0),
@@ -24,10 +26,3 @@ CREATE TABLE users (
     CONSTRAINT users_transportid CHECK (transportid ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$'),
     CONSTRAINT users_quarantineid CHECK (quarantineid ~ '^[A-Za-z0-9._:-]{1,64}$')
 );
-
-DO $$
-BEGIN
-    GRANT SELECT ON users TO pillarbox_smtpd;
-EXCEPTION WHEN undefined_object OR insufficient_privilege THEN
-    RAISE NOTICE 'roles are left out, as when they were made';
-END $$;

@@ -1,9 +1,10 @@
--- What must wait, and limits that workers share: see "Pacing" in sql/README.md.
+-- What must wait, limits that workers share, and warm-ups: see "Pacing" in ../README.md.
 SET LOCAL search_path = pillarbox;
 
+-- What must wait: a selection of mail, why, who says so, until when.
 CREATE TABLE suspends (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    selection jsonb       NOT NULL,                 -- lists of values by field, as `match` of queued.yaml; {} is all mail
+    selection jsonb       NOT NULL,                 -- lists of values by field, as `match` in queued.yaml; {}: all
     reason    text        NOT NULL CHECK (reason <> ''),
     who       text        NOT NULL DEFAULT current_user,
     made      timestamptz NOT NULL DEFAULT now(),
@@ -12,10 +13,13 @@ CREATE TABLE suspends (
     CONSTRAINT suspends_once UNIQUE (selection, who)
 );
 
--- Workers read the table when they hear this, and at every poll. No partition id has a colon.
+-- Workers read the table when they hear this, and at every poll. No partition id has a colon. Only where it cannot
+-- refuse the suspend (notify_partition says why): every worker reads the table at its next poll.
 CREATE FUNCTION suspends_changed() RETURNS trigger LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 BEGIN
-    NOTIFY pillarbox, 'suspends:';
+    IF pg_notification_queue_usage() < 0.5 THEN
+        NOTIFY pillarbox, 'suspends:';
+    END IF;
     RETURN NULL;
 END $$;
 CREATE TRIGGER suspends_changed AFTER INSERT OR UPDATE OR DELETE ON suspends
@@ -29,8 +33,8 @@ CREATE FUNCTION suspend_fits(wanted jsonb, given text) RETURNS boolean LANGUAGE 
          WHERE lower(given) = lower(w) OR (left(w, 1) = '.' AND right(lower(given), length(w)) = lower(w)))
 $$;
 
--- One row for each limit that workers share: its token bucket as it was when somebody took from it last. Whoever takes or
--- gives back locks it first, so that this is the one place where a shared limit is decided.
+-- One row for each limit that workers share: its token bucket as it was when somebody took from it last. Whoever takes
+-- or gives back locks it first, so that this is the one place where a shared limit is decided.
 CREATE TABLE pace_limits (
     key    text PRIMARY KEY,
     tokens double precision NOT NULL,
@@ -48,14 +52,15 @@ CREATE TABLE pace_shares (
     PRIMARY KEY (key, worker)
 );
 
--- Takes a portion of a shared limit for a worker: up to `want` tokens and up to `more` slots beside the `keep` it says it has.
--- `give` tokens come back unused. What a worker does not say it keeps is free at once: an answer that was lost is thus mended
--- by the next call, and until then counts as taken. `seconds` is how long until there is a token again; `starved` whether
--- another worker waits for its first slot, or all of them hold more than there are: what is done with is not kept then. Among those the one that has waited longest comes first.
-CREATE FUNCTION pace_share(limit_key text, holder text, at timestamptz, rate double precision, burst integer, give integer,
-                           want integer, most integer, keep integer, more integer, lease interval,
+-- Takes a portion of a shared limit for a worker: up to `want` tokens and up to `more` slots beside the `keep` it says
+-- it has. `give` tokens come back unused. What a worker does not say it keeps is free at once: an answer that was lost
+-- is thus mended by the next call, and until then counts as taken. `seconds` is how long until there is a token again;
+-- `starved` whether another worker waits for its first slot, or all of them hold more than there are: what is done with
+-- is not kept then. Among those the one that has waited longest comes first.
+CREATE FUNCTION pace_share(limit_key text, holder text, at timestamptz, rate double precision, burst integer,
+                           give integer, want integer, most integer, keep integer, more integer, lease interval,
                            OUT tokens integer, OUT seconds double precision, OUT slots integer, OUT starved boolean)
-LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     known pace_limits;
     instant timestamptz;
@@ -103,8 +108,10 @@ BEGIN
     END IF;
 END $$;
 
--- Forgets what no longer matters: suspends and shares that have ended, limits whose bucket is full again. How many rows.
-CREATE FUNCTION pace_forget(at timestamptz) RETURNS bigint LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+-- Forgets what no longer matters: suspends and shares that have ended, limits whose bucket is full again. How many
+-- rows.
+CREATE FUNCTION pace_forget(at timestamptz) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     instant timestamptz := coalesce(at, clock_timestamp());
     gone bigint;
@@ -123,20 +130,16 @@ BEGIN
     RETURN gone;
 END $$;
 
--- Least privilege, as in roles: workers take their share, add suspends by rule and see them all; maintainers decide.
-ALTER FUNCTION pace_share(text, text, timestamptz, double precision, integer, integer, integer, integer, integer, integer, interval)
-    SECURITY DEFINER;
-ALTER FUNCTION pace_forget(timestamptz) SECURITY DEFINER;
-REVOKE ALL ON FUNCTION suspends_changed(), suspend_fits(jsonb, text), pace_forget(timestamptz),
-    pace_share(text, text, timestamptz, double precision, integer, integer, integer, integer, integer, integer, interval) FROM PUBLIC;
-DO $$
-BEGIN
-    IF to_regrole('pillarbox_queued') IS NOT NULL THEN
-        GRANT SELECT, INSERT, UPDATE ON suspends TO pillarbox_queued;
-        GRANT EXECUTE ON FUNCTION suspend_fits, pace_share, pace_forget TO pillarbox_queued;
-    END IF;
-    IF to_regrole('pillarbox_maintainer') IS NOT NULL THEN
-        GRANT SELECT, INSERT, UPDATE, DELETE ON suspends TO pillarbox_maintainer;
-        GRANT EXECUTE ON FUNCTION suspend_fits, pace_forget TO pillarbox_maintainer;
-    END IF;
-END $$;
+CREATE FUNCTION pace_forget() RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$ SELECT pace_forget(clock_timestamp()) $$;
+
+-- Warm-ups: how much of its allowance a source address has used on each of its first days, counted for all workers
+-- together.
+CREATE TABLE warmups (
+    source  inet    NOT NULL,
+    day     date    NOT NULL,     -- in UTC
+    used    integer NOT NULL,     -- messages workers were granted; what a worker did not send of it is lost for the day
+    granted integer NOT NULL,     -- to the last worker that asked
+    PRIMARY KEY (source, day),
+    CONSTRAINT warmups_used CHECK (used >= granted AND granted > 0)
+);

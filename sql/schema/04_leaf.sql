@@ -1,0 +1,110 @@
+-- Leaves of the queue: what each must have, and making one.
+--
+-- Statement triggers with transition tables count: a hold or release (an UPDATE that moves the row) fires neither, so
+-- nothing is counted down and up again; row triggers would see DELETE first and lose the body.
+SET LOCAL search_path = pillarbox;
+
+-- Counts recipients that have arrived, and refuses those that may not begin as they do.
+CREATE FUNCTION queue_arrived() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    bodies uuid[];
+    rows integer[];
+    found_bodies integer;
+BEGIN
+    IF EXISTS (SELECT FROM arrived WHERE NOT EXISTS
+                  (SELECT FROM status_transitions t WHERE t.previous IS NULL AND t.next = arrived.status)) THEN
+        RAISE EXCEPTION 'a new queue row begins as DELIVER or HOLD'
+            USING ERRCODE = 'check_violation', HINT = 'see pillarbox.status_transitions';
+    END IF;
+    IF coalesce(current_setting('pillarbox.ended', true), '') <> '' AND EXISTS (
+           SELECT FROM arrived WHERE id = ANY (string_to_array(current_setting('pillarbox.ended', true), ',')::bigint[])) THEN
+        RAISE EXCEPTION 'a queue row that was to be deleted or bounced cannot come back'
+            USING ERRCODE = 'check_violation', HINT = 'see pillarbox.status_transitions';
+    END IF;
+    SELECT array_agg(c.id ORDER BY c.id), array_agg(c.n ORDER BY c.id) INTO bodies, rows
+      FROM (SELECT messages__id AS id, count(*)::integer AS n FROM arrived GROUP BY 1) AS c;
+    IF bodies IS NULL THEN
+        RETURN NULL;
+    END IF;
+    IF current_setting('pillarbox.moved', true) = 'yes' THEN
+        found_bodies := refcount_anew(bodies);
+    ELSE
+        found_bodies := refcount_up(bodies, rows);
+    END IF;
+    -- In place of a foreign key, which would lock every body once more for every recipient.
+    IF found_bodies <> cardinality(bodies) THEN
+        RAISE EXCEPTION 'a queue row names a message that does not exist' USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Counts recipients that have left.
+CREATE FUNCTION queue_left() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    bodies uuid[];
+    rows integer[];
+BEGIN
+    -- DELETE and BOUNCE are the end of a row. Whoever takes it out and puts it back in one transaction, to get round the
+    -- trigger on UPDATE, meets this note in queue_arrived; whoever puts it back first meets it here. It is empty for every
+    -- other way a row can leave.
+    IF EXISTS (SELECT FROM departed WHERE status IN ('DELETE', 'BOUNCE')) THEN
+        IF EXISTS (SELECT FROM queue q WHERE q.id = ANY (ARRAY(SELECT d.id FROM departed d WHERE d.status IN ('DELETE', 'BOUNCE')))) THEN
+            RAISE EXCEPTION 'a queue row that was to be deleted or bounced cannot stay as another'
+                USING ERRCODE = 'check_violation', HINT = 'see pillarbox.status_transitions';
+        END IF;
+        PERFORM set_config('pillarbox.ended', concat_ws(',', nullif(current_setting('pillarbox.ended', true), ''),
+            (SELECT string_agg(id::text, ',') FROM departed WHERE status IN ('DELETE', 'BOUNCE'))), true);
+    END IF;
+    SELECT array_agg(c.id ORDER BY c.id), array_agg(c.n ORDER BY c.id) INTO bodies, rows
+      FROM (SELECT messages__id AS id, count(*)::integer AS n FROM departed GROUP BY 1) AS c;
+    IF bodies IS NULL THEN
+        RETURN NULL;
+    ELSIF current_setting('pillarbox.moved', true) = 'yes' THEN
+        PERFORM refcount_anew(bodies);
+    ELSE
+        PERFORM refcount_down(bodies, rows);
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- A statement trigger fires only on the table a statement names. So the root, the inner tables and every leaf each have
+-- their own, and a statement aimed straight at a leaf counts exactly like one aimed at the root.
+CREATE FUNCTION queue_guard(partition regclass) RETURNS void LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    EXECUTE format('CREATE TRIGGER queue_arrived AFTER INSERT ON %s REFERENCING NEW TABLE AS arrived
+                    FOR EACH STATEMENT EXECUTE FUNCTION pillarbox.queue_arrived()', partition);
+    EXECUTE format('CREATE TRIGGER queue_left AFTER DELETE ON %s REFERENCING OLD TABLE AS departed
+                    FOR EACH STATEMENT EXECUTE FUNCTION pillarbox.queue_left()', partition);
+    EXECUTE format('CREATE TRIGGER queue_truncated BEFORE TRUNCATE ON %s
+                    FOR EACH STATEMENT EXECUTE FUNCTION pillarbox.queue_refused()', partition);
+    IF (SELECT relkind = 'r' FROM pg_class WHERE oid = partition) THEN
+        EXECUTE format('ALTER TABLE %s ADD UNIQUE (id)', partition);
+        -- Room on the page for a claim's new version of every row, which is longer than the row: at 70 three claims in five
+        -- found none and wrote every index anew. Vacuum by count: a scale factor lets dead rows grow with the backlog.
+        EXECUTE format('ALTER TABLE %s SET (fillfactor = 45, autovacuum_vacuum_scale_factor = 0,
+            autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_insert_scale_factor = 0.2,
+            autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000, autovacuum_vacuum_cost_delay = 0)', partition);
+    END IF;
+END $$;
+
+SELECT queue_guard(t::regclass) FROM unnest(ARRAY['queue', 'queue_hold', 'queue_def', 'queue_def_def']) AS t;
+
+-- Makes the leaf queue_def_<suffix> for these partition ids; false when exactly that leaf is already there.
+CREATE FUNCTION queue_leaf_create(suffix text, partids text[]) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    leaf text := 'queue_def_' || suffix;
+    bound text := (SELECT 'FOR VALUES IN (' || string_agg(quote_literal(p), ', ' ORDER BY p) || ')' FROM unnest(partids) AS p);
+    present text := (SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = to_regclass('pillarbox.' || leaf));
+BEGIN
+    IF present = bound THEN
+        RETURN false;
+    ELSIF present IS NOT NULL THEN
+        RAISE EXCEPTION 'partition % exists %, wanted %', leaf, present, bound USING ERRCODE = 'duplicate_table';
+    END IF;
+    EXECUTE format('CREATE TABLE %I PARTITION OF queue_def %s', leaf, bound);
+    PERFORM queue_guard(leaf::regclass);
+    RETURN true;
+END $$;

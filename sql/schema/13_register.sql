@@ -1,0 +1,50 @@
+-- Who is at work, what nobody serves, and how much room there is: rows that their writers renew by a beat.
+SET LOCAL search_path = pillarbox;
+
+-- The register of workers: who is delivering now, and which rows each has taken on, so that `pillarbox doctor` can
+-- prove that somebody serves every partition. A worker writes its row when it starts, renews `seen` every `beat`, and
+-- removes it when it stops. A row that is not renewed is what a crash leaves.
+CREATE TABLE workers (
+    worker          text PRIMARY KEY,        -- id@host:pid, as in queue.worker and attempts.worker
+    id              text        NOT NULL,    -- in queued.yaml
+    host            text        NOT NULL,
+    pid             integer     NOT NULL,
+    where_condition text        NOT NULL,    -- which rows of queue it claims
+    started         timestamptz NOT NULL,
+    seen            timestamptz NOT NULL,
+    beat            interval    NOT NULL CHECK (beat > interval '0'),
+    lease           interval    NOT NULL,
+    poll            interval    NOT NULL
+) WITH (fillfactor = 50);
+
+-- One missed beat may be a slow network, five are a worker that is gone.
+CREATE VIEW workers_seen AS
+SELECT w.*, w.seen > now() - 5 * w.beat AS live FROM workers w;
+
+-- Mail that no worker serves, so that figures and alarms can tell of it: each worker knows its own condition only.
+-- Maintenance notes the longest due of each leaf and partition; every worker withdraws, with each beat, what its own
+-- condition selects. What stays is what no living worker selects, whoever that worker is: nobody runs another's
+-- condition.
+CREATE TABLE unserved (
+    queue__id bigint      PRIMARY KEY,
+    leaf      text        NOT NULL,
+    partid    text        NOT NULL,  -- '' for none
+    due       timestamptz NOT NULL,
+    noted     timestamptz NOT NULL   -- since when it stands here
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+-- How much room PostgreSQL's volumes have, as somebody on the server's host reports it (`pillarbox volumes`), for smtpd
+-- on others.
+CREATE TABLE volumes (
+    host text        NOT NULL,
+    path text        NOT NULL,
+    free bigint      NOT NULL CHECK (free >= 0),      -- octets that the server's account may still write
+    size bigint      NOT NULL CHECK (size >= 0),
+    seen timestamptz NOT NULL,
+    beat interval    NOT NULL CHECK (beat > interval '0'),  -- how often it is reported
+    PRIMARY KEY (host, path)
+) WITH (fillfactor = 50);
+
+-- As workers_seen: five beats without a report, and nobody knows how much room there is.
+CREATE VIEW volumes_seen AS
+SELECT v.*, v.seen > now() - 5 * v.beat AS fresh FROM volumes v;

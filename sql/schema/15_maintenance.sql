@@ -1,0 +1,253 @@
+-- Maintenance as functions, so that a worker or pg_cron does the very same. Each works in bounded batches, in id or
+-- time order, and returns how much it did; none waits for a row somebody else holds.
+--
+-- Each reads what it needs by index, however long the queue and the history, and may be cut short at any call. Each is
+-- there twice: with the server's clock, and for the owner and the tests with a time that is given (05_history.sql says
+-- why).
+SET LOCAL search_path = pillarbox;
+
+-- Bodies whose last recipient left before the grace began. The counter only proposes: the anti-join decides, so a
+-- miscount can keep a body too long but never lose one. `since` is the time of the notes to begin at, which keeps the
+-- scan off the index entries of notes that are gone while somebody holds an old snapshot. `looked` is how many notes it
+-- came by, `swept` with how many it is done, `reached` where the next call goes on.
+--
+-- A call takes at most `batch` notes, and bodies of 64 MiB together: to delete a body costs as much as it is long.
+-- Everything is asked for by `id = ANY`, so that the plan a session keeps is right at any size. The dead letters of a
+-- body are picked in the aggregate: as a condition they would let PostgreSQL walk the index of all dead letters for
+-- each body.
+CREATE FUNCTION maintain_sweep_since(at timestamptz, grace interval, keep interval, batch integer, since timestamptz,
+                                     OUT looked integer, OUT swept integer, OUT reached timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    ripe uuid[];
+    there uuid[];
+    locked uuid[];
+    needed uuid[];
+    collected uuid[];
+    kept uuid[];
+    until timestamptz[];
+BEGIN
+    -- The anti-join must see what was committed before the bodies were locked: an older snapshot would not.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'maintain_sweep needs READ COMMITTED' USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    SELECT coalesce(array_agg(n.messages__id), '{}'), coalesce(max(n.ts), greatest(since, at - grace)) INTO ripe, reached
+      FROM (SELECT r.messages__id, r.ts,
+                   sum(coalesce((SELECT m.size FROM messages m WHERE m.id = r.messages__id), 0))
+                       OVER (ORDER BY r.ts, r.messages__id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS octets_before
+              FROM (SELECT o.messages__id, o.ts FROM released o WHERE o.ts < at - grace AND o.ts >= since
+                     ORDER BY o.ts LIMIT batch FOR UPDATE SKIP LOCKED) AS r) AS n
+     WHERE coalesce(n.octets_before, 0) < 64 * 1024 * 1024;
+    looked := cardinality(ripe);
+    -- Whoever gives one of these bodies a recipient at this moment has locked it: it is left alone.
+    locked := ARRAY(SELECT m.id FROM messages m WHERE m.id = ANY (ripe) ORDER BY m.id FOR UPDATE SKIP LOCKED);
+    there := ARRAY(SELECT m.id FROM messages m WHERE m.id = ANY (ripe));
+    needed := ARRAY(SELECT DISTINCT q.messages__id FROM queue q WHERE q.messages__id = ANY (locked));
+    -- The body of a dead letter stays for `keep` after it died, and that of a notice until it is sent: its note moves to that day.
+    WITH stays AS MATERIALIZED (
+        SELECT s.id, max(s.until) AS until
+          FROM (SELECT a.messages__id AS id, max(a.finished) FILTER (WHERE archive_is_dead(a.result)) + keep AS until
+                  FROM archive a WHERE a.messages__id = ANY (locked) GROUP BY a.messages__id
+                UNION ALL
+                SELECT n.messages__id, at + interval '1 minute' FROM notices n WHERE n.messages__id = ANY (locked)) AS s
+         GROUP BY s.id HAVING max(s.until) > at - grace
+    )
+    SELECT coalesce(array_agg(s.id), '{}'), coalesce(array_agg(s.until), '{}') INTO kept, until FROM stays s
+     WHERE s.id <> ALL (needed);
+    collected := ARRAY(SELECT b.id FROM unnest(locked) AS b(id) EXCEPT SELECT unnest(needed || kept));
+    UPDATE released r SET ts = k.until FROM unnest(kept, until) AS k(id, until) WHERE r.messages__id = ANY (kept) AND r.messages__id = k.id;
+    DELETE FROM messages m WHERE m.id = ANY (collected);
+    -- Also notes of bodies that a recipient needs, whose count was wrong, and of bodies somebody else took.
+    DELETE FROM released r
+     WHERE r.messages__id = ANY (needed || collected || ARRAY(SELECT unnest(ripe) EXCEPT SELECT unnest(there)));
+    GET DIAGNOSTICS swept = ROW_COUNT;
+    swept := swept + cardinality(kept);
+END $$;
+
+CREATE FUNCTION maintain_sweep_since(grace interval, keep interval, batch integer, since timestamptz,
+                                     OUT looked integer, OUT swept integer, OUT reached timestamptz)
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT * FROM maintain_sweep_since(now(), kept(grace), kept(keep), batch, since)
+$$;
+
+-- The same from the oldest note on.
+CREATE FUNCTION maintain_sweep(at timestamptz, grace interval, keep interval, batch integer) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS
+$$ SELECT swept FROM maintain_sweep_since(at, grace, keep, batch, '-infinity') $$;
+
+CREATE FUNCTION maintain_sweep(grace interval, keep interval, batch integer) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+AS $$ SELECT maintain_sweep(now(), kept(grace), kept(keep), batch) $$;
+
+-- What an operator set to DELETE or BOUNCE and nobody is sending at this moment. A recipient that was held because it
+-- kept killing its worker finishes as lock_expired, whatever it was told to do. The sender of what is bounced is told,
+-- unless NOTIFY says no.
+CREATE FUNCTION maintain_finish(at timestamptz, who text, batch integer) RETURNS TABLE (result text, recipients bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    RETURN QUERY
+    WITH asked AS MATERIALIZED (
+        SELECT q.id FROM queue q
+         WHERE q.status IN ('DELETE', 'BOUNCE') AND (q.lease_until IS NULL OR q.lease_until <= at)
+         ORDER BY q.id LIMIT batch FOR UPDATE SKIP LOCKED
+    ), finished AS (
+        DELETE FROM queue q USING asked WHERE q.status IN ('DELETE', 'BOUNCE') AND q.id = asked.id RETURNING q.*
+    ), told AS (
+        INSERT INTO notices (ts, due, kind, messages__id, queue__id, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain,
+                             metadata, reply_enhanced, reply_text, arrived)
+        SELECT at, at, 'failed', f.messages__id, f.id, f.senderlocalpart, f.senderdomain, f.recipientlocalpart, f.recipientdomain,
+               f.metadata, '5.7.1', coalesce('returned by the operator; before that: ' || f.last_error, 'returned by the operator'), f.ts
+          FROM finished f
+         WHERE f.status = 'BOUNCE' AND f.senderdomain IS NOT NULL
+           AND coalesce(f.metadata->'_dsn'->'notify', '["FAILURE"]') ? 'FAILURE'
+    ), archived AS (
+        INSERT INTO archive (id, messages__id, actionid, finished, result, ts, senderip, serverid, saslusername, senderlocalpart,
+                             senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority,
+                             retry_count, last_error, worker)
+        SELECT f.id, f.messages__id, f.actionid, at,
+               CASE WHEN f.metadata->>'_quarantineid' = 'poison' THEN 'lock_expired' WHEN f.status = 'DELETE' THEN 'deleted' ELSE 'bounced' END,
+               f.ts, f.senderip, f.serverid, f.saslusername, f.senderlocalpart, f.senderdomain, f.recipientlocalpart, f.recipientdomain,
+               f.size, f.metadata, f.transportid, f.jobid, f.priority, f.retry_count, f.last_error, who
+          FROM finished f
+        RETURNING archive.result
+    )
+    SELECT archived.result, count(*) FROM archived GROUP BY archived.result;
+END $$;
+
+CREATE FUNCTION maintain_finish(who text, batch integer) RETURNS TABLE (result text, recipients bigint)
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+AS $$ SELECT * FROM maintain_finish(now(), who, batch) $$;
+
+-- Recipients whose claims ended `poison` times in a row without a result: whatever sends them dies of it. They are
+-- held, with the reason, for a person to look at. By the index of what was lost (queue_suspect): `poison` is at least
+-- 2, since what no claim has taken over from a lost one is not in it.
+CREATE FUNCTION maintain_hold_poison(at timestamptz, poison integer, batch integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    suspects bigint[];
+    held integer;
+BEGIN
+    suspects := ARRAY(
+        SELECT q.id FROM queue q
+         WHERE q.status = 'DELIVER' AND q.lost_count > 0 AND q.next_retry <= at AND q.lease_until <= at AND q.lost_count + 1 >= poison
+         ORDER BY q.next_retry, q.id LIMIT batch FOR UPDATE SKIP LOCKED);
+    IF cardinality(suspects) = 0 THEN
+        RETURN 0;
+    END IF;
+    INSERT INTO attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid,
+                          senderdomain, recipientdomain, size, outcome, scope, uncertain, duration)
+    SELECT at, q.id, q.messages__id, q.retry_count, q.token, q.worker, q.metadata->>'_partid', q.transportid, q.jobid,
+           q.senderdomain, q.recipientdomain, q.size, 'lease_expired', 'us', true, at - q.last_retry
+      FROM queue q
+     WHERE q.status = 'DELIVER' AND q.id = ANY (suspects);
+    UPDATE queue q
+       SET status = 'HOLD', token = NULL, worker = NULL, lease_until = NULL, lost_count = 0,
+           last_error = format('held: %s claims in a row ended without a result, the last by %s', q.lost_count + 1, q.worker),
+           metadata = coalesce(q.metadata, '{}') || '{"_quarantineid": "poison"}'
+     WHERE q.status = 'DELIVER' AND q.id = ANY (suspects);
+    GET DIAGNOSTICS held = ROW_COUNT;
+    RETURN held;
+END $$;
+
+CREATE FUNCTION maintain_hold_poison(poison integer, batch integer) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+AS $$ SELECT maintain_hold_poison(now(), poison, batch) $$;
+
+-- Mail that has been due for longer than `overdue`, since `since` or later, and is in no worker's hand: of each leaf
+-- and class of a claim the `most` longest due. Leaf by leaf, so that the backlog of one does not hide another's.
+CREATE FUNCTION maintain_overdue(at timestamptz, overdue interval, most integer, since timestamptz)
+RETURNS TABLE (leaf text, id bigint, partid text, due timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    each regclass;
+    classes text := (
+        SELECT string_agg(format('(SELECT $1, q.id, q.metadata->>''_partid'', q.next_retry FROM %%1$s q
+                                    WHERE q.status = ''DELIVER'' AND %s
+                                      AND q.next_retry <= $2 - $3 AND q.next_retry >= $5 AND (q.lease_until IS NULL OR q.lease_until <= $2)
+                                    ORDER BY q.next_retry, q.id LIMIT $4)', class), ' UNION ALL ')
+          FROM unnest(ARRAY['q.priority > 0', 'q.priority = 0 AND q.last_error IS NULL',
+                            'q.priority = 0 AND q.last_error IS NOT NULL', 'q.priority < 0']) AS class);
+BEGIN
+    FOR each IN SELECT t.relid FROM pg_partition_tree('queue_def') t WHERE t.isleaf LOOP
+        BEGIN
+            RETURN QUERY EXECUTE format(classes, each)
+                USING (SELECT c.relname::text FROM pg_class c WHERE c.oid = each), at, overdue, most, since;
+        EXCEPTION WHEN undefined_table OR internal_error THEN
+            NULL;  -- the leaves were cut anew at this moment
+        END;
+    END LOOP;
+END $$;
+
+-- Wakes the workers of partitions in which mail of any class has been due for longer than `overdue`: a lost
+-- notification. `batch` is how many recipients of each leaf and class are looked at, `since` when they fell due at the
+-- earliest.
+CREATE FUNCTION maintain_renotify_since(at timestamptz, overdue interval, batch integer, since timestamptz)
+RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    waiting text;
+    woken integer := 0;
+BEGIN
+    FOR waiting IN SELECT DISTINCT coalesce(o.partid, '') FROM maintain_overdue(at, overdue, batch, since) o ORDER BY 1 LOOP
+        PERFORM notify_partition(waiting);
+        woken := woken + 1;
+    END LOOP;
+    RETURN woken;
+END $$;
+
+CREATE FUNCTION maintain_renotify_since(overdue interval, batch integer, since timestamptz) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+AS $$ SELECT maintain_renotify_since(now(), kept(overdue), batch, since) $$;
+
+-- The same, whenever they fell due.
+CREATE FUNCTION maintain_renotify(at timestamptz, overdue interval, batch integer) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS
+$$ SELECT maintain_renotify_since(at, overdue, batch, '-infinity') $$;
+
+CREATE FUNCTION maintain_renotify(overdue interval, batch integer) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+AS $$ SELECT maintain_renotify(now(), kept(overdue), batch) $$;
+
+-- Notes what has been due for longer than `overdue`, `most` of each leaf and partition, and forgets what no longer is;
+-- it looks at fifty times as many of each leaf and class, so that a backlog of one partition hides no other of its
+-- leaf; returns how many stand there now. What stood there keeps its `noted`; what fell due before `since` is not
+-- looked for, and stays as long as it is queued.
+CREATE FUNCTION maintain_unserved(at timestamptz, overdue interval, most integer, since timestamptz DEFAULT '-infinity')
+RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    queued bigint[];
+    ids bigint[];
+    leaves text[];
+    partids text[];
+    dues timestamptz[];
+BEGIN
+    SELECT coalesce(array_agg(o.id ORDER BY o.id), '{}'), array_agg(o.leaf ORDER BY o.id), array_agg(coalesce(o.partid, '') ORDER BY o.id),
+           array_agg(o.due ORDER BY o.id)
+      INTO ids, leaves, partids, dues
+      FROM (SELECT m.*, row_number() OVER (PARTITION BY m.leaf, m.partid ORDER BY m.due, m.id) AS place
+              FROM maintain_overdue(at, overdue, 50 * most, since) m) AS o
+     WHERE o.place <= most;
+    queued := ARRAY(SELECT q.id FROM queue q WHERE q.status = 'DELIVER' AND q.id = ANY (ARRAY(SELECT f.queue__id FROM unserved f)));
+    DELETE FROM unserved u WHERE u.queue__id IN (
+        SELECT f.queue__id FROM unserved f
+         WHERE f.queue__id <> ALL (ids) AND (f.due >= since OR f.queue__id <> ALL (queued))
+         ORDER BY f.queue__id FOR UPDATE SKIP LOCKED);
+    INSERT INTO unserved (queue__id, leaf, partid, due, noted)
+        SELECT n.id, n.leaf, n.partid, n.due, at FROM unnest(ids, leaves, partids, dues) AS n(id, leaf, partid, due)
+        ON CONFLICT (queue__id) DO NOTHING;
+    RETURN cardinality(ids);
+END $$;
+
+CREATE FUNCTION maintain_unserved(overdue interval, most integer, since timestamptz DEFAULT '-infinity') RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+AS $$ SELECT maintain_unserved(now(), kept(overdue), most, since) $$;
+
+-- Leaves with so many dead rows that waiting for autovacuum is worse than looking now. VACUUM cannot run in a function.
+CREATE VIEW maintain_vacuum AS
+SELECT s.relname::text AS leaf, s.n_dead_tup AS dead
+  FROM pg_stat_user_tables s
+ WHERE s.schemaname = 'pillarbox' AND (s.relname LIKE 'queue\_%' OR s.relname IN ('messages', 'refcounts', 'released'));

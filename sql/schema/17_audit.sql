@@ -1,0 +1,137 @@
+-- What operators and reviewers did to the queue, and what is needed to undo it.
+--
+-- It is recorded by functions, from what the rows really were, in the transaction that changes them: an operator's
+-- `undo` does what the record says, so nobody may write it by hand.
+SET LOCAL search_path = pillarbox;
+
+-- One row for each command that acted. `done` and `skipped` grow with each batch, in the batch's own transaction: after
+-- a crash they say exactly what was done, and `finished` is not set.
+CREATE TABLE audit (
+    id        bigint      PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    ts        timestamptz NOT NULL DEFAULT now(),
+    who       text        NOT NULL DEFAULT session_user,  -- the login at PostgreSQL: nobody can write another's name
+    operator  text,                                       -- whom the command took itself to be run by
+    verb      text        NOT NULL CHECK (verb IN ('hold', 'release', 'copy', 'redirect', 'retry', 'delay', 'priority',
+                                                   'move', 'bounce', 'delete', 'undo', 'rescan', 'retention')),
+    condition text        NOT NULL,                       -- as written; '' is every recipient
+    argument  jsonb       NOT NULL DEFAULT '{}',          -- the time, priority, transport … that was given
+    reason    text,
+    undoes    bigint      REFERENCES audit,
+    wanted    bigint      NOT NULL,                       -- recipients that fitted when it began
+    done      bigint      NOT NULL DEFAULT 0,
+    skipped   bigint      NOT NULL DEFAULT 0,             -- in a worker's hand, or finished meanwhile
+    finished  timestamptz,
+    undone    timestamptz,
+    proven    boolean     NOT NULL DEFAULT true           -- false: nothing proves what stands in its rows
+);
+CREATE INDEX audit_ts ON audit (ts);
+
+-- What each recipient was before: status, next_retry, priority, transport, partition, quarantine.
+CREATE TABLE audit_rows (
+    audit__id    bigint NOT NULL REFERENCES audit ON DELETE CASCADE,
+    queue__id    bigint NOT NULL,
+    messages__id uuid   NOT NULL,
+    before       jsonb  NOT NULL,
+    changed      boolean NOT NULL DEFAULT true,  -- once its recipient was really changed, which audit_add finds out
+    PRIMARY KEY (audit__id, queue__id)
+);
+CREATE INDEX audit_rows_messages__id ON audit_rows (messages__id);
+
+-- The commands that may be forgotten: begun before a time, and at their end or given up; not one that a remembered one
+-- undid.
+CREATE FUNCTION audit_older(before timestamptz) RETURNS SETOF audit
+LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
+    SELECT a.* FROM audit a
+     WHERE a.ts < before AND (a.finished IS NOT NULL OR a.ts < now() - interval '1 day')
+       AND NOT EXISTS (SELECT FROM audit u
+                        WHERE u.undoes = a.id AND NOT (u.ts < before AND (u.finished IS NOT NULL OR u.ts < now() - interval '1 day')));
+$$;
+
+-- Whether the login is an operator: whoever owns the queue.
+CREATE FUNCTION is_operator() RETURNS boolean LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
+    SELECT pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'pillarbox.queue'::regclass), 'USAGE')
+$$;
+
+-- The command of this login that has not come to its end; whoever else asks is refused.
+CREATE FUNCTION audit_open(audit bigint) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM audit a WHERE a.id = audit_open.audit AND a.who = session_user AND a.finished IS NULL) THEN
+        RAISE EXCEPTION 'audit % is not an unfinished command of %', audit_open.audit, session_user USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END $$;
+
+-- Notes that a command of this login begins; the number of its row. Reviewers decide about what is held, and undo
+-- nothing.
+CREATE FUNCTION audit_begin(operator text, verb text, condition text, argument jsonb, reason text,
+                            undoes bigint, wanted bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    made bigint;
+BEGIN
+    IF NOT is_operator() AND (verb NOT IN ('release', 'copy', 'redirect', 'bounce', 'delete', 'rescan', 'retention') OR undoes IS NOT NULL) THEN
+        RAISE EXCEPTION '% may not %: only operators may', session_user, verb
+            USING ERRCODE = 'insufficient_privilege', HINT = 'operators are members of the role that owns the queue';
+    END IF;
+    INSERT INTO audit AS a (who, operator, verb, condition, argument, reason, undoes, wanted)
+    VALUES (session_user, audit_begin.operator, audit_begin.verb, audit_begin.condition, coalesce(audit_begin.argument, '{}'),
+            audit_begin.reason, audit_begin.undoes, audit_begin.wanted)
+    RETURNING a.id INTO made;
+    RETURN made;
+END $$;
+
+-- Locks these recipients and keeps what they are before this transaction changes them; how many.
+CREATE FUNCTION audit_remember(audit bigint, ids bigint[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    kept bigint;
+BEGIN
+    PERFORM audit_open(audit_remember.audit);
+    WITH locked AS MATERIALIZED (
+        SELECT q.* FROM queue q WHERE q.id = ANY (ids) ORDER BY q.id FOR NO KEY UPDATE
+    ), remembered AS (
+        INSERT INTO audit_rows (audit__id, queue__id, messages__id, changed, before)
+        SELECT audit_remember.audit, q.id, q.messages__id, false,
+               jsonb_build_object('status', q.status, 'next_retry', q.next_retry, 'tries', q.retry_count, 'priority', q.priority,
+                                  'transport', q.transportid, 'partition', q.metadata->>'_partid', 'quarantine', q.metadata->>'_quarantineid',
+                                  'reason', q.metadata->>'_holdreason')
+          FROM locked q RETURNING 1
+    )
+    SELECT count(*) INTO kept FROM remembered;
+    RETURN kept;
+END $$;
+
+-- Adds a batch to the record of its command: `seen` recipients, of which those among `ids` count as done that this very
+-- transaction kept and then changed; how many. A copy leaves the held recipient as it is.
+CREATE FUNCTION audit_add(audit bigint, ids bigint[], seen bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    ours xid := pg_current_xact_id()::xid;
+    trusted boolean := is_operator();
+    copies boolean := (SELECT a.verb = 'copy' FROM audit a WHERE a.id = audit_add.audit);
+    counted bigint;
+BEGIN
+    PERFORM audit_open(audit_add.audit);
+    UPDATE audit_rows r SET changed = true
+      FROM unnest(ids) AS i(id) JOIN queue q ON q.id = i.id
+     WHERE r.audit__id = audit_add.audit AND r.queue__id = i.id AND NOT r.changed AND r.xmin = ours
+       AND (copies OR q.xmin = ours AND (trusted OR q.status::text <> r.before->>'status'));
+    GET DIAGNOSTICS counted = ROW_COUNT;
+    UPDATE audit a SET done = a.done + counted, skipped = a.skipped + greatest(seen - counted, 0) WHERE a.id = audit_add.audit;
+    RETURN counted;
+END $$;
+
+-- Notes that a command came to its end, and that what it undid is undone.
+CREATE FUNCTION audit_finish(audit bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    PERFORM audit_open(audit_finish.audit);
+    UPDATE audit a SET finished = now() WHERE a.id = audit_finish.audit;
+    UPDATE audit a SET undone = now() FROM audit mine WHERE mine.id = audit_finish.audit AND a.id = mine.undoes;
+END $$;
+
+-- Who works with granted rights reads all that was done; the owner of the queue is not bound.
+ALTER TABLE audit ENABLE ROW LEVEL SECURITY;
+CREATE POLICY audit_read ON audit FOR SELECT USING (true);
+ALTER TABLE audit_rows ENABLE ROW LEVEL SECURITY;
+CREATE POLICY audit_rows_read ON audit_rows FOR SELECT USING (true);
