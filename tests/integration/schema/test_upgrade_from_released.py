@@ -1,0 +1,79 @@
+"""test_upgrade_from_released — the database of each release becomes what a fresh one is, and keeps its mail
+
+Owns: proofs about sql/migrations: what they make of tests/fixtures/database/schema-*.sql is what a new database gets.
+    A fixture is the plain dump of a database as a release's `pillarbox migrate` made it with LEAVES, by
+    pg_dump 15 --no-owner --column-inserts --exclude-table='pillarbox.*_20??????', without psql's own commands.
+See: sql/migrations/README.md; docs/how-to/upgrade.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+import pytest
+
+from shared.postgres.migrate import check, known, migrate
+from tests.fixtures.database.catalog import described
+from tests.fixtures.database.postgres import LEAVES
+
+if TYPE_CHECKING:
+    from tests.fixtures.database.postgres import ServerUnderTest
+
+_FIXTURES: Final = Path(__file__).parents[2] / "fixtures" / "database"
+#: Each release, and the number of the last migration that it brought.
+RELEASES: Final = {"0.1.0": 1}
+_ENQUEUE: Final = "SELECT pillarbox.enqueue('a@a.example', '{b@b.example}', 'Subject: x')"
+_WAITING: Final = (
+    "SELECT recipientdomain, status::text, (SELECT refcount FROM pillarbox.refcounts) FROM pillarbox.queue"
+)
+
+
+@pytest.fixture(params=["server", "debian15"])
+def either(request: pytest.FixtureRequest) -> ServerUnderTest:
+    """The server of this run, and the oldest that we support."""
+    found: ServerUnderTest = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_released_database_becomes_what_a_fresh_one_is(either: ServerUnderTest, release: str) -> None:
+    with either.fresh_database() as fresh, either.fresh_database() as old:
+        migrate(fresh, LEAVES)  # which makes the roles, too, that a dump has no word of
+        restore(old, release)
+        execute(old, _ENQUEUE)
+        report = migrate(old, LEAVES)
+        assert report.applied == tuple(step.name for step in known() if step.number > RELEASES[release])
+        assert report.leaves == ()
+        check(old)
+        assert described(old) == described(fresh)
+        assert execute(old, _WAITING) == [("b.example", "DELIVER", 1)]
+        assert migrate(old, LEAVES).applied == ()
+
+
+def test_a_comparison_sees_what_differs(database: str) -> None:
+    before = described(database)
+    execute(database, "GRANT SELECT (id) ON pillarbox.notices TO pillarbox_analyst")
+    execute(database, "ALTER FUNCTION pillarbox.kept(interval) STABLE")
+    execute(database, "ALTER TABLE pillarbox.users ALTER COLUMN disabled SET DEFAULT true")
+    differing = {name for name, definition in described(database).items() if before.get(name) != definition}
+    assert differing == {
+        ("right on a column", "notices id pillarbox_analyst"),
+        ("function", "kept(interval)"),
+        ("column", "users 4"),
+    }
+
+
+def restore(uri: str, release: str) -> None:
+    """Fill an empty database with what this release's would hold."""
+    execute(uri, (_FIXTURES / f"schema-{release}.sql").read_text(encoding="utf-8"))
+
+
+def execute(uri: str, sql: str) -> list[tuple[object, ...]]:
+    """Run it; the rows of the last statement, if it has any."""
+    with psycopg.connect(uri) as connection:
+        cursor = connection.execute(sql.encode())
+        while cursor.nextset():
+            pass
+        return cursor.fetchall() if cursor.description else []
