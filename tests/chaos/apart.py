@@ -76,11 +76,10 @@ async def _disk(outcome: Awaitable[disk.Outcome]) -> Row:
     return Row(found.figures, found.bound, found.seconds, note=note)
 
 
-async def _upgrade(run: Callable[[str, Path], Awaitable[Figures]], folder: Path, *, migrated: bool) -> Row:
+async def _upgrade(folder: Path) -> Row:
     with killable() as server:
-        if migrated:
-            await asyncio.to_thread(migrate, server.uri, LEAVES)
-        return Row(await run(server.uri, folder))
+        await asyncio.to_thread(migrate, server.uri, LEAVES)
+        return Row(await upgrade.to_newer(server.uri, folder))
 
 
 APART: Final = {
@@ -98,15 +97,10 @@ APART: Final = {
         "its results come when others have the ids",
         lambda f: _failover(failover.past_survivors(f)),
     ),
-    "upgrade-from-older": Apart(
-        "rolling upgrade from an older version",
-        "old code on the new schema, then both",
-        lambda f: _upgrade(upgrade.from_older, f, migrated=False),
-    ),
     "upgrade-to-newer": Apart(
         "rolling upgrade to the next version",
-        "this code started anew on a newer schema, then both",
-        lambda f: _upgrade(upgrade.to_newer, f, migrated=True),
+        "this code while the schema changes, started anew on it, then both",
+        _upgrade,
     ),
     "disk-data": Apart(
         "disk full under PostgreSQL, which nobody watches", "tables cannot grow", lambda f: _disk(disk.full_data(f))

@@ -1,6 +1,6 @@
 """test_upgrade — versions are exchanged while mail flows: nothing is lost and nothing arrives twice
 
-Owns: the cells of the rolling upgrade as tests.
+Owns: the cell of the rolling upgrade as a test.
 See: tests/chaos/upgrade.py; docs/how-to/upgrade.md.
 """
 
@@ -17,14 +17,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-async def test_daemons_of_the_past_run_on_while_this_version_takes_over(empty_database: str, tmp_path: Path) -> None:
-    figures = await upgrade.from_older(empty_database, tmp_path)
-    assert figures.accepted > 0
-    assert (figures.lost, figures.altered, figures.duplicated) == (0, 0, 0), figures
-
-
-@pytest.mark.slow
-async def test_this_version_starts_and_serves_on_the_schema_of_the_next(database: str, tmp_path: Path) -> None:
+async def test_this_version_runs_on_starts_and_serves_on_the_schema_of_the_next_and_beside_it(
+    database: str, tmp_path: Path
+) -> None:
     figures = await upgrade.to_newer(database, tmp_path)
     assert figures.accepted > 0
     assert (figures.lost, figures.altered, figures.duplicated) == (0, 0, 0), figures

@@ -1,6 +1,6 @@
 """upgrade — a rolling upgrade with mail flowing: old and new code side by side on one schema
 
-Owns: `from_older`, from a commit of the past to this tree; `to_newer`, from this tree to one with migrations to come.
+Owns: `to_newer`, from this tree to one with migrations to come.
 Guarantees: daemons are stopped as an operator stops them, one after the other, so nothing may arrive twice.
 See: docs/how-to/upgrade.md; shared/postgres/migrate.py, `compare`.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts.daemons import DaemonFailed
-from tests.fixtures.daemons.code_versions import migrate_as, newer, older, running
+from tests.fixtures.daemons.code_versions import migrate_as, newer, running
 from tests.fixtures.daemons.flow import flowing
 from tests.fixtures.daemons.system import ROOT, System
 
@@ -25,26 +25,17 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import Daemon
 
 _ENOUGH = 100  # recipients between two steps
-
-
-async def from_older(uri: str, folder: Path) -> Figures:
-    """`uri`: an empty database. The older daemons run on while this tree migrates, and beside this tree's."""
-    past = older(folder / "older")
-    await asyncio.to_thread(migrate_as, past, uri)
-    async with flowing(System(uri, folder)) as flow:
-        flow.system.older = True
-        doors, old = await start(flow, past, "old")
-        flow.system.older = False
-        flow.send_to(doors)
-        await flow.more_arrived(_ENOUGH)
-        assert await asyncio.to_thread(migrate_as, ROOT, uri, "pre")
-        await flow.more_arrived(_ENOUGH)
-        await replace(flow, doors, old, ROOT)
-        return await flow.finish()
+#: A result of an old worker came after one of a new worker: both served at the same time.
+_SIDE_BY_SIDE = """SELECT (SELECT max(finished) FROM archive WHERE code = 'old')
+                        > (SELECT min(finished) FROM archive WHERE code = 'new')"""
 
 
 async def to_newer(uri: str, folder: Path) -> Figures:
-    """`uri`: a database as this tree made it. This tree is the old code, which also starts anew on the newer schema."""
+    """`uri`: a database as this tree made it. This tree is the old code.
+
+    It runs on while the newer one migrates tables that mail is using, starts anew on the newer schema, and serves
+    beside the newer one; after the last step it does not start any more.
+    """
     future = newer(folder / "newer")
     async with flowing(System(uri, folder)) as flow:
         doors, old = await start(flow, ROOT, "old")
@@ -80,6 +71,7 @@ async def replace(flow: Flow, doors: list[Daemon], old: list[Daemon], code: Path
     more, new = await start(flow, code, "new")
     doors += more
     await flow.more_arrived(_ENOUGH)
+    await flow.system.until(_SIDE_BY_SIDE)
     smtpd, worker = old
     doors.remove(smtpd)
     assert await smtpd.stop() == 0
