@@ -115,7 +115,7 @@ CHECKS: Final[dict[str, str]] = {
     "history.days": "The coming days have partitions. A: today's or tomorrow's is missing. W: a later one is.",
     "refcount.drift": "A sample of messages counts its queue rows right. A: one does not.",
     "refcount.body": "A sample of queue rows has bodies. A: a body is missing.",
-    "schema.version": "The schema is this code's. A: it is older or newer.",
+    "schema.version": "The schema is this code's. A: it is older, newer, or from before 0.1.0.",
     "schema.partitions": "SQL hashes domains into as many ids as smtpd.yaml says. W: into another number.",
     "server.version": "The server's version. Note: newer than any this code was tested with.",
     "server.durability": (
