@@ -139,7 +139,7 @@ CREATE TRIGGER queue_partid BEFORE UPDATE OF metadata ON queue
     FOR EACH ROW WHEN (OLD.metadata->>'_partid' IS DISTINCT FROM NEW.metadata->>'_partid')
     EXECUTE FUNCTION queue_moved();
 
--- Ids stand outside the database too, and rows are counted: neither may change behind the count's back.
+-- A row keeps its id and its body: another body would be miscounted.
 CREATE FUNCTION queue_refused() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '% of % is refused: it would miscount bodies', TG_OP, TG_TABLE_NAME
