@@ -181,7 +181,7 @@ def fetch_library(name: str) -> str | None:
 def _unpack(tree: Path, *packages: str) -> str | None:
     """Unpack these into the folder `tree`; the reason when that fails, else None."""
     unpack = subprocess.run(  # noqa: S603 - our own script with names from PEERS and LIBRARIES
-        ["/bin/sh", str(ROOT / "scripts" / "fetch_debs.sh"), str(tree), *packages],
+        ["/bin/sh", str(ROOT / "scripts" / "dev" / "fetch_debs.sh"), str(tree), *packages],
         capture_output=True,
         text=True,
         check=False,

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.slow
 _PROGRAM: Final = """
 import json, os, signal, sys
 from pathlib import Path
-from scripts.analytics import classes, columns, copying, export_compact, export_day
+from scripts.analytics import classes
+from scripts.analytics.export import compact, day
+from scripts.analytics.source import columns, copying
 from scripts.analytics.export.command import export
 from scripts.analytics.runner import Here
 

@@ -228,7 +228,7 @@ def test_new_code_demands_what_comes_before_it_and_waits_for_what_comes_after(mo
     assert missing({1: "0001_pre_x"}, only_pre=True) == [steps[1]]
     assert missing({1: "0001_pre_x"}) == steps[1:]
     steps.append(Migration(4, "pre", "0004_pre_y", ""))
-    with pytest.raises(SchemaMismatch, match=r"0004_pre_y comes after 0003_post_x, with which old"):
+    with pytest.raises(SchemaMismatch, match=r"0004_pre_y comes after 0003_post_x, which old daemons"):
         missing({1: "0001_pre_x", 2: "0002_pre_x"}, only_pre=True)
 
 

@@ -28,7 +28,8 @@ import json, os, sys
 from pathlib import Path
 from shared.errors import ConfigError
 from shared.config.smtpd.settings import SmtpdConfig
-from smtpd.process import privileges, sockets
+from smtpd.connection import sockets
+from smtpd.process import privileges
 user, group = sys.argv[1], sys.argv[2] or None
 [doors] = sockets.bind(SmtpdConfig.model_validate({"servers": [{"listeners": [{"port": 0}]}]}))
 try:
