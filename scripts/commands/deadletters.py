@@ -135,7 +135,7 @@ def requeue(options: argparse.Namespace) -> int:
         if (now := await timeline.current(connection)) != since:
             raise PillarboxError(
                 f"deadletters requeue: another server has taken over (timeline {now}, it was {since}), and numbers may "
-                "have been given again; nothing was done: look again"
+                "have been given again; nothing was changed: look again"
             )
         done = {"requeued": 0, "gone": 0}
         for start in range(0, len(ids), _BATCH):

@@ -148,7 +148,7 @@ def _show(
         told_of = ("rows of audit", format_duration(keep_audit), old.commands, None, cell(old.oldest))
         table.add_row(*map(text, told_of))
     Console().print(table)
-    print("nothing was done: repeat with --yes")
+    print("nothing was changed: repeat with --yes")
 
 
 def _tell(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | None) -> None:

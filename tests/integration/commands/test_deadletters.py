@@ -152,7 +152,7 @@ async def test_show_has_every_try(factory: Factory, config: Path, capsys: pytest
     assert RESULTS["failed"].meaning[:20] in capsys.readouterr().out
     arguments = ["deadletters", "show", str(ids["success"]), "--config", str(config)]
     assert await asyncio.to_thread(cli.main, arguments) == 1
-    assert "is no dead letter" in capsys.readouterr().err
+    assert "is not a dead letter" in capsys.readouterr().err
 
 
 def test_requeue_says_what_it_would_do_and_does_it_with_yes(
@@ -161,7 +161,7 @@ def test_requeue_says_what_it_would_do_and_does_it_with_yes(
     ids = dead(factory, 3)
     dead(factory, domain="other.example")
     assert cli.main(["deadletters", "requeue", "--domain", "example.com", "--config", str(config)]) == 0
-    assert "would requeue 3 dead letters; nothing was done" in capsys.readouterr().out
+    assert "would requeue 3 dead letters; nothing was changed" in capsys.readouterr().out
     assert factory.queue() == []
     done = command(config, capsys, "requeue", "--domain", "example.com", "--yes")
     assert done == {"wanted": 3, "requeued": 3, "gone": 0}

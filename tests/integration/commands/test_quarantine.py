@@ -141,7 +141,7 @@ def test_held_mail_is_released_and_deleted_by_ids_and_by_condition(
 ) -> None:
     first, second = hold(factory, "review", count=2)
     other = factory.row()
-    assert "nothing was done" in reviewer.run(verb, str(first))
+    assert "nothing was changed" in reviewer.run(verb, str(first))
     assert statuses(factory, first) == ["HOLD"]
     assert reviewer.json(verb, str(first), "--yes", "--reason", "looked at")["done"] == 1
     assert statuses(factory, first, second, other) == [after, "HOLD", "DELIVER"]
@@ -189,7 +189,7 @@ def test_ids_that_are_not_held_are_refused_before_anything_is_done(factory: Fact
     assert "is finished (deleted)" in reviewer.refused
     assert statuses(factory, held) == ["HOLD"]
     assert reviewer.json("delete", str(held), str(gone), "--yes")["done"] == 1
-    assert f"left alone: {gone} is finished" in reviewer.refused
+    assert f"skipped: {gone} is finished" in reviewer.refused
 
 
 def test_typos_and_nothing_at_all_are_refused(factory: Factory, reviewer: Reviewer) -> None:
@@ -277,7 +277,7 @@ def test_messages_are_exported_as_they_are_and_nothing_is_overwritten(
     }
     assert not (tmp_path / "elsewhere").exists()
     (folder / f"{message}.eml").unlink()
-    assert "written: 1; left as they were" in reviewer.run("export", *map(str, ids), "--to", str(folder))
+    assert "written: 1; skipped because the file exists" in reviewer.run("export", *map(str, ids), "--to", str(folder))
     assert (folder / f"{message}.eml").read_bytes() == HOSTILE
     assert (folder / f"{second}.eml").stat().st_size == 3 * 2**20 + 16
     assert stat.S_IMODE((folder / f"{message}.eml").stat().st_mode) == 0o600
@@ -296,4 +296,4 @@ async def test_one_message_is_exported_to_standard_output(
     monkeypatch.undo()
     hold(factory, "review")
     await asyncio.to_thread(reviewer.run, "export", "quarantine=review")
-    assert (reviewer.status, "2 messages fit; to stdout goes one" in reviewer.refused) == (1, True)
+    assert (reviewer.status, "2 messages match; standard output takes one" in reviewer.refused) == (1, True)

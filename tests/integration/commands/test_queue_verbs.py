@@ -38,7 +38,7 @@ def test_a_verb_that_acts_only_says_what_it_would_do(factory: Factory, pillarbox
     held = factory.rows(3, status="HOLD")
     factory.rows(2)
     assert "3 recipients of 1 messages" in pillarbox.run("release", "state=HOLD")
-    assert "nothing was done" in pillarbox.said
+    assert "nothing was changed" in pillarbox.said
     assert states(factory, *held) == ["HOLD"] * 3
     assert factory.one("SELECT count(*) FROM pillarbox.audit") == 0
 
@@ -173,7 +173,7 @@ def test_lists_and_groups_tell_what_is_there(factory: Factory, pillarbox: Pillar
     ]
     total, one, two = pillarbox.json("shape")
     assert (total["total"], one["minutes"]["5"], two["minutes"]["160"]) == (5, 3, 2)
-    assert "2 recipients fit; shown: 2" in pillarbox.run("list", "age>1h")
+    assert "2 matching recipients; shown: 2" in pillarbox.run("list", "age>1h")
     assert "two.example" in pillarbox.run("group", "domain")
     assert "TOTAL" in pillarbox.run("shape")
     top = pillarbox.json("top", "--times", "1")
@@ -253,7 +253,7 @@ def test_undoing_a_hold_takes_its_reason_back_too(factory: Factory, pillarbox: P
         (["show", "99999999999999999999"], "is no number"),
         (["trace", "²"], "neither a message id nor the number"),
         (["undo", "99999999999999999999"], "out of range"),
-        (["release", "id=1", "--to", "a@b.example", "--yes"], "--to needs --copy"),
+        (["release", "id=1", "--to", "a@b.example", "--yes"], "--to requires --copy"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_few_lines(pillarbox: Pillarbox, words: list[str], said: str) -> None:

@@ -57,7 +57,7 @@ def test_what_is_older_than_its_retention_is_deleted_with_audit_and_archive_rows
     old, young = held(factory, RELEASE1, 2, 3), held(factory, RELEASE1, 0.5, 2)
     others = [*held(factory, "abuse", 400), *held(factory, None, 400), factory.row()]
     assert "3" in retention.run()
-    assert "nothing was done" in retention.said
+    assert "nothing was changed" in retention.said
     assert "DELETE" not in statuses(factory).values()
     first, rest, _ = retention.json()
     assert (first["quarantine"], first["keep"], first["recipients"]) == (RELEASE1, "1d", 3)
@@ -72,7 +72,7 @@ def test_what_is_older_than_its_retention_is_deleted_with_audit_and_archive_rows
     factory.sql("SELECT pillarbox.maintain_finish(now(), 'w', 10)")
     assert [(row.id, row.result) for row in factory.archive()] == [(id_, "deleted") for id_ in old]
     assert set(statuses(factory)) == {*young, *others}
-    assert "nothing has been kept for long enough" in retention.run("--yes")
+    assert "no held mail is older than its retention" in retention.run("--yes")
 
 
 def test_the_default_is_for_whatever_has_no_retention_of_its_own(
@@ -158,8 +158,8 @@ def test_commands_are_forgotten_with_what_they_changed_when_they_are_old_enough(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--age", "1d"], "--age needs --quarantine"),
-        (["--quarantine", "abuse"], "no retention is set for {name}; allowed: 'abuse' is kept"),
+        (["--age", "1d"], "--age requires --quarantine"),
+        (["--quarantine", "abuse"], "no retention is set for 'abuse'; allowed: --age"),
         (["--quarantine", ""], "is no quarantine id"),
     ],
 )

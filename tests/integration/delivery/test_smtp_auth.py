@@ -238,13 +238,13 @@ HOSTILE: Final[dict[str, tuple[str, tuple[bytes | str, ...], str]]] = {
     "a challenge that is not base64": ("LOGIN", ("AUTH LOGIN", b"334 User:\r\n", HANG), "not base64"),
     "a challenge of two lines": ("LOGIN", ("AUTH LOGIN", b"334-VXNl\r\n334 cg==\r\n", HANG), "not base64"),
     "in before it was asked": ("LOGIN", ("AUTH LOGIN", b"235 2.7.0 in\r\n", HANG), "before it has asked"),
-    "scram in one step": ("SCRAM-SHA-256", ("AUTH SCRAM-SHA-256", b"235 2.7.0 in\r\n", HANG), "does not prove"),
+    "scram in one step": ("SCRAM-SHA-256", ("AUTH SCRAM-SHA-256", b"235 2.7.0 in\r\n", HANG), "without proving"),
     "scram with a foreign nonce": (
         "SCRAM-SHA-256",
         ("AUTH SCRAM-SHA-256", b"334 " + b64encode(b"r=abcdef,s=c2FsdHNhbHRzYWx0,i=4096") + b"\r\n", HANG),
-        "not SCRAM",
+        "invalid SCRAM",
     ),
-    "scram with rubbish": ("SCRAM-SHA-256", ("AUTH SCRAM-SHA-256", b"334 /////w==\r\n", HANG), "not SCRAM"),
+    "scram with rubbish": ("SCRAM-SHA-256", ("AUTH SCRAM-SHA-256", b"334 /////w==\r\n", HANG), "invalid SCRAM"),
     "says nothing": ("PLAIN", ("AUTH PLAIN", HANG), "no reply within"),
     "another reply": ("PLAIN", ("AUTH PLAIN", b"250 2.0.0 hm\r\n", HANG), "unexpected reply"),
 }
@@ -291,7 +291,7 @@ class ScramPeer:
 
 
 @pytest.mark.parametrize(
-    ("iterations", "text"), [(4096, "does not prove"), (2_000_000_000, "not SCRAM"), (1, "not SC")]
+    ("iterations", "text"), [(4096, "does not prove"), (2_000_000_000, "invalid SCRAM"), (1, "invalid SC")]
 )
 async def test_scram_asks_the_host_for_proof_too(authority: Authority, iterations: int, text: str) -> None:
     host = ScramPeer(authority, iterations, b"x" * 32)

@@ -48,7 +48,7 @@ async def test_a_refusal_in_mid_content_is_not_believed_since_no_reply_was_due()
     async with ScriptedPeer(*UP_TO_354, b"552 5.3.4 too big\r\n", HANG) as peer:
         result = await send(peer, Timeouts())
         assert [(o.kind, o.enhanced) for o in classify(result)] == [("deferred", "4.5.0")] * 2
-        assert classify(result)[0].text == "reply that nobody asked for: 552 5.3.4 too big"
+        assert classify(result)[0].text == "unexpected reply: 552 5.3.4 too big"
 
 
 async def test_accepted_before_the_end_is_not_believed() -> None:

@@ -154,10 +154,10 @@ async def test_a_claim_that_opens_leaves_of_others(patient: Patient, where: str,
     ("wheres", "verdict", "told"),
     [
         (["true"], OK, "1, 2, 3, 4, 5, 6, NULL"),
-        (["false"], ALARM, "nobody serves partition 1, 2, 3, 4, 5, 6, NULL"),
-        ([f"{PARTID} IS NOT NULL"], ALARM, "nobody serves partition NULL"),
-        ([f"{PARTID} <> '4' OR {PARTID} IS NULL"], ALARM, "nobody serves partition 4"),
-        ([f"{PARTID} IN ('1','2','3')", f"{PARTID} > '3'"], ALARM, "nobody serves partition NULL"),
+        (["false"], ALARM, "no worker serves partition 1, 2, 3, 4, 5, 6, NULL"),
+        ([f"{PARTID} IS NOT NULL"], ALARM, "no worker serves partition NULL"),
+        ([f"{PARTID} <> '4' OR {PARTID} IS NULL"], ALARM, "no worker serves partition 4"),
+        ([f"{PARTID} IN ('1','2','3')", f"{PARTID} > '3'"], ALARM, "no worker serves partition NULL"),
         ([f"{PARTID} < '4' OR {PARTID} IS NULL", f"{PARTID} >= '4'"], OK, "NULL"),
         ([f"coalesce({PARTID}, '1') IN ('1','2','3','4','5','6')"], OK, "NULL"),
         (["priority >= 0"], WARN, "partition 1, 2, 3, 4, 5, 6, NULL: served in part"),
@@ -181,7 +181,7 @@ async def test_a_partition_that_only_a_rule_gives_out_needs_a_worker_too(patient
     patient.smtpd = {"policy": {"rules": [rule]}}
     finding = await patient.worst("partition.served")
     assert finding.verdict is ALARM
-    assert finding.found == "nobody serves partition vip"
+    assert finding.found == "no worker serves partition vip"
 
 
 async def test_a_partition_whose_worker_is_not_alive(patient: Patient) -> None:

@@ -194,7 +194,7 @@ def test_the_new_leaves_are_like_those_migrate_makes(factory: Factory, folder: P
     [
         (("split", "123", "a=9"), "id 9: is in leaf def, not in 123"),
         (("split", "nowhere", "a=1"), "leaf nowhere: not there"),
-        (("merge", "123", "456"), "say LEAF… into NAME"),
+        (("merge", "123", "456"), "expected LEAF… into NAME"),
         (("move", "1", "nowhere"), "leaf nowhere: not there"),
         (("balance", "--weight", "1=many"), "--weight 1=many: not usable"),
         (("balance", "--leaves", "9"), "9 leaves: not usable for 6 partition ids"),

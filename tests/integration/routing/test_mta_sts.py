@@ -54,7 +54,7 @@ async def test_a_policy_is_fetched_from_its_own_host(authority: Authority) -> No
         (answer(b"", "301 Moved", "Location: https://other.example/"), "answered 301"),
         (answer(policy(MX), "404 Not Found"), "answered 404"),
         (answer(policy(MX), kind="text/html"), "another content type"),
-        (answer(b"<html>"), "is no policy"),
+        (answer(b"<html>"), "is not a valid MTA-STS policy"),
         (answer(policy(MX) + b"\n" * LONGEST), f"more than {LONGEST} octets"),
         (b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 900\r\n\r\n" + policy(MX), "https://"),
         (b"this is not HTTP\r\n\r\n", "https://"),

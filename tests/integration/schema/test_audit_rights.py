@@ -121,5 +121,5 @@ def test_what_reviewers_wrote_before_this_version_cannot_be_undone(
     factory.move([held], "DELIVER")
     operator.run("undo", str(audit), "--yes")
     assert operator.status == 1
-    assert "nothing proves" in operator.refused
+    assert "its contents are not reliable" in operator.refused
     assert factory.queue(held)[0].status == "DELIVER"

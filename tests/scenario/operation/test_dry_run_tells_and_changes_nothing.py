@@ -163,7 +163,7 @@ async def test_people_read_blocks_and_only_as_many_as_they_asked_for(system: Sys
 
 async def test_mail_for_a_transport_that_is_not_there_and_an_empty_queue(system: System, books: Books) -> None:
     status, out, _ = await told(system, "dry", settings={})
-    assert (status, out) == (0, "nothing is due for worker dry where true\n")
+    assert (status, out) == (0, "no mail is due for worker dry with WHERE true\n")
     smtpd = await system.smtpd()
     await books.submit(smtpd, numbered(1))
     await system.rows("UPDATE queue SET transportid = 'gone'")

@@ -118,7 +118,7 @@ def test_words_of_a_command_line_keep_the_spaces_the_shell_was_told_to_keep() ->
         ("state=", 6, "it is always set"),
         ("job", 3, "an operator was expected"),
         ("(job=a", 0, "never closed"),
-        ("job=a)", 5, "nothing is open"),
+        ("job=a)", 5, "without an opening one"),
         ('job="a', 4, "quotes are never closed"),
         ("job=a or", 8, "a term was expected"),
         ("job=a,", 6, "a value was expected"),
