@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from shared.mail.outcome import Scope
 
-_SOONEST, _LATEST = 1.0, 600.0  # seconds that a delivery is parked for
+SOONEST, LATEST = 1.0, 600.0  # seconds that a delivery is parked for, unless what it waits for says a longer time
 
 
 class Deferral(NamedTuple):
@@ -41,5 +41,5 @@ class ParkedLine:
 
     def seconds(self, now: float, gap: float) -> float:
         """How long one more is parked, where one has its turn every `gap` seconds; spread, and rather early."""
-        self._last = min(max(self._last, now) + gap, now + _LATEST)
-        return max(_SOONEST, (self._last - now) * random.uniform(0.7, 1.0))
+        self._last = min(max(self._last, now) + gap, now + LATEST)
+        return max(SOONEST, (self._last - now) * random.uniform(0.7, 1.0))

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.claiming.leaves import Leaves, among
-from queued.deferral import Deferral
+from queued.deferral import LATEST, SOONEST, Deferral
 from queued.values import fence
 from shared.observe import events
 from shared.postgres import database
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = 3.0  # seconds without a result recorded, though some wait: more than one lock timeout
 _BLOCKED: Final = 10.0  # seconds until such a message is looked at again
-_SOONEST, _LATEST = 1.0, 600.0  # seconds that others of a message are parked for
 _LATELY: Final = 0.1  # the weight of the last gap between two results in their mean
 _LONGEST_GAP: Final = 1.0  # seconds: a message that was stopped is not slow for that
 
@@ -63,8 +62,8 @@ class MessagesInFlight:
         elif known.ready and now - known.last > _PATIENCE:
             return Deferral(_BLOCKED, "results of this message cannot be recorded")
         elif known.begun and known.begun + recipients > self._most:
-            known.parked = min(max(known.parked, now) + recipients * known.gap, now + _LATEST)
-            return Deferral(max(known.parked - now, _SOONEST), f"{known.begun} other recipients of this message")
+            known.parked = min(max(known.parked, now) + recipients * known.gap, now + LATEST)
+            return Deferral(max(known.parked - now, SOONEST), f"{known.begun} other recipients of this message")
         known.begun += recipients
         return None
 

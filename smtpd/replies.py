@@ -1,6 +1,6 @@
 """replies — every reply smtpd sends of its own
 
-Owns: the text, code and enhanced code of our replies; aiosmtpd's own (syntax errors, sequence errors) are its.
+Owns: the text, code and enhanced code of every reply, syntax and sequence errors included; Refused, which carries one.
 Guarantees: the code is in the name and in the text (tests/unit/smtpd/test_replies.py). Our own trouble is 4xx and says
     nothing about what it is.
 See: RFC 5321 section 4.2, RFC 3463, RFC 5248.

@@ -16,7 +16,7 @@ import random
 from bisect import insort
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.deferral import Deferral
+from queued.deferral import LATEST, SOONEST, Deferral
 from queued.destinations import feedback
 from queued.destinations.feedback import Steering
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from shared.config.queued.settings import Claim as ClaimSettings
     from shared.config.queued.transport import Transport as TransportSettings
 
-_SOONEST, _LATEST = 1.0, 600.0  # seconds that a delivery is parked for
 _QUICKEST: Final = 0.001  # seconds between two turns, when nothing is known yet
 _TURNS: Final = 50  # over how many turns their mean gap is taken: more than begin at one moment
 _MOVING: Final = 1.0  # seconds since the last turn for which a destination counts as moving
@@ -239,17 +238,17 @@ class Destination:
         # A destination that has stood still for longer than its mean is at least that slow.
         gap = max(self._gap, (now - self._last_start) / max(1, self.active), _QUICKEST)
         ahead = max(self._last_parked, now + len(self.waiting) * gap) + gap
-        self._last_parked = min(ahead, now + _LATEST)
+        self._last_parked = min(ahead, now + LATEST)
         # Spread, and rather early than late: an early one is parked once more, a late one leaves the destination idle.
         seconds = (self._last_parked - now) * random.uniform(0.7, 1.0)
         reason = f"{self.active} attempts under way to {self.label}"
         if self.active and now - self._last_start < _MOVING:
             return Busy(max(_MOMENTS, seconds), reason, self._gap)
-        return Deferral(max(_SOONEST, seconds), reason)
+        return Deferral(max(SOONEST, seconds), reason)
 
     def _left_alone(self, now: float) -> Deferral:
-        left = max(self._dead_until - now, _SOONEST)
-        self._last_parked = min(max(self._last_parked, now + left) + _APART, now + _LATEST)
+        left = max(self._dead_until - now, SOONEST)
+        self._last_parked = min(max(self._last_parked, now + left) + _APART, now + LATEST)
         behind = max(0.0, (self._last_parked - now) * random.uniform(0.7, 1.0) - left)
         left += behind + random.uniform(0, min(self._dead_for, _SPREAD))
         return Deferral(left, f"{self.label} {self._why}", stopped="destination")

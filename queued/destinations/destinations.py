@@ -13,7 +13,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
-from queued.deferral import Deferral
+from queued.deferral import LATEST, SOONEST, Deferral
 from queued.destinations.destination import Busy, Destination, Rest, Waiting
 from queued.destinations.feedback import Steering
 
@@ -28,7 +28,6 @@ from queued.destinations.destination import room, steered
 
 _REMEMBERED: Final = 60.0  # seconds a destination is kept after its last delivery
 _SWEEP: Final = 1000  # destinations at which those to forget are first looked for
-_SOONEST, _LATEST = 1.0, 600.0  # seconds that a paced delivery is parked for, unless it was told a longer time
 _UNKNOWN: Final = Steering()  # of a transport that queued.yaml does not have: nobody is asked
 
 
@@ -94,15 +93,15 @@ class Destinations:
     def paced(self, wait: Wait) -> Deferral:
         """For how long to park what a policy lets wait, so that all of them do not come back at the same moment."""
         if not wait.every:  # all may go at that moment
-            return Deferral(max(wait.seconds, _SOONEST), wait.reason, stopped=wait.stopped)
+            return Deferral(max(wait.seconds, SOONEST), wait.reason, stopped=wait.stopped)
         now = self._clock()
         if len(self._paced) >= self._paced_sweep_at:
             self._paced = {line: until for line, until in self._paced.items() if until > now}
             self._paced_sweep_at = max(_SWEEP, 2 * len(self._paced))
         line = wait.reason, *wait.of
-        turn = min(max(self._paced.get(line, 0.0) + wait.every, now + wait.seconds), now + max(_LATEST, wait.seconds))
+        turn = min(max(self._paced.get(line, 0.0) + wait.every, now + wait.seconds), now + max(LATEST, wait.seconds))
         self._paced[line] = turn
-        return Deferral(max(turn - now, _SOONEST), wait.reason)
+        return Deferral(max(turn - now, SOONEST), wait.reason)
 
     def close(self) -> None:
         """Whoever waits goes back: the worker stops."""
