@@ -45,11 +45,6 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
         raise PillarboxError(f"queue undo: audit {options.id} is {earlier.verb!r}, which cannot be undone")
     if earlier.undone:
         raise PillarboxError(f"queue undo: audit {options.id} was undone at {cell(earlier.undone)}")
-    if not earlier.proven:
-        raise PillarboxError(
-            f"queue undo: audit {options.id} was written by {earlier.who} with a version that let reviewers write rows "
-            "by hand: its contents are not reliable; use `pillarbox queue hold` or `release` with a condition"
-        )
     [span] = await database.fetch(connection, "audit_span", id=options.id)
     change = Change("undo", "queue_restore", _LEFT[earlier.verb], "changed back", values={"undoes": options.id})
     if not options.yes:

@@ -135,7 +135,7 @@ UPDATE pillarbox.queue q
                        ELSE q.metadata END
   FROM pillarbox.audit_rows r JOIN pillarbox.audit u ON u.id = r.audit__id, (SELECT set_config('pillarbox.restoring', 'yes', true)) AS restoring
  WHERE q.id = ANY (%(ids)s::bigint[]) AND r.audit__id = %(undoes)s::bigint AND r.queue__id = q.id
-   AND r.messages__id = q.messages__id AND r.changed AND u.proven
+   AND r.messages__id = q.messages__id AND r.changed
 RETURNING q.id, q.metadata->>'_partid' AS partid
 
 -- name: queue_shape

@@ -46,37 +46,6 @@ BEGIN
     SELECT moved.id, moved.token FROM moved;
 END $$;
 
--- The same without the message in the fence, in the whole queue. Nothing of this version calls it.
-CREATE FUNCTION result_hold(at timestamptz, ids bigint[], tokens bigint[], reasons text[], quarantines text[],
-                            due timestamptz[])
-RETURNS TABLE (id bigint, token bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
-#variable_conflict use_column
-BEGIN
-    RETURN QUERY
-    WITH mine AS MATERIALIZED (
-        SELECT q.id, q.token, h.reason, h.quarantine, h.due
-          FROM queue q JOIN unnest(ids, tokens, reasons, quarantines, due) AS h(id, token, reason, quarantine, due)
-            ON h.id = q.id AND h.token = q.token
-         WHERE q.id = ANY (ids)
-         ORDER BY q.id FOR NO KEY UPDATE OF q
-    ), moved AS (
-        -- Not only the leaves of what is to be delivered: the row may be on hold already.
-        UPDATE queue q
-           SET status = CASE WHEN q.status = 'DELIVER' THEN 'HOLD' ELSE q.status END,
-               token = NULL, worker = NULL, lease_until = NULL, lost_count = 0, next_retry = coalesce(m.due, q.next_retry),
-               last_error = format('held: %s', m.reason),
-               metadata = CASE WHEN q.status = 'DELIVER'
-                               THEN coalesce(q.metadata, '{}')
-                                    || jsonb_strip_nulls(jsonb_build_object('_quarantineid', m.quarantine, '_holdreason', m.reason))
-                               ELSE q.metadata END
-          FROM mine m
-         WHERE q.id = ANY (ids) AND q.id = m.id
-        RETURNING q.id, m.token
-    )
-    SELECT moved.id, moved.token FROM moved;
-END $$;
-
 -- Holds claimed recipients that have no body, with the reason, and returns them by id and token: no further try could
 -- send them. That they have none is looked up here, whatever the caller says. Each gets the attempt row that its claim
 -- is owed.
@@ -124,38 +93,4 @@ BEGIN
         RAISE WARNING 'pillarbox: % held, their body is missing: %', cardinality(held), told;
     END IF;
     RETURN QUERY SELECT * FROM unnest(held, fences);
-END $$;
-
--- The same without the message in the fence, in the whole queue; returns ids. Nothing of this version calls it.
-CREATE FUNCTION hold_missing_body(at timestamptz, ids bigint[], tokens bigint[]) RETURNS SETOF bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
-DECLARE
-    held bigint[];
-    told text;
-BEGIN
-    WITH bodiless AS MATERIALIZED (
-        SELECT q.id FROM queue q JOIN unnest(ids, tokens) AS h(id, token) ON h.id = q.id AND h.token = q.token
-         WHERE q.id = ANY (ids) AND q.status = 'DELIVER' AND NOT EXISTS (SELECT FROM messages m WHERE m.id = q.messages__id)
-         ORDER BY q.id FOR NO KEY UPDATE OF q
-    ), tried AS (
-        INSERT INTO attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
-                              recipientdomain, size, outcome, scope, reply_enhanced, reply_text, duration)
-        SELECT at, q.id, q.messages__id, q.retry_count, q.token, q.worker, q.metadata->>'_partid', q.transportid, q.jobid,
-               q.senderdomain, q.recipientdomain, q.size, 'deferred', 'us', '4.3.0', 'the message has no body', interval '0'
-          FROM queue q JOIN bodiless b ON b.id = q.id
-         WHERE q.id = ANY (ids) AND q.status = 'DELIVER'
-    ), moved AS (
-        UPDATE queue q
-           SET status = 'HOLD', token = NULL, worker = NULL, lease_until = NULL, lost_count = 0,
-               last_error = 'held: the message has no body', metadata = coalesce(q.metadata, '{}') || '{"_quarantineid": "body"}'
-          FROM bodiless b
-         WHERE q.id = ANY (ids) AND q.status = 'DELIVER' AND q.id = b.id
-        RETURNING q.id, q.recipientlocalpart, q.recipientdomain
-    )
-    SELECT array_agg(m.id ORDER BY m.id), left(string_agg(format('%s %s@%s', m.id, m.recipientlocalpart, m.recipientdomain), ', '), 1000)
-      INTO held, told FROM moved m;
-    IF held IS NOT NULL THEN
-        RAISE WARNING 'pillarbox: % held, their body is missing: %', cardinality(held), told;
-    END IF;
-    RETURN QUERY SELECT unnest(held);
 END $$;

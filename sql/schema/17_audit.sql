@@ -21,8 +21,7 @@ CREATE TABLE audit (
     done      bigint      NOT NULL DEFAULT 0,
     skipped   bigint      NOT NULL DEFAULT 0,             -- in a worker's hand, or finished meanwhile
     finished  timestamptz,
-    undone    timestamptz,
-    proven    boolean     NOT NULL DEFAULT true           -- false: nothing proves what stands in its rows
+    undone    timestamptz
 );
 CREATE INDEX audit_ts ON audit (ts);
 

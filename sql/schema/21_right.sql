@@ -47,9 +47,7 @@ BEGIN
     GRANT USAGE ON SEQUENCE claim_token_seq, attempts_id_seq TO pillarbox_queued;
     GRANT EXECUTE ON FUNCTION
         result_hold(timestamptz, bigint[], uuid[], bigint[], text[], text[], text[], timestamptz[]),
-        result_hold(timestamptz, bigint[], bigint[], text[], text[], timestamptz[]),
-        hold_missing_body(timestamptz, bigint[], uuid[], bigint[], text[]),
-        hold_missing_body(timestamptz, bigint[], bigint[]) TO pillarbox_queued;
+        hold_missing_body(timestamptz, bigint[], uuid[], bigint[], text[]) TO pillarbox_queued;
     -- It tells senders, and notes whom reports speak of.
     GRANT SELECT, INSERT, UPDATE (due, refused), DELETE ON notices TO pillarbox_queued;
     GRANT SELECT ON notice_counts TO pillarbox_queued;

@@ -103,23 +103,3 @@ def test_nobody_writes_on_in_anothers_record(factory: Factory, logins: Logins, o
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             first.execute("SELECT pillarbox.audit_begin('me', 'release', '', '{}', NULL, %s, 1)", (audit,))
     assert operator.json("undo", str(audit), "--yes")["done"] == 1
-
-
-def test_what_reviewers_wrote_before_this_version_cannot_be_undone(
-    factory: Factory, logins: Logins, operator: Pillarbox
-) -> None:
-    held = factory.row(status="HOLD")
-    audit = factory.one(
-        """INSERT INTO pillarbox.audit (verb, condition, wanted, proven) VALUES ('release', '', 1, false)
-           RETURNING id"""
-    )
-    factory.sql(
-        """INSERT INTO pillarbox.audit_rows (audit__id, queue__id, messages__id, before)
-           SELECT %(audit)s, id, messages__id, '{"status": "HOLD"}' FROM pillarbox.queue""",
-        audit=audit,
-    )
-    factory.move([held], "DELIVER")
-    operator.run("undo", str(audit), "--yes")
-    assert operator.status == 1
-    assert "its contents are not reliable" in operator.refused
-    assert factory.queue(held)[0].status == "DELIVER"
