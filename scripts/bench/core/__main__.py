@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from scripts.bench import run as bench_run
-from scripts.bench.core import leaves as bench_core_leaves
-from scripts.bench.core import pgqueuer as bench_core_pgqueuer
-from scripts.bench.core import settle as bench_core_settle
+from scripts.bench.core import leaves, pgqueuer, settle
 from scripts.bench.core.pgqueuer import CannotMeasureError
 from scripts.bench.core.report import PGQUEUER, SETTLE, WITH_BODIES, Results, peer_row, row
 from scripts.bench.core.schedule import schedule
@@ -110,7 +108,7 @@ async def _measure(server: Server, plan: Plan, rounds: int, pgmq: bytes | None) 
         await _settle(server, plan, book, pgmq)
         if peer is not None:
             for (processes, batch, consumers), jobs in plan.pgqueuer.items():
-                rate = await bench_core_pgqueuer.drain(server, peer, jobs, batch, consumers, processes)
+                rate = await pgqueuer.drain(server, peer, jobs, batch, consumers, processes)
                 book.add(PGQUEUER, peer_row(processes, batch, consumers), **{"rows/s": rate})
         if number == 1:
             await _leaves(server, plan, book)
@@ -129,23 +127,23 @@ async def _schedule(server: Server, plan: Plan, book: Results) -> None:
 async def _settle(server: Server, plan: Plan, book: Results, pgmq: bytes | None) -> None:
     for workers in _WORKERS:
         for batch, rows in plan.settle.items():
-            found = await bench_core_settle.ours(server, rows, batch, workers)
+            found = await settle.ours(server, rows, batch, workers)
             figures = {"rows/s": found.rows_s, "WAL octets": found.wal, "HOT": found.hot}
             book.add(SETTLE, row(batch, workers), **figures)
     for workers in _WORKERS:
         for batch, rows in plan.alike.items():
-            found = await bench_core_settle.ours(server, rows, batch, workers, "bodies")
+            found = await settle.ours(server, rows, batch, workers, "bodies")
             book.add(WITH_BODIES, row(batch, workers), **{"rows/s": found.rows_s, "WAL octets": found.wal})
             if pgmq is not None:
-                theirs = await bench_core_settle.pgmq(server, pgmq, rows, batch, workers)
+                theirs = await settle.pgmq(server, pgmq, rows, batch, workers)
                 book.beside_pgmq(batch, workers, found.rows_s, theirs.rows_s)
                 book.add("WAL octets a row of pgmq", row(batch, workers), **{"WAL octets": theirs.wal})
 
 
 async def _leaves(server: Server, plan: Plan, book: Results) -> None:
     for number, batches in plan.leaves.items():
-        _progress(f"{number} leaves, {bench_core_leaves.WORKERS} workers")
-        found = await bench_core_leaves.leaves(server, number, batches)
+        _progress(f"{number} leaves, {leaves.WORKERS} workers")
+        found = await leaves.measured(server, number, batches)
         figures = {"50 results ms": found.settle, "rows/s": found.rows_s, "locks": float(found.locks)}
         book.add("leaves", f"{number} leaves", **figures)
 
@@ -169,7 +167,7 @@ async def _pgqueuer(server: Server, plan: Plan, book: Results) -> PgQueuer | Non
         return None
     _progress("installing PgQueuer into a scratch environment")
     try:
-        peer = await bench_core_pgqueuer.prepare(server.place.var / "pgqueuer")
+        peer = await pgqueuer.prepare(server.place.var / "pgqueuer")
     except CannotMeasureError as error:
         book.notes.append(f"PgQueuer: unmeasured; it takes a package index that has it ({error})")
         return None

@@ -49,7 +49,7 @@ class Found:
     locks: int
 
 
-async def leaves(server: Server, number: int, batches: int) -> Found:
+async def measured(server: Server, number: int, batches: int) -> Found:
     """`batches` of 50 for the one worker."""
     async with server.cell(empty=True) as uri:
         await asyncio.to_thread(migrate.migrate, uri, {str(n): (str(n),) for n in range(1, number + 1)}, number)

@@ -25,7 +25,7 @@ from scripts.bench.core.settle import drained
 if TYPE_CHECKING:
     from scripts.bench.core.server import Server
 
-_WORKER: Final = Path(__file__).with_name("bench_core_pgqueuer_worker.py")
+_WORKER: Final = Path(__file__).with_name("pgqueuer_worker.py")
 _NEEDS = ("pgqueuer[asyncpg]", "tqdm", "tabulate", "typer", "uvloop")
 
 
