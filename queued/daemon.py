@@ -14,6 +14,8 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from queued import maintain, metrics, reload, schedule
+from queued.admission import Admission
+from queued.attempts import Attempts
 from queued.claiming import whole_leaves
 from queued.claiming.bodies import Bodies
 from queued.claiming.claim import Claimer
@@ -21,9 +23,10 @@ from queued.claiming.register import Identity, Register
 from queued.dispatch import Dispatcher
 from queued.dsn import send
 from queued.equipment import Delivering, Equipment
-from queued.outcome.react import suspending
+from queued.in_flight import InFlight
 from queued.reports.suppression_screen import Screen
 from queued.result import Recorder
+from queued.watchdog import Watch
 from shared import lifecycle
 from shared.errors import ConfigError, told
 from shared.observe import events, tracing
@@ -87,29 +90,26 @@ class _Daemon:
         self._identity = str(who)
         self._register = Register(pool, who, worker.where, config.claim)
         self._screen = Screen(pool, delivering.equipment.screening)
+        self._hints = Notifier(conninfo, f"pillarbox {worker.name} dead letters")
+        self._notifier = send.DsnSender(config.bounces)
+        claimer = Claimer(worker.where, self._identity, config.claim)
+        in_flight = InFlight(pool, claimer, config.claim)
         self._recorder = Recorder(
             pool,
             self._identity,
             config.maintenance.ahead,
+            in_flight=in_flight,
+            announce=self._hints.announce,
             notices=config.bounces.enabled,
             untold=self._screen.is_report,
         )
-        self._hints = Notifier(conninfo, f"pillarbox {worker.name} dead letters")
-        self._recorder.on_dead = self._hints.announce
-        self._notifier = send.DsnSender(config.bounces)
-        self._dispatcher = Dispatcher(
-            pool,
-            Claimer(worker.where, self._identity, config.claim),
-            Bodies(pool, config.claim.maxbytes),
-            delivering.transports,
-            self._recorder,
-            config.claim,
-            delivering.signer,
-            paces=delivering.paces,
-            screen=self._screen,
+        bodies = Bodies(pool, config.claim.maxbytes)
+        transports, watch = delivering.transports, Watch()
+        admission = Admission(transports, delivering.destinations, delivering.paces, watch, config.claim)
+        attempts = Attempts(
+            *(transports, admission, in_flight, bodies, self._recorder, delivering.signer, watch, self._screen)
         )
-        reactions = delivering.equipment.reactions
-        reactions.suspend, reactions.lower = suspending(delivering.paces.suspend), self._dispatcher.destinations.lower
+        self._dispatcher = Dispatcher(pool, claimer, in_flight, bodies, self._recorder, attempts, config.claim)
 
     async def serve(self, again: Callable[[], QueuedConfig]) -> None:
         """Run every part until a signal comes."""

@@ -21,7 +21,9 @@ class Deferral(NamedTuple):
     seconds: float
     reason: str
     every: float = 0.0  # seconds between one that may go and the next, where several wait for the same
-    of: tuple[str, ...] = ()  # what it is that they wait for, as queued.pacing.pace has it
+    of: tuple[
+        str, ...
+    ] = ()  # the line to be placed in: a limit and what it counts; empty when the gate has placed them
     stopped: Scope | None = None  # whose doing it is that nobody's turn comes, however long one waits
 
 

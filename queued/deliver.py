@@ -33,7 +33,7 @@ from queued.smtp.envelope import fields, transaction
 from queued.smtp.failover import talk
 from queued.smtp.lmtp import LmtpConnection
 from queued.smtp.pool import ConnectionPool, ReuseLimits
-from queued.smtp.sessions import HeldBack, SourceChooser, SourceSettings
+from queued.smtp.sessions import SourceChooser, SourceSettings
 from queued.smtp.transaction import Timeouts
 from queued.tls.context import Contexts
 from queued.tls.plan import TlsPlanner
@@ -150,14 +150,16 @@ class Transport:
         except Unroutable as error:
             duration = timedelta(seconds=monotonic() - started)
             return [self._settler.settle(c, error.outcome, None, None, duration) for c in claimed]
-        except (Parted, HeldBack, ParkedError) as parked:
-            return _until(parked)
+        except Parted:
+            return Deferral(_PARTED, "the recipients' domains can share an attempt no longer")
+        except ParkedError as parked:
+            return parked.until
         except (PoolClosedError, ResolverClosedError):
             return None
         finally:
             lease.let_go()
         if not speaker.spoke and speaker.waits:
-            return Deferral(*min(speaker.waits))
+            return min(speaker.waits)
         duration = timedelta(seconds=monotonic() - started)
         remote, source = str(talked.hop), speaker.source
         if (wanted := wants_login(each.outcome for each in judged)) is not None:
@@ -227,7 +229,7 @@ class Transport:
                 sessions=limits.sessions,
             )
             used = talked.hop not in talked.unreachable
-        except (HeldBack, ParkedError, PoolClosedError):
+        except (ParkedError, PoolClosedError):
             used = False
             raise
         finally:
@@ -252,7 +254,7 @@ class Transport:
             try:
                 async with lease.held():
                     return (await self._talk(speaker, [hop], plan, offered, entrance)).result
-            except (HeldBack, ParkedError, PoolClosedError):
+            except (ParkedError, PoolClosedError):
                 return None
             except Exception as error:  # noqa: BLE001 - the end of the lease, or a fault of ours
                 if not isinstance(error, TimeoutError):
@@ -270,15 +272,6 @@ def without_transport(claimed: Sequence[Claimed]) -> list[Result]:
     text = f"no transport {claimed[0].transportid!r} in queued.yaml"
     outcome = Outcome("deferred", "us", None, "4.3.5", text)
     return [deferred(c, outcome, None, timedelta(0), Retry()) for c in claimed]
-
-
-def _until(parked: Parted | HeldBack | ParkedError) -> Deferral:
-    """What is waited for by recipients that nobody was asked about."""
-    if isinstance(parked, HeldBack):
-        return Deferral(*parked.wait)
-    if isinstance(parked, ParkedError):
-        return parked.until._replace(every=0.0)
-    return Deferral(_PARTED, "the recipients' domains can share an attempt no longer")
 
 
 def _seconds(timeout: Timeout) -> Timeouts:

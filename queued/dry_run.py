@@ -22,7 +22,6 @@ from queued.deferral import Deferral
 from queued.equipment import Equipment
 from queued.outcome.ageing import fate
 from queued.outcome.retry import decide, limit
-from queued.pacing.pace import Wait
 from queued.routing.route import Unroutable, override
 from queued.routing.source import usable
 from queued.smtp.envelope import fields, transaction
@@ -101,9 +100,9 @@ def _pacing(found: DryRun, transport: Transport, paces: Paces) -> DryRun:
     """What limits it now; what is taken to find that out is given back unused."""
     c = found.claimed
     asked = paces.ask(fields(c))
-    if isinstance(asked, Wait):
+    if isinstance(asked, Deferral):
         schedule = transport.settings.retry
-        became = fate(c.claimed_at, Deferral(*asked), received=c.received, schedule=schedule, null=c.sender is None)
+        became = fate(c.claimed_at, asked, received=c.received, schedule=schedule, null=c.sender is None)
         what = "would be given up" if became == "expired" else f"waits {asked.seconds:.0f} s"
         return found._replace(pacing=f"{what}: {asked.reason}")
     asked.done(unused=True)

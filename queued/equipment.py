@@ -15,7 +15,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from queued.deliver import Transport
-from queued.outcome.react import Reactions
+from queued.destinations.destinations import Destinations
+from queued.outcome.react import Reactions, suspending
 from queued.pacing.pace import Paces
 from queued.reports.suppression_screen import Screening
 from queued.routing.resolver import Resolver
@@ -40,8 +41,18 @@ class Equipment:
     reactions: Reactions
     transports: dict[str, Transport]
 
-    def __init__(self, config: QueuedConfig, replaced: Equipment | None = None) -> None:
-        """`replaced` is what serves now: what did not change is taken over from it."""
+    def __init__(
+        self,
+        config: QueuedConfig,
+        replaced: Equipment | None = None,
+        *,
+        paces: Paces | None = None,
+        reactions: Reactions | None = None,
+    ) -> None:
+        """`replaced` is what serves now: what did not change is taken over from it.
+
+        paces, reactions: those of the first equipment, which all later ones take over; None for new ones.
+        """
         self.config = config
         # Always anew: a file of keys, or of the secret, may have changed under the same name.
         self.signer = Signer(config.signing)
@@ -49,9 +60,9 @@ class Equipment:
         kept = replaced is not None and replaced.config.routing == config.routing
         self.resolver = replaced.resolver if replaced is not None and kept else Resolver(config.routing.dns)
         self.sts = replaced.sts if replaced is not None else MtaSts()  # an enforced policy outlives a reload
-        self.paces = replaced.paces if replaced is not None else Paces()  # `use_pacing` tells it what to go by
+        self.paces = replaced.paces if replaced is not None else paces or Paces()  # `use_pacing` gives it its limits
         self.warmups = replaced.warmups if replaced is not None else Warmups()
-        self.reactions = replaced.reactions if replaced is not None else Reactions(config.rules)
+        self.reactions = replaced.reactions if replaced is not None else reactions or Reactions(config.rules)
         self.transports = {}
         for settings in config.transports:
             known = replaced.transports.get(settings.id) if replaced is not None and kept else None
@@ -81,11 +92,15 @@ class Delivering:
     """The equipment that is in use, and what is left of those before."""
 
     def __init__(self, config: QueuedConfig) -> None:
-        self.equipment = Equipment(config)
-        #: For who holds on to it: these three stay what they are, and change within.
-        self.transports: dict[str, Transport] = dict(self.equipment.transports)
+        #: These four stay the same objects over every reload, and change within.
+        self.transports: dict[str, Transport] = {}
+        self.destinations = Destinations(self.transports, config.claim)
+        self.paces = Paces()
+        suspend, lower = suspending(self.paces.suspend), self.destinations.lower
+        reactions = Reactions(config.rules, suspend=suspend, lower=lower)
+        self.equipment = Equipment(config, paces=self.paces, reactions=reactions)
         self.signer = self.equipment.signer
-        self.paces = self.equipment.paces
+        self.transports.update(self.equipment.transports)
         self._ending: set[asyncio.Task[None]] = set()
 
     def use(self, equipment: Equipment) -> None:

@@ -1,7 +1,7 @@
 """in_flight — everything a worker has claimed and not yet recorded, parked or given back
 
 Owns: what is in flight with the end of each lease, the heartbeat that puts it off, and the two ways back to the queue:
-    given back as if never claimed, and parked until a time.
+    given back as if never claimed, and parked until a time; the two events that a claim waits for, room and mail.
 Guarantees: what waits for a body, a turn, or its result to be recorded keeps its lease as much as what is being sent.
     Parking goes in groups and is tried again through an outage; a recipient stays in flight until it is parked: no
     other worker has it meanwhile. Neither way back counts as a try.
@@ -23,7 +23,7 @@ from shared.postgres import database
 from shared.postgres.array_text import numbers, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
     from uuid import UUID
 
     from queued.claiming.claim import Claimer
@@ -118,7 +118,9 @@ class InFlight:
         self._all_parked = asyncio.Event()
         self._all_parked.set()
         self.messages = MessagesInFlight(max(1, settings.inflight // 2))
-        self.on_left: Callable[[Sequence[Claimed]], None] = lambda _: None
+        self.room = asyncio.Event()  # something has left
+        self.due = asyncio.Event()  # there may be mail to claim
+        self._passed_over = False  # the last claim left out what is in flight and late
         self.stopping = False
 
     def __len__(self) -> int:
@@ -152,12 +154,24 @@ class InFlight:
             if self._expires.pop(mine, None) and mine in self._begun:
                 self._begun.remove(mine)
                 self.messages.leave(c.message_id, now, recorded=recorded)
-        self.on_left(claimed)
+        self.room.set()
+        if self._passed_over:
+            self._passed_over = False
+            self.start_over()
+        if self._claimer.done(claimed):
+            self.due.set()
+
+    def start_over(self) -> None:
+        """Claim from everything that is due, now."""
+        self._claimer.start_over()
+        self.due.set()
 
     def late(self, seconds: float) -> set[int]:
-        """The ids whose lease ends within so many seconds."""
+        """The ids whose lease ends within so many seconds: the next claim is to leave them out."""
         near = monotonic() + seconds
-        return {c.id for c, expires in self._expires.values() if expires < near}
+        late = {c.id for c, expires in self._expires.values() if expires < near}
+        self._passed_over = self._passed_over or bool(late)
+        return late
 
     def expires(self, delivery: Sequence[Claimed]) -> float:
         """When the first of these leases ends, in monotonic seconds."""

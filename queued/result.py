@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice, takewhile
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from queued import commit_delay
 from queued.claiming.leaves import Leaves, among
@@ -49,6 +49,16 @@ _AGAIN = 60.0  # seconds after which a result that PostgreSQL refused in every f
 _LEFT_OUT = "(left out: PostgreSQL refused the reply's text)"
 
 
+class Holder(Protocol):
+    """Who holds the recipients whose results are recorded: queued.in_flight.InFlight."""
+
+    def __len__(self) -> int:
+        """Recipients claimed whose results are not recorded."""
+
+    def recorded(self, claimed: Sequence[Claimed]) -> None:
+        """The results of these are recorded."""
+
+
 class Recorder:
     """Records results in groups over the pool."""
 
@@ -58,13 +68,19 @@ class Recorder:
         worker: str,
         ahead: int,
         *,
+        in_flight: Holder | None = None,
+        announce: Callable[[Sequence[int]], None] = lambda _: None,
         notices: bool = True,
         untold: Callable[[Claimed], bool] = lambda _: False,
     ) -> None:
-        """`notices`: whether what senders are to be told is written down for queued.dsn.send.
+        """in_flight: who holds what is claimed until its result is recorded.
 
-        untold: of which recipients nobody is told, whatever was asked.
+        announce: called with the ids of dead letters once they are in the archive and committed.
+        notices: whether notices to senders are written down for queued.dsn.send.
+        untold: the recipients for which no notice is written, even if one was requested.
         """
+        self._in_flight = in_flight
+        self._announce = announce
         self.notices = notices
         self._untold = untold
         self._pool = pool
@@ -81,9 +97,6 @@ class Recorder:
         self._minimal: set[Fence] = set()  # successes that PostgreSQL refused even without their texts
         self._aside: list[Result] = []  # refused in every form, until they are tried again
         self._locked: set[UUID] = set()  # messages of which somebody kept something locked at the last try
-        self.on_recorded: Callable[[Sequence[Claimed]], None] = _nobody_asks
-        self.on_dead: Callable[[Sequence[int]], None] = _nobody_asks  # ids in the archive, after COMMIT
-        self.in_hand: Callable[[], int] = lambda: 0  # recipients claimed whose results are not recorded
 
     def add(self, results: Sequence[Result]) -> None:
         """Take results over, if there are any; they are recorded soon."""
@@ -116,7 +129,8 @@ class Recorder:
         while True:
             await self._arrived.wait()
             ready = len(self._waiting)
-            if wait := commit_delay.seconds(self.in_hand() - ready, ready):
+            under_way = 0 if self._in_flight is None else len(self._in_flight) - ready
+            if wait := commit_delay.seconds(under_way, ready):
                 await asyncio.sleep(wait)
             group = self._next(limit)
             try:
@@ -200,7 +214,8 @@ class Recorder:
         self._doubtful.difference_update(map(_key, group))
         if self._locked:
             self._locked.difference_update(result.claimed.message_id for result in group)
-        self.on_recorded([result.claimed for result in group])
+        if self._in_flight is not None:
+            self._in_flight.recorded([result.claimed for result in group])
         self._minimal.difference_update(map(_key, group))
         if not self._waiting:
             self._arrived.clear()
@@ -229,7 +244,7 @@ class Recorder:
                     self._doubtful.update(map(_key, new))  # recorded already, should the next statement fail
                     await self._write(connection, "result_record_lost", results(lost) | claims(lost))
         events.emit("result.group", results=len(group), seconds=monotonic() - started)
-        self.on_dead([r.claimed.id for r in group if r.result in DEAD and told[_key(r)] and _key(r) not in kept])
+        self._announce([r.claimed.id for r in group if r.result in DEAD and told[_key(r)] and _key(r) not in kept])
         for result in group:
             key = _key(result)
             _tell(result._replace(result=None) if key in kept else result, ours=told[key])
@@ -322,10 +337,6 @@ def _without_texts(result: Result) -> Result:
         spoken=Spoken(dsn=result.spoken.dsn),
         held=result.held and OnHold(_LEFT_OUT, result.held.quarantine),
     )
-
-
-def _nobody_asks(_: Sequence[object]) -> None:
-    """Where nobody counts what is in flight, or hears of dead letters."""
 
 
 def _tell(result: Result, *, ours: bool) -> None:

@@ -20,7 +20,6 @@ from queued.destinations.feedback import Steering
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from queued.pacing.pace import Wait
     from queued.values import Claimed
     from shared.config.queued.settings import Claim as ClaimSettings
     from shared.config.queued.transport import Transport as TransportSettings
@@ -90,7 +89,7 @@ class Destinations:
             now = self._clock()
             self._lane(known, destination, now).lower(now, "a rule of queued.yaml lowers it")
 
-    def paced(self, wait: Wait) -> Deferral:
+    def paced(self, wait: Deferral) -> Deferral:
         """For how long to park what a policy lets wait, so that all of them do not come back at the same moment."""
         if not wait.every:  # all may go at that moment
             return Deferral(max(wait.seconds, SOONEST), wait.reason, stopped=wait.stopped)

@@ -38,10 +38,10 @@ class Reactions:
     def __init__(
         self, rules: Iterable[ReplyRule] = (), *, suspend: Suspend | None = None, lower: Lower | None = None
     ) -> None:
-        """`suspend` and `lower` are called at once and must not wait; who has them later sets them then."""
+        """`suspend` and `lower` are called at once and must not wait."""
         self._rules = compile_rules(rules)
-        self.suspend = suspend
-        self.lower = lower
+        self._suspend = suspend
+        self._lower = lower
         self._asked: dict[tuple[str, ...], float] = {}
 
     def use(self, rules: Iterable[ReplyRule]) -> None:
@@ -70,16 +70,16 @@ class Reactions:
             outcome=verdict.outcome.kind if verdict.held is None else "held",
             reply=said.text,
         )
-        if verdict.suspend is not None and self.suspend is not None:
+        if verdict.suspend is not None and self._suspend is not None:
             pause = min(verdict.suspend.seconds / 2, _AGAIN)
             if self._first(("suspend", said.transport, said.destination, verdict.suspend.of), pause):
-                self.suspend(said, verdict.suspend)
+                self._suspend(said, verdict.suspend)
         if (
             verdict.lower
-            and self.lower is not None
+            and self._lower is not None
             and self._first(("lower", said.transport, said.destination), _AT_ONCE)
         ):
-            self.lower(said.transport, said.destination)
+            self._lower(said.transport, said.destination)
 
     def _first(self, key: tuple[str, ...], seconds: float) -> bool:
         """Whether nobody asked for this in the last `seconds`."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from queued.deferral import Deferral
+
 if TYPE_CHECKING:
     from shared.config.queued.pacing import Policy
 
@@ -40,20 +42,12 @@ class Bucket(NamedTuple):
         return Bucket(self.tokens - count, self.at)
 
 
-class Limited(NamedTuple):
-    """Why a limit does not allow one more now."""
-
-    seconds: float
-    reason: str
-    every: float  # seconds between one that may begin and the next
-
-
 class Gauge(Protocol):
     """What queued.pacing.pace needs of a limit, whoever counts."""
 
     policy: Policy
 
-    def look(self, now: float) -> Limited | None:
+    def look(self, now: float) -> Deferral | None:
         """None when one more may begin."""
 
     def take(self, now: float) -> None:
@@ -78,17 +72,17 @@ class LocalGauge:
         self._mean = _FIRST_GUESS
         self._connected = float("-inf")
 
-    def look(self, now: float) -> Limited | None:
+    def look(self, now: float) -> Deferral | None:
         """None when one more may begin."""
         policy = self.policy
         if policy.concurrency is not None and self._used >= policy.concurrency:
             every = min(max(self._mean / policy.concurrency, _SHORTEST), _LONGEST)
-            return Limited(every, f"policy {policy.id}: {policy.concurrency} at once", every)
+            return Deferral(every, f"policy {policy.id}: {policy.concurrency} at once", every)
         if policy.rate is not None:
             rate: float = policy.rate.per_second
             self._bucket = self._bucket.filled(rate, policy.most, now)
             if wait := self._bucket.wait(rate):
-                return Limited(min(wait, LATEST), f"policy {policy.id}: {policy.rate}", 1 / rate)
+                return Deferral(min(wait, LATEST), f"policy {policy.id}: {policy.rate}", 1 / rate)
         return None
 
     def take(self, now: float) -> None:
@@ -106,12 +100,14 @@ class LocalGauge:
         else:
             self._mean += _WEIGHT * (now - started - self._mean)
 
-    def until_connect(self, now: float) -> Limited | None:
+    def until_connect(self, now: float) -> Deferral | None:
         """None when a new connection may be opened."""
         interval = self.policy.connectinterval.total_seconds()
         wait = self._connected + interval - now
         return (
-            Limited(wait, f"policy {self.policy.id}: a connection every {interval:g} s", interval) if wait > 0 else None
+            Deferral(wait, f"policy {self.policy.id}: a connection every {interval:g} s", interval)
+            if wait > 0
+            else None
         )
 
     def connected(self, now: float) -> None:

@@ -8,7 +8,7 @@ See: docs/explanation/pacing.md; Halon's queue policies.
 
 A turn is held from before a message is begun until its end, however it ends: `turn.done()`, or `done(unused=True)` when
 it did not come to a try. Whoever is told to wait asks again after `seconds`; of several that wait for the same reason
-the n-th may come `n * every` seconds later. `on_free` is called when some of them might be allowed earlier.
+the n-th may come `n * every` seconds later.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from queued.deferral import Deferral
 from queued.pacing import windows
 from queued.pacing.gauge import Gauge, LocalGauge
 from queued.pacing.match import LATE, Fields, Selection
-from queued.pacing.pace_host import HostSlots, Slot
+from queued.pacing.pace_host import HostSlots
 from queued.pacing.pace_shared import Shares
 from queued.pacing.suspends import Suspends
 from shared.config.queued.pacing import Pacing
@@ -29,25 +30,14 @@ from shared.config.queued.pacing import Pacing
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from queued.pacing.pace_host import HostLimit
+    from queued.pacing.pace_host import HostLimit, Slot
     from shared.config.queued.pacing import Policy, Window
-    from shared.mail.outcome import Scope
     from shared.postgres import database
 
-__all__ = ["Fields", "Paces", "Turn", "Wait"]
+__all__ = ["Fields", "Paces", "Turn"]
 
 _SWEEP: Final = 4096  # gauges at which those that are idle are first looked for
 _WINDOW_LONGEST: Final = 3600.0  # seconds: windows may be changed meanwhile, so nobody waits for longer at a time
-
-
-class Wait(NamedTuple):
-    """Not now."""
-
-    seconds: float
-    reason: str
-    every: float = 0.0  # seconds between one that may go and the next
-    of: tuple[str, ...] = ()  # which policy and what it counts: those who wait for the same stand in one line
-    stopped: Scope | None = None  # "us" for a suspend: nobody's turn comes until it is lifted
 
 
 class Turn:
@@ -65,8 +55,6 @@ class Turn:
         gauges, self._gauges = self._gauges, ()
         for gauge in gauges:
             gauge.back(self._paces.clock(), self._started, unused=unused)
-        if gauges:
-            self._paces.on_free()
 
 
 class _Prepared(NamedTuple):
@@ -93,11 +81,8 @@ class Paces:
         self._gauges: dict[tuple[str, tuple[str, ...]], Gauge] = {}
         self._sweep_at = _SWEEP
         self.suspends = Suspends(clock=clock)
-        self.shares = Shares(clock=clock, on_free=self._freed)
-        self._hosts = HostSlots(self.shares, clock, self._freed)
-        #: Called when mail that waits might be allowed earlier than it was told: a turn came back, a suspend ended.
-        self.on_free: Callable[[], None] = _nobody
-        self.suspends.on_free = self._freed
+        self.shares = Shares(clock=clock)
+        self._hosts = HostSlots(self.shares, clock)
         self._free = Turn(self, (), 0.0)
         self.use(pacing or Pacing(), times or {})
 
@@ -118,7 +103,6 @@ class Paces:
                 self._gauges[name, key] = gauge
         self._policies = policies
         self.suspends.use(pacing.suspends)
-        self.on_free()
 
     @property
     def by_destination(self) -> bool:
@@ -132,7 +116,7 @@ class Paces:
         """Whether any policy asks for an interval between new connections."""
         return bool(self._connecting)
 
-    def ask(self, fields: Fields) -> Turn | Wait:
+    def ask(self, fields: Fields) -> Turn | Deferral:
         """Whether a message may begin now, as far as can be told before its hosts are known."""
         if times := self._times.get(fields.transport):
             now = self._now()
@@ -140,36 +124,35 @@ class Paces:
             if opens is None or opens > now:
                 seconds = _WINDOW_LONGEST if opens is None else min((opens - now).total_seconds(), _WINDOW_LONGEST)
                 until = "" if opens is None else f" until {opens:%Y-%m-%d %H:%M} UTC"
-                return Wait(seconds, f"transport {fields.transport} delivers nothing{until}")
+                return Deferral(seconds, f"transport {fields.transport} delivers nothing{until}")
         return self._ask(fields, self._early, late=False)
 
-    def ask_host(self, fields: Fields) -> Turn | Wait:
+    def ask_host(self, fields: Fields) -> Turn | Deferral:
         """What remains once site and source are known. The turn that `ask` gave is held besides."""
         return self._ask(fields, self._late, late=True)
 
-    def ask_connect(self, fields: Fields) -> Wait | None:
+    def ask_connect(self, fields: Fields) -> Deferral | None:
         """None when a new connection may be opened now; it then counts as opened."""
         fields = fields.folded()
         now = self.clock()
         opened: list[LocalGauge] = []
-        waits: list[Wait] = []
+        waits: list[Deferral] = []
         for prepared in self._connecting:
             if (key := _key(prepared, fields)) is not None:
                 gauge = self._gauge(prepared, key, now)
                 if isinstance(gauge, LocalGauge):
                     opened.append(gauge)
                     if (held := gauge.until_connect(now)) is not None:
-                        waits.append(Wait(*held, (prepared.policy.id, *key)))
+                        waits.append(held._replace(of=(prepared.policy.id, *key)))
         if waits:
             return max(waits)
         for gauge in opened:
             gauge.connected(now)
         return None
 
-    def ask_host_slot(self, limit: HostLimit) -> Slot | Wait:
+    def ask_host_slot(self, limit: HostLimit) -> Slot | Deferral:
         """A slot for a connection to a host whose limit all workers share, held until the connection is closed."""
-        asked = self._hosts.ask(limit)
-        return asked if isinstance(asked, Slot) else Wait(*asked)
+        return self._hosts.ask(limit)
 
     def suspend(self, selection: Mapping[str, Sequence[str]], seconds: float, reason: str, who: str = "rule") -> None:
         """Let this mail wait from now on, in this worker at once and in the others as soon as they hear of it.
@@ -196,31 +179,28 @@ class Paces:
         """Give back what is held of shared limits, so that others need not wait until it lapses."""
         await self.shares.leave(pool)
 
-    def _ask(self, fields: Fields, policies: Sequence[_Prepared], *, late: bool) -> Turn | Wait:
+    def _ask(self, fields: Fields, policies: Sequence[_Prepared], *, late: bool) -> Turn | Deferral:
         if not policies and not self.suspends:
             return self._free
         fields = fields.folded()
         if (suspended := self.suspends.look(fields, late=late)) is not None:
-            return Wait(*suspended, stopped="us")
+            return suspended._replace(stopped="us")
         now = self.clock()
         gauges: list[Gauge] = []
-        worst: Wait | None = None
+        worst: Deferral | None = None
         for prepared in policies:
             if (key := _key(prepared, fields)) is None:
                 continue
             gauge = self._gauge(prepared, key, now)
             held = gauge.look(now)
-            if held is not None and (worst is None or held > worst[:3]):
-                worst = Wait(*held, (prepared.policy.id, *key))
+            if held is not None and (worst is None or held[:3] > worst[:3]):
+                worst = held._replace(of=(prepared.policy.id, *key))
             gauges.append(gauge)
         if worst is not None:
             return worst
         for gauge in gauges:
             gauge.take(now)
         return Turn(self, gauges, now) if gauges else self._free
-
-    def _freed(self) -> None:
-        self.on_free()  # which somebody may have set meanwhile
 
     def _gauge(self, prepared: _Prepared, key: tuple[str, ...], now: float) -> Gauge:
         policy = prepared.policy
@@ -232,10 +212,6 @@ class Paces:
             gauge = self.shares.gauge(policy, key, now) if policy.shared else LocalGauge(policy, now)
             self._gauges[policy.id, key] = gauge
         return gauge
-
-
-def _nobody() -> None:
-    """Nobody wants to know."""
 
 
 def _is_late(prepared: _Prepared) -> bool:

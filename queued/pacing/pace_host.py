@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from queued.deferral import Deferral
 from queued.pacing.pace_shared import SharedGauge
 from shared.config.queued.pacing import Policy
 
@@ -29,15 +30,6 @@ class HostLimit(NamedTuple):
     transport: str
     host: str  # name and port
     most: int
-
-
-class Short(NamedTuple):
-    """No connection can be opened now; the fields as in queued.pacing.pace, Wait."""
-
-    seconds: float
-    reason: str
-    every: float
-    of: tuple[str, ...]
 
 
 class Slot:
@@ -66,27 +58,25 @@ class Slot:
 class HostSlots:
     """Every host that this worker shares a limit for."""
 
-    def __init__(self, shares: Shares, clock: Callable[[], float], on_free: Callable[[], None]) -> None:
+    def __init__(self, shares: Shares, clock: Callable[[], float]) -> None:
         self._shares = shares
         self._clock = clock
-        self._on_free = on_free
         self._gauges: dict[tuple[str, str], SharedGauge] = {}
         self._sweep_at = _SWEEP
 
-    def ask(self, limit: HostLimit) -> Slot | Short:
+    def ask(self, limit: HostLimit) -> Slot | Deferral:
         """A slot for one more connection to a host."""
         now, gauge = self._clock(), self._gauge(limit)
         held = gauge.look(now)
         if held is not None:
             reason = f"transport {limit.transport}: {limit.most} connections to {limit.host}, of all workers"
-            return Short(held.seconds, reason, held.every, (limit.transport, limit.host))
+            return Deferral(held.seconds, reason, held.every, (limit.transport, limit.host))
         gauge.take(now)
         return Slot(self, gauge, now)
 
     def back(self, gauge: SharedGauge, started: float) -> None:
         """A connection was closed."""
         gauge.back(self._clock(), started, unused=False)
-        self._on_free()
 
     def _gauge(self, limit: HostLimit) -> SharedGauge:
         known = self._gauges.get((limit.transport, limit.host))

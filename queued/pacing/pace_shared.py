@@ -18,7 +18,8 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.pacing.gauge import LATEST, Limited
+from queued.deferral import Deferral
+from queued.pacing.gauge import LATEST
 from shared.observe import events
 from shared.postgres import database
 
@@ -64,15 +65,17 @@ class SharedGauge:
         self._starved = False
         self._held = False  # whether the table has slots for us
 
-    def look(self, now: float) -> Limited | None:
+    def look(self, now: float) -> Deferral | None:
         """None when one more may begin; else the round that follows asks for more."""
         policy = self.policy
         if policy.rate is not None and not (self._tokens and now < self._tokens_until):
             wait = max(self._pause_until - now, _HASTE)
-            return self._wanted(Limited(wait, f"policy {policy.id}: {policy.rate}, shared", 1 / policy.rate.per_second))
+            return self._wanted(
+                Deferral(wait, f"policy {policy.id}: {policy.rate}, shared", 1 / policy.rate.per_second)
+            )
         if policy.concurrency is not None and not (self._spare and now < self._slots_until):
             every = min(max(self._mean / policy.concurrency, _HASTE), _SLOWEST) if self._refused else _HASTE
-            return self._wanted(Limited(every, f"policy {policy.id}: {policy.concurrency} at once, shared", every))
+            return self._wanted(Deferral(every, f"policy {policy.id}: {policy.concurrency} at once, shared", every))
         return None
 
     def take(self, now: float) -> None:  # noqa: ARG002 - the interface
@@ -161,7 +164,7 @@ class SharedGauge:
         """Whether no round need look at it until it is asked again."""
         return not (self._used or self._spare or self._held or self._wants or self._tokens)
 
-    def _wanted(self, held: Limited) -> Limited:
+    def _wanted(self, held: Deferral) -> Deferral:
         self._wants += 1
         self._shares.touch(self)
         self._shares.hurry()
@@ -175,11 +178,9 @@ class Shares:
         self,
         *,
         clock: Callable[[], float] = monotonic,
-        on_free: Callable[[], None] = lambda: None,
     ) -> None:
         self._worker = ""
         self._clock = clock
-        self._on_free = on_free
         self._active: dict[str, SharedGauge] = {}
         self._hurried = asyncio.Event()
         self._forgotten = clock()
@@ -219,18 +220,15 @@ class Shares:
 
     async def round(self, pool: database.Pool) -> None:
         """Ask for what is wanted, return what is not, put leases off."""
-        granted = False
         now = self._clock()
         active = [] if self._left else list(self._active.values())
         plans = [(gauge, plan) for gauge in active if (plan := gauge.plan(now)) is not None]
         if plans:
             async with pool.connection() as connection:
                 for gauge, plan in plans:
-                    granted |= await self._share(connection, gauge, plan)
+                    await self._share(connection, gauge, plan)
         for key in [key for key, gauge in self._active.items() if gauge.done()]:
             del self._active[key]
-        if granted:
-            self._on_free()
         if now - self._forgotten > _FORGET:
             self._forgotten = now
             async with pool.connection() as connection:
@@ -248,7 +246,7 @@ class Shares:
         except (*database.OUTAGE, *database.REFUSAL) as error:
             events.emit("pace.unshared", error=database.reason(error))
 
-    async def _share(self, connection: database.Connection, gauge: SharedGauge, plan: Share) -> bool:
+    async def _share(self, connection: database.Connection, gauge: SharedGauge, plan: Share) -> None:
         started = self._clock()
         policy = gauge.policy
         [row] = await database.fetch(
@@ -264,4 +262,3 @@ class Shares:
             **plan._asdict(),
         )
         gauge.fill(row, plan, started)
-        return bool(row.tokens or row.slots)

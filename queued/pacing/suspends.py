@@ -16,7 +16,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.pacing.gauge import Limited
+from queued.deferral import Deferral
 from queued.pacing.match import Selection
 from shared.observe import events
 from shared.postgres import database
@@ -60,7 +60,6 @@ class Suspends:
         self._unwritten: dict[tuple[str, str], _Unwritten] = {}
         self._lifted: list[str] = []  # selections whose mail is to be made due
         self._changed = asyncio.Event()
-        self.on_free: Callable[[], None] = lambda: None
         self._index()
 
     def use(self, written: Sequence[Suspend]) -> None:
@@ -80,12 +79,12 @@ class Suspends:
         """Whether any of them asks for the recipients' domain."""
         return self._asks_destination
 
-    def look(self, fields: Fields, *, late: bool) -> Limited | None:
+    def look(self, fields: Fields, *, late: bool) -> Deferral | None:
         """Whether this mail must wait; `fields` are folded, `late` when its hosts are known."""
         now = self._clock()
         for known in (*self._by_domain.get(fields.destination, ()), *self._others):
             if known.selection.late == late and known.until > now and known.selection.fits(fields):
-                return Limited(min(known.until - now, LONGEST), f"{SUSPENDED}{known.reason}", 0.0)
+                return Deferral(min(known.until - now, LONGEST), f"{SUSPENDED}{known.reason}")
         return None
 
     def add(self, selection: Mapping[str, Sequence[str]], seconds: float, reason: str, who: str) -> None:
@@ -151,8 +150,6 @@ class Suspends:
         self._rules = {key: known for key, known in self._rules.items() if key in self._unwritten and known.until > now}
         self._index()
         self._lifted += [known.values for known in gone]
-        if gone:
-            self.on_free()
 
     def _index(self) -> None:
         """Sort them by domain, so that a thousand suspended domains cost mail for others nothing."""

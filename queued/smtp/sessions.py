@@ -6,7 +6,8 @@ Guarantees: a source fits the host's family, has allowance left and may go by ev
     taken, in an order drawn by weight. Nothing is taken for a host that is not asked, and what was taken is given back
     when it did not come to a transaction. Without `sources` the system chooses the address, and only the policies are
     asked.
-Raises: ConversationError for a host that cannot be spoken to from here; HeldBack when a connection may not be opened.
+Raises: ConversationError for a host that cannot be spoken to from here; ParkedError when a connection may not be
+    opened.
 See: queued/routing/source.py for the decisions; queued/routing/warmup.py for the count;
     docs/how-to/several-source-addresses.md
 """
@@ -18,7 +19,7 @@ from datetime import UTC
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.pacing.pace import Wait
+from queued.deferral import Deferral, ParkedError
 from queued.pacing.pace_host import HostLimit
 from queued.routing.source import allowance, draw, family, fits, until_tomorrow
 from queued.smtp.pool import SessionWanted
@@ -41,14 +42,6 @@ if TYPE_CHECKING:
 _RANDOM: Final = Random()
 _LONGEST_GATE: Final = 5.0  # seconds that a connection is waited for in the attempt; for longer its mail is parked
 _UNCOUNTED: Final = 30.0  # seconds until PostgreSQL is asked again for a part of an allowance
-
-
-class HeldBack(Exception):
-    """A connection may not be opened so soon after the last one; `wait` says how long that is."""
-
-    def __init__(self, wait: Wait) -> None:
-        super().__init__(wait.reason)
-        self.wait = wait
 
 
 class SourceSettings(NamedTuple):
@@ -87,7 +80,7 @@ class SourceChooser:
 
     def __init__(self, voice: SourceSettings, fields: Fields, now: datetime) -> None:
         """`now`: by PostgreSQL's clock, whose day counts for all workers; it is not looked at without sources."""
-        self.waits: list[Wait] = []
+        self.waits: list[Deferral] = []
         self.asked: set[Hop] = set()
         self._voice = voice
         self._fields = fields
@@ -166,28 +159,28 @@ class SourceChooser:
                 self.waits.append(wait)
                 return None
         turn = self._voice.paces.ask_host(fields)
-        if isinstance(turn, Wait):
+        if isinstance(turn, Deferral):
             self.waits.append(turn)
             return None
         if source is not None and most is not None:
             self._voice.warmups.take(str(source.address), self._now.date())
         return Chosen(source, turn, most is not None)
 
-    def _short(self, source: Source, most: int) -> Wait | None:
+    def _short(self, source: Source, most: int) -> Deferral | None:
         """Why nothing may leave from this source under warm-up; None when something may."""
         address, day = str(source.address), self._now.date()
         warmups = self._voice.warmups
         if warmups.used_up(address, day, most):
-            return Wait(until_tomorrow(self._now), f"{address} has sent its {most} messages of {day} (warm-up)")
+            return Deferral(until_tomorrow(self._now), f"{address} has sent its {most} messages of {day} (warm-up)")
         if not warmups.at_hand(address, day):
-            return Wait(_UNCOUNTED, f"what {address} may still send on {day} is not known (warm-up)")
+            return Deferral(_UNCOUNTED, f"what {address} may still send on {day} is not known (warm-up)")
         return None
 
     def _most(self, source: Source) -> int | None:
         return allowance(source, self._now.date())
 
     def _gate(self, chosen: Chosen, hop: Hop) -> Callable[[Rest], Awaitable[Slot | None]]:
-        """What is awaited before a new connection is opened from this source; raises HeldBack."""
+        """What is awaited before a new connection is opened from this source; raises ParkedError."""
         fields, most = self._fields, self._voice.shared
         limit = HostLimit(fields.transport, f"{hop.name or hop.host}:{hop.port}", most) if most else None
         if chosen.source is not None:
@@ -209,19 +202,19 @@ class SourceChooser:
         return gate
 
     async def _slot(self, limit: HostLimit, rest: Rest, latest: float) -> Slot | None:
-        """A slot for a connection to the host; None when one that is kept will do. Raises HeldBack."""
+        """A slot for a connection to the host; None when one that is kept will do. Raises ParkedError."""
         paces = self._voice.paces
-        while isinstance(asked := paces.ask_host_slot(limit), Wait):
+        while isinstance(asked := paces.ask_host_slot(limit), Deferral):
             if paces.clock() + asked.seconds > latest:
-                raise HeldBack(asked)
+                raise ParkedError(asked)
             if await rest(asked.seconds):
                 return None
         return asked
 
     async def _interval(self, fields: Fields, latest: float) -> None:
-        """Wait until a connection may be opened after the last one. Raises HeldBack."""
+        """Wait until a connection may be opened after the last one. Raises ParkedError."""
         paces = self._voice.paces
         while (wait := paces.ask_connect(fields)) is not None:
             if paces.clock() + wait.seconds > latest:
-                raise HeldBack(wait)
+                raise ParkedError(wait)
             await asyncio.sleep(wait.seconds)

@@ -18,8 +18,9 @@ import pytest
 
 from queued.claiming.claim import Claimer
 from queued.claiming.leaves import among
-from queued.deliver import Deferral, Transport
-from queued.pacing.pace import Paces, Wait
+from queued.deferral import Deferral
+from queued.deliver import Transport
+from queued.pacing.pace import Paces
 from scripts.sink.server import Sink
 from shared.config.queued.pacing import Pacing
 from shared.config.queued.settings import Claim
@@ -169,7 +170,9 @@ async def test_a_full_lane_leaves_room_for_others(factory: Factory) -> None:
 
 
 async def test_what_a_policy_lets_wait_is_parked_until_then(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Paces, "ask", lambda self, fields: Wait(60.0, f"policy slowly for {fields.destination}", 10.0))
+    monkeypatch.setattr(
+        Paces, "ask", lambda self, fields: Deferral(60.0, f"policy slowly for {fields.destination}", 10.0)
+    )
     messages(factory, 3)
     async with Sink() as sink, dispatching(factory.uri, sink.port, LEASE):
         await until(lambda: all(row.last_error for row in factory.queue()), "all to be parked")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.pacing.pace import Fields, Paces, Turn, Wait
+from queued.deferral import Deferral
+from queued.pacing.pace import Fields, Paces, Turn
 from queued.pacing.pace_shared import PORTION, Shares
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
@@ -67,17 +67,13 @@ class Table:
 
 
 async def until_turn(paces: Paces, fields: Fields = MAIL) -> Turn:
-    """Ask until there is a turn, when something is free or when it was told to."""
-    free = asyncio.Event()
-    paces.on_free = free.set
+    """Ask until there is a turn, as soon as it may be free."""
     async with asyncio.timeout(30):
         while True:
-            free.clear()
             asked = paces.ask(fields)
             if isinstance(asked, Turn):
                 return asked
-            with suppress(TimeoutError):
-                await asyncio.wait_for(free.wait(), asked.seconds)
+            await asyncio.sleep(min(asked.seconds, 0.05))
 
 
 async def test_tokens_are_handed_out_once(pool: db.Pool) -> None:
@@ -203,7 +199,7 @@ async def test_without_postgresql_what_is_shared_waits_and_asking_never_does(dat
     paces = sharing(concurrency=5)
     running = asyncio.create_task(Shares.run(paces.shares, pool, "one"))
     for _ in range(3):
-        assert isinstance(paces.ask(MAIL), Wait)
+        assert isinstance(paces.ask(MAIL), Deferral)
         await asyncio.sleep(0)
     assert isinstance(Paces().ask(MAIL), Turn)
     running.cancel()
@@ -225,7 +221,7 @@ async def test_a_slow_rate_is_not_asked_for_again_and_again(pool: db.Pool) -> No
     one, two = sharing(rate="1/hour"), sharing(rate="1/hour")
     running = [asyncio.create_task(one.run(pool, "one")), asyncio.create_task(two.run(pool, "two"))]
     (await until_turn(one)).done()
-    assert isinstance(two.ask(MAIL), Wait)
+    assert isinstance(two.ask(MAIL), Deferral)
     await eventually(lambda: told(two) > 500, "the other worker is told when to come again")
     for task in running:
         task.cancel()
@@ -235,7 +231,7 @@ async def test_a_slow_rate_is_not_asked_for_again_and_again(pool: db.Pool) -> No
 def told(paces: Paces) -> float:
     """Seconds this worker lets such mail wait."""
     asked = paces.ask(MAIL)
-    return asked.seconds if isinstance(asked, Wait) else 0.0
+    return asked.seconds if isinstance(asked, Deferral) else 0.0
 
 
 async def test_who_did_not_reach_postgresql_in_time_keeps_only_what_is_under_way(pool: db.Pool) -> None:
@@ -243,11 +239,11 @@ async def test_who_did_not_reach_postgresql_in_time_keeps_only_what_is_under_way
     policy = {"id": "p", "fields": ["destination"], "shared": True, "concurrency": 3}
     paces = Paces(Pacing.model_validate({"policies": [policy]}), clock=lambda: now)
     for _ in range(3):
-        assert isinstance(paces.ask(MAIL), Wait)
+        assert isinstance(paces.ask(MAIL), Deferral)
     await paces.shares.round(pool)
     assert isinstance(paces.ask(MAIL), Turn)
     now = LEASE.total_seconds() + 1  # two slots are left, and have lapsed
-    assert isinstance(paces.ask(MAIL), Wait)
+    assert isinstance(paces.ask(MAIL), Deferral)
     [gauge] = paces.shares._active.values()
     plan = gauge.plan(now)
     assert plan is not None

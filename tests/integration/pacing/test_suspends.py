@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.pacing.pace import Fields, Paces, Turn, Wait
+from queued.deferral import Deferral
+from queued.pacing.pace import Fields, Paces, Turn
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
 
@@ -68,7 +69,7 @@ async def test_the_table_is_followed(connection: db.Connection) -> None:
     assert isinstance(paces.ask(MAIL), Turn)
     await suspended(connection, destination=["example.com"])
     await follow(paces, connection)
-    assert paces.ask(MAIL._replace(destination="Example.COM")) == Wait(600.0, "suspended: they asked", stopped="us")
+    assert paces.ask(MAIL._replace(destination="Example.COM")) == Deferral(600.0, "suspended: they asked", stopped="us")
     assert isinstance(paces.ask(MAIL._replace(destination="example.net")), Turn)
     await db.fetch(connection, "suspend_remove", ids=None)
     await follow(paces, connection)
@@ -79,8 +80,8 @@ async def test_every_field_that_is_given_must_fit(connection: db.Connection) -> 
     paces = Paces()
     await suspended(connection, destination=[".example.com", "example.com"], tenant=["acme", "other"])
     await follow(paces, connection)
-    assert isinstance(paces.ask(MAIL), Wait)
-    assert isinstance(paces.ask(MAIL._replace(destination="deep.example.com")), Wait)
+    assert isinstance(paces.ask(MAIL), Deferral)
+    assert isinstance(paces.ask(MAIL._replace(destination="deep.example.com")), Deferral)
     assert isinstance(paces.ask(MAIL._replace(destination="notexample.com")), Turn)
     assert isinstance(paces.ask(MAIL._replace(tenant="third")), Turn)
     assert isinstance(paces.ask(MAIL._replace(tenant=None)), Turn)
@@ -92,7 +93,7 @@ async def test_a_suspend_ends_by_itself(connection: db.Connection) -> None:
     await suspended(connection, 90.0, destination=["example.com"])
     await follow(paces, connection)
     asked = paces.ask(MAIL)
-    assert isinstance(asked, Wait)
+    assert isinstance(asked, Deferral)
     assert 80 < asked.seconds <= 90
     now = 91.0
     assert isinstance(paces.ask(MAIL), Turn)
@@ -102,13 +103,13 @@ async def test_a_rule_suspends_at_once_here_and_soon_everywhere(connection: db.C
     here, there = Paces(), Paces()
     here.suspend({"destination": ["example.com"]}, 300, "421 slow down", "rule slow")
     asked = here.ask(MAIL)
-    assert isinstance(asked, Wait)
+    assert isinstance(asked, Deferral)
     assert asked.reason == "suspended: 421 slow down"
     assert isinstance(there.ask(MAIL), Turn)
     await follow(here, connection)
     await follow(there, connection)
-    assert isinstance(here.ask(MAIL), Wait)
-    assert isinstance(there.ask(MAIL), Wait)
+    assert isinstance(here.ask(MAIL), Deferral)
+    assert isinstance(there.ask(MAIL), Deferral)
     [row] = await db.fetch(connection, "suspend_active", now=None)
     assert (row.selection, row.who) == ({"destination": ["example.com"]}, "rule slow")
     await db.fetch(connection, "suspend_remove", ids=[row.id])  # the operator knows better
@@ -160,7 +161,7 @@ async def test_what_another_worker_parked_meanwhile_is_due_at_the_next_look(
 async def test_what_the_file_says_no_more_lets_its_mail_go(connection: db.Connection, factory: Factory) -> None:
     written = {"suspends": [{"match": {"destination": ["example.com"]}, "reason": "they asked"}]}
     paces = Paces(Pacing.model_validate(written))
-    assert paces.ask(MAIL) == Wait(600.0, "suspended: they asked", stopped="us")
+    assert paces.ask(MAIL) == Deferral(600.0, "suspended: they asked", stopped="us")
     mail = parked(factory)
     paces.use(Pacing(), {})
     assert isinstance(paces.ask(MAIL), Turn)

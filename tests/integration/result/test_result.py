@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.database.results import DEFERRED, DELIVERED, FAILED, claim, deferred, finished, running_recorder
+from tests.fixtures.database.results import (
+    DEFERRED,
+    DELIVERED,
+    FAILED,
+    Held,
+    claim,
+    deferred,
+    finished,
+    running_recorder,
+)
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
@@ -189,8 +198,7 @@ async def test_results_that_come_within_moments_share_a_commit_while_more_is_und
 ) -> None:
     factory.row()
     factory.row()
-    async with running_recorder(factory.uri) as recorder:
-        recorder.in_hand = lambda: 100
+    async with running_recorder(factory.uri, in_flight=Held(100)) as recorder:
         one, other = await claim(factory.uri)
         recorder.add([finished(one, DELIVERED, "success")])
         for _ in range(10):  # the recorder runs, and would have taken it

@@ -19,6 +19,7 @@ from tests.fixtures.database.results import (
     DELIVERED,
     FAILED,
     RECORDER,
+    Held,
     claim,
     deferred,
     finished,
@@ -152,19 +153,21 @@ async def test_what_is_refused_in_every_form_keeps_its_claim_until_it_is_taken(
     monkeypatch.setattr("queued.result._AGAIN", 0.2)
     factory.rows(3)
     factory.sql("ALTER TABLE pillarbox.archive ADD CONSTRAINT mine CHECK (id <> 2) NOT VALID")
-    recorded: list[int] = []
-    async with running_recorder(factory.uri) as recorder:
-        recorder.on_recorded = lambda claimed: recorded.extend(c.id for c in claimed)
+    in_flight = Held(3)
+    async with running_recorder(factory.uri, in_flight=in_flight) as recorder:
         taken = await claim(factory.uri)
         recorder.add([finished(c, DELIVERED, "success") for c in taken])
         await until(lambda: [e for e in heard.all("result.refused") if e["then"].startswith("kept")], "it to be kept")
         await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
-        assert sorted(recorded) == [1, 3]  # so this one stays in flight, and the heartbeat renews its lease
+        assert sorted(in_flight.recorded_ids) == [
+            1,
+            3,
+        ]  # so this one stays in flight, and the heartbeat renews its lease
         await until(lambda: len(heard.all("result.refused")) > 4, "it to be tried again")
         factory.sql("ALTER TABLE pillarbox.archive DROP CONSTRAINT mine")
         async with asyncio.timeout(20):
             await recorder.drained()
-    assert sorted(recorded) == [1, 2, 3]
+    assert sorted(in_flight.recorded_ids) == [1, 2, 3]
     assert len(factory.archive()) == 3
     assert factory.queue() == []
 

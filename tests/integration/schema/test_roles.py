@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from queued.pacing.pace import Fields, Paces, Turn, Wait
+from queued.deferral import Deferral
+from queued.pacing.pace import Fields, Paces, Turn
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
 from tests.fixtures.daemons.submit import numbered
@@ -195,7 +196,7 @@ async def test_a_worker_shares_limits_and_suspends_with_its_own_rights(factory: 
     policy = {"id": "p", "concurrency": 1, "rate": "5/sec", "shared": True}
     paces = Paces(Pacing.model_validate({"policies": [policy]}))
     mail = Fields("default", "example.com")
-    assert isinstance(paces.ask(mail), Wait)
+    assert isinstance(paces.ask(mail), Deferral)
     await paces.shares.round(pool)
     turn = paces.ask(mail)
     assert isinstance(turn, Turn)

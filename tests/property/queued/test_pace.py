@@ -10,8 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queued.deferral import Deferral
 from queued.pacing.gauge import Bucket
-from queued.pacing.pace import Fields, Paces, Turn, Wait
+from queued.pacing.pace import Fields, Paces, Turn
 from shared.config.queued.pacing import Pacing
 
 rates = st.floats(0.01, 1000, allow_nan=False)
@@ -97,7 +98,7 @@ def test_a_turn_comes_back_once_however_often_it_is_given(most: int, twice: list
     for again in twice:
         turns = [turn for _ in range(most) if isinstance(turn := paces.ask(MAIL), Turn)]
         assert len(turns) == most
-        assert isinstance(paces.ask(MAIL), Wait)
+        assert isinstance(paces.ask(MAIL), Deferral)
         for turn in turns:
             turn.done()
             if again:
@@ -109,7 +110,7 @@ def test_what_one_policy_refuses_takes_nothing_from_another() -> None:
     first = paces.ask(MAIL)
     assert isinstance(first, Turn)
     for _ in range(5):
-        assert paces.ask(MAIL) == Wait(1.0, "policy p1: 1 at once", 1.0, ("p1",))
+        assert paces.ask(MAIL) == Deferral(1.0, "policy p1: 1 at once", 1.0, ("p1",))
     first.done()
     second = paces.ask(MAIL)
     assert isinstance(second, Turn)
@@ -126,23 +127,23 @@ def test_a_try_that_was_none_gives_its_token_back() -> None:
     turn = paces.ask(MAIL)
     assert isinstance(turn, Turn)
     turn.done()
-    assert isinstance(paces.ask(MAIL), Wait)
+    assert isinstance(paces.ask(MAIL), Deferral)
 
 
 def test_mail_without_a_field_is_not_counted_by_it() -> None:
     paces = paced({"fields": ["tenant"], "concurrency": 1})
     assert all(isinstance(paces.ask(MAIL._replace(tenant=None)), Turn) for _ in range(3))
     assert isinstance(paces.ask(MAIL), Turn)
-    assert isinstance(paces.ask(MAIL), Wait)
+    assert isinstance(paces.ask(MAIL), Deferral)
 
 
 def test_what_names_site_or_source_is_asked_when_they_are_known() -> None:
     paces = paced({"fields": ["site"], "concurrency": 1}, {"match": {"source": ["192.0.2.1"]}, "concurrency": 2})
     assert all(isinstance(paces.ask(MAIL), Turn) for _ in range(5))
     assert isinstance(paces.ask_host(MAIL), Turn)
-    assert paces.ask_host(MAIL) == Wait(1.0, "policy p0: 1 at once", 1.0, ("p0", "mx.example.com"))
+    assert paces.ask_host(MAIL) == Deferral(1.0, "policy p0: 1 at once", 1.0, ("p0", "mx.example.com"))
     assert isinstance(paces.ask_host(MAIL._replace(site="mx.example.net")), Turn)
-    assert paces.ask_host(MAIL._replace(site="mx.example.info")) == Wait(0.5, "policy p1: 2 at once", 0.5, ("p1",))
+    assert paces.ask_host(MAIL._replace(site="mx.example.info")) == Deferral(0.5, "policy p1: 2 at once", 0.5, ("p1",))
 
 
 def test_new_connections_keep_their_distance() -> None:
@@ -150,7 +151,7 @@ def test_new_connections_keep_their_distance() -> None:
     paces = paced({"fields": ["destination"], "connectinterval": "2s"}, clock=clock)
     assert paces.ask_connect(MAIL) is None
     clock.now += 0.5
-    assert paces.ask_connect(MAIL) == Wait(1.5, "policy p0: a connection every 2 s", 2.0, ("p0", "example.com"))
+    assert paces.ask_connect(MAIL) == Deferral(1.5, "policy p0: a connection every 2 s", 2.0, ("p0", "example.com"))
     assert paces.ask_connect(MAIL._replace(destination="example.net")) is None
     clock.now += 1.5
     assert paces.ask_connect(MAIL) is None
@@ -170,13 +171,13 @@ def test_a_limit_that_is_idle_is_forgotten() -> None:
 def test_new_limits_go_on_from_what_is_counted() -> None:
     paces = paced({"concurrency": 1})
     assert isinstance(paces.ask(MAIL), Turn)
-    assert isinstance(paces.ask(MAIL), Wait)
+    assert isinstance(paces.ask(MAIL), Deferral)
     paces.use(Pacing.model_validate({"policies": [{"id": "p0", "concurrency": 2}]}), {})
     assert isinstance(paces.ask(MAIL), Turn)
-    assert isinstance(paces.ask(MAIL), Wait)
+    assert isinstance(paces.ask(MAIL), Deferral)
 
 
 def test_nobody_waits_for_longer_than_a_limit_may_need_to_be_changed() -> None:
     paces = paced({"rate": "1/day"})
     assert isinstance(paces.ask(MAIL), Turn)
-    assert paces.ask(MAIL) == Wait(600.0, "policy p0: 1/day", 86_400.0, ("p0",))
+    assert paces.ask(MAIL) == Deferral(600.0, "policy p0: 1/day", 86_400.0, ("p0",))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from queued.deferral import ParkedError
 from queued.pacing.pace import Fields, Paces
 from queued.routing.route import Hop
 from queued.routing.warmup import Warmups
-from queued.smtp.sessions import HeldBack, SourceChooser, SourceSettings
+from queued.smtp.sessions import SourceChooser, SourceSettings
 from queued.smtp.transaction import ConversationError
 from queued.tls.demanded import CLEAR
 from shared.config.queued.pacing import Pacing
@@ -126,6 +127,6 @@ async def test_a_connection_that_may_not_be_opened_for_long_is_not_waited_for() 
     gate = (await speaking.attempt(FOUR)).session(FOUR, CLEAR).connect_gate
     assert gate is not None
     await gate(_rested)
-    with pytest.raises(HeldBack) as held:
+    with pytest.raises(ParkedError) as held:
         await gate(_rested)
-    assert held.value.wait.seconds > 3000
+    assert held.value.until.seconds > 3000
