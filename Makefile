@@ -1,13 +1,20 @@
 # Pillarbox: everything a newcomer types. Needs make, git and a Python; the rest is fetched into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help demo up bench bench-analytics bench-core bench-smtpd bench-flow bench-poisoned attack chaos chaos-apart chaos-mutants soak test test-fast test-operators test-postgres15 check format lock java peers clean ready-demo ready-test
+.PHONY: help demo up bench bench-analytics bench-core bench-smtpd bench-flow bench-poisoned attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-operators test-postgres15 check format lock java peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
+# Most tests wait for somebody, so three run at a time on each processor. The tests of a file stay together.
+AT_ONCE := -n $(shell echo $$(( 3 * $$(getconf _NPROCESSORS_ONLN) ))) --dist loadfile
+# The rings that take minutes; `make test-all` runs them too.
+HEAVY := tests/chaos tests/integration/bench
+POSTGRES15 := /usr/lib/postgresql/15/bin/postgres
 # What asks PostgreSQL something is tested on its oldest version too; the other rooms would find nothing new there.
 ASKS_POSTGRES := $(addprefix tests/integration/,claim commands doctor login maintenance pacing partitions result schema spool)
 SOURCES := $(wildcard smtpd queued shared scripts sql tests conftest.py)
 export PYTHON
+# Tests start hundreds of processes, so bytecode is kept whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## list these targets
 	@awk 'BEGIN {FS = ":[^#]*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -40,14 +47,21 @@ bench-poisoned: ready-test  ## measure what healthy mail feels of 10,000 poisone
 bench-core: ready-demo  ## measure the queue core, beside pgmq (PGMQ_SQL=FILE) and PgQueuer
 	@$(PY) -m scripts.bench.core $(ARGS)
 
-test: ready-test  ## run every test, Spark and Postfix's programs included
+test: ready-test  ## run the tests, Spark and Postfix's programs included, but for the heavy rings
 	@$(PY) -m scripts.analytics.java_runtime || true
 	@$(PY) -m scripts.dev.peers || true
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) $(AT_ONCE) $(addprefix --ignore=,$(HEAVY)) $(ARGS)
 
-attack: ready-test  ## run every attack, on parts and on daemons that run, as a stranger would
+test-all: ready-test  ## run every test: PostgreSQL 15, the crash matrix, failover and the benchmarks' own too
+	@$(PY) -m scripts.analytics.java_runtime || true
 	@$(PY) -m scripts.dev.peers || true
-	@$(PYTEST) -q $(wildcard tests/integration/attacks tests/*/*/test_attack_*.py) $(ARGS)
+	@if [ -x $(POSTGRES15) ]; then PILLARBOX_TEST_POSTGRES=debian15 $(PYTEST) $(AT_ONCE) $(ASKS_POSTGRES) $(ARGS); \
+	 else echo 'pillarbox: PostgreSQL 15 is missing; its ring is left out (Debian 12: apt-get install postgresql-15)'; fi
+	@$(PYTEST) $(AT_ONCE) $(ARGS)
+
+attack: ready-test  ## run every attack against a running `pillarbox up`, as a stranger would
+	@$(PY) -m scripts.dev.peers || true
+	@PILLARBOX_ATTACK=up $(PYTEST) -q $(AT_ONCE) $(wildcard tests/integration/attacks tests/*/*/test_attack_*.py) $(ARGS)
 
 chaos: ready-test  ## the crash matrix: faults by instants under load, nothing lost (ARGS=--short within minutes)
 	@$(PY) -m scripts.dev.peers || true
@@ -70,7 +84,7 @@ test-operators: ready-test  ## hold 100,000, release and delete them while mail 
 
 test-postgres15: ready-test  ## run what asks PostgreSQL something on Debian's PostgreSQL 15
 	@$(PY) -m scripts.dev.peers || true
-	@PILLARBOX_TEST_POSTGRES=debian15 $(PY) -m pytest $(ASKS_POSTGRES) $(ARGS)
+	@PILLARBOX_TEST_POSTGRES=debian15 $(PY) -m pytest $(AT_ONCE) $(ASKS_POSTGRES) $(ARGS)
 
 check: ready-test  ## the gate: format, lint, strict types, layout
 	@$(PY) -m ruff format --check $(SOURCES)

@@ -1,8 +1,8 @@
 """conftest — lists the fixtures every ring of tests may ask for
 
 Owns: the list, which pytest takes only from the root of the tree, how patient Hypothesis is, that SIGINT ends what a
-    test starts, and which tests run on the event loop of the daemons: those of what listens and talks. Loops differ in
-    how connections end.
+    test starts, which tests run on the event loop of the daemons (those of what listens and talks, since loops differ
+    in how connections end), and the line at the end that names what was skipped and why.
 See: tests/fixtures, one file per thing a test can need.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,3 +92,13 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
         if name.startswith(_ON_THE_DAEMONS_LOOP):
             return {"uvloop": event_loop.new}
     return {"asyncio": asyncio.new_event_loop}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name in one line what was skipped."""
+    reasons = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")
+    )
+    if reasons:
+        listed = "; ".join(f"{count} tests: {reason}" for reason, count in reasons.most_common())
+        terminalreporter.write_line(f"skipped: {listed}")

@@ -127,6 +127,7 @@ if ! is_whole; then
     "(Debian, Ubuntu: apt-get install python3-venv); details in .tools/venv.log"
 fi
 
+began=$(date +%s)
 count=$(sed -n "s/^# $purpose: \([0-9]*\) packages.*/\1/p" constraints.txt)
 say "installing ${count:-the} packages for $purpose with $(.venv/bin/python -V) …"
 : >.venv/.installing
@@ -141,3 +142,4 @@ printf '%s' "$here" >.venv/.checkout
 ready demo >.venv/.ready-demo  # the test set contains the demo set
 ready "$purpose" >".venv/.ready-$purpose"
 rm -f .venv/.installing
+say "ready for $purpose after $(($(date +%s) - began)) s"
