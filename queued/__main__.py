@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from queued import daemon, dry_run
 from queued.daemon import Worker
 from shared import event_loop
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.errors import ConfigError
 from shared.lifecycle import exit_status
 from shared.observe import events

@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from shared import event_loop, lifecycle
-from shared.config.load import read_smtpd
+from shared.config.smtpd.load import read_smtpd
 from shared.errors import ListenFailed, told
 from shared.observe import events, tracing
 from shared.postgres import database, migrate

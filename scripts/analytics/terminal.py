@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from scripts.analytics.session import MASTER
 from scripts.one_connection import configured
 from scripts.options import add_config
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.postgres import database
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from scripts.options import add_config
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
 from shared.masking import MASK, mask, names_secret

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from queued.signing.keys import UnusableKey, new_key, read_key, zone_line
 from queued.signing.sign import published
 from scripts.options import add_config
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.config.queued.signing import read_domain, read_selector
 from shared.errors import PillarboxError
 

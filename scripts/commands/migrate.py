@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from scripts.commands.up import tell_waiting
 from scripts.options import add_config
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.postgres import database, migrate
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from queued.outcome.rules_compile import compile_rules
 from queued.smtp.transaction import Fault
 from queued.watchdog import Phase
 from scripts.options import add_config
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.mail.smtp_reply import Reply, ReplyParser
 
 if TYPE_CHECKING:

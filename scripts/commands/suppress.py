@@ -20,7 +20,7 @@ from rich.text import Text
 
 from scripts import one_connection
 from scripts.options import duration, finish
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.errors import PillarboxError
 from shared.mail import address
 from shared.mail.suppression import target

@@ -15,7 +15,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from scripts.daemons import DaemonProcess, Daemons
-from shared.config.load import load_queued, load_smtpd
+from shared.config.queued.load import load_queued
+from shared.config.smtpd.load import load_smtpd
 from shared.errors import ConfigError
 from shared.observe import events
 from shared.postgres import database, migrate

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from scripts.commands.user_store import FileStore, TableStore
 from scripts.options import finish
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.users import UserEntry, make_entry, read_name
 from shared.errors import ConfigError, PillarboxError
 from shared.masking import show

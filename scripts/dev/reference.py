@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from scripts.condition.fields import ALIASES, ALLOWED, FIELDS
 from scripts.dev import citations, classification_reference, policy_reference
 from scripts.doctor.checks import CHECKS
-from shared.config.load import SCHEMAS, schema_text
+from shared.config.json_schema import SCHEMAS, schema_text
 from shared.observe.events_table import EVENTS
 from shared.observe.queued_table import EVENTS_TOTAL, QUEUED, Table
 from shared.observe.smtpd_table import SMTPD

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.config.load import SCHEMAS, schema_text
+from shared.config.json_schema import SCHEMAS, schema_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

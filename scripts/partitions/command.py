@@ -21,7 +21,7 @@ from scripts.partitions import show as partitions_show
 from scripts.partitions.audit import read_faults, repairs
 from scripts.partitions.balance import balance as balanced
 from scripts.partitions.balance import read_report
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.postgres import database
 

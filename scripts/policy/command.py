@@ -23,7 +23,7 @@ from rich.text import Text
 
 from scripts.options import add_config
 from scripts.policy.trial import Trial, TriedMail, attempt
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.config.units import parse_size
 from shared.errors import PillarboxError
 from shared.mail import address

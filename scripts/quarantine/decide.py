@@ -15,7 +15,7 @@ from scripts.options import address, finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import Change, act, add_acting
 from scripts.queue.query import run
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from scripts.options import finish
 from scripts.quarantine.access import admit
 from scripts.quarantine.show import BEGINNING
 from scripts.queue.query import cell, run
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
 from shared.postgres import database

@@ -21,7 +21,7 @@ from scripts.options import finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import progress
 from scripts.queue.query import add_condition, run
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.masking import show as quoted
 from shared.postgres import database

@@ -23,7 +23,7 @@ from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import Change, Done, Span, add_acting, begin, change_batch, progress
 from scripts.queue.query import asked, run
 from scripts.terminal import text
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.postgres import database
 from smtpd.policy.content_check import ContentChecker

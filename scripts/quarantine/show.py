@@ -20,7 +20,7 @@ from scripts.options import count, finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.query import add_condition, asked, cell, fields, run
 from scripts.terminal import text
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.config.units import format_duration, format_size
 from shared.errors import PillarboxError
 from shared.postgres import database

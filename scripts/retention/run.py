@@ -23,7 +23,7 @@ from scripts.queue.act import Change, Done, carry_out
 from scripts.queue.query import Query, asked_of, cell, plain, run
 from scripts.retention.rules import Rule, rules
 from scripts.terminal import text
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.quarantine import all_quarantines
 from shared.config.units import format_duration
 from shared.errors import PillarboxError

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from shared import lifecycle
-from shared.config.load import smtpd_from
+from shared.config.smtpd.load import smtpd_from
 from shared.errors import in_words
 from shared.observe import events, tracing
 from smtpd.connection.sockets import Bound, addresses

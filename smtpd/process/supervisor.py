@@ -87,7 +87,7 @@ class Supervisor:
         stuck: float = _STUCK,
         counting: float = _COUNTING,
     ) -> None:
-        """`values`: the configuration at the start, as shared.config.load.read_smtpd gives it.
+        """`values`: the configuration at the start, as shared.config.smtpd.load.read_smtpd gives it.
 
         `counting`: seconds a page of metrics waits for what the children have counted.
         """

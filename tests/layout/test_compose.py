@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from shared.config.load import load_queued, load_smtpd
+from shared.config.queued.load import load_queued
+from shared.config.smtpd.load import load_smtpd
 from tests.layout.sources import ROOT
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from scripts.analytics.report.sections import SECTIONS, Report
 from scripts.analytics.report.text import as_document, print_tables
 from scripts.partitions import layout as partitions_layout
 from scripts.partitions.balance import balance
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:

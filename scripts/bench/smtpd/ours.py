@@ -19,7 +19,7 @@ from scripts.bench.core.server import NAME, agree
 from scripts.bench.smtpd.cpu import below, spent
 from scripts.commands import up
 from scripts.daemons import DaemonProcess, Daemons
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.postgres import database
 from shared.postgres.embedded import embedded
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scripts import daemons as up_supervise
-from shared.config.load import smtpd_from
+from shared.config.smtpd.load import smtpd_from
 from shared.errors import PillarboxError
 from smtpd.connection import sockets
 from smtpd.process.supervisor import Supervisor

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.config.load import load_queued, load_smtpd
+from shared.config.queued.load import load_queued
+from shared.config.smtpd.load import load_smtpd
 from shared.config.yaml_source import load_yaml
 from shared.errors import ConfigError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.tls import ClientCertificates
 from shared.config.smtpd.users import load_users
 from shared.errors import ConfigError

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared.config.load import load_queued, load_smtpd
+from shared.config.queued.load import load_queued
+from shared.config.smtpd.load import load_smtpd
 from shared.errors import ConfigError
 
 if TYPE_CHECKING:

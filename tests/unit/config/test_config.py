@@ -1,6 +1,6 @@
 """test_config — YAML becomes frozen models whose values have their types
 
-Owns: examples for shared.config.load and the models behind it, on real files; test_config_errors.py has what is
+Owns: examples for shared.config and the models behind it, on real files; test_config_errors.py has what is
 refused.
 """
 
@@ -10,11 +10,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import ValidationError
 
-from shared.config.load import QueuedConfig, SmtpdConfig, load_queued, load_smtpd
+from shared.config.queued.load import load_queued
+from shared.config.smtpd.load import load_smtpd
+from shared.config.smtpd.settings import SmtpdConfig
+
+if TYPE_CHECKING:
+    from shared.config.queued.settings import QueuedConfig
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts.cli import main
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 """test_config_errors — every mistake in our YAML becomes one line one can act on
 
-Owns: examples of what shared.config.load refuses, and that messages place, explain and never betray, on real files.
+Owns: examples of what shared.config refuses, and that messages place, explain and never betray, on real files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared.config.load import load_queued, load_smtpd
+from shared.config.queued.load import load_queued
+from shared.config.smtpd.load import load_smtpd
 from shared.errors import ConfigError
 
 if TYPE_CHECKING:

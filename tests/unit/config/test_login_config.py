@@ -9,7 +9,7 @@ import pytest
 
 from queued.tls.demanded import HostKnowledge, decide
 from scripts.cli import main
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.config.queued.login import Auth
 from shared.config.queued.transport_tls import TransportTls
 from shared.errors import ConfigError

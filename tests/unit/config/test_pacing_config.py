@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from queued.pacing.match import Fields
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.config.queued.pacing import FIELDS, FieldName, Match, Policy, Rate, Window
 from shared.errors import ConfigError
 

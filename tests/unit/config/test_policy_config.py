@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.policy_condition import PHASES, known_at
 from shared.errors import ConfigError
 

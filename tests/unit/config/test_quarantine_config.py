@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scripts.quarantine.access import Access
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.quarantine import Quarantine, all_quarantines
 from shared.errors import ConfigError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.config.queued.routing import HostPort
 from shared.errors import ConfigError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.errors import ConfigError
 
 if TYPE_CHECKING:

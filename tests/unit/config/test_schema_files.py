@@ -14,8 +14,12 @@ import pytest
 from pydantic import BaseModel
 
 from scripts.dev import schema
-from shared.config.load import SCHEMAS, QueuedConfig, SmtpdConfig, load_queued, load_smtpd, schema_text
+from shared.config.json_schema import SCHEMAS, schema_text
+from shared.config.queued.load import load_queued
+from shared.config.queued.settings import QueuedConfig
+from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.policy_check import ContentCheck
+from shared.config.smtpd.settings import SmtpdConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.config.queued.signing import SigningRule
 from shared.errors import ConfigError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.config.queued.transport_tls import TransportTls
 from shared.errors import ConfigError
 

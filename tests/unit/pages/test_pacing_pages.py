@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from queued.pacing.pace import Fields, Paces, Turn
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 
 if TYPE_CHECKING:
     from shared.config.queued.settings import QueuedConfig

@@ -15,7 +15,7 @@ import pytest
 from scripts.cli import main
 from scripts.dev.policy_examples import CAMPAIGN, EXAMPLES
 from scripts.dev.policy_reference import page
-from shared.config.load import load_smtpd
+from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.policy import Policy
 from shared.config.smtpd.policy_action import Action
 from shared.config.smtpd.policy_condition import Condition

@@ -18,7 +18,7 @@ import pytest
 from queued.outcome.retry import decide, is_late
 from scripts.cli import main
 from scripts.dev.classification_reference import page
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 from shared.config.queued.transport import Retry
 from shared.config.units import parse_duration
 

@@ -8,7 +8,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from shared.config.load import load_queued
+from shared.config.queued.load import load_queued
 
 PAGES = Path(__file__).parents[3] / "docs" / "how-to"
 _BLOCK = re.compile(r"(?m)(?:^    .*\n|^\n(?=    ))+")

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queued.daemon import _ENDING, _LEAVING, _RECORDING
-from shared.config.load import load_queued, load_smtpd
+from shared.config.queued.load import load_queued
+from shared.config.smtpd.load import load_smtpd
 from smtpd.process.serve import TRANSFER, patience
 from smtpd.process.supervisor import _CLOSING, _READY
 
