@@ -19,8 +19,8 @@ die() { printf 'pillarbox: %s\n' "$*" >&2; exit 1; }
 
 purpose=${1:-}
 case $purpose in
-  demo) extras='[doctor]' ;;
-  test) extras='[doctor,tracing,test,dev]' ;;
+  demo) extras='' ;;
+  test) extras='[tracing,test,dev]' ;;
   *) die "bootstrap: unknown purpose \"$purpose\"; allowed: demo, test" ;;
 esac
 

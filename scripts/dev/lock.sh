@@ -18,12 +18,12 @@ freeze() { "$work/venv/bin/python" -m pip freeze -q --exclude-editable | sort -f
 
 "$python" -m venv "$work/venv"
 echo 'pillarbox: resolving the demo set …'
-"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[doctor]'
+"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e .
 freeze >"$work/demo"
 echo 'pillarbox: resolving the test set …'
-"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[doctor,tracing,test,dev]'
+"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[tracing,test,dev]'
 freeze >"$work/test"
-"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[doctor,tracing,test,dev,java]'
+"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[tracing,test,dev,java]'
 freeze >"$work/all"
 
 if grep -v '^[A-Za-z0-9._-]*==[A-Za-z0-9.+!-]*$' "$work/all"; then

@@ -83,7 +83,8 @@ CHECKS: Final[dict[str, str]] = {
     "worker.live": "Each worker of queued.yaml and of the register beats. W: one is silent or has never started.",
     "worker.condition": (
         "Each worker's WHERE is one expression over columns of queue, of immutable functions and operators, without "
-        "subqueries, aggregates, set-returning functions or names from foreign schemas. A: it is not, or fails."
+        "subqueries, aggregates, set-returning functions or names from foreign schemas. A: it is not, or fails. W: "
+        "doctor may not make the temporary table that it needs to ask PostgreSQL."
     ),
     "worker.changed": "A running worker has the WHERE that queued.yaml gives it. Note: it was started with another.",
     "worker.pruning": "The plan of a worker's claim opens only leaves that can hold its mail. W: it opens others.",

@@ -23,8 +23,10 @@ from rich.text import Text
 from scripts.commands.up import load_both
 from scripts.doctor.certificates import certificates
 from scripts.doctor.checks import CHECKS, Finding, Limits, Severity, worst
+from scripts.doctor.examine import Look
 from scripts.doctor.logins import secrets
 from scripts.doctor.python import build
+from scripts.doctor.server import disk
 from scripts.doctor.windows import windows
 from scripts.options import add_config
 from shared.errors import DatabaseUnavailable
@@ -62,8 +64,6 @@ def run(options: argparse.Namespace) -> int:
 
 async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | None = None) -> list[Finding]:
     """Every finding, in the order of the table of checks."""
-    from scripts.doctor.examine import Look  # noqa: PLC0415 - brings PostgreSQL's grammar, which other verbs do without
-
     environment = smtpd.environment
     connection = await database.connect(_conninfo(environment.database.uri, environment.var), "pillarbox doctor")
     try:
@@ -76,8 +76,6 @@ async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | Non
     findings.append(build(platform.python_version(), sysconfig.get_config_vars()))
     if database.is_embedded(environment.database.uri):
         usage = shutil.disk_usage(environment.var)
-        from scripts.doctor.server import disk  # noqa: PLC0415 - as above
-
         findings.append(disk(usage.free, usage.total, limits or Limits()))
     order = list(CHECKS)
     return sorted(findings, key=lambda finding: order.index(finding.check))

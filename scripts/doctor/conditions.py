@@ -1,61 +1,77 @@
-"""conditions — proves what a worker's WHERE is worth
+"""conditions — proves what a worker's WHERE is worth, by asking PostgreSQL
 
-Owns: the order of proof: its form, its columns, that it is immutable, what it says of each partition id, and which
-    leaves its claims open.
-Guarantees: a condition is run only after its form and its functions were found harmless, since the register's text is
-    another process's. Read-only, but for a temporary table that is never committed.
+Owns: the order of proof: the names in its text, that it is one immutable expression over columns of queue, what it says
+    of each partition id, and which leaves its claims open.
+Guarantees: nothing that another login may have made is parsed, let alone run: the register's text is another
+    process's. PostgreSQL reads the condition without parentheses around it and as the end of a single statement, so
+    it cannot be more than one expression. No row of the queue is read. Read-only, but for a temporary table that is
+    never committed.
 Raises: database.REFUSAL only where the connection or the session is at fault, not the condition.
-See: shared/postgres/where_condition.py; sql/queries/doctor.sql, doctor_condition_immutable.
+See: shared/postgres/where_condition.py; sql/queries/doctor.sql, doctor_condition_*.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import batched
 from typing import TYPE_CHECKING, Any, Final
 
 from queued.claiming.whole_leaves import opened
 from scripts.doctor.workers import Proof
-from shared.postgres import coverage, database
-from shared.postgres.coverage import Partid, Serves
-from shared.postgres.where_condition import read
+from shared.postgres import database
+from shared.postgres.coverage import Partid, Serves, judge
+from shared.postgres.queries import where_query
+from shared.postgres.where_condition import fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from shared.postgres.where_condition import Condition
 
 _NOT_IMMUTABLE: Final = "42P17"  # invalid_object_definition, of an index
 # The session may not make a temporary table: read_only_sql_transaction, insufficient_privilege.
 _MAY_NOT: Final = {"25006", "42501"}
 _TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
 _DEFAULT: Final = "queue_def_def"
+# What is known of a row, as PostgreSQL writes it; strings are passed over whole.
+_KNOWN: Final = re.compile(r"(?P<partid>\(metadata ->> '_partid'::text\))|(?P<status>\bstatus\b)|'(?:[^']|'')*'")
+_DELIVER: Final = "'DELIVER'::pillarbox.queue_status"
+_AT_ONCE: Final = 500  # a SELECT has at most 1,664 outputs
 
 
 async def prove(
     connection: database.Connection, where: str, partids: Sequence[Partid], leaves: Sequence[database.Row]
 ) -> Proof:
     """Everything that can be known of a condition; `leaves` as sql/queries/doctor.sql, doctor_leaves gives them."""
-    condition = read(where)
-    if condition.faults:
-        return Proof(where, fault="; ".join(condition.faults))
-    columns = {row.name for row in await database.fetch(connection, "doctor_columns")}
-    if strange := sorted(condition.columns - columns):
-        return Proof(where, fault=f"queue has no column {', '.join(strange)}")
+    if found := fault(where):
+        return Proof(where, fault=found)
     try:
-        fault = await _immutable(connection, condition)
+        async with connection.transaction(force_rollback=True):
+            await database.fetch(connection, "doctor_condition_begin")
+            await database.fetch(connection, "doctor_condition_table")
+            return await _prove(connection, where, partids, leaves)
     except database.REFUSAL as error:
         if getattr(error, "sqlstate", None) not in _MAY_NOT:
             raise
-        fault = None
-        if doubtful := await coverage.mutable(connection, condition):
-            return Proof(
-                where, unproven=f"{', '.join(doubtful)} may not be immutable, and this session cannot find out"
-            )
-    if fault:
-        return Proof(where, fault=fault)
-    asked = [*dict.fromkeys([*partids, *sorted(condition.texts)])]
+        answers = dict.fromkeys(partids, Serves.PART)
+        return Proof(where, unproven=True, answers=answers)
+
+
+async def _prove(
+    connection: database.Connection, where: str, partids: Sequence[Partid], leaves: Sequence[database.Row]
+) -> Proof:
     try:
-        answers = await coverage.serves(connection, condition, asked)
+        # Asked for binary answers the driver speaks the extended protocol, which takes one statement only.
+        async with connection.cursor(binary=True) as cursor:
+            await cursor.execute(where_query("doctor_condition_index", where), {})
+    except database.REFUSAL as error:
+        if connection.closed:
+            raise
+        if getattr(error, "sqlstate", None) == _NOT_IMMUTABLE:
+            return Proof(where, fault="it is not immutable: its answer for a row may change by itself")
+        return Proof(where, fault=_of_where(_reason(error)))
+    [row] = await database.fetch(connection, "doctor_condition_text")
+    texts = {text.replace("''", "'") for text in _TEXT.findall(_KNOWN.sub(_kept, row.text))}
+    try:
+        answers = await _answers(connection, row.text, [*dict.fromkeys([*partids, *sorted(texts)])])
         [row] = await database.fetch(connection, "doctor_pruning", where=where)
     except database.REFUSAL as error:
         if connection.closed:
@@ -66,21 +82,29 @@ async def prove(
     return Proof(where, answers=answers, unpruned=unpruned, opened=len(leaves_opened))
 
 
-async def _immutable(connection: database.Connection, condition: Condition) -> str | None:
-    """What PostgreSQL has against the condition as that of an index; None when nothing."""
-    async with connection.transaction(force_rollback=True):
-        await database.fetch(connection, "doctor_condition_begin")
-        await database.fetch(connection, "doctor_condition_table")
-        try:
-            async with connection.transaction():
-                await database.fetch(connection, "doctor_condition_immutable", where=condition.text)
-        except database.REFUSAL as error:
-            if connection.closed:
-                raise
-            if getattr(error, "sqlstate", None) == _NOT_IMMUTABLE:
-                return "it is not immutable: its answer for a row may change by itself"
-            return _reason(error).replace("index predicate", "a worker's WHERE")
-    return None
+async def _answers(connection: database.Connection, text: str, partids: Sequence[Partid]) -> dict[Partid, Serves]:
+    """What the condition, as PostgreSQL writes it, claims of each of these ids: what is left when the id is known."""
+    found: dict[Partid, Serves] = {}
+    for some in batched(partids, _AT_ONCE):
+        known: dict[str, Any] = {f"partid{number}": partid for number, partid in enumerate(some)}
+        outputs = ", ".join(f"({_with(text, name)})" for name in known)
+        [[[plan]]] = await database.fetch_filled(connection, "doctor_condition_answers", {"outputs": outputs}, **known)
+        found |= zip(some, map(judge, plan["Plan"]["Output"]), strict=True)
+    return found
+
+
+def _with(text: str, name: str) -> str:
+    """The condition with this parameter for the partition id; a percent sign is doubled for the driver."""
+
+    def known(match: re.Match[str]) -> str:
+        return f"(%({name})s::text)" if match["partid"] else _DELIVER if match["status"] else match[0]
+
+    return _KNOWN.sub(known, text.replace("%", "%%"))
+
+
+def _kept(match: re.Match[str]) -> str:
+    """What is not known of a row, with its strings."""
+    return "" if match["partid"] or match["status"] else match[0]
 
 
 def homes(answers: Mapping[Partid, Serves], leaves: Sequence[database.Row]) -> set[str]:
@@ -89,6 +113,11 @@ def homes(answers: Mapping[Partid, Serves], leaves: Sequence[database.Row]) -> s
     of_null = next((row.name for row in leaves if re.search(r"\bNULL\b", _TEXT.sub("", row.bound))), _DEFAULT)
     wanted = [partid for partid, serves in answers.items() if serves is not Serves.NONE]
     return {of_null if partid is None else bounds.get(partid, _DEFAULT) for partid in wanted}
+
+
+def _of_where(reason: str) -> str:
+    """PostgreSQL's reason, about what the operator wrote and not about our index."""
+    return reason.replace("index creation on", "a worker's WHERE with").replace("index predicate", "a worker's WHERE")
 
 
 def _reason(error: Any) -> str:

@@ -37,7 +37,7 @@ class Proof:
     answers: Mapping[Partid, Serves] = field(default_factory=dict)
     unpruned: Sequence[str] = ()  # leaves opened that can hold nothing of its
     opened: int = 0  # leaves that its claims open
-    unproven: str | None = None  # why it could not be looked at, without its being wrong
+    unproven: bool = False  # it could not be looked at: this session may not make a temporary table
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,9 @@ def conditions(servers: Iterable[Server]) -> list[Finding]:
             found.append(Finding("worker.condition", Severity.ALARM, text, remedy))
             continue
         if proof.unproven:
-            text = f"{name}: {proof.where}: not looked at: {proof.unproven}"
-            found.append(Finding("worker.condition", Severity.WARN, text, "run doctor where it may write"))
+            text = f"{name}: {proof.where}: not looked at: doctor may not make a temporary table here"
+            remedy = "run doctor on the primary, as a role with TEMPORARY on the database"
+            found.append(Finding("worker.condition", Severity.WARN, text, remedy))
             continue
         found.append(Finding("worker.condition", Severity.OK, f"{name}: {proof.where}"))
         if proof.unpruned:

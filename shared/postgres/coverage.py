@@ -1,11 +1,8 @@
-"""coverage — which partitions somebody serves
+"""coverage — which partitions a worker's condition claims
 
-Owns: asking PostgreSQL what a worker's condition says of each partition id, and which ids no living worker serves.
-Guarantees: exact for conditions that ask for the partition id alone. One that also asks for other columns serves an id
-    in part where that depends on them. A condition from the register is another process's text: it is run only if it
-    calls nothing but immutable functions of PostgreSQL's own or ours.
-Raises: whatever psycopg raises.
-See: shared/postgres/where_condition.py; sql/queries/coverage.sql, coverage_serves.
+Owns: the partition ids that mail can get, what a condition claims of each, and which ids no condition claims.
+Guarantees: pure. ALL and NONE hold for every row of the partition, whatever is in its other columns and keys.
+See: scripts/doctor/conditions.py, which asks PostgreSQL.
 """
 
 from __future__ import annotations
@@ -13,13 +10,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from shared.postgres import database
-from shared.postgres.where_condition import read
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from shared.postgres.where_condition import Condition
+    from collections.abc import Iterable, Mapping
 
 #: A partition id; None is mail that has none.
 type Partid = str | None
@@ -29,7 +21,7 @@ class Serves(Enum):
     """What a condition claims of a partition's mail."""
 
     ALL = "all"
-    PART = "part"  # some of it, or what cannot be told
+    PART = "part"  # some of it, or it cannot be proven
     NONE = "none"
 
 
@@ -39,49 +31,10 @@ def configured(count: int, *others: str) -> list[Partid]:
     return [*hashed, *sorted(set(others) - set(hashed)), None]
 
 
-def judge(condition: Condition, answer: bool | None) -> Serves:  # noqa: FBT001 - it is PostgreSQL's answer
-    """What PostgreSQL's answer for an id, with all other columns unknown, means for the id's mail."""
-    if not condition.sound:
-        return Serves.PART
-    if answer is None:
-        # A WHERE that is NULL selects nothing; unless another column could still make it true.
-        return Serves.NONE if condition.exact else Serves.PART
-    return Serves.ALL if answer else Serves.NONE
-
-
-async def serves(
-    connection: database.Connection, condition: Condition, partids: Sequence[Partid]
-) -> dict[Partid, Serves]:
-    """What the condition claims of each of these ids. The caller has made sure that it may be run."""
-    rows = await database.fetch(connection, "coverage_serves", where=condition.text, partids=list(partids))
-    return {row.partid: judge(condition, row.serves) for row in rows}
-
-
-async def mutable(connection: database.Connection, condition: Condition) -> list[str]:
-    """The functions it names that have a form that is not immutable; without any it may be run."""
-    rows = await database.fetch(connection, "coverage_functions", names=sorted(condition.functions))
-    return [row.name for row in rows]
-
-
-async def unserved(connection: database.Connection, partids: Sequence[Partid]) -> list[Partid]:
-    """Those of these ids that no living worker of the register serves, not even in part.
-
-    A condition that may not be run, or fails, serves nothing.
-    """
-    answers = []
-    async with connection.transaction():
-        await database.fetch(connection, "coverage_begin")
-        workers = await database.fetch(connection, "register_seen")
-        for condition in {read(worker.where_condition) for worker in workers if worker.live}:
-            if condition.faults or await mutable(connection, condition):
-                continue
-            try:
-                async with connection.transaction():
-                    answers.append(await serves(connection, condition, partids))
-            except database.REFUSAL:
-                if connection.closed:
-                    raise
-    return nobody(partids, answers)
+def judge(left: str) -> Serves:
+    """What it means for a partition that the planner has left this of the condition, as EXPLAIN writes it."""
+    # A WHERE that is NULL selects nothing.
+    return {"true": Serves.ALL, "false": Serves.NONE, "NULL::boolean": Serves.NONE}.get(left, Serves.PART)
 
 
 def nobody(partids: Iterable[Partid], answers: Iterable[Mapping[Partid, Serves]]) -> list[Partid]:

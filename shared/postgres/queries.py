@@ -15,15 +15,13 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, LiteralString
 
-from shared.errors import ConfigError
+from shared.postgres.where_condition import check_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
-# Strings and quoted names are passed over whole; of the rest, only what could end the condition counts.
-_TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--|/\*|[();]""")
 
 
 def query(name: str) -> LiteralString:
@@ -64,16 +62,3 @@ def filled_query(name: str, **parts: str) -> LiteralString:
     for placeholder, part in parts.items():
         text = text.replace(f"{{{placeholder}}}", part)
     return text
-
-
-def check_condition(where: str) -> None:
-    """Refuse a condition that reaches out of the parentheses it is put into: this is about mistakes, not trust."""
-    depth = 0
-    for token in _TOKENS.findall(where):
-        if token in {";", "--", "/*"}:
-            raise ConfigError(f"{where!r}: {token!r} is not allowed in a condition")
-        depth += {"(": 1, ")": -1}.get(token, 0)
-        if depth < 0:
-            break
-    if depth != 0 or not where.strip():
-        raise ConfigError(f"{where!r} is not one SQL condition: its parentheses do not balance")

@@ -5,15 +5,6 @@
 -- has put them.
 SELECT set_config('transaction_read_only', 'on', true) AS looks, set_config('search_path', 'pg_catalog, pillarbox, pg_temp', true) AS finds
 
--- name: coverage_functions
--- Which of these functions of PostgreSQL's own and ours are not immutable in every form they have, or are not there.
-SELECT name
-  FROM unnest(%(names)s::text[]) AS name
- WHERE NOT EXISTS (SELECT FROM pg_proc WHERE proname = name AND pronamespace IN ('pg_catalog'::regnamespace, 'pillarbox'::regnamespace))
-    OR EXISTS (SELECT FROM pg_proc WHERE proname = name AND provolatile <> 'i'
-                 AND pronamespace IN ('pg_catalog'::regnamespace, 'pillarbox'::regnamespace))
- ORDER BY name
-
 -- name: coverage_serves
 -- What a worker's condition says of each partition id, with every column unknown but the id and the status: true, false,
 -- or NULL where it depends on the unknown.

@@ -8,22 +8,29 @@ SELECT (SELECT id FROM pillarbox.messages ORDER BY id LIMIT 1) AS oldest, (SELEC
 -- The server's time.
 SELECT clock_timestamp() AS at
 
--- name: doctor_columns
--- The columns of queue.
-SELECT attname::text AS name FROM pg_attribute WHERE attrelid = 'pillarbox.queue'::regclass AND attnum > 0 AND NOT attisdropped
+-- name: doctor_condition_answers
+-- What the planner leaves of a condition when it knows the partition id. {outputs} are the condition with one id each, of
+-- which EXPLAIN writes what is left; nothing is run.
+EXPLAIN (VERBOSE, FORMAT JSON) SELECT {outputs} FROM pg_temp.pillarbox_condition
 
 -- name: doctor_condition_begin
 -- Lets this one transaction make a temporary table, which goes with it.
 SET TRANSACTION READ WRITE
 
--- name: doctor_condition_immutable
+-- name: doctor_condition_index
 -- Has PostgreSQL itself judge a condition: that of an index may hold nothing but columns and immutable functions and
--- operators, and no subquery, aggregate or function that returns a set.
-CREATE INDEX ON pg_temp.pillarbox_condition (id) WHERE ({where})
+-- operators, and no subquery, aggregate or function that returns a set. Without parentheses around it, and at the end, it
+-- is one expression or a syntax error.
+CREATE INDEX ON pg_temp.pillarbox_condition (id) WHERE {where}
 
 -- name: doctor_condition_table
 -- An empty table with the columns of queue.
 CREATE TEMPORARY TABLE pillarbox_condition (LIKE pillarbox.queue) ON COMMIT DROP
+
+-- name: doctor_condition_text
+-- The condition as PostgreSQL writes it: every operator in parentheses, every text with its type. A condition that is just
+-- true leaves none.
+SELECT coalesce(pg_get_expr(indpred, indrelid), 'true') AS text FROM pg_index WHERE indrelid = 'pg_temp.pillarbox_condition'::regclass
 
 -- name: doctor_dead
 -- Dead letters of the last day by result, at most `batch` of them.
@@ -176,10 +183,11 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
        pg_notification_queue_usage() AS notifications
 
 -- name: doctor_session
--- A session that only looks, bounded in time and in waiting, and finds functions only where the owner of our tables or
--- PostgreSQL itself has put them.
+-- A session that only looks, bounded in time and in waiting, that finds functions only where the owner of our tables or
+-- PostgreSQL itself has put them, and reads and writes conditions the standard way.
 SELECT set_config('default_transaction_read_only', 'on', false) AS looks, set_config('statement_timeout', %(seconds)s || 's', false) AS bound,
-       set_config('lock_timeout', '2s', false) AS waits, set_config('search_path', 'pg_catalog, pillarbox, pg_temp', false) AS finds
+       set_config('lock_timeout', '2s', false) AS waits, set_config('search_path', 'pg_catalog, pillarbox, pg_temp', false) AS finds,
+       set_config('standard_conforming_strings', 'on', false) AS reads, set_config('quote_all_identifiers', 'off', false) AS writes
 
 -- name: doctor_settings
 -- In how many partition ids SQL hashes domains.

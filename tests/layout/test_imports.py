@@ -29,7 +29,6 @@ DOORS: Final = {
     "scramp": ("queued/smtp/sasl.py",),
     "h11": ("smtpd/policy/http_post.py", "queued/tls/mta_sts_fetch.py"),
     "idna": ("shared/mail/domain.py",),
-    "pglast": ("shared/postgres/where_condition.py",),
     "cronsim": ("shared/cron.py",),
     "dkim": ("queued/signing/sign.py", "queued/signing/arc.py"),
     "dns": ("queued/routing/resolver.py",),

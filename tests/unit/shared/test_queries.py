@@ -1,7 +1,7 @@
 """test_queries — a query is found by name, and a worker's condition stays inside its parentheses
 
-Owns: examples for shared/postgres/queries.py. The condition is its operator's own SQL: the check is about mistakes,
-    not trust.
+Owns: examples for shared/postgres/queries.py and for check_condition, on which it relies. The condition is its
+    operator's own SQL: the check is about mistakes, not trust.
     What only PostgreSQL can see (a quote that is not closed) is in tests/integration/claim/test_condition.py.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 
 from shared.errors import ConfigError
-from shared.postgres.queries import check_condition, query, where_query
+from shared.postgres.queries import query, where_query
+from shared.postgres.where_condition import check_condition
 
 GOOD = [
     "true",
@@ -26,6 +27,8 @@ GOOD = [
     '"double "" quote;" = 1',
     "a - b > 0 OR c / d = 1",
     "a -\n-b = 0",
+    r"recipientlocalpart = E'it\'s)'",
+    "recipientlocalpart = $$it's)$$ OR x = $a$ $$ ( $a$",
 ]
 
 BAD = [
@@ -41,6 +44,8 @@ BAD = [
     ("x = 'closed' ; --'", "';'"),
     ("x = 'a'')' ) OR (true", "do not balance"),
     ('"a" ) OR (true', "do not balance"),
+    (r"E'\'' = x OR true; DROP TABLE queue; SELECT '", "';'"),
+    ("$$'$$ = x OR true; DROP TABLE queue; SELECT '", "';'"),
 ]
 
 
