@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 POINTS: Final = {
     "spool.before_copy": "smtpd: the transaction of a group has begun, nothing was copied",
     "spool.before_commit": "smtpd: everything was copied, COMMIT was not sent",
-    "spool.after_commit": "smtpd: COMMIT was answered, none of the submitters was told",
+    "spool.after_commit": "smtpd: COMMIT was answered, no submitter has a reply yet",
     "receive.before_reply": "smtpd: a submitter knows of the COMMIT, 250 was not sent",
     "claim.taken": "queued: rows are leased, nothing was sent",
     "deliver.after_data": "queued: the final dot was sent, its reply was not read",
@@ -62,11 +62,11 @@ def parse(text: str, mark: str | None = None) -> Failure:
     point, _, rest = text.partition(":")
     action, _, count = rest.partition(":")
     if point not in POINTS:
-        raise ConfigError(f'PILLARBOX_FAIL: "{point}" is no failure point; allowed: {", ".join(POINTS)}')
+        raise ConfigError(f'PILLARBOX_FAIL: "{point}" is not a failure point; allowed: {", ".join(POINTS)}')
     if action not in ACTIONS:
-        raise ConfigError(f'PILLARBOX_FAIL: "{action}" is no action; allowed: {", ".join(ACTIONS)}')
+        raise ConfigError(f'PILLARBOX_FAIL: "{action}" is not an action; allowed: {", ".join(ACTIONS)}')
     if count and not (count.isascii() and count.isdigit() and int(count)):
-        raise ConfigError(f'PILLARBOX_FAIL: "{count}" is no count; allowed: a whole number from 1')
+        raise ConfigError(f'PILLARBOX_FAIL: "{count}" is not a valid count; allowed: a whole number from 1')
     return Failure(point, action, int(count or 1), mark)
 
 

@@ -33,14 +33,14 @@ _OPTIONS.max_mem = 2**20  # octets of one compiled expression: nested repetition
 def matcher(pattern: str) -> Callable[[str], bool]:
     """The function that tells whether a text matches. Raises ValueError."""
     if not pattern or len(pattern) > LONGEST:
-        raise ValueError(f"{show(pattern)} is no pattern; allowed: 1 to {LONGEST} characters")
+        raise ValueError(f"{show(pattern)} is not a pattern; allowed: 1 to {LONGEST} characters")
     expression = pattern[1:-1] if is_expression(pattern) else _translated(pattern)
     try:
         compiled = _RE2.compile(expression, _OPTIONS)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else error.args[0]
         raise ValueError(
-            f"{show(pattern)} is no regular expression ({reason}); allowed: what RE2 reads between slashes"
+            f"{show(pattern)} is not a regular expression ({reason}); allowed: RE2 syntax between slashes"
         ) from None
 
     def matches(text: str) -> bool:

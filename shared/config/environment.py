@@ -61,7 +61,7 @@ class Log(Section):
 
 
 class Partitions(Section):
-    """How the queue is cut into partitions, the unit that workers divide among themselves."""
+    """How the queue is divided into partitions, which workers share among themselves."""
 
     count: Annotated[int, whole(1, 1024)] = setting(
         6, "Recipient domains are hashed to the partition ids 1 to this number.", unit="partitions"

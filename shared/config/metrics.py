@@ -42,7 +42,7 @@ Listen = Annotated[ListenAddress, Checked(_listen, {"type": "string", "pattern":
 
 
 class SmtpdMetrics(Section):
-    """Where Prometheus and whoever asks for smtpd's health get their answer."""
+    """The address at which smtpd answers Prometheus and checks of its health."""
 
     listen: Listen | None = setting(
         None,
@@ -58,7 +58,7 @@ class SmtpdMetrics(Section):
 
 
 class Metrics(Section):
-    """Where Prometheus and whoever asks for the worker's health get their answer."""
+    """The address at which a worker answers Prometheus and checks of its health."""
 
     listen: Listen | None = setting(
         None,

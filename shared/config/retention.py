@@ -10,7 +10,7 @@ from shared.config.fields import Interval, Section, setting
 
 
 class Retention(Section):
-    """How long `pillarbox retention` keeps what nobody decides about."""
+    """How long `pillarbox retention` keeps held mail that no reviewer decides about."""
 
     default: Interval | None = setting(
         None,

@@ -30,7 +30,7 @@ Pattern = Annotated[Text, AfterValidator(_pattern)]
 
 
 class SuppressionAtRcpt(Section):
-    """What smtpd does with mail to suppressed addresses, and which mail it takes from anybody."""
+    """What happens at smtpd to mail to suppressed addresses, and the addresses that take reports from any client."""
 
     action: Literal["off", "reject", "hold"] = setting(
         "off",

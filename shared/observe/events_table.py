@@ -14,17 +14,20 @@ DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logg
 EVENTS: Final[dict[str, tuple[int, str]]] = {
     "daemon.started": (INFO, "A daemon is ready; `role`, `pid`, what it serves, and where its metrics are."),
     "daemon.stopping": (INFO, "A signal asked a daemon to stop; `signal`."),
-    "daemon.waiting": (INFO, "Stopping waits; `step`, `on` names for whom."),
+    "daemon.waiting": (INFO, "Stopping waits; `step`, `on` names what it waits for."),
     "daemon.stopped": (INFO, "A daemon has stopped; `seconds` since it was asked to, `left` what it had to leave."),
     "daemon.failed": (ERROR, "A part of a daemon died, so the daemon stops; `part`, `error`."),
     "daemon.privileged": (WARNING, "A daemon runs as root; `hint` says how not to."),
-    "daemon.reloaded": (INFO, "A daemon uses its configuration as it now is; open sessions keep theirs."),
-    "daemon.reload_ignored": (WARNING, "Changes that wait for a restart; `keys`."),
+    "daemon.reloaded": (INFO, "A daemon uses its changed configuration; open sessions keep the old one."),
+    "daemon.reload_ignored": (WARNING, "Changes that need a restart; `keys`."),
     "daemon.reload_refused": (ERROR, "The configuration cannot be used, so the old one stays; `error`."),
-    "load.shedding": (WARNING, "New clients are told 421 from now on; `reason`, `sessions`, `lag` in seconds."),
-    "load.restored": (INFO, "New clients are served again; `refused` were told 421, in `seconds`."),
-    "load.refused": (DEBUG, "A new client is told 421 in place of a greeting; `reason`."),
-    "rates.exceeded": (DEBUG, "A client has asked too much; `client`, `limit`, `seconds` until it is welcome again."),
+    "load.shedding": (WARNING, "New clients get 421 from now on; `reason`, `sessions`, `lag` in seconds."),
+    "load.restored": (INFO, "New clients are served again; `refused` got 421, in `seconds`."),
+    "load.refused": (DEBUG, "A new client got 421 in place of a greeting; `reason`."),
+    "rates.exceeded": (
+        DEBUG,
+        "A client exceeded a limit of `rates`; `client`, `limit`, `seconds` until it is accepted again.",
+    ),
     "rates.unanswered": (
         WARNING,
         (
@@ -61,7 +64,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "auth.refused": (
         WARNING,
-        "We cannot log in to a next hop, or it misses a login; `transport`, `remote`, `user`, `mechanism`, `error`.",
+        "We cannot log in to a next hop, or it requires a login; `transport`, `remote`, `user`, `mechanism`, `error`.",
     ),
     "mta_sts.fetched": (INFO, "A domain's MTA-STS policy was read; `domain`, `mode`, `id`, `max_age` in seconds."),
     "mta_sts.failed": (
@@ -70,11 +73,11 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "users.read": (INFO, "The file of users has changed and was read; `file`, `users`."),
     "users.refused": (ERROR, "The file of users has changed and cannot be used, the old stays; `file`, `error`."),
-    "users.unavailable": (ERROR, "The table of users could not be asked: a login got 454; `error`."),
+    "users.unavailable": (ERROR, "The table of users could not be read: a login got 454; `error`."),
     "policy.list_read": (INFO, "A list's file changed and was read; `list`, `file`, `entries`."),
     "policy.list_unreadable": (
         ERROR,
-        "A list's file changed and cannot be read: the entries it had stay; `list`, `file`, `error`.",
+        "A list's file changed and cannot be read: the old entries stay; `list`, `file`, `error`.",
     ),
     "policy.list_unavailable": (
         ERROR,
@@ -108,12 +111,12 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "spool.space_restored": (INFO, "There is room again, and mail is accepted; `volume`, `free` octets."),
     "spool.space_unknown": (
         WARNING,
-        "How much room PostgreSQL's volumes have is not known any more; what was decided last stays; `error`.",
+        "The free space of PostgreSQL's volumes is no longer known; the last decision stays; `error`.",
     ),
     "spool.recovered": (INFO, "PostgreSQL takes mail again, after spool.unavailable."),
     "spool.lost_after_failover": (
         ERROR,
-        "PostgreSQL is back without `messages` that got 250; `before`, `history`, and `ids`, a hundred a line.",
+        "PostgreSQL came back without `messages` that got 250; `before`, `history`, and `ids`, a hundred a line.",
     ),
     "spool.unproven": (
         WARNING,
@@ -165,20 +168,20 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "notice.sent": (
         INFO,
-        "A sender is told of recipients; `id` of the notification, `kind`, `about`, `to`, `recipients`, `copy`.",
+        "A sender was notified of recipients; `id` of the notification, `kind`, `about`, `to`, `recipients`, `copy`.",
     ),
     "notice.held_back": (
         WARNING,
-        "A rate of notifications is used up; `sender`, absent where it is that of all, `notices` that wait, `until`.",
+        "A rate of notifications is used up; `sender` (absent for the rate of all), `notices` that wait, `until`.",
     ),
     "notice.refused": (
         ERROR,
         "A notification could not be queued and waits for an hour; `id` of the message, `notices`, `error`.",
     ),
-    "notice.failed": (WARNING, "Notices could not be looked at; they are tried again soon; `error`."),
+    "notice.failed": (WARNING, "Notices could not be read; they are tried again soon; `error`."),
     "warmup.used_up": (
         INFO,
-        "A source address has sent what it may on a day of its warm-up; `source`, `day`, `messages` of all workers.",
+        "A source address has sent its allowance for a day of its warm-up; `source`, `day`, `messages` of all workers.",
     ),
     "warmup.unanswered": (
         ERROR,
@@ -196,7 +199,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         INFO,
         "An address failed, but not yet often enough to suppress it; `address`, `reason`, `count`.",
     ),
-    "suppression.read": (INFO, "A message to an address for reports was read; `id`, `to`, `said` what came of it."),
+    "suppression.read": (INFO, "A message to an address for reports was read; `id`, `to`, `said` with the outcome."),
     "suppression.unavailable": (WARNING, "The suppression list could not be read, so mail is sent; `error`."),
     "failover.passed": (INFO, "A host did not take part in an attempt, so the next one is asked; `remote`, `reason`."),
     "rules.fired": (
@@ -205,7 +208,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "rules.failed": (
         ERROR,
-        "The rules could not be asked by a fault of ours, so the outcome is as without them; `error`, `reply`.",
+        "The rules failed by a fault of ours, so the outcome is as without them; `error`, `reply`.",
     ),
     "body.missing": (ERROR, "A claimed recipient has no body; it is put on hold; `id`, `recipient_id`."),
     "sign.loaded": (INFO, "A key for signatures was read; `rule`, `selector`, `algorithm`."),
@@ -213,7 +216,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         ERROR,
         "A message could not be signed by a fault of ours, so it waits or leaves unsigned; `id`, `error`, `onerror`.",
     ),
-    "sign.skipped": (WARNING, "A message leaves unsigned, for no signature would hold; `id`, `domain`, `reason`."),
+    "sign.skipped": (
+        WARNING,
+        "A message leaves unsigned, because no signature would verify; `id`, `domain`, `reason`.",
+    ),
     "wakeup.listening": (DEBUG, "Listening for notifications."),
     "wakeup.heard": (DEBUG, "Notifications that concern this worker were heard; `partitions`, how many."),
     "wakeup.unsent": (
@@ -223,39 +229,39 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "wakeup.lost": (WARNING, "The listening connection ended; polling goes on; `error`, `seconds` until the next try."),
     "wakeup.deaf": (
         WARNING,
-        "The listening connection hears nothing any more, so it is opened anew; `seconds` until then.",
+        "The listening connection hears nothing any more, so it is opened again; `seconds` until then.",
     ),
     "wakeup.swallowed": (
         WARNING,
-        "Notifications do not get through at all: polling must do. Said once; `hint`, `seconds` until the next try.",
+        "No notification gets through, so mail is found by polling. Logged once; `hint`, `seconds` until the next try.",
     ),
     "register.failed": (
         WARNING,
-        "A worker could not tell the register that it is alive, or that it leaves; the next beat tries again; `error`.",
+        "A worker could not write to the register that it is alive, or stops; the next beat tries again; `error`.",
     ),
     "metrics.failed": (WARNING, "A page of metrics or health could not be made; `page`, `error`."),
-    "tracing.failed": (WARNING, "The collector takes no spans; said once a minute; `spans` are lost, `error`."),
+    "tracing.failed": (WARNING, "The collector takes no spans; logged once a minute; `spans` are lost, `error`."),
     "maintain.poison": (WARNING, "Recipients that made their worker lose the claim too often are held; `recipients`."),
     "maintain.renotified": (INFO, "Workers of partitions with overdue mail were woken; `partitions`."),
     "maintain.unserved": (
         WARNING,
-        "Mail is due that no living worker serves; `partitions`, `recipients` at least, `seconds` the longest is due.",
+        "No living worker serves some due mail; `partitions`, `recipients` at least, `seconds` it has been due.",
     ),
     "maintain.dropped": (INFO, "Days of history past keep-until were dropped; `partitions`."),
     "maintain.vacuumed": (DEBUG, "A leaf with many dead rows was vacuumed; `leaf`, `seconds`."),
     "maintain.swept": (DEBUG, "Bodies without recipients were collected; `messages`."),
-    "maintain.finished": (INFO, "What an operator deleted or bounced was finished; `deleted`, `bounced`."),
+    "maintain.finished": (INFO, "Mail that an operator deleted or bounced was finished; `deleted`, `bounced`."),
     "maintain.days": (INFO, "Coming days of history were made; `partitions`."),
     "maintain.failed": (
         WARNING,
         "A step of maintenance failed, or, without `step`, a whole round; the next round tries again; `step`, `error`.",
     ),
     "suspend.added": (INFO, "A rule suspended mail; `selection`, `reason`, `seconds`, `who`."),
-    "suspend.lifted": (INFO, "What waited for a suspend that has been removed is due; `selection`, `recipients`."),
+    "suspend.lifted": (INFO, "Mail that waited for a removed suspend is due; `selection`, `recipients`."),
     "suspend.failed": (WARNING, "The table of suspends could not be followed; it is tried again soon; `error`."),
     "pace.unshared": (
         WARNING,
-        "PostgreSQL could not say what a shared limit allows, so what it limits waits; `error`.",
+        "PostgreSQL could not say how much a shared limit allows, so mail under the limit waits; `error`.",
     ),
     "schedule.sent": (
         INFO,

@@ -101,7 +101,7 @@ METRICS: Final[dict[str, Metric]] = {
     "pillarbox_record_seconds": Metric("histogram", "How long that took PostgreSQL.", (), COMMIT),
     "pillarbox_logins_refused_total": Metric(
         "counter",
-        "Times that a next hop refused our login, or missed one, until somebody mends it: its mail waits.",
+        "Times that a next hop refused our login or required one; its mail waits until the login is repaired.",
         (TRANSPORT,),
     ),
     "pillarbox_notices_total": Metric("counter", "Notifications to senders that were queued."),
@@ -110,7 +110,7 @@ METRICS: Final[dict[str, Metric]] = {
         "counter", "Times that listening ended. `why` is lost, deaf or swallowed, as the events are called.", ("why",)
     ),
     "pillarbox_hints_unsent_total": Metric(
-        "counter", "Notifications of dead letters or of mail that could not be sent: who listens finds them by polling."
+        "counter", "Notifications of dead letters or of mail that could not be sent; listeners find them by polling."
     ),
     EVENTS_TOTAL: EVENTS_METRIC,
     "pillarbox_worker": Metric("gauge", "Always 1; `worker` is the name this process was started by.", ("worker",)),

@@ -82,11 +82,11 @@ _METRICS: Final[dict[str, Metric]] = {
     "pillarbox_smtpd_commit_seconds": Metric("histogram", "How long a group's commit took.", (), COMMIT),
     "pillarbox_smtpd_commit_messages": Metric("histogram", "How many messages shared a commit.", (), SIZES),
     "pillarbox_smtpd_shed_total": Metric(
-        "counter", "Clients told 421 in place of a greeting. `reason` is sessions, lag or reserve.", (REASON,)
+        "counter", "Clients that got 421 in place of a greeting. `reason` is sessions, lag or reserve.", (REASON,)
     ),
     "pillarbox_smtpd_limited_total": Metric(
         "counter",
-        "What `rates` refused. `limit` is session, connection, message or recipient.",
+        "Refusals by `rates`. `limit` is session, connection, message or recipient.",
         (LIMIT,),
     ),
     "pillarbox_smtpd_logins_total": Metric(

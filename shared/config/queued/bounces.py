@@ -42,7 +42,7 @@ DisplayName = Annotated[str, matching(r"[ !#-\[\]-~]{1,100}", "1 to 100 printabl
 
 
 class Texts(Section):
-    """What the readable part of a notification says instead of the built-in English."""
+    """Texts for the readable part of a notification, instead of the built-in English."""
 
     failed: Template | None = setting(None, "For recipients that failed.", unit="text", absent="built-in")
     delayed: Template | None = setting(None, "For recipients that are late.", unit="text", absent="built-in")
@@ -53,7 +53,7 @@ class Texts(Section):
 
 
 class BounceRate(Section):
-    """How many notifications are sent in an hour; those above wait for the next one."""
+    """Limits on the notifications of an hour; those beyond wait for the next hour."""
 
     persender: Annotated[int, whole(1, 1_000_000)] | None = setting(
         100, "The most to one sender, counted over all workers.", unit="notifications an hour"
@@ -64,7 +64,7 @@ class BounceRate(Section):
 
 
 class Bounces(Section):
-    """What senders are told of their recipients (RFC 3464)."""
+    """Notifications to senders about their recipients (RFC 3464)."""
 
     enabled: Truth = setting(True, "Whether notifications are sent; if false, pending ones are dropped.", unit="truth")
     transport: Id = setting("default", "The transport they are sent by.", unit="id of a transport")

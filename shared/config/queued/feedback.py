@@ -16,7 +16,7 @@ Step = Literal["1", "1/concurrency", "1/sqrt_concurrency"]
 
 
 class Feedback(Section):
-    """How the connections to a destination grow and shrink with what becomes of attempts."""
+    """How the connections to a destination grow and shrink with the outcome of attempts."""
 
     initial: Annotated[int, whole(1, 10_000)] = setting(
         5,

@@ -50,7 +50,7 @@ def _one_of(section: Section, *names: str) -> None:
 
 
 class Secret(Section):
-    """Where a secret is."""
+    """Where a secret is stored."""
 
     file: FilePath | None = setting(
         None,
@@ -70,7 +70,7 @@ class Secret(Section):
 
 
 class Token(Section):
-    """Where an access token is that something else renews."""
+    """Where an access token is stored that another program renews."""
 
     file: FilePath | None = setting(
         None,
@@ -100,7 +100,7 @@ class Token(Section):
 
 
 class OAuth(Section):
-    """How access tokens are had from an OAuth 2.0 server."""
+    """How access tokens are fetched from an OAuth 2.0 server."""
 
     url: TokenUrl = required("The token endpoint.", unit="https URL")
     clientid: Text = required("Our client id.", unit="text")
@@ -121,7 +121,7 @@ class OAuth(Section):
 
 
 class Auth(Section):
-    """As whom we log in to the host."""
+    """The login at the host."""
 
     user: UserName = required("The user name.", unit="text")
     password: Secret | None = setting(None, "Where the password is.", unit="section", absent="no password")

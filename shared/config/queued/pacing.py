@@ -47,7 +47,7 @@ _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
 
 
 class Rate(NamedTuple):
-    """So many in each span of seconds, at most."""
+    """At most so many in each span of seconds."""
 
     amount: int
     seconds: int
@@ -94,7 +94,7 @@ def _match(what: str, unit: str) -> Any:
 
 
 class Match(Section):
-    """Which mail is meant: all of the fields that are given must fit, each by one of its values."""
+    """A selection of mail: all fields that are given must match, each by one of its values."""
 
     transport: list[Value] = _match("mail over these transports", "list of ids")
     destination: list[Value] = _match(
@@ -133,7 +133,7 @@ def match_of(values: Mapping[str, Sequence[str]]) -> Match:
 
 
 class Policy(Section):
-    """A limit on mail that is alike in some fields."""
+    """A limit on mail with the same values in some fields."""
 
     id: Id = required(
         "The name of the policy; last_error of mail that waits for it shows the name.",
@@ -206,7 +206,7 @@ class Suspend(Section):
 
 
 class Pacing(Section):
-    """How fast mail may leave, and what must wait."""
+    """Limits on how fast mail leaves, and mail that must wait."""
 
     policies: Annotated[list[Policy], AfterValidator(unique_ids)] = setting(
         [],

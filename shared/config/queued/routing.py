@@ -108,7 +108,7 @@ NameServer = Annotated[HostPort, Checked(_server, {"type": "string", "minLength"
 
 
 class SmartHost(Section):
-    """One host of several that mail is handed to."""
+    """One of several hosts that mail is sent to."""
 
     server: Host = setting("127.0.0.1", "The smart host.", unit="host name or IP address")
     port: Port = setting(25, "The TCP port of the smart host.", unit="port number")
@@ -205,7 +205,7 @@ class Connection(Section):
 
 
 class Allow(Section):
-    """What DNS may lead to."""
+    """The addresses that DNS may lead to."""
 
     private: Truth = setting(
         False,
@@ -216,7 +216,7 @@ class Allow(Section):
 
 
 class Dns(Section):
-    """How DNS is asked."""
+    """How DNS is queried."""
 
     servers: list[NameServer] = setting(
         [], "The name servers; [] means those of /etc/resolv.conf.", unit="list of IP addresses, or address:port"
@@ -234,7 +234,7 @@ class Dns(Section):
 
 
 class Routing(Section):
-    """How the way to a destination is found."""
+    """How the route to a destination is found."""
 
     ourselves: list[Host] = setting(
         [],

@@ -29,7 +29,7 @@ _FATES: Final = ("defer", "bounce", "hold")
 
 
 class ReplyCondition(Section):
-    """What a rule asks: everything given must match, and one entry of a list is enough for that."""
+    """The conditions of a rule: all that are given must match; of a list, one entry must."""
 
     reply: Annotated[list[Pattern], SOME] = asks(
         "The reply: code, enhanced code and text as in the log; without a reply, the failure. A glob matches the "
@@ -62,7 +62,7 @@ class ReplyCondition(Section):
 
 
 class ReplyRule(Section):
-    """What is done about replies that fulfil the conditions. The first rule of each kind decides that kind."""
+    """What to do about replies that match the conditions. The first matching rule of each kind decides that kind."""
 
     id: Id = required("The name of the rule, for logs.", unit="id, unique among the rules")
     condition: ReplyCondition = required("The conditions.", unit="section of conditions", alias="if")

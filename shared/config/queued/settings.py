@@ -41,7 +41,7 @@ WorkerId = Annotated[str, matching(r"[a-z0-9-]{1,64}", "1 to 64 of a-z, 0-9 and 
 
 
 class Worker(Section):
-    """One delivery worker and the rows it owns."""
+    """One delivery worker and its rows."""
 
     id: WorkerId = required("The worker's name, for python -m queued --worker ID.", unit="id, unique")
     where: Text = required(
@@ -59,7 +59,7 @@ def _workers() -> list[Worker]:
 
 
 class Claim(Section):
-    """How a worker takes rows."""
+    """How a worker claims rows."""
 
     batch: Annotated[int, whole(1, 10_000)] = setting(200, "The most recipients taken by one claim.", unit="recipients")
     lease: Interval = setting(
@@ -98,7 +98,7 @@ class Claim(Section):
 
 
 class Wakeup(Section):
-    """How a worker learns at once that there is mail."""
+    """How a worker is notified at once of new mail."""
 
     mode: Literal["listen", "poll"] = setting(
         "listen",
@@ -119,7 +119,7 @@ class Wakeup(Section):
 
 
 class Shutdown(Section):
-    """How a worker ends."""
+    """How a worker stops."""
 
     timeout: Duration = setting(
         "30s", "How long deliveries may take to finish before they are aborted.", unit="duration"
@@ -127,7 +127,7 @@ class Shutdown(Section):
 
 
 class Keep(Section):
-    """How long what is finished is kept."""
+    """How long finished mail is kept."""
 
     history: Interval = setting("30d", "Attempts and archive.", unit="duration")
     deadletters: Interval = setting("7d", "The bodies of dead letters, so that they can be requeued.", unit="duration")
@@ -135,7 +135,7 @@ class Keep(Section):
 
 
 class Maintenance(Section):
-    """What workers keep tidy in the database."""
+    """The maintenance that workers do in the database."""
 
     interval: Interval = setting("1m", "How often maintenance runs.", unit="duration")
     grace: Duration = setting(
@@ -193,7 +193,7 @@ class QueuedConfig(Section):
     def _bounces_have_a_transport(self) -> Self:
         known, named = [each.id for each in self.transports], self.bounces.transport
         if "transport" in self.bounces.model_fields_set and named not in known:
-            text = f"{show(named)} is no transport; allowed: {', '.join(known)}"
+            text = f"{show(named)} is not a transport; allowed: {', '.join(known)}"
             raise MisplacedError([(("bounces", "transport"), text)])
         return self
 

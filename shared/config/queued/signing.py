@@ -66,7 +66,7 @@ def _instant(value: object) -> datetime:
 
 
 ServerName = Annotated[
-    str, matching(rf"(?=.{{1,255}}$){_NAME}", "a name such as mx.example.com, as it stands in Authentication-Results")
+    str, matching(rf"(?=.{{1,255}}$){_NAME}", "a name such as mx.example.com, as in Authentication-Results")
 ]
 SignedDomain = Annotated[str, Checked(_read_signed, {"type": "string"})]
 SigningDomain = Annotated[str, Checked(read_domain, {"type": "string"})]
@@ -137,7 +137,7 @@ class SigningRule(Section):
 
 
 class Arc(Section):
-    """Sealing of forwarded mail: what our own server found out about a message is told to those after us."""
+    """Sealing of forwarded mail (ARC): it passes our own server's findings about a message to later servers."""
 
     authservid: ServerName = required(
         "The name at the start of our own server's Authentication-Results fields (authserv-id); mail with such a "
@@ -153,7 +153,7 @@ class Arc(Section):
 
 
 class Signing(Section):
-    """DKIM signatures on mail that leaves (RFC 6376, RFC 8463); a message gets those of every rule that fits it."""
+    """DKIM signatures on outgoing mail (RFC 6376, RFC 8463); a message gets those of every matching rule."""
 
     onerror: Literal["defer", "unsigned"] = setting(
         "defer",

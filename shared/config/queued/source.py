@@ -61,7 +61,7 @@ DailyMessages = Annotated[int, whole(1, _MOST_MESSAGES)]
 
 
 class Warmup(Section):
-    """How much a new address sends on each of its first days."""
+    """How many messages a new address sends on each of its first days."""
 
     begins: Day = required("The first day, in UTC; before it the address is not used.", unit="date", alias="from")
     days: Annotated[list[DailyMessages], Field(min_length=1)] = required(

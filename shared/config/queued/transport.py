@@ -116,7 +116,7 @@ class Retry(Section):
 
 
 class TransportGroup(Section):
-    """What several transports have in common: every key of a transport, for those that do not write it themselves."""
+    """Defaults that several transports share: every key of a transport, for those that do not set it themselves."""
 
     id: Id = required("The name of the group, for `group` of transports.", unit="id, unique among the groups")
     connection: Connection = section(Connection, "Where to connect to.")

@@ -38,7 +38,7 @@ Argon2Hash = Annotated[str, Checked(_argon2, {"type": "string", "pattern": r"^\$
 
 
 class Hashing(Section):
-    """What passwords may cost at once."""
+    """Limits on the cost of checking passwords."""
 
     threads: Annotated[int, whole(1, 64)] = setting(
         2, "How many passwords are hashed at the same time, at 64 MiB each.", unit="threads"
@@ -54,7 +54,7 @@ class Hashing(Section):
 
 
 class Failures(Section):
-    """What happens to who fails to log in, again and again."""
+    """What happens to clients that repeatedly fail to log in."""
 
     delay: Duration = setting(
         "1s",
@@ -82,7 +82,7 @@ class Failures(Section):
 
 
 class Authentication(Section):
-    """Who may send after authenticating (RFC 4954)."""
+    """Users that may send after authenticating (RFC 4954)."""
 
     users: dict[Text, Argon2Hash] = setting(
         {},

@@ -42,7 +42,7 @@ def group() -> Any:
 
 
 class Load(Section):
-    """When a process turns clients away so that those it serves do not wait."""
+    """When a process turns new clients away so that those it serves do not wait."""
 
     sessions: Annotated[int, whole(1, 1_000_000)] = setting(
         1000,

@@ -72,7 +72,7 @@ class Rule(Section):
 
 
 class Hold(Section):
-    """A standing hold: what it matches is held whatever the rules accept."""
+    """A standing hold: matching mail is held even if the rules accept it."""
 
     id: Id = required("The name of the hold, for logs and metrics.", unit="id, unique among the rules and holds")
     servers: Annotated[list[Id], SOME] | None = setting(
@@ -104,7 +104,7 @@ class Hold(Section):
 
 
 class ListSource(Section):
-    """A list that rules can look in: a file or a query."""
+    """A list that rules can search: a file or a query."""
 
     id: Id = required("The name that rules use for it.", unit="id, unique among the lists")
     file: FilePath | None = setting(
@@ -133,7 +133,7 @@ class ListSource(Section):
 
 
 class Policy(Section):
-    """Decides at acceptance what becomes of each client, message and recipient."""
+    """Rules that decide, at acceptance, about each client, message and recipient."""
 
     partitionkey: PartitionKey = setting(
         "recipientdomain",

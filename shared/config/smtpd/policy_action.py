@@ -40,7 +40,7 @@ def _delay(value: object) -> timedelta:
 
 
 class Action(Section):
-    """What a rule does; it must do something."""
+    """The actions of a rule; at least one is required."""
 
     accept: Truth = setting(
         False, "Ends the phase: its later rules are not evaluated. This does not allow relaying.", unit="true or false"

@@ -24,11 +24,11 @@ def _url(value: object) -> str:
             good = False
         if good and not parts.username and not parts.query and not parts.fragment:
             return value
-    raise ValueError(f"{show(value)} is no address of rspamd; allowed: http://HOST:PORT, of its normal worker")
+    raise ValueError(f"{show(value)} is not a valid rspamd address; allowed: http://HOST:PORT of its normal worker")
 
 
 class CheckActions(Section):
-    """What each of rspamd's actions means for us."""
+    """What to do for each of rspamd's actions."""
 
     reject: Consequence = setting("reject", f"For rspamd's action reject: {_WORDS}.", unit="word")
     softreject: Consequence = setting("defer", f"For rspamd's action soft reject: {_WORDS}.", unit="word")

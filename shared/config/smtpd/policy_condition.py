@@ -78,7 +78,7 @@ def _zone(value: object) -> str:
             pass
         else:
             return value
-    raise ValueError(f"{show(value)} is no time zone; allowed: a name of the IANA database, such as Europe/Berlin")
+    raise ValueError(f"{show(value)} is not a time zone; allowed: a name of the IANA database, such as Europe/Berlin")
 
 
 class TimeSpan(Section):
@@ -96,7 +96,7 @@ class TimeSpan(Section):
 
 
 class RateCondition(Section):
-    """More than so many in a time, counted by the rule."""
+    """A rate that the rule counts: more than so many in a time."""
 
     key: Annotated[list[Subject], SOME] = required(
         "What is counted separately: each combination of these values has its own count; client is one host, for IPv6 "
@@ -121,7 +121,7 @@ class ListCondition(Section):
 
 
 class Condition(Section):
-    """What a rule asks: everything given must match, and one entry of a list is enough for that."""
+    """The conditions of a rule: all that are given must match; of a list, one entry must."""
 
     client: Annotated[list[IpNetwork], SOME] = asks("The networks the client connects from.", unit="IP networks")
     clientname: Annotated[list[Domain], SOME] = asks(

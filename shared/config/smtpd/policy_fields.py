@@ -50,7 +50,7 @@ def _sender(value: object) -> str:
 def _pattern(value: object) -> str:
     if not isinstance(value, str):
         allowed = "text such as *.example.com, or /a regular expression/"
-        raise ValueError(f"{show(value)} is no pattern; allowed: {allowed}{quotes_hint(value)}")  # noqa: TRY004 - pydantic wants it
+        raise ValueError(f"{show(value)} is not a pattern; allowed: {allowed}{quotes_hint(value)}")  # noqa: TRY004 - for pydantic
     matcher(value)
     return value
 
@@ -83,7 +83,7 @@ def _comparison(read: Callable[[str], float], allowed: str) -> Callable[[object]
                 return Comparison(match[1], read(match[2]))
             except ValueError:
                 pass
-        raise ValueError(f"{show(value)} is no comparison; allowed: {allowed}")
+        raise ValueError(f"{show(value)} is not a valid comparison; allowed: {allowed}")
 
     return compare
 
@@ -120,7 +120,7 @@ def _over(value: object) -> Over:
             seconds = 0
         if 1 <= seconds <= 7 * 86400:
             return Over(int(match[1]), seconds)
-    raise ValueError(f"{show(value)} is no rate; allowed: a number and a time from 1s to 7d, such as 100/1h")
+    raise ValueError(f"{show(value)} is not a valid rate; allowed: a number and a time from 1s to 7d, such as 100/1h")
 
 
 class Hours(NamedTuple):
@@ -141,7 +141,7 @@ def _hours(value: object) -> Hours:
         start, end = int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])
         if start != end and start < 24 * 60:
             return Hours(start, end)
-    raise ValueError(f"{show(value)} is no span of hours; allowed: text such as 08:00-18:00 or 22:00-06:00")
+    raise ValueError(f"{show(value)} is not a valid span of hours; allowed: text such as 08:00-18:00 or 22:00-06:00")
 
 
 def _reply(kind: Literal["4", "5"]) -> Callable[[object], str]:
@@ -153,8 +153,8 @@ def _reply(kind: Literal["4", "5"]) -> Callable[[object], str]:
         if isinstance(value, str) and written.fullmatch(value):
             return value
         raise ValueError(
-            f"{show(value)} is no reply; allowed: a code {kind}xx, an enhanced code {kind}.x.x and one line of "
-            f"printable ASCII, such as {example}"
+            f"{show(value)} is not a valid reply; allowed: a code {kind}xx, an enhanced code {kind}.x.x and one line "
+            f"of printable ASCII, such as {example}"
         )
 
     return read
@@ -171,7 +171,9 @@ RESERVED_FIELDS: Final = frozenset(
 def _field_name(value: object) -> str:
     lowered = value.lower() if isinstance(value, str) else ""
     if not isinstance(value, str) or not re.fullmatch(r"[\x21-\x39\x3b-\x7e]{1,70}", value):
-        raise ValueError(f"{show(value)} is no field name; allowed: 1 to 70 printable ASCII characters but no colon")
+        raise ValueError(
+            f"{show(value)} is not a valid field name; allowed: 1 to 70 printable ASCII characters without a colon"
+        )
     if lowered in RESERVED_FIELDS or lowered.startswith(("content-", "resent-")):
         raise ValueError(f"{show(value)} is not ours to add; allowed: fields of your own, such as X-Tenant")
     return value

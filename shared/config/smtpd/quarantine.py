@@ -28,7 +28,7 @@ Mailbox = Annotated[str, Checked(_mailbox, {"type": "string"})]
 
 
 class Notice(Section):
-    """Who is told what is new in a quarantine."""
+    """The digest of new mail in a quarantine."""
 
     to: list[Mailbox] = setting([], "Who gets the digest of new mail.", unit="list of addresses")
     sender: Mailbox | None = setting(
@@ -41,7 +41,7 @@ class Notice(Section):
 
 
 class Quarantine(Section):
-    """Mail that is held for one reason, and who decides about it."""
+    """Mail that is held for one reason, and the reviewers who decide about it."""
 
     id: QuarantineId = required("The quarantine id that policy holds mail under.", unit="quarantine id, unique")
     description: Text | None = setting(

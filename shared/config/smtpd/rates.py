@@ -20,7 +20,7 @@ def _most(default: int, what: str, postfix: str | None = None) -> int:
 
 
 class AddressRates(Section):
-    """Limits on one client address; of IPv6 on one /64, which one host may choose from as it likes."""
+    """Limits on one client address; for IPv6 on one /64, since a host can use every address in it."""
 
     sessions: _Most = _most(50, "sessions of one address at once", "smtpd_client_connection_count_limit")
     connections: _Most = _most(
@@ -49,14 +49,14 @@ class NetworkRates(Section):
 
 
 class UserRates(Section):
-    """Limits on one authenticated user, from wherever; a user's own limits go before these."""
+    """Limits on one authenticated user, from any address; a user's own limits take precedence."""
 
     messages: _Most = _most(0, "messages from one user within rates.window")
     recipients: _Most = _most(0, "recipients from one user within rates.window")
 
 
 class Rates(Section):
-    """How much one client may ask, counted over all processes of this host."""
+    """Limits on what one client may request, counted over all processes of this host."""
 
     window: Interval = setting(
         "1m",

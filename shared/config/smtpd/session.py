@@ -12,7 +12,7 @@ from shared.config.fields import Duration, Fraction, Interval, IpNetwork, Sectio
 
 
 class Proxy(Section):
-    """Who may say on whose behalf it connects, by the PROXY protocol (versions 1 and 2)."""
+    """Proxies that may pass on a client's address by the PROXY protocol (versions 1 and 2)."""
 
     networks: list[IpNetwork] = setting(
         [],
@@ -26,7 +26,7 @@ class Proxy(Section):
 
 
 class Xclient(Section):
-    """Who may say by XCLIENT for which client it speaks."""
+    """Clients that may pass on another client's attributes by XCLIENT."""
 
     networks: list[IpNetwork] = setting(
         [],
@@ -36,7 +36,7 @@ class Xclient(Section):
 
 
 class ConnectPhase(Section):
-    """What happens before a client may speak, and who speaks out of turn."""
+    """What happens before the first command, and to clients that send out of turn."""
 
     greetdelay: Duration = setting(
         "0s",
@@ -97,7 +97,7 @@ class RcpttoPhase(Section):
 
 
 class Limits(Section):
-    """How much a client may say, and how often it may be wrong."""
+    """Limits on how much a client may send and how many errors it may make."""
 
     line: Annotated[int, whole(512, 65_536)] = setting(
         2048, "The longest command line to read (Postfix line_length_limit).", unit="octets"
@@ -155,7 +155,7 @@ class ServerTimeout(Section):
 
 
 class Memory(Section):
-    """How much memory content in transfer may take."""
+    """Limits on the memory for content in transfer."""
 
     bodies: Size = setting(
         "256MiB",

@@ -121,7 +121,7 @@ class Server(Section):
 
 
 class Relay(Section):
-    """Who may send without authenticating."""
+    """Clients that may send without authenticating."""
 
     networks: list[IpNetwork] = setting(
         ["127.0.0.0/8", "::1/128"],
@@ -206,7 +206,7 @@ class SmtpdConfig(Section):
     suppression: SuppressionAtRcpt = section(
         SuppressionAtRcpt, "What happens to mail to suppressed addresses, and where reports come in."
     )
-    memory: Memory = section(Memory, "How much memory content in transfer may take.")
+    memory: Memory = section(Memory, "Limits on the memory for content in transfer.")
     metrics: SmtpdMetrics = section(SmtpdMetrics, "Metrics and health pages over HTTP.")
     tracing: Tracing = section(Tracing, "OpenTelemetry spans that follow a message from RCPT to its last reply.")
 

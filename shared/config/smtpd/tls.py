@@ -30,7 +30,7 @@ def _identity(value: object) -> str:
         elif _SUBJECT.fullmatch(value):
             return value
     allowed = "sha256: and the certificate's fingerprint, or its subject such as CN=app,O=Example"
-    raise ValueError(f"{show(value)} is no certificate's identity; allowed: {allowed}")
+    raise ValueError(f"{show(value)} is not the identity of a certificate; allowed: {allowed}")
 
 
 ServerName = Annotated[
@@ -53,7 +53,7 @@ class Certificate(Section):
 
 
 class ClientCertificates(Section):
-    """Whether clients show a certificate, and who they then are."""
+    """Certificates of clients, and the users that they stand for."""
 
     ask: Literal["never", "request", "require"] = setting(
         "never",

@@ -36,11 +36,11 @@ _MOST_PER_HOUR = 1_000_000_000
 def read_name(value: object) -> str:
     """A user's name in its one spelling. Raises ValueError."""
     if not isinstance(value, str):
-        raise ValueError(f"{show(value)} is no user's name; allowed: text")  # noqa: TRY004 - pydantic wants ValueError
+        raise ValueError(f"{show(value)} is not a valid user name; allowed: text")  # noqa: TRY004 - pydantic wants ValueError
     try:
         return prepared(value)
     except NotPrepared as error:
-        raise ValueError(f"{show(value)} is no user's name: it {error}; allowed: text as RFC 4013 has it") from None
+        raise ValueError(f"{show(value)} is not a valid user name: it {error}; allowed: text by RFC 4013") from None
 
 
 def read_sender(value: object) -> str:
@@ -54,7 +54,7 @@ def read_sender(value: object) -> str:
             if (match := _SENDER.fullmatch(written)) and not (match["local"] and "*" in match["domain"]):
                 return written
     allowed = 'user@example.com, example.com, *.example.com, or "" for the null sender'
-    raise ValueError(f"{show(value)} is no sender; allowed: {allowed}")
+    raise ValueError(f"{show(value)} is not a valid sender; allowed: {allowed}")
 
 
 def _scram(value: object) -> str:

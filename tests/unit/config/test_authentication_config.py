@@ -56,7 +56,7 @@ PAIR = "certificate: c, privatekey: k"
         ),
         (
             f"servers: [{{tls: {{{PAIR}, client: {{users: {{app: alice}}}}}}}}]",
-            "servers[0].tls.client.users.app: app is no certificate's identity; allowed: sha256: and the",
+            "servers[0].tls.client.users.app: app is not the identity of a certificate; allowed: sha256: and the",
         ),
         (
             f"servers: [{{tls: {{{PAIR}, certificates: [{{{PAIR}, names: ['*']}}]}}}}]",
@@ -92,7 +92,7 @@ def test_mistakes_in_smtpd_yaml(tmp_path: Path, yaml: str, problem: str) -> None
         ),
         (
             "users: {alice: {senders: ['a@*.b']}}",
-            "users.alice.senders[0]: a@*.b is no sender; allowed: user@",
+            "users.alice.senders[0]: a@*.b is not a valid sender; allowed: user@",
         ),
         ("users: {alice: {messages: 0}}", "users.alice.messages: 0 is not a usable number"),
         ('users: {"\\u202e": {}}', "users["),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("bounces: {transport: slow}", 'bounces.transport: "slow" is no transport; allowed: default'),
+        ("bounces: {transport: slow}", 'bounces.transport: "slow" is not a transport; allowed: default'),
         ("bounces: {address: nobody}", 'bounces.address: "nobody" is not an address'),
         (
             "bounces: {texts: {failed: 'Dear {name}'}}",

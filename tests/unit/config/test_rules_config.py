@@ -60,7 +60,7 @@ def test_a_rule_with_everything(tmp_path: Path) -> None:
             "  - id: a\n    if: {code: ['421']}\n    defer: 1h\n    hold: q\n",
             "rules[0].hold: conflicts with defer; allowed: only one of defer, bounce, hold",
         ),
-        ("  - id: a\n    if: {reply: ['/(/']}\n    defer: 1h\n", "is no regular expression"),
+        ("  - id: a\n    if: {reply: ['/(/']}\n    defer: 1h\n", "is not a regular expression"),
         ("  - id: a\n    if: {code: ['921']}\n    defer: 1h\n", "allowed: a reply code in quotes"),
         ("  - id: a\n    if: {enhanced: ['4.7']}\n    defer: 1h\n", "allowed: an enhanced code such as 4.7.28"),
         ("  - id: a\n    if: {phase: [ehlo]}\n    defer: 1h\n", "rules[0].if.phase[0]"),
