@@ -100,7 +100,7 @@ def _deferred(found: DryRun) -> str:
     if found.expires is None:
         return ""
     if found.deferred is None:
-        return "would be given up, for this is the last try"
+        return "would be given up, because this is the last try"
     return f"would be tried again at {_time(found.deferred)}; given up at {_time(found.expires)}"
 
 

@@ -79,7 +79,7 @@ R530_NEED_TLS: Final = "530 5.7.0 Must issue a STARTTLS command first"  # RFC 32
 R535_BAD_CREDENTIALS: Final = "535 5.7.8 Authentication credentials invalid"  # RFC 4954 section 6
 R538_ENCRYPTION_REQUIRED: Final = "538 5.7.11 Encryption required for authentication"  # RFC 4954 section 6
 R550_NO_DOMAIN: Final = "550 5.1.3 Recipient address has no domain"  # RFC 5321 section 4.1.1.3
-R550_SOURCE_ROUTE: Final = "550 5.1.0 Source routes are not taken"  # RFC 5321 appendix C
+R550_SOURCE_ROUTE: Final = "550 5.1.0 Source routes are not accepted"  # RFC 5321 appendix C
 R550_HOLD: Final = "550 5.7.1 Future release is not permitted for this client"  # RFC 4865 section 4.2
 R550_XCLIENT_LOGIN: Final = "550 5.7.0 XCLIENT names a user that may not send"  # RFC 5321 section 4.2.2
 R550_XCLIENT: Final = "550 5.7.0 XCLIENT is not permitted for this client"  # RFC 5321 section 4.2.2
@@ -108,7 +108,7 @@ R555_PARAMETER_UNKNOWN: Final = "555 5.5.4 Parameter {keyword} is not offered he
 
 
 class Refused(Exception):
-    """A parameter cannot be had; `reply` is what the client is told."""
+    """A parameter is refused; `reply` goes to the client."""
 
     def __init__(self, reply: str) -> None:
         super().__init__(reply)

@@ -82,7 +82,7 @@ class _Context(ssl.SSLContext):
             try:
                 context.set_ciphers(settings.ciphers)
             except ssl.SSLError:
-                allowed = "what openssl-ciphers(1) understands"
+                allowed = "a list as in openssl-ciphers(1)"
                 raise ConfigError(
                     f"{where}.ciphers: {settings.ciphers!r} names no cipher; allowed: {allowed}"
                 ) from None

@@ -78,7 +78,7 @@ def split(
             mine = ", ".join(str(partid) for partid in of_leaf if answers[partid])
             found[leaf] = f"only {mine} of {len(of_leaf)} ids"
         elif said == {False} and leaf in reads:
-            found[leaf] = "opened, though it has none of its mail"
+            found[leaf] = "opened without any of its mail"
     return found
 
 

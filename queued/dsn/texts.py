@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _OPENING: Final = "This is the mail system at host {hostname}.\n\n"
 BUILT_IN: Final[Mapping[str, str]] = {
     "failed": _OPENING + "Your message of {arrived} could not be delivered to the recipients below, and will not be\n"
-    "tried again. What follows this report is {returned}.\n\n{recipients}",
+    "tried again. This report is followed by {returned}.\n\n{recipients}",
     "delayed": _OPENING
     + "Your message of {arrived} could not be delivered to the recipients below so far. You need not\n"
     "send it again: it is tried until {until}.\n\n{recipients}",
     "delivered": _OPENING
-    + "Your message of {arrived} was delivered to the recipients below, as you asked to be told.\n\n"
+    + "Your message of {arrived} was delivered to the recipients below. You asked for this report.\n\n"
     "{recipients}",
     "relayed": _OPENING
     + "Your message of {arrived} was relayed for the recipients below, to hosts that may not report\n"

@@ -77,7 +77,7 @@ async def learn(
             await _note(connection, claimed, report, whom, finding, weight, settings)
             noted += 1
     if not noted:
-        return "a report without proof that we sent the message" if not messages else "a report of nothing that counts"
+        return f"a report without {'a failure that counts' if messages else 'proof that we sent the message'}"
     return f"a report on {noted}"
 
 

@@ -57,7 +57,7 @@ def usable(sources: Sequence[Source], hosts: Iterable[str], day: date) -> tuple[
     fitting = [source for source in sources if any(fits(source, version) for version in versions)]
     if not fitting:
         wanted = " or ".join(f"IPv{version}" for version in sorted(filter(None, versions)))
-        return [], f"none for {wanted}" if wanted else "none, for there is no host"
+        return [], f"none for {wanted}" if wanted else "none, because there is no host"
     allowed = [source for source in fitting if allowance(source, day) != 0]
     return allowed, None if allowed else "none today: the warm-up has not begun"
 

@@ -141,19 +141,19 @@ def _check_channel(login: Login, place: LoginTarget) -> None:
     if over == "verified_tls" and not (encrypted and place.wanted.proof != "none"):
         raise _fault("login", "login requires verified TLS (auth.over)")
     if over == "any_tls" and not encrypted:
-        raise _fault("login", "no TLS to log in over, which auth.over asks for")
+        raise _fault("login", "login requires TLS (auth.over)")
 
 
 def _choose(login: Login, extensions: Mapping[str, str], wire: Wire) -> Mechanism:
     """The strongest mechanism both may use."""
     if "AUTH" not in extensions:
-        raise _fault("login", "host does not offer AUTH, and connection.auth asks for it")
+        raise _fault("login", "host does not offer AUTH, which connection.auth requires")
     offered = extensions["AUTH"].upper().split()
     for mechanism in login.settings.allowed:
         if mechanism in offered and (not mechanism.endswith("-PLUS") or binds(wire.session)):
             return mechanism
     allowed, found = ", ".join(login.settings.allowed), " ".join(offered)[:200] or "nothing"
-    raise _fault("login", f"host offers AUTH {found}, and we may use {allowed}")
+    raise _fault("login", f"host offers AUTH {found}; allowed by connection.auth: {allowed}")
 
 
 async def _secret(login: Login) -> str:

@@ -113,7 +113,7 @@ async def _may_start(wire: Wire, tls: TlsWanted, extensions: dict[str, str], tim
     """Whether the peer waits for the handshake now; False where clear text will do instead."""
     if "STARTTLS" not in extensions:
         if tls.speak == "must":
-            raise ConversationError(Fault("tls", "starttls", f"host does not offer STARTTLS, which {tls.why} asks for"))
+            raise ConversationError(Fault("tls", "starttls", f"host does not offer STARTTLS, which {tls.why} requires"))
         return False
     wire.write(b"STARTTLS\r\n", replies=1)
     reply = await wire.reply("starttls", timeouts.starttls)
@@ -121,7 +121,7 @@ async def _may_start(wire: Wire, tls: TlsWanted, extensions: dict[str, str], tim
         return True
     if tls.may_be_clear:
         return False
-    text = f"host refused STARTTLS, which {tls.why} asks for: {reply}"
+    text = f"host refused STARTTLS, which {tls.why} requires: {reply}"
     raise ConversationError(Fault("tls", "starttls", text, reply))
 
 

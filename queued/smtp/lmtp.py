@@ -44,4 +44,4 @@ class LmtpConnection(SmtpConnection):
         if not (data.is_permanent or data.is_transient):
             verdict("data", data)
             # Not a fault of protocol, after which no refusal would be believed: 354 proves that each has its own.
-            raise ConversationError(Fault("closed", "data", "host wants content for no recipient", data))
+            raise ConversationError(Fault("closed", "data", "host asks for content without a recipient", data))

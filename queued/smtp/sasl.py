@@ -48,7 +48,7 @@ class Machine(Protocol):
         """The response to a challenge."""
 
     def prove(self) -> None:
-        """Raise SaslError unless the server has proved itself, now that it says that we are in."""
+        """Raise SaslError unless the server has proved itself, now that it has accepted the login."""
 
 
 def machine(mechanism: Mechanism, user: str, secret: str, session: SSLObject | None, host: str, port: int) -> Machine:
@@ -79,7 +79,7 @@ class _Once:
 
     def answer(self, challenge: bytes) -> bytes:
         del challenge
-        raise SaslError("host asks for more than the mechanism has")
+        raise SaslError("unexpected extra challenge from the host")
 
     def prove(self) -> None:
         """It asks no proof."""
@@ -100,12 +100,12 @@ class _Login:
     def answer(self, challenge: bytes) -> bytes:
         del challenge
         if not self._left:
-            raise SaslError("host asks for more than the mechanism has")
+            raise SaslError("unexpected extra challenge from the host")
         return self._left.pop()
 
     def prove(self) -> None:
         if self._left:
-            raise SaslError("host says that we are in before it has asked for the password")
+            raise SaslError("host accepted the login before it asked for the password")
 
 
 class _Token:
@@ -123,7 +123,7 @@ class _Token:
 
     def answer(self, challenge: bytes) -> bytes:
         if self.refusal:
-            raise SaslError("host asks for more than the mechanism has")
+            raise SaslError("unexpected extra challenge from the host")
         self.refusal = _status(challenge)
         return self.acknowledge
 
@@ -178,9 +178,9 @@ class _Scram:
         except Exception as error:  # noqa: BLE001 - of what a server may say scramp has more than one opinion
             if self._step == 2:  # noqa: PLR2004 - as above
                 raise SaslError("host does not prove that it knows the password") from None
-            why = str(error) if isinstance(error, scramp.ScramException) else "not of the grammar"
+            why = str(error) if isinstance(error, scramp.ScramException) else "malformed"
             raise SaslError(f"invalid SCRAM message from the host: {printable(why.encode())[:_LONGEST]}") from None
-        raise SaslError("host asks for more than the mechanism has")
+        raise SaslError("unexpected extra challenge from the host")
 
     def prove(self) -> None:
         if self._step != 2:  # noqa: PLR2004 - as above

@@ -89,7 +89,7 @@ class Tokens:
     async def _renew(self) -> None:
         token, seconds = await self._ask()
         if not _BEARER.fullmatch(token):
-            raise NoTokenError("the token has characters that no token has (RFC 6750)", lasting=True)
+            raise NoTokenError("the token has characters that are not allowed (RFC 6750)", lasting=True)
         self._failure, self._since = None, monotonic()
         self._token, self._asked, self._until = token, token, self._since + seconds
 
@@ -124,7 +124,7 @@ def _printed(place: Token) -> Callable[[], Awaitable[tuple[str, float]]]:
 
 
 async def _run(command: list[str]) -> str:
-    """What the program prints."""
+    """The output of the program."""
     program = command[0]
     # Not a pipe, which whatever the program leaves behind would hold open; and in memory, where no token stays.
     with os.fdopen(os.memfd_create("token"), "r+b") as printed:
@@ -149,7 +149,7 @@ async def _run(command: list[str]) -> str:
         printed.seek(0)
         octets = printed.read(secret_files.LONGEST + 1)
     try:
-        return secret_files.one_line(octets, f"what {program} prints")
+        return secret_files.one_line(octets, f"the output of {program}")
     except UnusableSecret as error:
         raise NoTokenError(str(error), lasting=True) from None
 
@@ -182,7 +182,7 @@ class _Refreshed:
         said = await self._post(form)
         token, lifetime, refresh = said.get("access_token"), said.get("expires_in"), said.get("refresh_token")
         if not isinstance(token, str):
-            raise NoTokenError(f"{settings.url} gives no access_token", lasting=False)
+            raise NoTokenError(f"{settings.url} returned no access_token", lasting=False)
         if self._refresh is not None and isinstance(refresh, str) and refresh:
             self._refresh = refresh  # RFC 6749 section 6: the one before may count no more
         seconds = float(lifetime) if isinstance(lifetime, int | float) and lifetime > 0 else _UNSAID + _EARLY
@@ -205,7 +205,7 @@ class _Refreshed:
                     if len(octets) > _LONGEST:
                         raise NoTokenError(f"{url} response is larger than {_LONGEST} octets", lasting=False)
         except TimeoutError:
-            raise NoTokenError(f"{url} gives no token within {_PATIENCE:g} s", lasting=False) from None
+            raise NoTokenError(f"{url} returned no token within {_PATIENCE:g} s", lasting=False) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise NoTokenError(f"{url}: {cause(error)}", lasting=False) from None
         return _answer(url, answer.status_code, octets)

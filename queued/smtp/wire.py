@@ -134,7 +134,7 @@ class Wire(asyncio.BufferedProtocol):
         What came before it must have been read (RFC 3207 §5). Afterwards the peer owes what it owed before it.
         """
         if self._replies or self._parser.pending:
-            raise ConversationError(Fault("protocol", phase, "octets that were not asked for before the TLS handshake"))
+            raise ConversationError(Fault("protocol", phase, "unexpected data from the host before the TLS handshake"))
         self.check(phase)
         assert self._transport is not None  # noqa: S101 - `check` has seen that it stands
         try:

@@ -84,7 +84,7 @@ def _broken(path: Sequence[x509.Certificate], now: datetime) -> str | None:
         if depth == 0:
             continue
         if not _is_authority(certificate):
-            return "a certificate issued by no authority"
+            return "a certificate whose issuer is not an authority"
         try:
             path[depth - 1].verify_directly_issued_by(certificate)
         except (*_UNREADABLE, TypeError, InvalidSignature):

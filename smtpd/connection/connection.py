@@ -202,7 +202,7 @@ def _peer(name: object) -> tuple[str, int]:
 def _feed(protocol: asyncio.BaseProtocol, octets: bytes) -> None:
     """Give octets to a protocol as its transport would."""
     if not isinstance(protocol, _Buffered):
-        raise TypeError("TLS takes octets otherwise than it did")
+        raise TypeError("asyncio's TLS protocol is not buffered any more")
     while octets:
         view = memoryview(protocol.get_buffer(len(octets)))
         taken = min(len(view), len(octets))

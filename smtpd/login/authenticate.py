@@ -207,10 +207,10 @@ class Authentication:
         """RFC 4616: `authzid NUL authcid NUL password`; another identity than one's own is refused."""
         parts = response.split(b"\0")
         if len(parts) != _PLAIN_PARTS:
-            raise NotProven("response is not of the grammar")
+            raise NotProven("malformed response")
         authzid, authcid, password = parts
         if authzid and authzid != authcid:
-            raise NotProven("wants to act as somebody else", _spelled(authcid))
+            raise NotProven("wants to act as another user", _spelled(authcid))
         return await self._password(authcid, password, login)
 
     async def _password(self, said: bytes, password: bytes, login: _Login) -> User:
@@ -239,7 +239,7 @@ class Authentication:
         try:
             answer = await login.challenge(server.challenge(keys or nobody))
         except BaseException:  # it has seen what it may have come for
-            await self._proofs.failed(client.address, login.mechanism, NotProven("gives up before its proof", name))
+            await self._proofs.failed(client.address, login.mechanism, NotProven("cancelled before its proof", name))
             raise
 
         async def look() -> tuple[User, bytes]:
@@ -252,14 +252,14 @@ class Authentication:
         proven, final = await self._proofs.judged(client.address, name, login.mechanism, look)
         # RFC 4954 section 4: 235 carries nothing, so our proof is one more challenge, whose answer is empty.
         if await login.challenge(final):
-            raise NotProven("answers server-final-message", name)
+            raise NotProven("data after server-final-message", name)
         return proven
 
     async def _external(self, said: bytes, login: _Login) -> User:
         """RFC 4422 appendix A: TLS has proven who it is; the response may repeat the name."""
         name = self._certificate_name(login.client) or ""
         if said and _spelled(said) != name:
-            raise NotProven("wants to act as somebody else", name)
+            raise NotProven("wants to act as another user", name)
         user = await self._find(name, login.client)
         return _allowed(user, name, right=user is not None)
 

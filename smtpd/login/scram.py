@@ -62,11 +62,11 @@ class ScramServer:
         """Read client-first-message; the prepared name of who wants to log in."""
         match = _FIRST.fullmatch(_text(message))
         if match is None or not (bare := _BARE.fullmatch(match["bare"])):
-            raise ScramRefused("client-first-message is not of the grammar")
+            raise ScramRefused("malformed client-first-message")
         self._check_binding(match["flag"], match["type"])
         name = _unescaped(bare["name"])
         if match["authzid"] is not None and _unescaped(match["authzid"]) != name:
-            raise ScramRefused("wants to act as somebody else")
+            raise ScramRefused("wants to act as another user")
         self._header, self._bare = match["header"], match["bare"]
         self._nonce = bare["nonce"] + self._nonce
         return name
@@ -81,7 +81,7 @@ class ScramServer:
         """Check client-final-message; server-final-message, which proves us to the client."""
         text = _text(message)
         if not (match := _FINAL.fullmatch(text)):
-            raise ScramRefused("client-final-message is not of the grammar")
+            raise ScramRefused("malformed client-final-message")
         if not hmac.compare_digest(_decoded(match["binding"]), self._header.encode() + self._binding):
             raise ScramRefused("channel bindings differ")
         if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
@@ -99,11 +99,11 @@ class ScramServer:
     def _check_binding(self, flag: str, kind: str | None) -> None:
         """RFC 5802 section 6."""
         if kind is not None and not self._plus:
-            raise ScramRefused("binds to the channel in a mechanism without -PLUS")
+            raise ScramRefused("channel binding in a mechanism without -PLUS")
         if kind is None and self._plus:
-            raise ScramRefused("binds to no channel in a mechanism with -PLUS")
+            raise ScramRefused("no channel binding in a mechanism with -PLUS")
         if flag == "y" and self._plus_offered:
-            raise ScramRefused("believes that we know no channel binding: somebody took -PLUS from our reply to EHLO")
+            raise ScramRefused("was shown no channel binding, though we offer it: our EHLO reply lost its -PLUS")
         if kind is not None:
             if kind not in self._bindings:
                 raise ScramRefused(f"channel binding {kind} is not available on this connection")
@@ -113,7 +113,7 @@ class ScramServer:
 def _unescaped(name: str) -> str:
     """RFC 5802 section 5.1: =2C and =3D; then SASLprep."""
     if _BAD_ESCAPE.search(name):
-        raise ScramRefused("a name with an = that is no escape")
+        raise ScramRefused("a name with an = that is not an escape")
     try:
         return prepared(name.replace("=2C", ",").replace("=3D", "="))
     except NotPrepared as error:

@@ -33,7 +33,7 @@ class Header:
     """What the walk found. Offsets are octets from the start of the content."""
 
     end: int  # where the line begins that ends the header: an empty one, or one that is no field
-    ended: Literal["empty", "text", "nothing"]  # by an empty line, by text that is no field, by the end of the content
+    ended: Literal["empty", "text", "nothing"]  # by an empty line, text that is not a field, the end of the content
     names: frozenset[bytes]  # field names in lower case, of fields before `end`
     hops: int  # Received fields, up to the first empty line
     loops: int  # those of them that name us as the receiver

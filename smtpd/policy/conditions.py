@@ -192,7 +192,7 @@ def _rate(c: RateCondition, rule: str) -> Predicate:
 def _nested(c: Condition, rule: str, lists: Lists) -> Iterator[Predicate]:
     if c.unless is not None:
         inner = predicates(c.unless, f"{rule}/not", lists)
-        yield Predicate("not", _cost(inner), lambda f, k: not _all(inner, f, k), lambda _: "what is in it matches")
+        yield Predicate("not", _cost(inner), lambda f, k: not _all(inner, f, k), lambda _: "its inner conditions match")
     if c.any:
         choices = [predicates(each, f"{rule}/any{index}", lists) for index, each in enumerate(c.any)]
         choices.sort(key=_cost)

@@ -84,7 +84,7 @@ def read_answer(answer: HttpAnswer) -> CheckResult:
     except RecursionError:
         raise ValueError("the answer is nested too deeply") from None
     if not isinstance(said, dict):
-        raise ValueError("the answer is no object")  # noqa: TRY004 - bad input, not a bad call
+        raise ValueError("the answer is not a JSON object")  # noqa: TRY004 - bad input, not a bad call
     action, score = said.get("action"), _number(said.get("score"))
     if not isinstance(action, str) or action not in ACTIONS or score is None:
         raise ValueError(f"the answer has no action and score: {one_line(repr(action))}, {one_line(repr(score))}")

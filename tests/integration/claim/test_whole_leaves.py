@@ -48,7 +48,7 @@ async def test_whole_leaves_are_nothing_to_warn_of(factory: Factory, heard: Hear
         (f"{PARTID} IN ('1', '4', '5', '6')", "queue_def_123 (only 1 of 3 ids)"),
         (
             f"({PARTID})::int < 4",
-            ", ".join(f"queue_def_{leaf} (opened, though it has none of its mail)" for leaf in ("456", "def")),
+            ", ".join(f"queue_def_{leaf} (opened without any of its mail)" for leaf in ("456", "def")),
         ),
         (f"{PARTID} IN ('4', '5', '6') AND id % 2 = 0", "queue_def_456 (it depends on more than the partition)"),
     ],

@@ -220,7 +220,9 @@ async def test_a_list_restricts_what_is_used(authority: Authority) -> None:
         async with routing({}, **relay(peer.port, authority, mechanisms=["SCRAM-SHA-256"])) as routed:
             result = await routed.send_one()
         assert not any(line.startswith(b"AUTH") for line in peer.heard)
-    assert result.outcome.text == "cannot log in: host offers AUTH LOGIN PLAIN, and we may use SCRAM-SHA-256"
+    assert result.outcome.text == (
+        "cannot log in: host offers AUTH LOGIN PLAIN; allowed by connection.auth: SCRAM-SHA-256"
+    )
 
 
 HOSTILE: Final[dict[str, tuple[str, tuple[bytes | str, ...], str]]] = {

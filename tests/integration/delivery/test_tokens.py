@@ -148,11 +148,11 @@ async def test_without_a_refresh_token_the_client_asks_in_its_own_name(authority
         (400, {"error": "with blanks and\nlines"}, False, "answers 400"),
         (503, {"error": "temporarily_unavailable"}, False, "answers 503 temporarily_unavailable"),
         (302, {}, False, "answers 302"),
-        (200, {}, False, "gives no access_token"),
+        (200, {}, False, "returned no access_token"),
         (200, b"<html>", False, "answers 200"),
         (200, b"[" * 50_000, False, "answers 200"),
         (200, b" " * 100_000, False, "response is larger than 65536 octets"),
-        (200, {"access_token": "in jected\r\nMAIL"}, True, "characters that no token has"),
+        (200, {"access_token": "in jected\r\nMAIL"}, True, "characters that are not allowed"),
     ],
 )
 async def test_what_a_server_may_say_instead(
@@ -199,7 +199,7 @@ async def test_a_program_is_run_again_when_its_token_is_old(tmp_path: Path, monk
         ("true", "holds nothing"),
         ("echo one; echo two", "several lines"),
         ("head -c 1000000 /dev/zero", "too much"),
-        ("sleep 3 & echo one two", "characters that no token has"),
+        ("sleep 3 & echo one two", "characters that are not allowed"),
         ("exec sleep 60", "within 0.3 s"),
     ],
 )

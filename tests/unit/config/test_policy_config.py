@@ -53,7 +53,7 @@ def problems(path: Path, text: str) -> list[str]:
         ("if: {time: [{hours: '08:00-08:00'}]}, " + REJECT, 'if.time[0].hours: "08:00-08:00" is not a valid span '),
         ("if: {time: [{zone: Berlin}]}, " + REJECT, 'if.time[0].zone: "Berlin" is not a time zone; allowed: a name of'),
         ("if: {rate: {key: [user], over: 100}}, " + REJECT, "if.rate.over: 100 is not a valid rate; allowed: a number"),
-        ("if: {rate: {key: [user], over: 9/30d}}, " + REJECT, 'if.rate.over: "9/30d" is not a valid rate; allowed: a n'),
+        ("if: {rate: {key: [user], over: 9/30d}}, " + REJECT, 'if.rate.over: "9/30d" is not a valid rate; allowed: a '),
         ("if: {nonsense: 1}, " + REJECT, "if.nonsense: unknown key (value 1); allowed: client, clientname, helo, user"),
         ("then: {}", "then: the rule does nothing; allowed: at least one of accept, reject, defer, hold"),
         ("then: {discard: true}", "then.discard: there is no discard, since accepted mail is never lost; allowed: rej"),

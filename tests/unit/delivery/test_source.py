@@ -54,7 +54,7 @@ def test_an_allowance_grows_by_the_day_and_ends(day: str, most: int | None) -> N
         (["198.51.100.1"], "2026-11-30", ["192.0.2.1"], None),
         (["2001:db8::1"], "2026-11-30", [], "none today: the warm-up has not begun"),
         (["mx.example"], "2026-11-30", ["192.0.2.1"], None),
-        ([], "2026-12-01", [], "none, for there is no host"),
+        ([], "2026-12-01", [], "none, because there is no host"),
     ],
 )
 def test_what_mail_may_leave_from(hosts: list[str], day: str, addresses: list[str], why: str | None) -> None:
