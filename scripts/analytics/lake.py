@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def days(lake: Path, table: str, since: date | None = None, until: date | None = None) -> list[manifest.Manifest]:
     """The manifests of the days from `since` to `until`, both included."""
     if not (lake / manifest.MANIFESTS).is_dir():
-        raise LakeFault(f"{lake}: is no lake of ours; `pillarbox analytics export --lake {lake}` makes one")
+        raise LakeFault(f"{lake}: is not a Pillarbox lake; `pillarbox analytics export --lake {lake}` makes one")
     found = manifest.every(lake, table)
     return [each for each in found if (since is None or each.day >= since) and (until is None or each.day <= until)]
 
@@ -39,9 +39,9 @@ def files(lake: Path, found: Sequence[manifest.Manifest]) -> list[str]:
         try:
             size = path.stat().st_size
         except OSError as error:
-            raise LakeFault(f"{path}: {error.strerror}; restore it, or export the day anew") from None
+            raise LakeFault(f"{path}: {error.strerror}; restore it, or export the day again") from None
         if size != entry.octets:
-            raise LakeFault(f"{path}: has {size} octets where {entry.octets} were written; restore it, or export anew")
+            raise LakeFault(f"{path}: has {size} octets where {entry.octets} were written; restore it, or export again")
         paths.append(str(path))
     return paths
 

@@ -127,13 +127,13 @@ def check(lake: Path, entry: LakeFile) -> None:
         same = found == entry.octets and sha256(file) == entry.sha256
     except FileNotFoundError:
         raise LakeFault(
-            f"{file}: is missing, though its manifest names it; restore it, or export the day anew"
+            f"{file}: is missing, though its manifest names it; restore it, or export the day again"
         ) from None
     except OSError as error:
         raise LakeFault(f"{file}: {error.strerror}") from None
     if not same:
         raise LakeFault(
-            f"{file}: is damaged ({found} octets, {entry.octets} were written); restore it, or export the day anew"
+            f"{file}: is damaged ({found} octets, {entry.octets} were written); restore it, or export the day again"
         )
 
 
@@ -149,4 +149,5 @@ def _read(file: Path) -> Manifest:
         found["aside"] = tuple(found["aside"])
         return Manifest(**found)
     except (ValueError, KeyError, TypeError) as error:
-        raise LakeFault(f"{file}: is no manifest of ours ({error}); remove it, and the day is exported anew") from None
+        text = f"{file}: is not a Pillarbox manifest ({error}); remove it, and the day is exported again"
+        raise LakeFault(text) from None

@@ -37,7 +37,7 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     """Add `stream`."""
     verb = verbs.add_parser("stream", help="attempts by the minute as they happen, to the table report_minutes")
     verb.add_argument("--console", action="store_true", help="print them instead of writing the table")
-    verb.add_argument("--once", action="store_true", help="what is there now, then end")
+    verb.add_argument("--once", action="store_true", help="process the attempts that are there now, then end")
     verb.add_argument("--every", type=terminal.count, default=5, metavar="N", help="seconds between looks (5)")
     verb.add_argument("--checkpoint", type=Path, metavar="DIR", help="where it remembers how far it was")
     terminal.add_spark(verb)

@@ -38,12 +38,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `rules` and its verbs to the command line."""
     parser = subparsers.add_parser("rules", help="test the rules of queued.yaml against a reply")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    verb = verbs.add_parser("test", help="which rule decides about a reply, and why, rule by rule")
+    verb = verbs.add_parser("test", help="show which rule decides about a reply, and why, rule by rule")
     add_config(verb)
     verb.add_argument(
         "--reply", required=True, type=_reply, metavar="TEXT", help='as the host says it: "421 4.7.28 Too many"'
     )
-    verb.add_argument("--phase", choices=_PHASES, default="rcpt", help="what it answers (rcpt)")
+    verb.add_argument("--phase", choices=_PHASES, default="rcpt", help="the phase that it answers (rcpt)")
     verb.add_argument("--destination", default="example.com", metavar="DOMAIN", help="the recipient's (example.com)")
     verb.add_argument("--transport", default="default", metavar="ID", help="the transport (default)")
     verb.add_argument("--site", metavar="NAME", help="the mail exchangers' common name, if it is to be known")
@@ -137,6 +137,6 @@ def _reply(text: str) -> Reply:
     replies = parser.feed(f"{text}\r\n".encode())
     if len(replies) != 1 or parser.broken:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no reply; allowed: a code from 200 to 599, perhaps an enhanced code, and text"
+            f"{text!r} is not a valid reply; allowed: a code from 200 to 599, an optional enhanced code, and text"
         )
     return replies[0]

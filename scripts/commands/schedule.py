@@ -101,7 +101,7 @@ async def _add_recurring(options: argparse.Namespace, mail: schedule_mail.Mail, 
         next_at=occurrence,
     )
     if not made:
-        raise PillarboxError(f"ID: there is a schedule {show(options.id)} already; remove it first, or take another ID")
+        raise PillarboxError(f"ID: there is a schedule {show(options.id)} already; remove it first, or use another ID")
     words = f"{options.id}: {cron.explain(options.every)}, {options.timezone}; first {_shown(occurrence)}"
     return _tell(options, words, id=options.id, next=occurrence.isoformat())
 

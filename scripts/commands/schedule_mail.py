@@ -63,7 +63,7 @@ def read_mail(sender: str, recipients: Sequence[str], file: str) -> Mail:
     if not content.strip():
         raise PillarboxError(f"--file: {show(file)} is empty; allowed: a message with its header")
     if b"\0" in content:
-        raise PillarboxError(f"--file: {show(file)} holds a NUL; allowed: a message as RFC 5322 has it")
+        raise PillarboxError(f"--file: {show(file)} holds a NUL; allowed: a message by RFC 5322")
     return Mail(sender, tuple(recipients), as_submitted(content))
 
 

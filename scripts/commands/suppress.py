@@ -49,7 +49,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("target", metavar="TARGET")
     finish(verb, remove, json=False)
     verb = verbs.add_parser("list", help="list suppressed addresses with reason and end")
-    verb.add_argument("--noted", action="store_true", help="also those that failed, and not often enough")
+    verb.add_argument("--noted", action="store_true", help="also addresses that failed, but not yet often enough")
     finish(verb, list_targets)
 
 
@@ -72,7 +72,7 @@ def remove(options: argparse.Namespace) -> int:
     """Let a target get mail again."""
     if not _ask(options, "suppression_remove", {"target": _target(options.target, "TARGET")}):
         raise PillarboxError(
-            f"TARGET: {options.target} is not suppressed; allowed: what `pillarbox suppress list` shows"
+            f"TARGET: {options.target} is not suppressed; allowed: those of `pillarbox suppress list`"
         )
     print(f"{options.target} is removed")
     return 0

@@ -56,7 +56,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("--who", metavar="NAME", help="who suspends it (default: your login at the database)")
     finish(verb, add)
 
-    finish(verbs.add_parser("list", help="what is suspended by command or by rule"), list_suspends)
+    finish(verbs.add_parser("list", help="list mail that is suspended by command or by rule"), list_suspends)
 
     verb = verbs.add_parser("remove", help="let it go again")
     verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers that `list` shows")
@@ -122,7 +122,7 @@ def remove(options: argparse.Namespace) -> int:
     gone = _ask(options, work)
     known = {row.id for row in gone}
     if missing := [str(each) for each in options.ids if each not in known]:
-        raise PillarboxError(f"suspend remove: no suspend {', '.join(missing)}; allowed: what `suspend list` shows")
+        raise PillarboxError(f"suspend remove: no suspend {', '.join(missing)}; allowed: those of `suspend list`")
     if options.json:
         print(json.dumps({"removed": sorted(known)}))
     else:

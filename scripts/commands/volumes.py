@@ -45,7 +45,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_host(verb)
     finish(verb, report)
 
-    finish(verbs.add_parser("list", help="what is reported"), list_volumes)
+    finish(verbs.add_parser("list", help="list the reported volumes"), list_volumes)
 
     verb = verbs.add_parser("forget", help="remove a host that no longer reports")
     _add_host(verb)

@@ -15,9 +15,9 @@ type Kind = Literal["text", "domain", "address", "number", "size", "time", "age"
 
 #: What each kind of value looks like, for messages and the reference.
 ALLOWED: Final[dict[Kind, str]] = {
-    "text": "text; * stands for any characters; quotes where it has spaces, commas or parentheses",
-    "domain": "a domain; * stands for any characters: *.example.com",
-    "address": "local-part@domain, @domain, or <> for the null sender; * stands for any characters",
+    "text": "text; * matches any characters; quotes where it has spaces, commas or parentheses",
+    "domain": "a domain; * matches any characters: *.example.com",
+    "address": "local-part@domain, @domain, or <> for the null sender; * matches any characters",
     "number": "a whole number",
     "size": "a size: 500, 10KiB, 25MiB",
     "time": "2026-11-20, 2026-11-20T08:30, 2026-11-20T08:30:00Z, now, now-2h or now+30m; UTC unless it says otherwise",
@@ -49,7 +49,7 @@ _BIGINT: Final = 2**63 - 1
 FIELDS: Final[dict[str, Field]] = {
     "id": Field("number", "q.id", "The number of the recipient's row.", most=_BIGINT),
     "message": Field("uuid", "q.messages__id", "The id of the message, as in logs and in the 250 reply."),
-    "state": Field("state", "", "What people see: the status refined by time."),
+    "state": Field("state", "", "The state as shown to people: the status refined by time."),
     "age": Field("age", "q.ts", "How long ago the message was received."),
     "ts": Field("time", "q.ts", "When the message was received."),
     "sender": Field("address", "q.sender", "The envelope's sender; <> is the null sender."),
@@ -59,7 +59,7 @@ FIELDS: Final[dict[str, Field]] = {
     "recipientdomain": Field("domain", "q.recipientdomain", "The domain of the recipient: the destination."),
     "recipientlocalpart": Field("text", "q.recipientlocalpart", "The local-part of the recipient."),
     "senderip": Field("text", "q.senderip", "The address of the client that submitted it."),
-    "senderhelo": Field("text", "q.senderhelo", "What that client called itself in EHLO."),
+    "senderhelo": Field("text", "q.senderhelo", "The name of that client in its EHLO."),
     "saslusername": Field("text", "q.saslusername", "The user that submitted it."),
     "serverid": Field("text", "q.serverid", "The listener that took it."),
     "size": Field("size", "q.size", "The octets of the message."),
@@ -76,7 +76,7 @@ FIELDS: Final[dict[str, Field]] = {
     "priority": Field("number", "q.priority", "Urgent above 0, bulk below (RFC 6710).", least=-9, most=9),
     "retry_count": Field("number", "q.retry_count", "How many tries have begun."),
     "next_retry": Field("time", "q.next_retry", "When it is due."),
-    "wait": Field("wait", "q.next_retry", "How long it is until it is due; 0s for what is due already."),
+    "wait": Field("wait", "q.next_retry", "How long it is until it is due; 0s for mail that is due already."),
     "last_retry": Field("time", "q.last_retry", "When the last try began."),
     "last_error": Field("text", "q.last_error", "Why the last try did not deliver it."),
     "worker": Field("text", "q.worker", "The worker that has it in hand."),

@@ -120,7 +120,7 @@ def read_value(field: Field, operator: str, text: str, *, exact: bool) -> Value:
         return _ordered(field, operator, text)
     wanted = _domain(text) if field.kind == "domain" else text
     if field.kind == "address" and wanted != "<>" and "@" not in wanted and "*" not in wanted:
-        raise ValueError(f"{show(text)} is no address")
+        raise ValueError(f"{show(text)} is not an address")
     return Value("pattern" if "*" in wanted and not exact else "exact", wanted)
 
 
@@ -136,7 +136,7 @@ def _domain(text: str) -> str:
 
 def _contained(field: Field, text: str) -> Value:
     if field.kind not in {"text", "domain", "address"}:
-        raise ValueError("~ looks for text within text")
+        raise ValueError("~ needs a text field, in which it searches for text")
     if not text:
         raise ValueError("a value is missing")
     return Value("contains", text)
@@ -182,7 +182,7 @@ def _scalar(field: Field, text: str) -> Scalar:
     if field.kind == "time":
         return _instant(text)
     if not _INTEGER.fullmatch(text):
-        raise ValueError(f"{show(text)} is no number")
+        raise ValueError(f"{show(text)} is not a valid number")
     number = int(text)
     if not field.least <= number <= field.most:
         raise ValueError(f"{text} is not between {field.least} and {field.most}")
@@ -197,11 +197,11 @@ def _instant(text: str) -> Instant:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{show(text)} is no time") from None
+        raise ValueError(f"{show(text)} is not a time") from None
     try:
         return Instant((at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC))
     except OverflowError:
-        raise ValueError(f"{show(text)} is no time") from None
+        raise ValueError(f"{show(text)} is not a time") from None
 
 
 def _state(text: str) -> str:
@@ -215,4 +215,4 @@ def _uuid(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise ValueError(f"{show(text)} is no message id") from None
+        raise ValueError(f"{show(text)} is not a message id") from None

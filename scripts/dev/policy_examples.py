@@ -36,7 +36,7 @@ rules:
         ("x@closed.example: DELIVER partition 1 transport default _policyrule='monitoring'",),
     ),
     "reject": Example(
-        "Nobody writes to the old domain any more; the client learns it at RCPT and can tell its user.",
+        "The old domain takes no mail any more; the client learns it at RCPT and can tell its user.",
         """\
 rules:
   - id: old-domain
@@ -64,7 +64,7 @@ rules:
         ("refused: 452 4.3.4 Large mail is welcome after 20:00",),
     ),
     "hold": Example(
-        "A new customer's mail waits until somebody has looked at it; `holdreason` says why.",
+        "A new customer's mail waits until a reviewer has checked it; `holdreason` says why.",
         """\
 rules:
   - id: new-customer
@@ -100,7 +100,7 @@ rules:
         ),
     ),
     "partition": Example(
-        "One slow destination gets a worker of its own, so that nobody waits behind it.",
+        "One slow destination gets a worker of its own, so that no other mail waits behind it.",
         """\
 rules:
   - id: slow-destination

@@ -90,10 +90,10 @@ CHECKS: Final[dict[str, str]] = {
     "worker.pruning": "The plan of a worker's claim opens only leaves that can hold its mail. W: it opens others.",
     "partition.served": (
         "Every partition id from 1 to partitions.count, those that policy rules and leaves name, and none (NULL) is "
-        "selected by a worker's WHERE. A: nobody selects it. W: only in part, or no such worker is alive."
+        "selected by a worker's WHERE. A: no worker selects it. W: only in part, or no such worker is alive."
     ),
     "partition.unknown": "A new partition id would have a worker. Note: it would not.",
-    "partition.overlap": "Which ids several workers share; that is allowed. Note: they are listed.",
+    "partition.overlap": "Partition ids that several workers share, which is allowed. Note: they are listed.",
     "partition.waiting": "Due mail is selected by a running worker. A: it is not.",
     "partition.default": "Partition ids in the default leaf. Note: ids without a leaf of their own. W: unknown ids.",
     "mail.overdue": "How long due mail has waited, by partition id. W: 10 minutes. A: an hour.",
@@ -103,18 +103,18 @@ CHECKS: Final[dict[str, str]] = {
         "expires. W: a rule does."
     ),
     "mail.hosts": (
-        "Mail that waits for a host which does not answer, or takes no more, or for DNS. Note: there is some. W: 100 "
+        "Mail that waits for a host that does not answer, is at its limit, or for DNS. Note: there is some. W: 100 "
         "recipients wait for one of them. A: 1000, as where many domains lead to one dead host."
     ),
     "mail.dead": "Dead letters of the last day. Note: there are some. W: 100.",
     "leaf.triggers": "Every table of the tree has the triggers that count bodies and refuse moves. A: one is missing.",
-    "leaf.unique": "Every leaf has UNIQUE (id). A: one has not.",
+    "leaf.unique": "Every leaf has UNIQUE (id). A: one lacks it.",
     "leaf.indexes": "Every leaf has the indexes that claims read. A: one is missing or invalid.",
     "leaf.storage": "Every leaf leaves room for claims and is vacuumed by count. W: its parameters were changed.",
     "leaf.bloat": "Dead rows and size of each leaf. W: vacuum does not keep up.",
     "leaf.vacuum": "This role may vacuum leaves, as maintenance does. Note: it may not; autovacuum cleans alone.",
     "history.days": "The coming days have partitions. A: today's or tomorrow's is missing. W: a later one is.",
-    "refcount.drift": "A sample of messages counts its queue rows right. A: one does not.",
+    "refcount.drift": "The counts of a sample of messages agree with their queue rows. A: one does not.",
     "refcount.body": "A sample of queue rows has bodies. A: a body is missing.",
     "schema.version": "The schema is this code's. A: it is older, newer, or from before 0.1.0.",
     "schema.partitions": "SQL hashes domains into as many ids as smtpd.yaml says. W: into another number.",
@@ -132,8 +132,8 @@ CHECKS: Final[dict[str, str]] = {
     "server.slots": "Replication slots. W: one is inactive, or holds 1 GiB of WAL. A: 16 GiB, or it is lost.",
     "server.notifications": "The queue of notifications. W: a tenth full. A: half full.",
     "server.volumes": (
-        "Room on PostgreSQL's volumes, as `pillarbox volumes` reports it. A: less than spool.minfree, so smtpd accepts "
-        "nothing; or the reports have ended. Note: nobody reports, and smtpd sees no volume of its own."
+        "Room on PostgreSQL's volumes, as `pillarbox volumes` reports it. A: less than spool.minfree, so smtpd refuses "
+        "mail; or the reports have ended. Note: nothing is reported, and smtpd sees no volume itself."
     ),
     "tls.certificates": (
         "Each certificate of smtpd.yaml can be read and lasts. W: its end is nearer than tls.expirywarning. A: it has "
@@ -150,7 +150,7 @@ CHECKS: Final[dict[str, str]] = {
         "Delivery windows open before mail expires. W: they stay closed for longer than retry.age or retry.nullage, so "
         "mail may be given up untried."
     ),
-    "python.build": "How the Python of doctor, and so of the daemons, was built. Note: without PGO, which is slower.",
+    "python.build": "The build of doctor's Python, which the daemons use too. Note: without PGO, which is slower.",
     "disk.var": "Free space under environment.var, for the embedded server. W: 2 GiB or less. A: 512 MiB or less.",
 }
 

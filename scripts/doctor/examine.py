@@ -124,7 +124,7 @@ class Look:
         try:
             migrate.compare(applied, f'database "{self._connection.info.dbname}"')
         except SchemaMismatch as error:
-            remedy = "what it says: run pillarbox migrate, upgrade Pillarbox, or make a new database"
+            remedy = "as the error says: run pillarbox migrate, upgrade Pillarbox, or make a new database"
             return [Finding("schema.version", Severity.ALARM, str(error), remedy)]
         return [Finding("schema.version", Severity.OK, f"{len(applied)} migrations, the last {applied[max(applied)]}")]
 

@@ -34,7 +34,7 @@ def secrets(transports: Iterable[Transport]) -> list[Finding]:
             if logins(transport):
                 names.append(transport.id)
         except ConfigError as error:
-            remedy = "mend the file, its owner or its mode; if only doctor may not read it, run doctor as queued's user"
+            remedy = "correct the file, its owner or mode; if only doctor may not read it, run doctor as queued's user"
             found.append(Finding(_SECRETS, Severity.WARN, str(error), remedy))
     if found:
         return found
@@ -45,7 +45,7 @@ def refused(rows: Sequence[Row]) -> list[Finding]:
     """A finding for each transport whose mail waits for a login; `rows` as query doctor_logins has them."""
     if not rows:
         return [Finding(_REFUSED, Severity.OK, "no mail waits for a login")]
-    remedy = "mend connection.auth of the transport or the account, then reload queued; mail waits and is not bounced"
+    remedy = "correct connection.auth of the transport or the account, then reload queued; mail waits, not bounced"
     return [
         Finding(
             _REFUSED,

@@ -120,7 +120,7 @@ def transports(rows: Sequence[Row], ruled: Sequence[str]) -> Finding:
         return Finding(check, Severity.ALARM, f"not in queued.yaml: {text}; it waits until it expires", remedy)
     if ruled:
         text = f"policy rules of smtpd.yaml name {listed(ruled)}, which are not in queued.yaml"
-        return Finding(check, Severity.WARN, text, "add it to transports in queued.yaml, or mend the rule")
+        return Finding(check, Severity.WARN, text, "add it to transports in queued.yaml, or correct the rule")
     return Finding(check, Severity.OK, "every transport is known")
 
 

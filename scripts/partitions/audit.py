@@ -57,6 +57,6 @@ def repairs(faults: Iterable[Fault]) -> list[Step]:
     found: list[Step] = []
     for f in faults:
         if f.builds:
-            found.append(Step(f"build what mends: {f}", f.builds, alone=True, tables=(f.leaf,)))
-        found.append(Step(f"mend: {f}", (f.mend,), tables=(f.leaf,)))
+            found.append(Step(f"build the repair: {f}", f.builds, alone=True, tables=(f.leaf,)))
+        found.append(Step(f"repair: {f}", (f.mend,), tables=(f.leaf,)))
     return found

@@ -57,7 +57,7 @@ def read_report(path: Path) -> dict[str, float]:
         raise PillarboxError(f"--from-report {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):  # JSON and UTF-8 that are none are ValueErrors
         raise PillarboxError(
-            f"--from-report {path}: not a report; allowed: what `pillarbox analytics report --json` prints"
+            f"--from-report {path}: not a report; allowed: the output of `pillarbox analytics report --json`"
         ) from None
     for id_, weight in found.items():
         check_id(id_)

@@ -49,14 +49,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `policy` and its verbs to the command line."""
     parser = subparsers.add_parser("policy", help="check the rules of smtpd.yaml, and ask what they would do")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    verb = verbs.add_parser("check", help="whether smtpd.yaml and the files of its lists can be used")
+    verb = verbs.add_parser("check", help="check whether smtpd.yaml and the files of its lists can be used")
     add_config(verb)
     verb.set_defaults(func=check)
-    verb = verbs.add_parser("test", help="what would happen to an envelope, and why, rule by rule")
+    verb = verbs.add_parser("test", help="show what would happen to an envelope, and why, rule by rule")
     add_config(verb)
     verb.add_argument("--client", required=True, type=_client, metavar="ADDRESS", help="IP address it comes from")
     verb.add_argument("--clientname", metavar="NAME", help="the client's host name, if it is to be known")
-    verb.add_argument("--helo", default="client.invalid", metavar="NAME", help="what it calls itself (client.invalid)")
+    verb.add_argument("--helo", default="client.invalid", metavar="NAME", help="its name in HELO (client.invalid)")
     verb.add_argument("--user", metavar="NAME", help="the user it authenticates as")
     verb.add_argument("--from", dest="sender", required=True, type=_sender, metavar="ADDRESS", help='"" for null')
     verb.add_argument(
@@ -158,7 +158,7 @@ async def _user(config: SmtpdConfig, conninfo: str | None, name: str, notes: lis
         if table is not None:
             await table.close()
     if found is None:
-        notes.append(f"there is no user {name} here: taken as one without settings")
+        notes.append(f"there is no user {name} in this configuration: taken as a user without settings")
     return found or User(name)
 
 
@@ -233,14 +233,14 @@ def _client(text: str) -> str:
     try:
         return str(ip_address(text))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no IP address") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an IP address") from None
 
 
 def _address(text: str) -> Address:
     try:
         return address.parse(text)
     except address.AddressRefused as reason:
-        raise argparse.ArgumentTypeError(f"{text!r} is no address: {reason}") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address: {reason}") from None
 
 
 def _sender(text: str) -> Address | None:
@@ -251,7 +251,7 @@ def _time(text: str) -> datetime:
     try:
         named = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-07-01T12:00+02:00") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-07-01T12:00+02:00") from None
     return named if named.tzinfo is not None else named.replace(tzinfo=UTC)
 
 

@@ -53,7 +53,7 @@ class Access:
     def refusal(self, quarantine: str | None) -> str:
         """Why it may not."""
         reviewers = ", ".join(self.quarantines[quarantine or ""].reviewers)
-        return f"{self.login!r} is no reviewer of {quarantine!r}, whose reviewers are {reviewers}"
+        return f"{self.login!r} is not a reviewer of {quarantine!r}, whose reviewers are {reviewers}"
 
 
 async def admit(connection: database.Connection, settings: SmtpdConfig) -> Access:
@@ -61,7 +61,7 @@ async def admit(connection: database.Connection, settings: SmtpdConfig) -> Acces
     [row] = await database.fetch(connection, "quarantine_login")
     if not row.operator and _REVIEWER not in row.roles:
         hint = f"grant it {_REVIEWER}; see docs/how-to/grant-roles.md"
-        raise PillarboxError(f"{row.login!r} is no reviewer: {hint}")
+        raise PillarboxError(f"{row.login!r} is not a reviewer: {hint}")
     known = all_quarantines(settings.quarantines)
     return Access(row.login, frozenset(row.roles), row.operator, row.spools, known)
 
@@ -83,7 +83,7 @@ async def narrowed(
     for row in await asking.fetch(connection, "quarantine_among"):
         if not access.may(row.id):
             raise PillarboxError(
-                f"quarantine {options.verb}: {access.refusal(row.id)}; {row.recipients} recipients that fit lie there, "
+                f"quarantine {options.verb}: {access.refusal(row.id)}; {row.recipients} matching recipients are in it; "
                 f"exclude them with quarantine!={row.id}"
             )
     closed = [name for name in access.quarantines if not access.may(name)]

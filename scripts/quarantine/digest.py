@@ -117,7 +117,7 @@ async def _one(
             content=message(quarantine, sender, new.recipients, text, state.now),
             key=f"digest:{name}:{state.period.isoformat()}",
         )
-        said = f"told {', '.join(notice.to)} of {new.recipients}, by message {sent.message}"
+        said = f"sent {', '.join(notice.to)} a digest of {new.recipients} recipients, as message {sent.message}"
         return {**told, "message": str(sent.message), "said": said}
 
 
@@ -140,7 +140,7 @@ def body(quarantine: Quarantine, count: int, rows: list[database.Row]) -> str:
     if quarantine.description:
         lines += [printable(quarantine.description)]
     if quarantine.retention:
-        lines += [f"Deleted after {format_duration(quarantine.retention)} unless somebody decides before."]
+        lines += [f"Deleted after {format_duration(quarantine.retention)} unless a reviewer decides before."]
     lines += ["Text after a colon comes from the sender: do not trust it.", ""]
     for row in rows:
         subject = fields_of(bytes(row.beginning)).get("Subject", "") if row.beginning is not None else "(no body)"
@@ -149,7 +149,7 @@ def body(quarantine: Quarantine, count: int, rows: list[database.Row]) -> str:
             f"    from: {_said(row.sender or '<>')}",
             f"    to: {_said(row.recipient)}",
             f"    subject: {_said(subject)}",
-            f"    why: {_said(row.reason or 'not told')}",
+            f"    why: {_said(row.reason or 'no reason recorded')}",
         ]
     if count > len(rows):
         lines += [f"… and {count - len(rows)} more: pillarbox quarantine list quarantine={quarantine.id}"]

@@ -71,7 +71,7 @@ def _quarantines(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(told))
         return 0
-    table = Table("quarantine", "recipients", "messages", "size", "oldest", "kept", "reviewers", "what is held")
+    table = Table("quarantine", "recipients", "messages", "size", "oldest", "kept", "reviewers", "description")
     for each in told:
         size, who = format_size(each["bytes"]) if each["bytes"] else "0", ", ".join(each["reviewers"]) or "all"
         name = "(none)" if each["id"] is None else each["id"]

@@ -124,7 +124,7 @@ def _column(name: str, values: dict[str, Any]) -> str:
     field = find(name)
     if field is None or field.kind in _UNGROUPED:
         allowed = ", ".join(known for known, each in FIELDS.items() if each.kind not in _UNGROUPED)
-        raise PillarboxError(f"queue group: {name!r} is no column to group by; allowed: {allowed}, metadata.KEY")
+        raise PillarboxError(f"queue group: {name!r} is not a column to group by; allowed: {allowed}, metadata.KEY")
     if name.lower().startswith(METADATA):
         values[f"key{len(values)}"] = name[len(METADATA) :]
         return f"q.metadata->>%(key{len(values) - 1})s::text"

@@ -67,7 +67,7 @@ def retention(options: argparse.Namespace) -> int:
 def _only(name: str, age: timedelta | None, wanted: list[Rule]) -> Rule:
     """The rule of one quarantine: the age on the command line, its own, or that of others."""
     if not name or not name.isprintable():
-        raise PillarboxError(f"retention: {name!r} is no quarantine id")
+        raise PillarboxError(f"retention: {name!r} is not a valid quarantine id")
     [*own, others] = wanted
     configured = {rule.quarantine: rule.keep for rule in own}.get(name, others.keep)
     keep = configured if age is None else age
@@ -139,7 +139,7 @@ def _show(
     table = Table("what", "kept for", "too long", "MiB", "oldest")
     for each in found:
         if each.asking is None:
-            table.add_row(text(each.rule.name), "until somebody decides")
+            table.add_row(text(each.rule.name), "until a reviewer decides")
             continue
         row = each.counted
         cells = (each.rule.name, _keep(each.rule), row.recipients, f"{row.bytes / 2**20:.1f}", cell(row.oldest))

@@ -125,7 +125,7 @@ def test_a_day_somebody_reads_is_left_for_the_next_time(history_database: str, e
     with psycopg.connect(history_database) as reading:
         reading.execute("SELECT count(*) FROM pillarbox.archive")
         done = clean(history_database, exported_lake)
-        assert {each.reason for each in done.refused} == {"somebody reads it for longer than we wait: try again"}
+        assert {each.reason for each in done.refused} == {"other sessions read it for longer than we wait: try again"}
     assert clean(history_database, exported_lake).refused == []
 
 

@@ -97,7 +97,7 @@ def test_a_missing_file_is_told_before_spark_reads(exported_lake: Path) -> None:
     gone = next(entry for each in found for entry in each.files)
     (exported_lake / gone.path).unlink()
 
-    with pytest.raises(manifest.LakeFault, match="export the day anew"):
+    with pytest.raises(manifest.LakeFault, match="export the day again"):
         lake.files(exported_lake, found)
 
 

@@ -30,7 +30,7 @@ def soundness(
             destinations,
             "attempts",
             f.col("recipientdomain") == UNUSABLE,
-            "attempts to what is no domain",
+            "attempts to an invalid domain",
             f"under {UNUSABLE}",
         ),
         _count(

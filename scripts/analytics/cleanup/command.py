@@ -137,7 +137,7 @@ def _day(
         try:
             [answer] = copying.rows(connection, "analytics_drop", table=table, day=leaf.day, rows=rows, keep=keep)
         except copying.LOCKED:
-            return replace(verdict, state="refused", reason="somebody reads it for longer than we wait: try again")
+            return replace(verdict, state="refused", reason="other sessions read it for longer than we wait: try again")
     if not answer.dropped:
         return replace(verdict, state="refused", reason="it has other rows than were verified: export it first")
     manifest.commit(lake, replace(known, dropped=datetime.now(UTC).isoformat(timespec="seconds")))

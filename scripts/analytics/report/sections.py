@@ -83,13 +83,13 @@ SECTIONS: Final = (
     Section(
         "forecast",
         "The coming week",
-        "Attempts to expect in each hour; nine hours in ten lie between low and high.",
+        "Attempts to expect in each hour; nine hours in ten are between low and high.",
         _fields("hour=hour:instant, expected=expected:number, low=low:number, high=high:number"),
     ),
     Section(
         "destinations",
         "Deliverability by destination",
-        "What became of the attempts, by domain of the recipient.",
+        "Outcomes of the attempts, by domain of the recipient.",
         _fields(f"recipientdomain=destination:text, {_OUTCOMES}, first_share=delivered of first tries:share"),
     ),
     Section(
@@ -131,7 +131,7 @@ SECTIONS: Final = (
     Section(
         "steps",
         "Retries",
-        "What each step of the retry schedule brings; reached: the share of all deliveries made by then.",
+        "Deliveries by each step of the retry schedule; reached: the share of all deliveries made by then.",
         _fields(f"step=step:count, {_OUTCOMES}, reached=reached:share"),
     ),
     Section(
@@ -180,7 +180,7 @@ SECTIONS: Final = (
     Section(
         "weights",
         "Partition balance",
-        "What each partition id costs: the seconds its tries took.",
+        "The cost of each partition id: the seconds its tries took.",
         _fields("partid=partition id:text, attempts=attempts:count, seconds=seconds:seconds, share=share:share"),
     ),
     Section(
@@ -195,7 +195,7 @@ SECTIONS: Final = (
     Section(
         "soundness",
         "Soundness of this history",
-        "What is odd in the rows themselves, and what was done with it.",
+        "Oddities in the rows themselves, and what was done with them.",
         _fields("fault=looked for:text, rows=rows:count, treatment=treatment:text"),
     ),
 )

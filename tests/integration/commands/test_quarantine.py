@@ -210,7 +210,7 @@ def test_a_login_without_the_role_is_refused_in_one_line(
         for words in (["list"], ["show", str(held)], ["release", str(held), "--yes"], ["digest", "--yes"]):
             stranger.run(*words)
             assert stranger.status == 1
-            assert "is no reviewer: grant it pillarbox_reviewer" in stranger.refused
+            assert "is not a reviewer: grant it pillarbox_reviewer" in stranger.refused
             assert stranger.refused.count("\n") == 1
     assert statuses(factory, held) == ["HOLD"]
 
@@ -227,7 +227,7 @@ def test_a_reviewer_of_other_quarantines_is_refused(factory: Factory, reviewer: 
     ):
         reviewer.run(*words)
         assert reviewer.status == 1, words
-        assert f"{reviewer.login!r} is no reviewer of 'legal', whose reviewers are somebody_else" in reviewer.refused
+        assert f"{reviewer.login!r} is not a reviewer of 'legal', whose reviewers are somebody_else" in reviewer.refused
     assert statuses(factory, mine, theirs) == ["HOLD", "HOLD"]
     assert reviewer.json("delete", "--all", "quarantine!=legal", "--yes")["done"] == 1
     assert statuses(factory, mine, theirs) == ["DELETE", "HOLD"]

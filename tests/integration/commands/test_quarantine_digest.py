@@ -170,5 +170,5 @@ def test_who_may_not_spool_or_has_nobody_to_tell_is_refused(
     assert (plain.status, "grant it pillarbox_application" in plain.refused) == (1, True)
     closed = reviewing.reviewer(quarantines=[{"id": "review", "notice": NOTICE, "reviewers": ["nobody"]}])
     closed.run("digest", "review")
-    assert "is no reviewer of 'review'" in closed.refused
+    assert "is not a reviewer of 'review'" in closed.refused
     assert digests(factory) == []

@@ -160,7 +160,7 @@ def test_commands_are_forgotten_with_what_they_changed_when_they_are_old_enough(
     [
         (["--age", "1d"], "--age requires --quarantine"),
         (["--quarantine", "abuse"], "no retention is set for 'abuse'; allowed: --age"),
-        (["--quarantine", ""], "is no quarantine id"),
+        (["--quarantine", ""], "is not a valid quarantine id"),
     ],
 )
 def test_a_command_that_cannot_be_meant_is_refused(retention: Pillarbox, words: list[str], said: str) -> None:

@@ -113,7 +113,7 @@ def test_maintainers_suspend_and_remove_with_their_own_rights(
         ),
         (("add", "--job", "two words", *WHY), '--job: "two words" is not usable here; allowed: a value'),
         (("remove",), "suspend remove: give numbers that `pillarbox suspend list` shows, or --all"),
-        (("remove", "77"), "suspend remove: no suspend 77; allowed: what `suspend list` shows"),
+        (("remove", "77"), "suspend remove: no suspend 77; allowed: those of `suspend list`"),
     ],
 )
 def test_a_mistake_is_one_line(command: Command, arguments: tuple[str, ...], said: str) -> None:

@@ -95,7 +95,7 @@ def test_a_manifest_that_is_none_names_its_file(tmp_path: Path) -> None:
     file = manifest.place(tmp_path, "attempts", _DAY)
     file.parent.mkdir(parents=True)
     file.write_text("{}")
-    with pytest.raises(manifest.LakeFault, match=r"2026-03-02\.json: is no manifest of ours"):
+    with pytest.raises(manifest.LakeFault, match=r"2026-03-02\.json: is not a Pillarbox manifest"):
         manifest.load(tmp_path, "attempts", _DAY)
 
 

@@ -73,4 +73,4 @@ def test_reviewers_operators_and_nobody_else_may_decide(
     access = Access("alice", frozenset(roles), operator, spools=False, quarantines=known)
     assert access.may(quarantine) == bool(may)
     if not may:
-        assert access.refusal(quarantine) == "'alice' is no reviewer of 'legal', whose reviewers are lawyers"
+        assert access.refusal(quarantine) == "'alice' is not a reviewer of 'legal', whose reviewers are lawyers"

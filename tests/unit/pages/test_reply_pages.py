@@ -73,7 +73,7 @@ def test_the_command_prints_what_the_page_shows(rules: Path, capsys: pytest.Capt
 def test_a_reply_that_is_none_is_refused(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["rules", "test", "--reply", "go away"])
-    assert "is no reply; allowed: a code from 200 to 599" in capsys.readouterr().err
+    assert "is not a valid reply; allowed: a code from 200 to 599" in capsys.readouterr().err
 
 
 def schedules() -> list[tuple[Retry, dict[int, timedelta]]]:

@@ -118,7 +118,7 @@ def test_a_message_shows_its_header_and_notes_say_what_was_left_out(
     assert rules(answer, "eod") == [("lottery", True), ("mark", True)]
     assert answer["notes"] == [
         "rates are taken as not over: nothing is counted here",
-        "there is no user mallory here: taken as one without settings",
+        "there is no user mallory in this configuration: taken as a user without settings",
     ]
     assert "without --message no header field matches" in asked(config, capsys, "--to", "x@y.example")[1]["notes"]
 
