@@ -73,7 +73,7 @@ def digest(options: argparse.Namespace) -> int:
 
 
 def _chosen(access: Access, ids: list[str]) -> list[Quarantine]:
-    """The quarantines that were asked for; refused where there is nobody to tell, or the login has no say."""
+    """The quarantines that were asked for; refused for one without notice.to, or that the login may not review."""
     for name in ids:
         known = access.quarantines.get(name)
         if known is None or not known.notice.to:
@@ -90,7 +90,7 @@ def _chosen(access: Access, ids: list[str]) -> list[Quarantine]:
 async def _one(
     connection: database.Connection, settings: SmtpdConfig, quarantine: Quarantine, *, send: bool
 ) -> dict[str, object]:
-    """One quarantine's digest. Not to be sent, it is made all the same and then rolled back."""
+    """One quarantine's digest; without `send` it is made as well, and rolled back."""
     name, notice = quarantine.id, quarantine.notice
     told: dict[str, object] = {"quarantine": name, "recipients": 0, "message": None, "text": None}
     async with connection.transaction(force_rollback=not send):
@@ -107,7 +107,8 @@ async def _one(
         text = body(quarantine, new.recipients, rows)
         told |= {"recipients": new.recipients, "text": text}
         if not send:
-            return {**told, "said": f"would tell {', '.join(notice.to)} of {new.recipients}: repeat with --yes"}
+            to = ", ".join(notice.to)
+            return {**told, "said": f"would send {to} a digest of {new.recipients} recipients: repeat with --yes"}
         [sent] = await database.fetch(
             connection,
             "quarantine_digest_send",
@@ -135,7 +136,7 @@ def message(quarantine: Quarantine, sender: str, count: int, text: str, now: dat
 
 
 def body(quarantine: Quarantine, count: int, rows: list[database.Row]) -> str:
-    """The text of a digest: what is new, the latest first, and what to do about it."""
+    """The text of a digest: the new recipients, the latest first, and the commands to decide about them."""
     lines = [f"New in quarantine {quarantine.id}: {count} recipients."]
     if quarantine.description:
         lines += [printable(quarantine.description)]

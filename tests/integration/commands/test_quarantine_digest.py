@@ -58,10 +58,10 @@ def test_a_digest_says_who_wrote_what_to_whom_why_and_what_to_do(factory: Factor
     message = factory.message(b"Subject: =?utf-8?q?gr=C3=BC=C3=9Fe?=\r\n\r\nx\r\n")
     [held] = hold(factory, "review", message=message, reason="a new sender")
     hold(factory, "other")
-    assert "would tell desk@example.com, night@example.com of 1" in reviewer.run("digest")
+    assert "would send desk@example.com, night@example.com a digest of 1" in reviewer.run("digest")
     assert "subject: grüße" in reviewer.said
     assert digests(factory) == []
-    assert "told desk@example.com, night@example.com of 1, by message" in reviewer.run("digest", "--yes")
+    assert "sent desk@example.com, night@example.com a digest of 1 recipients, as message" in reviewer.run("digest", "--yes")
     [digest] = digests(factory)
     assert (digest["Subject"], digest["From"]) == ("1 new in quarantine review", "pillarbox@example.com")
     assert digest["Auto-Submitted"] == "auto-generated"
@@ -165,7 +165,7 @@ def test_who_may_not_spool_or_has_nobody_to_tell_is_refused(
     reviewer.run("digest", "other", "--yes")
     assert (reviewer.status, "those that have: review" in reviewer.refused) == (1, True)
     plain = reviewing.reviewer(quarantines=[{"id": "review", "notice": NOTICE}])
-    assert "would tell" in plain.run("digest")
+    assert "would send" in plain.run("digest")
     plain.run("digest", "--yes")
     assert (plain.status, "grant it pillarbox_application" in plain.refused) == (1, True)
     closed = reviewing.reviewer(quarantines=[{"id": "review", "notice": NOTICE, "reviewers": ["nobody"]}])
