@@ -1,4 +1,4 @@
-"""shared — the words and doors both daemons use
+"""shared — the parts that both daemons use
 
 Owns: configuration, messages and addresses as values, the doors to PostgreSQL, events, lifecycle.
 """

@@ -3,11 +3,11 @@
 Owns: the meaning of a cron expression in a time zone. Pure.
 Guarantees: occurrences are in UTC and strictly later than the time asked from. Changes of the clock are treated as
     Debian's cron does: a fixed time that is skipped comes right after the change, one that happens twice comes once;
-    what recurs every hour or minute goes by real time. Every time zone name is of the system's database, and UTC is
+    a schedule of every hour or minute follows real time. Time zone names are those of the system's database; UTC is
     known without it.
 Raises: CronRefused, one line that quotes the value and says what is allowed.
 See: crontab(5); cron(8) of Debian, "Notes" on daylight saving. cronsim is made for a service that watches cron itself,
-    follows Debian's cron change of the clock by change, and needs nothing but zoneinfo.
+    follows Debian's cron at each change of the clock, and needs only zoneinfo.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""errors — what can go wrong in words a person can act on
+"""errors — our exceptions, in words that a person can act on
 
-Owns: the exception types both daemons and the commands raise across module borders; the words for any other exception.
-Guarantees: `str(error)` of ours is one line without secrets, fit for an operator's terminal. The words for others are
+Owns: the exception types that both daemons and the commands raise across modules; a text for any other exception.
+Guarantees: `str(error)` of ours is one line without secrets, fit for an operator's terminal. The text for others is
     one line too, and never empty.
 """
 

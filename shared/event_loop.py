@@ -1,8 +1,8 @@
 """event-loop — runs a daemon's asynchronous main on uvloop
 
-Owns: which event loop the daemons have. uvloop's is written in C on libuv: a worker and smtpd spend a tenth less of
+Owns: the daemons' choice of event loop. uvloop's is written in C on libuv: a worker and smtpd spend a tenth less
     processor time for each message than on asyncio's own, and deliver a sixth more from a full queue.
-Guarantees: as asyncio.run: SIGINT cancels `main`, what is left over is cancelled, and the loop is closed.
+Guarantees: as asyncio.run: SIGINT cancels `main`, remaining tasks are cancelled, and the loop is closed.
 See: docs/explanation/benchmarks-flow.md.
 """
 

@@ -1,10 +1,10 @@
-"""lifecycle — how a daemon starts, stops and says so
+"""lifecycle — the start and stop of a daemon, and its reports about them
 
-Owns: exit statuses, signals, the steps of a stop, and telling whoever started us how we are (sd_notify).
+Owns: exit statuses, signals, the steps of a stop, and status reports to the process that started us (sd_notify).
 Guarantees: the first SIGTERM or SIGINT asks for a stop; the second has its default effect and kills. A part that dies
-    stops the daemon, loudly: it does not limp on without it. Every step of a stop is bounded and says for whom it
-    waits. SIGHUP reloads where the daemon can, one reload after the other. Who set a watchdog hears from us as long as
-    our event loop turns.
+    stops the daemon, with an error in the log. Every step of a stop is bounded and logs what it waits for. SIGHUP
+    reloads where the daemon can, one reload after the other. A watchdog gets heartbeats as long as our event loop
+    turns.
 See: sd_notify(3), sd_watchdog_enabled(3).
 """
 

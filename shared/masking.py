@@ -1,6 +1,6 @@
-"""masking — values made fit to be printed: one line, shortened, without secrets
+"""masking — makes values fit to print: one line, shortened, without secrets
 
-Owns: what counts as a secret in configuration, and how a bad value is quoted back at its author.
+Owns: the definition of a secret in configuration, and the quoting of bad values in errors.
 Guarantees: pure; the result is printable and one line; passwords in libpq URIs and conninfo strings and
 argon2 hashes never survive, whole values never survive under a key that names a secret.
 See: libpq connection strings, https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING

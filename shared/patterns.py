@@ -1,10 +1,10 @@
 """patterns — globs and regular expressions in configuration, matched in linear time
 
 Owns: the only door to RE2; how a pattern is written: a glob (`*` and `?`), or a regular expression between slashes.
-Guarantees: matching costs time linear in the text whatever the pattern is, so that no mail can stall smtpd by its
-    content; upper and lower case are the same; a glob matches the whole text, an expression any part of it.
+Guarantees: matching takes time linear in the text for every pattern, so that no mail can stall smtpd by its content;
+    upper and lower case are the same; a glob matches the whole text, an expression any part of it.
 Raises: ValueError, one line, when a pattern cannot be read.
-See: https://github.com/google/re2/wiki/Syntax (no backreferences, no look-around: that is what makes it safe)
+See: https://github.com/google/re2/wiki/Syntax (safe because it has no backreferences and no look-around)
 """
 
 from __future__ import annotations

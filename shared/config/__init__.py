@@ -1,1 +1,1 @@
-"""config — reads, checks and explains the configuration; what both files have in common."""
+"""config — reads, checks and explains the configuration; the sections that both files share."""

@@ -1,7 +1,7 @@
 """environment — the surroundings both daemons share: database, folder for run-time files, log
 
 Owns: the section `environment` of smtpd.yaml and of queued.yaml.
-Guarantees: no partition id lies in two leaves; names of leaves are fit to be part of a table's name.
+Guarantees: no partition id belongs to two leaves; names of leaves can be part of a table's name.
 The password within a database URI does not appear in a `repr`.
 See: Halon's queue manual for `environment.database.uri` and `.where`; sql/README.md for the leaves
 """

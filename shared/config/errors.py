@@ -1,4 +1,4 @@
-"""errors — turns what pydantic found wrong into lines an operator can act on
+"""errors — turns pydantic's errors into lines that an operator can act on
 
 Owns: the wording `file:line: key.path: what is wrong; allowed: ...` and the suggestion for a mistyped key.
 Guarantees: pure; one line for every problem, in the order of the file; values of secrets are masked.

@@ -1,9 +1,10 @@
-"""fields — what a key in our YAML may hold, and how it is described
+"""fields — the types of keys in our YAML, and their descriptions
 
-Owns: the base of all sections, the checked types of their keys, the one way to declare a key; what an IP address is.
+Owns: the base of all sections, the checked types of their keys, the one way to declare a key; the test for an IP
+    address.
 Guarantees: sections are frozen and refuse keys they do not know; a value is never coerced between text, number
-and truth; every default stands once, as one would write it in YAML, and goes through the same check as a
-written value; every key's description ends in its unit and default.
+and truth; every default is given once, as one would write it in YAML, and goes through the same check as a
+written value; every key's description ends with its unit and default.
 Raises: ValueError inside pydantic, worded `VALUE is not WHAT; allowed: ...`; shared.config.errors adds the place.
 See: RFC 1123 section 2.1 (host names), RFC 5321 sections 4.1.3 (address literals) and 4.5.3.1 (lengths)
 """

@@ -1,6 +1,6 @@
 """metrics — the section `metrics` of a daemon's configuration
 
-Owns: where a daemon answers Prometheus and whoever asks for its health, and how often that may cost a query.
+Owns: the address at which a daemon answers Prometheus and checks of its health, and how often that may cost a query.
 Guarantees: without `listen` nothing is opened and nothing is counted.
 See: docs/how-to/watch-with-prometheus.md; docs/reference/metrics.md
 """

@@ -1,8 +1,8 @@
-"""retention — how long what nobody decides about is kept
+"""retention — how long held mail is kept if no reviewer decides about it
 
 Owns: the section `retention` of smtpd.yaml.
-Guarantees: nothing is deleted by default but old rows of audit. Attempts and archive are kept by queued.yaml's
-    maintenance.keep.
+Guarantees: by default only old audit rows are deleted. How long attempts and archive are kept is set by
+    maintenance.keep in queued.yaml.
 See: docs/how-to/keep-and-delete.md; Halon's queue manual, 3.3.1
 """
 

@@ -1,4 +1,4 @@
-"""suppression — what the YAML says about addresses that get no mail
+"""suppression — addresses that get no mail, in both files
 
 Owns: the models of the section `suppression` of smtpd.yaml and of queued.yaml.
 Guarantees: patterns are addresses or domains in one spelling.

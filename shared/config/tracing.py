@@ -1,7 +1,7 @@
 """tracing — the section `tracing` of both files
 
-Owns: where spans go, and how many messages are followed.
-Guarantees: without `endpoint` nothing is traced, and no package for it need be there.
+Owns: the destination of spans, and how many messages are followed.
+Guarantees: without `endpoint` nothing is traced, and no package for it is needed.
 See: docs/how-to/trace-a-message.md; https://opentelemetry.io/docs/specs/otlp/
 """
 

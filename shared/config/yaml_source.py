@@ -1,11 +1,11 @@
 """yaml_source — reads one YAML file into plain values that remember their lines
 
-Owns: the only door to PyYAML; the tag `!Env "${VAR:DEFAULT}"`; which YAML we understand.
+Owns: the only door to PyYAML; the tag `!Env "${VAR:DEFAULT}"`; the part of YAML that we accept.
 Guarantees: values are dict (keys always text), list, str, int, float, bool and None; types are those of YAML
 1.2's core schema, so that `on`, `yes`, `1:30` and dates stay text; duplicate keys are refused; anchors, aliases
-and merge keys work, and what they unfold to is bounded; nothing in a file can run code.
-`${VAR}` without a default must be set; a variable set to nothing counts as set; what stands after substitution
-is typed as if it had been written plainly, thus nothing at all becomes null.
+and merge keys work, and their expansion is bounded; nothing in a file can run code.
+`${VAR}` without a default must be set; a variable set to the empty text counts as set; the text after substitution
+is typed as if it had been written plainly, thus an empty one becomes null.
 Raises: ConfigError, one line for each problem: `file:line:column: what`.
 See: https://yaml.org/spec/1.2.2/ chapter 10.3; https://docs.halon.io/manual/config.html for `!Env`
 """

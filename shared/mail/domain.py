@@ -2,8 +2,8 @@
 
 Guarantees: pure. Every spelling of one domain (case, composed or decomposed letters, full-width letters and dots,
     U-label or A-label) becomes the same text, by the tables of IDNA 2008 alone: Python's own codec follows IDNA 2003,
-    in which `faß.de` is `fass.de`, which belongs to somebody else. Domains are brought into this spelling once, where
-    they enter (MAIL, RCPT, configuration, commands), and stay so; everything behind compares text.
+    in which `faß.de` is `fass.de`, another owner's domain. Domains are brought into this spelling once, where they
+    enter (MAIL, RCPT, configuration, commands), and stay so; all later code compares text.
 Raises: DomainRefused for text beyond ASCII that has no A-label, or that holds characters which cannot be seen.
 See: RFC 5890 section 2.3.2.1 (A-labels), RFC 5891 section 5 (lookup), UTS 46 section 4 (nontransitional processing).
 """

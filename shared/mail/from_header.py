@@ -1,9 +1,9 @@
-"""from_header — reads whom a message says it is from, for those who check it and for those who sign for it
+"""from_header — parses the From field, both for the check of senders and for signing
 
 Guarantees: pure, and one parser for both, so that no spelling of the field passes the check as one author and is signed
-    as another. Comments nest and may hold escapes, quoted names and groups are understood, stray line ends count as the
-    spaces they leave as. A field that can be read in two ways, is there twice, or is longer or more nested than
-    any honest one is not read at all; reading costs some milliseconds whatever the field holds.
+    as another. Comments nest and may hold escapes; quoted names and groups are understood; stray line ends count as the
+    spaces that they become. A field that can be read in two ways, occurs twice, or is longer or more nested than any
+    honest one is refused; parsing takes some milliseconds at most, whatever the field holds.
 See: RFC 5322 sections 3.2 (comments, quoted strings), 3.4 (mailboxes, groups), 3.6 (one From field) and 4.4 (obsolete
     forms); RFC 6376 section 8.15 (repeated fields).
 """

@@ -1,9 +1,9 @@
 """message — a message, its envelope and its recipients, as values
 
-Owns: the frozen types that go from smtpd's session to the spool, what of them becomes queue.metadata, and the making of
-    message ids.
-Guarantees: an id is a UUIDv7 (RFC 9562 section 5.7): unique without asking anybody, and close to its neighbours in
-    time, so that inserts stay at one end of the primary key.
+Owns: the frozen types that go from smtpd's session to the spool, the part of them that becomes queue.metadata, and the
+    making of message ids.
+Guarantees: an id is a UUIDv7 (RFC 9562 section 5.7): unique without coordination, and close to its neighbours in time,
+    so that inserts stay at one end of the primary key.
 See: sql/README.md, "Reserved metadata".
 """
 

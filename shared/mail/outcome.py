@@ -1,8 +1,8 @@
-"""outcome — what one try at one recipient means for that recipient
+"""outcome — the outcome of one try for one recipient
 
 Owns: Outcome and the words for its kind and its scope.
 Guarantees: pure, frozen values; a failed or delivered outcome is never uncertain.
-Raises: ValueError for a combination that cannot mean anything.
+Raises: ValueError for a combination that has no meaning.
 See: the four error scopes of Postfix's smtp_trouble(3); RFC 3463 for `enhanced`.
 """
 

@@ -1,11 +1,10 @@
-"""partition — which partition id a recipient domain belongs to, and on which channel its workers listen
+"""partition — the partition id of a recipient domain, and the channel on which its workers listen
 
 Owns: the stable hash from a domain to `_partid`, and the one from there to a channel of NOTIFY. Pure.
 Guarantees: the same domain gives the same id on every host, in every version: golden values pin it
-    (tests/unit/shared/test_partition.py). The hash can be written in SQL, so that mail enqueued inside PostgreSQL
-    lands in the
-    same place: the first four bytes of sha256(domain), big-endian, modulo count, plus one. A worker listens to every
-    channel on which mail for it may be notified: to all of them unless its condition says by its form which ids it has.
+    (tests/unit/shared/test_partition.py). SQL computes the same hash, so that mail enqueued inside PostgreSQL gets the
+    same id: the first four bytes of sha256(domain), big-endian, modulo count, plus one. A worker listens to every
+    channel on which its mail may be announced: to all of them unless the form of its condition says which ids it has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""results — how a recipient can finish
+"""results — the results with which a recipient can finish
 
-Owns: the words of archive.result, which of them make a dead letter, and what each means.
-Guarantees: the same words stand in the archive's constraint, in the function archive_is_dead, in sql/README.md and in
+Owns: the values of archive.result, their meanings, and which of them make a dead letter.
+Guarantees: the same values are in the archive's constraint, in the function archive_is_dead, in sql/README.md and in
     docs/reference/results.md; tests/integration/result/test_results_agree.py compares all of them.
 """
 

@@ -1,13 +1,13 @@
 """smtp_reply — turn the bytes a peer sends back into SMTP replies
 
-Owns: Reply, and ReplyParser, which is fed bytes in whatever pieces the network cut them.
+Owns: Reply, and ReplyParser, which takes bytes in any pieces that the network delivers.
 Guarantees: pure; `feed` never raises and its replies do not depend on how the bytes were cut; text
-holds printable characters only, so a reply can be logged, stored and mailed as it stands; of a reply KEPT octets are
-kept, its first lines and its last, so that what is not printable makes it four times as long and not a thousand times;
-one of more than REPLY_LIMIT octets, or of more than LINES_LIMIT lines, is no reply.
+holds printable characters only, so a reply can be logged, stored and mailed as it is; of a reply KEPT octets are
+kept, its first lines and its last, so that unprintable text makes it four times as long and not a thousand times;
+one of more than REPLY_LIMIT octets, or of more than LINES_LIMIT lines, is refused as malformed.
 See: RFC 5321 §4.2 and §4.2.1 (syntax, several lines), RFC 2034 §4 and RFC 3463 §2 (enhanced codes).
-Bugs: a reply whose lines carry different codes is refused, though some receivers let the last win;
-which of the two was meant is a guess, and a guess could bounce mail.
+Bugs: a reply whose lines carry different codes is refused, though some receivers let the last win:
+to choose one would be a guess, and a guess could bounce mail.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""states — which status may follow which
+"""states — the statuses of a queue row and the legal moves between them
 
-Owns: the statuses of a queue row and the legal moves between them, as values.
-Guarantees: the same list stands in sql/README.md and in the table status_transitions;
+Owns: both, as values.
+Guarantees: the same list is in sql/README.md and in the table status_transitions;
     tests/integration/schema/test_states.py compares all three.
 See: sql/README.md, "States".
 """

@@ -1,8 +1,8 @@
-"""suppression — how addresses are spelled in the table of suppressions, and the signed return path
+"""suppression — the spelling of addresses in the table of suppressions, and the signed return path
 
-Owns: the spelling that addresses are compared in; making and checking return paths that name a message. Pure.
-Guarantees: an address has one spelling, whoever writes it: lower case, the domain in A-labels. Nobody without the
-    secret makes a return path that is believed; it says nothing but the message's id.
+Owns: the spelling in which addresses are compared; making and checking return paths that name a message. Pure.
+Guarantees: an address has one spelling in every writer: lower case, the domain in A-labels. A return path that was not
+    made with the secret is not accepted; it holds only the message's id.
 See: sql/schema/11_notice.sql; docs/how-to/suppression.md; VERP, https://cr.yp.to/proto/verp.txt.
 """
 

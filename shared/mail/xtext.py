@@ -1,8 +1,8 @@
-"""xtext — text as the parameters of MAIL and RCPT carry it
+"""xtext — the encoding of text in parameters of MAIL and RCPT
 
-Owns: the two encodings: xtext, where +2B stands for one octet, and the one of international addresses. Pure.
-Guarantees: what is decoded is printable, so it fits into a header and a log; `decode(encode(text)) == text`.
-Raises: ValueError, worded as what may stand behind "bad value".
+Owns: the two encodings: xtext, where +2B is one octet, and the one of international addresses. Pure.
+Guarantees: decoded text is printable, so it fits into a header and a log; `decode(encode(text)) == text`.
+Raises: ValueError, worded to follow "bad value".
 See: RFC 3461 section 4 (xtext), RFC 6533 section 3 (utf-8-addr-xtext, utf-8-addr-unitext).
 """
 

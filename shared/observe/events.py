@@ -1,9 +1,9 @@
-"""events — one line of log for each thing that happens, and whom it is told to
+"""events — one line of log for each event, and the watchers of events
 
-Owns: the log format of both daemons; who watches which event (metrics, health).
+Owns: the log format of both daemons; the watchers of each event (metrics, health).
 Guarantees: a name not in the table cannot be emitted. One event is one line, whatever its values contain. An event that
-    nobody watches and the log leaves out costs two look-ups.
-See: shared/observe/events_table.py has the names.
+    is neither watched nor logged costs two look-ups.
+See: shared/observe/events_table.py for the names.
 """
 
 from __future__ import annotations

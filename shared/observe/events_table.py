@@ -1,4 +1,4 @@
-"""events_table — the names of what happens
+"""events_table — the names of events
 
 Owns: every event with its level, its meaning and its fields.
 Guarantees: constants. The names feed logs, metrics and analytics, so renaming one breaks users.

@@ -1,11 +1,11 @@
-"""metrics — counts what the events of this process tell
+"""metrics — counts the events of this process
 
-Owns: which watcher adds what to which series, and which values the labels that vary may have.
+Owns: what each watcher adds to which series, and the allowed values of labels that vary.
 Guarantees: labels are bounded: a transport that the configuration does not name counts as `other`, and nothing is
-    labelled by domain, host or message. A series that can occur is there from the start, at 0, so that its first
+    labelled by domain, host or message. Every possible series exists from the start, at 0, so that its first
     increase is seen. Counting an event takes 1 to 2 µs, allocates nothing that stays, and raises nothing.
     Everything happens in the event loop's thread, so a scrape sees one moment.
-See: shared/observe/queued_table.py and shared/observe/smtpd_table.py (what is counted);
+See: shared/observe/queued_table.py and shared/observe/smtpd_table.py (the metrics);
     shared/observe/metrics_totals.py (the counts); docs/how-to/watch-with-prometheus.md.
 """
 

@@ -1,12 +1,12 @@
-"""metrics_server — answers GET over HTTP/1.1, one small page a connection
+"""metrics_server — answers GET over HTTP/1.1, one small page per connection
 
-Owns: a listening socket and the few connections to it; reading a request's head and refusing what is none.
-Guarantees: bounded whoever asks: 16 connections, as many more that are told 503, any further cut at once; 8 KiB of
-    head, 10 seconds for all of it, no body kept, one request a connection. What a client does wrong is answered with
-    its status and never logged. A page that raises is 500 to the client, and metrics.failed in the log.
+Owns: a listening socket and its few connections; parsing a request's head and refusing a malformed one.
+Guarantees: bounded for every client: 16 connections, as many more that get 503, any further closed at once; 8 KiB of
+    head, 10 seconds for all of it, no body kept, one request per connection. A client's errors are answered with
+    their status and never logged. A page that raises is 500 to the client, and metrics.failed in the log.
 Raises: ListenFailed when the address cannot be bound.
 See: RFC 9112 (HTTP/1.1) and RFC 9110 (semantics), sections as cited.
-Bugs: without TLS and without a password; meant for loopback or a network of one's own.
+Bugs: without TLS and without a password; meant for loopback or a private network.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""metrics_totals — the counts of one moment, of one process or of several together
+"""metrics_totals — the counts of one process or of several together, at one moment
 
-Owns: counters and histograms as plain values, their sum over processes, and the text a scrape gets.
+Owns: counters and histograms as plain values, their sum over processes, and the text for a scrape.
 Guarantees: a snapshot is plain JSON, and adding it elsewhere counts the same. The text has the table's order.
 See: https://prometheus.io/docs/instrumenting/exposition_formats/
 """

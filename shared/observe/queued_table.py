@@ -1,4 +1,4 @@
-"""queued_table — what a worker counts, under which names
+"""queued_table — the metrics of a worker and their names
 
 Owns: the shape of a table of metrics, the table of queued, and which events feed which metric of it.
 Guarantees: constants; renaming one breaks users.

@@ -1,9 +1,9 @@
-"""smtpd_table — what smtpd counts, under which names
+"""smtpd_table — the metrics of smtpd and their names
 
 Owns: the table of smtpd's metrics and which events feed which.
 Guarantees: constants; renaming one breaks users. Of several processes counters and histograms are summed, and gauges
     name the process.
-See: docs/reference/metrics.md; shared/observe/queued_table.py has queued's.
+See: docs/reference/metrics.md; shared/observe/queued_table.py for queued's.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """tracing — spans that follow a message from RCPT to its last reply, through both daemons
 
 Owns: the way to OpenTelemetry; which span is the current one; the text that carries a trace between the daemons.
-Guarantees: free when it is off: one comparison for each call, and the package is not even imported. What a collector
-    does, or fails to do, keeps no mail waiting: spans go out in a thread of their own, at most _QUEUED wait, and what
-    does not fit is left out. A text that is no trace context begins a new trace.
-Raises: ConfigError from `setup` when the package is not there.
+Guarantees: free when it is off: one comparison for each call, and the package is not even imported. A slow or failing
+    collector delays no mail: spans go out in a thread of their own, at most _QUEUED wait, and further ones are
+    dropped. A text that is not a trace context begins a new trace.
+Raises: ConfigError from `setup` when the package is not installed.
 See: https://www.w3.org/TR/trace-context/ (traceparent); docs/how-to/trace-a-message.md
 """
 

@@ -1,9 +1,9 @@
-"""array_text — lists of values as PostgreSQL's text form of an array
+"""array_text — writes lists of values in PostgreSQL's text form of an array
 
 Owns: the quoting. Pure.
-Guarantees: what PostgreSQL reads is what was given, None as NULL. A NUL octet is left for the driver to refuse.
-    The driver's own conversion of a list asks for the type of every single value: three times the work, in the one
-    place where it shows (docs/explanation/benchmarks.md).
+Guarantees: PostgreSQL reads the same values, None as NULL. A NUL octet is left for the driver to refuse. The driver's
+    own conversion of a list looks up the type of every single value: three times the work, in the one place where it
+    shows (docs/explanation/benchmarks.md).
 See: PostgreSQL manual, "Array Input and Output Syntax".
 """
 

@@ -1,9 +1,9 @@
-"""cached_answer — the latest answer to a question for PostgreSQL, asked seldom and waited for briefly
+"""cached_answer — the latest answer to a query, asked seldom and waited for briefly
 
-Owns: Latest, one question with its last answer.
-Guarantees: however many ask, PostgreSQL is asked once at a time and not again before the answer is `fresh` seconds old.
-    Nobody waits longer than `patience` seconds: a question that hangs goes on by itself until its connection fails, and
-    until then the answer is that there is none.
+Owns: Latest, one query with its last answer.
+Guarantees: for any number of callers PostgreSQL is asked once at a time and not again before the answer is `fresh`
+    seconds old. No caller waits longer than `patience` seconds: a query that hangs goes on by itself until its
+    connection fails, and until then there is no answer.
 """
 
 from __future__ import annotations

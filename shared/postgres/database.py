@@ -2,9 +2,9 @@
 
 Owns: turning `environment.database.uri` into connections and pools, and PostgreSQL's errors into ours.
 Guarantees: every connection is in autocommit (no transaction is ever open by accident, least of all across SMTP), names
-    itself in pg_stat_activity, and notices a dead peer by keepalives. A pool gives no connection it has not checked.
-    Of several hosts the one that takes writes is used, so that a promoted standby is found. Behind a pooler nothing
-    is prepared.
+    itself in pg_stat_activity, and notices a dead peer by keepalives. A pool checks every connection before it hands
+    it out. Of several hosts the one that accepts writes is used, so that a promoted standby is found. Behind a pooler
+    no statement is prepared.
 Raises: DatabaseUnavailable, in one line without the password.
 See: PostgreSQL manual, "Database Connection Control Functions".
 """

@@ -1,9 +1,9 @@
-"""health — whether a daemon is alive, and whether it can do its work just now
+"""health — whether a daemon is alive, and whether it can do its work now
 
-Owns: the answers to /healthy and /ready, from events and from asking PostgreSQL.
-Guarantees: an answer is None or one line of why not, without secrets. PostgreSQL is asked at most once a second however
-    many ask us, and an answer takes at most two seconds. Being ready needs PostgreSQL; being alive needs only us, so
-    that nobody restarts a worker because the database is away.
+Owns: the answers to /healthy and /ready, from events and from queries.
+Guarantees: an answer is None or one line with the reason, without secrets. PostgreSQL is queried at most once a second
+    for any number of requests, and an answer takes at most two seconds. Being ready needs PostgreSQL; being alive does
+    not, so that no worker is restarted because the database is away.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 Owns: applying the schema, sql/schema/*.sql as one first migration, then sql/migrations/NNNN_{pre|post}_what.sql in
     order, once each, and making the configured leaves.
-Guarantees: idempotent; each migration is one transaction, so that a kill leaves it done or not done. Who runs at the
-    same time takes turns: each step locks the table of migrations, which only the owner may, and looks whether it is
-    still to be done. Nobody waits long behind a lock that we wait for: one that is not to be had soon is given up with
-    all others, and the migration tried again. Mail does wait while a migration that has its locks works. A `pre`
-    migration lets the code before it go on, so newer ones of that phase are accepted; a newer `post` one, which comes
-    after the last old daemon, is refused before anything is touched. So is a database from before the first release.
+Guarantees: idempotent; each migration is one transaction, so that a kill leaves it done or not done. Concurrent runs
+    take turns: each step locks the table of migrations, which only the owner may, and checks whether it is still to be
+    done. Other sessions never wait long behind a lock that we wait for: if one cannot be taken soon, all are given up
+    and the migration is tried again. Mail does wait while a migration that has its locks works. Old code tolerates a
+    `pre` migration, so newer ones of that phase are accepted; a newer `post` one, which comes after the last old
+    daemon, is refused before anything is touched. So is a database from before the first release.
 Raises: SchemaMismatch, DatabaseUnavailable, ConfigError for leaves that contradict those that exist; PillarboxError
-    when locks were not to be had, naming who holds them.
+    when locks could not be taken, naming the sessions that hold them.
 See: sql/README.md, "Migrations beside mail".
 """
 

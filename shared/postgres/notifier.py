@@ -1,9 +1,10 @@
-"""notifier — tells workers that mail is due, after COMMIT and beside the way of mail
+"""notifier — notifies workers that mail is due, after COMMIT and apart from the path of mail
 
-Owns: one connection that does nothing but NOTIFY, and what waits to be said on it.
+Owns: one connection that is used for NOTIFY alone, and the hints that wait for it.
 Guarantees: nothing waits for it. A hint goes out at once when the connection is idle; while one statement is under
-    way the next hints gather, each once. What cannot be sent is counted and logged and reaches no mail and no result: a
-    lost hint only delays, since workers poll and `deadletters watch` reads the archive. What waits is bounded.
+    way the next hints gather, each once. A hint that cannot be sent is counted and logged and affects no mail and no
+    result: a lost hint only delays, because workers poll and `deadletters watch` reads the archive. The number of
+    waiting hints is bounded.
 See: sql/schema/01_setting.sql, notify_partition; docs/explanation/wake-up.md; PostgreSQL manual, NOTIFY.
 """
 

@@ -1,11 +1,11 @@
 """queries — SQL by name, from the sections `-- name: x` of sql/queries/*.sql
 
-Owns: reading them once, and putting what varies into a query: an operator's WHERE where the query says {where}, a
-    compiled condition where it says {condition}.
+Owns: reading them once, and filling in the variable parts of a query: an operator's WHERE for {where}, a compiled
+    condition for {condition}.
 Guarantees: values are always bound parameters. The only text ever inserted is the worker's own WHERE, which its
-    operator wrote and PostgreSQL checked at start (sql/queries/claim.sql, claim_probe), and words from a fixed list,
-    which is what scripts.condition.compile makes conditions of.
-Raises: KeyError for a query that does not exist; ConfigError for a condition that could end the one it is put into.
+    operator wrote and PostgreSQL checked at start (sql/queries/claim.sql, claim_probe), and words from a fixed list, of
+    which scripts.condition.compile makes conditions.
+Raises: KeyError for a query that does not exist; ConfigError for a condition that could end the enclosing one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""timeline — notices that another history of the database answers
+"""timeline — detects that another timeline of the database answers
 
 Guarantees: a standby that is promoted, and a backup that is restored, begin a new timeline. Where it lagged, its
-    sequences are behind, and ids are given again that somebody has kept. Whoever keeps an id for longer than a
+    sequences are behind, and it gives ids again that were used before. Code that keeps an id for longer than a
     transaction keeps the timeline beside it, or the message's UUID where there is one.
 See: PostgreSQL manual, "Timelines"; sql/README.md, "Ids and timelines".
 """

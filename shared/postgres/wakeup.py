@@ -2,11 +2,11 @@
 
 Owns: one listening connection per process, setting an event when mail for this worker may have arrived, and the echo
     probe that finds a connection which looks open and hears nothing.
-Guarantees: a lost notification costs at most one poll interval, for polling is the truth. After every (re)connection
-    the event is set and `missed` is called, because whatever was notified before LISTEN took hold is unknown. Only the
-    partition id travels. Anybody may notify anything: a payload is compared, remembered if it is short, and handed to
-    PostgreSQL as a value, and nothing else is made of it. Echoes are sent over another connection: to a notification of
-    its own a pooled session is not deaf, to everybody else's it is.
+Guarantees: a lost notification costs at most one poll interval, since polling finds all mail. After every
+    (re)connection the event is set and `missed` is called, because notifications before LISTEN took hold are unknown.
+    A notification carries only the partition id. Any session may notify anything, so a payload is compared, remembered
+    if it is short, handed to PostgreSQL as a value, and used for nothing else. Echoes are sent over another
+    connection: a pooled session hears its own notifications, but not those of others.
 Raises: nothing; an outage is logged as wakeup.lost, silence as wakeup.deaf or, when nothing was ever heard, once as
     wakeup.swallowed. Each is tried again with growing, jittered pauses; the last every few minutes.
 See: PostgreSQL manual, LISTEN; sql/queries/wakeup.sql, wakeup_concerns; docs/explanation/wake-up.md.

@@ -1,1 +1,1 @@
-"""security — passwords as SCRAM keeps and compares them."""
+"""security — the storage and comparison of passwords for SCRAM."""

@@ -1,8 +1,8 @@
 """saslprep — one spelling for each user name and password
 
 Owns: SASLprep, the profile of stringprep that SASL's mechanisms prescribe. Pure.
-Guarantees: what two programs prepare alike compares equal, octet by octet. Code points that Unicode 3.2 did not know
-    are left as they are, as RFC 4013 has it for queries: an emoji in a password works.
+Guarantees: texts that two programs prepare alike compare equal, octet by octet. Code points that Unicode 3.2 did not
+    know are left as they are, as RFC 4013 allows for queries: an emoji in a password works.
 Raises: NotPrepared for text that may not be used at all.
 See: RFC 4013; RFC 3454 (tables); RFC 4616 section 2, RFC 5802 section 5.1 (who must prepare).
 """

@@ -1,6 +1,6 @@
-"""scram_keys — what a server keeps of a password for SCRAM-SHA-256
+"""scram_keys — the keys that a server stores for a password of SCRAM-SHA-256
 
-Owns: making the keys, and their text form, written as PostgreSQL writes it. Pure.
+Owns: making the keys, and their text form, which is PostgreSQL's. Pure.
 Guarantees: keys check a proof but cannot make one; they never show in a repr.
 Raises: ValueError for text that holds no keys.
 See: RFC 5802 section 3, RFC 5803 section 1 (text form), RFC 7677.

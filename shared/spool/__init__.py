@@ -1,1 +1,1 @@
-"""spool — the way into the queue: group commit, and whether the queue can take more."""
+"""spool — the entrance to the queue: group commit, and the checks that the queue can accept more."""

@@ -1,11 +1,12 @@
 """commit — the one transaction of a group of submissions
 
-Owns: how messages and their recipients reach PostgreSQL: a few in a single round trip, many or large ones by COPY.
+Owns: the transfer of messages and their recipients to PostgreSQL: a few in a single round trip, many or large ones by
+    COPY.
 Guarantees: when `commit` returns, every submission is on disk as synchronous_commit says; if it raises, the connection
-    must be closed, and nothing is there, or what is there got no 250. A COMMIT that ended with a warning because
-    PostgreSQL gave up waiting for a standby is not taken for one. Nothing is notified here: that could refuse the
+    must be closed, and nothing was committed, or nothing that gets a 250. A COMMIT that ended with a warning because
+    PostgreSQL gave up waiting for a standby does not count as one. Nothing is notified here: that could refuse the
     COMMIT, and makes commits wait for each other (shared/postgres/notifier.py). A large content is never copied as a
-    whole nor handed over at once: between two slices others have their turn on the event loop.
+    whole nor handed over at once: between two slices other tasks have their turn on the event loop.
 Raises: NotDurable; whatever psycopg raises.
 See: PostgreSQL manual, "COPY" (binary format), "Pipeline Mode", "Synchronous Replication";
     src/backend/replication/syncrep.c, SyncRepWaitForLSN; docs/explanation/benchmarks.md.

@@ -1,9 +1,9 @@
-"""health — whether a new message would now be committed
+"""health — whether a new message would be committed now
 
-Owns: what is known of PostgreSQL without asking it: is it down, and since when do its commits go on. Pure: every time
-    is given.
-Guarantees: `trouble` costs a few comparisons. What it says ends by itself: an outage with the first commit or probe
-    that succeeds, slowness with the commits that were slow.
+Owns: knowledge about PostgreSQL without a query: whether it is down, and how long its running commits have taken.
+    Pure: every time is an argument.
+Guarantees: `trouble` costs a few comparisons. Its answers end by themselves: an outage with the first commit or probe
+    that succeeds, slowness with the end of the slow commits.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """space — whether PostgreSQL's volumes have room for more mail
 
 Owns: the figures of free space, by statvfs where the volumes are this host's and from the table `volumes` where
-    `pillarbox volumes` reports them on another; and the decision to take no more mail.
-Guarantees: below `spool.minfree` nothing is accepted, and delivery, which needs room too, goes on; it is accepted again
-    with a quarter more than that, so that it does not change with each message. A figure that is missing or old is
-    said (spool.space_unknown) and refuses nothing by itself: what was decided last stays, until other hosts report
-    something else or the reports are forgotten (`pillarbox volumes forget`).
+    `pillarbox volumes` reports them on another; and the decision to accept no more mail.
+Guarantees: below `spool.minfree` no mail is accepted, and delivery, which needs room too, goes on. Mail is accepted
+    again with a quarter more than that, so that the decision does not change with each message. A figure that is
+    missing or old is logged (spool.space_unknown) and refuses nothing by itself: the last decision stays until other
+    hosts report something else or the reports are removed (`pillarbox volumes forget`).
 See: RFC 5321 section 4.2.2 (452), RFC 1870 section 6.1; Postfix queue_minfree; PostgreSQL manual, "Disk Full Failure".
-Bugs: what lies on a volume that is not named, such as a tablespace made later, is not seen.
+Bugs: a volume that is not named, such as that of a tablespace made later, is not seen.
 """
 
 from __future__ import annotations

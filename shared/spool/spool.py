@@ -1,12 +1,13 @@
-"""spool — the one way into the queue: group commit
+"""spool — the only entrance to the queue: group commit
 
-Owns: which submissions share a transaction, who is told what came of it, and the only place that may call a message
-    committed.
-Guarantees: `await submit()` returns only after COMMIT, and raises if there was none. Nobody waits on a timer: while
-    one group commits, the next one gathers. Large messages keep no small ones waiting: they are committed apart, one
+Owns: the grouping of submissions into transactions, the answer to each submitter, and the only place that may call a
+    message committed.
+Guarantees: `await submit()` returns only after COMMIT, and raises if there was none. No submission waits for a timer:
+    while one group commits, the next one gathers. Large messages do not delay small ones: they are committed apart, one
     group at a time. A message PostgreSQL refuses is committed alone or refused alone; it never takes its group with
-    it. What waits is bounded in bytes. A submitter that goes away before its group is taken leaves nothing. While
-    PostgreSQL is down, `ready` says so without asking it, and the committers find out by themselves when it is back.
+    it. The waiting content is bounded in bytes. A submitter that goes away before its group is taken leaves nothing.
+    While PostgreSQL is down, `ready` says so without a query, and the committers find out by themselves when it is
+    back.
 Raises: SpoolUnavailable. After a connection lost during COMMIT the outcome is unknown; it counts as unavailable, so the
     client keeps the message and may submit it twice, which is better than losing it.
 See: sql/README.md, "Crash table"; shared/spool/commit.py (the transaction).

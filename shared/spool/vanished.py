@@ -1,10 +1,10 @@
-"""vanished — finds accepted messages that a server which took over does not know
+"""vanished — finds accepted messages that are missing on a server that took over
 
-Owns: which messages are remembered after their 250, and the question to PostgreSQL when it was away.
-Guarantees: with synchronous replication nothing is ever found. Whatever a lagging standby, a restored backup or a crash
-    with synchronous_commit off loses of what is remembered is said, each message once, by spool.lost_after_failover.
-    What is remembered is bounded, and accepting mail never waits for any of this.
-Raises: nothing; a question that fails is asked again after the next reconnect.
+Owns: the messages that are remembered after their 250, and the query for them after PostgreSQL was away.
+Guarantees: with synchronous replication nothing is ever found. Remembered messages that a lagging standby, a restored
+    backup or a crash with synchronous_commit off has lost are logged, each once, by spool.lost_after_failover. Their
+    number is bounded, and accepting mail never waits for any of this.
+Raises: nothing; a query that fails is repeated after the next reconnect.
 See: docs/explanation/durability.md; sql/schema/10_orphan.sql, `spool_vanished`.
 BUGS: a process that ends during the outage takes its memory with it.
 """

@@ -1,1 +1,1 @@
-"""queued — the models of queued.yaml, a section a file."""
+"""queued — the models of queued.yaml, one section per file."""

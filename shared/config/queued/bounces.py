@@ -1,7 +1,7 @@
-"""bounces — what queued.yaml says about notifications to senders
+"""bounces — notifications to senders, in queued.yaml
 
 Owns: the models of the section `bounces`.
-Guarantees: a text has no placeholder that means nothing; defaults are Postfix's wherever Postfix has the same limit.
+Guarantees: a text has only known placeholders; defaults are Postfix's wherever Postfix has the same limit.
 See: https://www.postfix.org/postconf.5.html, bounce(5); RFC 3461; RFC 3464; docs/how-to/bounces.md
 """
 

@@ -1,4 +1,4 @@
-"""feedback — what queued.yaml says about how many connections a destination is given, and when it is left alone
+"""feedback — how many connections a destination gets, and when it gets none, in queued.yaml
 
 Owns: the section `feedback` of a transport.
 Guarantees: defaults are Postfix's, except that feedback is one connection for each round of connections and not for

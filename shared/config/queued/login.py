@@ -1,8 +1,8 @@
-"""login — what queued.yaml says about logging in to a next hop
+"""login — the login at a next hop, in queued.yaml
 
 Owns: the section `auth` of a transport's connection and of its hosts.
-Guarantees: the models hold where secrets are, never the secrets. One of password, token and oauth is given, and
-    mechanisms are those that can use it. Credentials go over verified TLS unless `over` says otherwise.
+Guarantees: the models hold the places of secrets, never the secrets. Exactly one of password, token and oauth is given,
+    and the mechanisms are those that can use it. Credentials go over verified TLS unless `over` allows less.
 See: RFC 4954; RFC 4616 (PLAIN); RFC 7677 (SCRAM-SHA-256); RFC 7628 (OAUTHBEARER); RFC 6749 section 6 (refresh);
     Postfix smtp_sasl_password_maps, smtp_sasl_mechanism_filter and smtp_sasl_security_options;
     docs/how-to/log-in-to-a-relay.md

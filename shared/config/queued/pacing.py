@@ -1,8 +1,8 @@
-"""pacing — what queued.yaml says about how fast mail may leave, when, and what must wait
+"""pacing — how fast mail may leave, when, and which mail must wait, in queued.yaml
 
 Owns: the section `pacing` (policies and suspends) and the models of a transport's delivery windows.
-Guarantees: left out, nothing is limited beyond a transport's own `concurrency`. A rate is read once, here. What a match
-    names is folded to lower case where it is a domain, as recipients' domains are.
+Guarantees: without the section, nothing is limited beyond a transport's own `concurrency`. A rate is parsed once, here.
+    Domains in a match are folded to lower case, as recipients' domains are.
 See: Halon's queue policies (fields, concurrency, rate, connect interval); KumoMTA's max_message_rate; Postfix
     default_destination_rate_delay; docs/explanation/pacing.md.
 """

@@ -1,8 +1,8 @@
-"""routing — what queued.yaml says about the way to a destination
+"""routing — the route to a destination, in queued.yaml
 
 Owns: the models of a transport's connection (smart hosts or MX), its limits, overrides and permissions, and of DNS.
-Guarantees: left out, everything goes to `connection.server`, as one smart host. Credentials go to no host that DNS
-    names. A place to deliver to is read once, here: `host`, `host:port`, `192.0.2.1:25`, `[2001:db8::1]:25`.
+Guarantees: by default all mail goes to `connection.server`, as one smart host. Credentials are never sent to a host
+    that DNS names. A host to deliver to is parsed once, here: `host`, `host:port`, `192.0.2.1:25`, `[2001:db8::1]:25`.
 See: Postfix relayhost, transport(5), smtp_mx_address_limit, smtp_mx_session_limit and proxy_interfaces; Halon's
     transports; RFC 5321 section 5.
 """

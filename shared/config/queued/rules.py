@@ -1,8 +1,8 @@
-"""rules — what queued.yaml says about replies that mean more than their code
+"""rules — rules about replies that mean more than their code, in queued.yaml
 
-Owns: the models of a rule: what it asks of a reply, and what is done about it.
-Guarantees: a rule asks something and does something, and what it does is one thing: to wait, to bounce or to hold.
-    Expressions match in linear time (shared.patterns), so that no peer stalls a worker by what it says.
+Owns: the models of a rule: its conditions on a reply, and its action.
+Guarantees: a rule has at least one condition and one fate: to wait, to bounce or to hold. Expressions match in linear
+    time (shared.patterns), so that no peer can stall a worker by its replies.
 See: docs/how-to/react-to-replies.md; Halon's bounce patterns; KumoMTA's traffic shaping automation
 """
 

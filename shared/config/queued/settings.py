@@ -1,8 +1,8 @@
-"""settings — everything queued.yaml can say
+"""settings — the whole of queued.yaml
 
 Owns: the models of workers, claims, shutdown and maintenance.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter; ids are unique.
-That the workers' conditions cover every partition is not decided here: it takes a database to know.
+Whether the workers' conditions cover every partition is not checked here: that needs a database.
 See: https://www.postfix.org/postconf.5.html; RFC 5321 section 4.5.3.2 (time limits); Halon's queue manual
 """
 

@@ -1,9 +1,9 @@
-"""signing — whose mail is signed, and with which keys
+"""signing — the mail that is signed, and the keys for it
 
 Owns: the section `signing` of queued.yaml.
 Guarantees: ids are unique, and selectors within a rule; domains are in the spelling of DNS; times
-    carry a zone; a key never ends before it begins. Whether a key's file can be read is not decided here: queued finds
-    out when it starts.
+    carry a zone; a key never ends before it begins. Whether a key's file can be read is not checked here: queued checks
+    it when it starts.
 See: RFC 6376 section 3.5 (the tags d= and s=) and section 3.1 (selectors); OpenDKIM's SigningTable and KeyTable
 """
 

@@ -1,8 +1,8 @@
-"""source — what queued.yaml says about the addresses a transport speaks from
+"""source — the source addresses of a transport, in queued.yaml
 
 Owns: the models of a source address, its name and weight, and of its warm-up.
-Guarantees: an address stands once in a transport; it is one that a socket can be bound to and a peer can answer;
-    a day is a date of the calendar, in UTC. That this host has the address is not decided here: binding will tell.
+Guarantees: an address occurs once in a transport; a socket can be bound to it and a peer can answer it; a day is a
+    date of the calendar, in UTC. Whether this host has the address is not checked here: binding will show.
 See: Postfix smtp_bind_address and smtp_bind_address6; KumoMTA egress_source; Halon's source addresses
 """
 

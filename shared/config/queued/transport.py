@@ -1,4 +1,4 @@
-"""transport — what queued.yaml says about a way to reach a set of destinations
+"""transport — a way to reach a set of destinations, in queued.yaml
 
 Owns: the models of a transport: its connections, their limits and time limits, and its retries.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter.

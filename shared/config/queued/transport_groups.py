@@ -1,11 +1,10 @@
-"""transport_groups — gives transports what their group says and they do not
+"""transport_groups — the keys that transports inherit from their group
 
 Owns: the inheritance from `transportgroups` to `transports` in the values of queued.yaml.
 Guarantees: pure; the values passed in stay as they are. A section is inherited key by key, everything else as a whole:
-    a list a transport writes replaces the group's. What a transport writes always wins, even where it writes null.
-    Inherited places are marked, so that an error is told once, where it is written. Whatever is
-    malformed is left alone, for the check to complain about.
-See: Halon's transportgroups, after which it is made; shared.config.queued.transport
+    a transport's list replaces the group's. A transport's own value always wins, even null. Inherited places are
+    marked, so that an error is reported once, where it is written. Malformed values stay, for the check to report.
+See: Halon's transportgroups, the model for this; shared.config.queued.transport
 """
 
 from __future__ import annotations

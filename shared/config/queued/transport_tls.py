@@ -1,4 +1,4 @@
-"""transport_tls — TLS to the next hop, as queued.yaml says it
+"""transport_tls — TLS to the next hop, in queued.yaml
 
 Owns: the section `transports[].tls`.
 Guarantees: half a client certificate, and TLS from the first octet where TLS is disabled, are refused.

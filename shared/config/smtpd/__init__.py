@@ -1,1 +1,1 @@
-"""smtpd — the models of smtpd.yaml, a section a file."""
+"""smtpd — the models of smtpd.yaml, one section per file."""

@@ -1,9 +1,9 @@
-"""content — what a message may be like, as smtpd.yaml says it
+"""content — limits on the content of messages, in smtpd.yaml
 
-Owns: the section `servers[].phases.data`: limits on content, what happens to content that breaks the rules, and what we
-    add in front of it.
+Owns: the section `servers[].phases.data`: limits on content, the treatment of content that breaks the rules, and the
+    header fields that we add.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter. MIME is not parsed, so
-    there is no limit on its nesting: nothing here can be made to recurse.
+    nothing here can be made to recurse, and there is no limit on nesting.
 See: https://www.postfix.org/postconf.5.html; https://haraka.github.io (max_header_lines)
 """
 

@@ -1,4 +1,4 @@
-"""overload — how many processes serve, as whom, and when they turn clients away
+"""overload — the number of processes, their user, and when they turn clients away
 
 Owns: the keys `processes`, `user`, `group` and the section `load` of smtpd.yaml.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter.

@@ -1,7 +1,8 @@
-"""policy — rules that decide at acceptance what becomes of a client, a message, a recipient
+"""policy — rules that decide about clients, messages and recipients at acceptance
 
 Owns: the section `policy` of smtpd.yaml: rules, standing holds, lists, the partition key, and that they fit together.
-Guarantees: ids are unique; no rule asks or does what its phase cannot know or do; every list a rule names is there.
+Guarantees: ids are unique; no rule has a condition or an action that its phase does not allow; every list that a rule
+    names exists.
 Raises: MisplacedError inside pydantic, with the key's path and the phases or lists allowed.
 See: docs/reference/policy.md; Halon's metadata `_quarantineid` and `_partid`
 """

@@ -1,7 +1,7 @@
-"""policy_action — what a policy rule can do
+"""policy_action — the actions of a policy rule
 
 Owns: the section `then` of a rule.
-Guarantees: every rule does something, and decides one thing at most; there is no action that throws mail away.
+Guarantees: every rule has an action, and decides one thing at most; there is no action that discards mail.
 See: docs/reference/policy.md; RFC 5321 section 4.5.3.2 (how long clients wait, which bounds `delay`)
 """
 

@@ -1,4 +1,4 @@
-"""policy_check — how content is checked by rspamd, and what its verdicts mean
+"""policy_check — the content check by rspamd, and the consequences of its verdicts
 
 Owns: the section `policy.contentcheck` of smtpd.yaml.
 See: https://docs.rspamd.com/developers/protocol; rspamd's task_timeout (8s) and max_message (50MiB)

@@ -1,8 +1,8 @@
-"""policy_condition — what a policy rule can ask, and from which phase on it can be known
+"""policy_condition — the conditions of a policy rule, and the phase from which each is known
 
 Owns: the section `if` of a rule; the table of which phase knows which condition.
-Guarantees: a list that was left out is empty in the model and asks nothing; an empty list is refused in YAML, since
-    it could be read as "nobody" as well as "everybody". Expressions match in linear time (shared.patterns).
+Guarantees: a list that is left out is empty in the model and no condition; an empty list is refused in YAML, because
+    it could mean "none" as well as "all". Expressions match in linear time (shared.patterns).
 See: docs/reference/policy.md
 """
 

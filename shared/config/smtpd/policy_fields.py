@@ -1,9 +1,9 @@
-"""policy_fields — what the values of policy rules look like
+"""policy_fields — the types of values in policy rules
 
-Owns: the types of addresses, domains, comparisons, replies, header fields and placeholders in rules, and their wording
-    when they are wrong.
+Owns: the types of addresses, domains, comparisons, replies, header fields and placeholders in rules, and the errors
+    about them.
 Guarantees: domains are in the one spelling of shared/mail/domain.py, in addresses too, while local parts stay as
-    written (RFC 5321 section 2.4); what may go into a reply or a header field cannot break its line.
+    written (RFC 5321 section 2.4); a value for a reply or a header field cannot break its line.
 Raises: ValueError inside pydantic, worded `VALUE is not WHAT; allowed: ...`.
 See: RFC 5321 section 4.2.1 (reply codes), RFC 3463 section 2 (enhanced codes), RFC 5322 section 2.2 (field names).
 """

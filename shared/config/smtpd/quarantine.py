@@ -1,8 +1,8 @@
-"""quarantine — the quarantines that held mail may lie in, as smtpd.yaml says them
+"""quarantine — the quarantines of held mail, in smtpd.yaml
 
-Owns: the section `quarantines` of smtpd.yaml, and the two quarantines that are always there.
-Guarantees: what mail is held in (metadata _quarantineid) needs no entry here; an entry says who looks at it, who is
-    told and how long it is kept. A digest's addresses are ones that pillarbox.enqueue takes.
+Owns: the section `quarantines` of smtpd.yaml, and the two quarantines that always exist.
+Guarantees: a quarantine of held mail (metadata _quarantineid) needs no entry here; an entry names its reviewers, the
+    addresses that get its digest, and its retention. A digest's addresses are ones that pillarbox.enqueue accepts.
 See: docs/how-to/review-quarantined-mail.md; sql/README.md, `_quarantineid`
 """
 

@@ -1,8 +1,8 @@
-"""rates — how much one client, one network and one user may ask of smtpd
+"""rates — limits on one client, one network and one user of smtpd
 
 Owns: the section `rates` of smtpd.yaml.
-Guarantees: every default is Postfix's, which limits only the sessions one address holds at once; 0 is no limit, as in
-    Postfix.
+Guarantees: every default is Postfix's, which limits only the sessions one address holds at once; 0 means no limit, as
+    in Postfix.
 See: https://www.postfix.org/TUNING_README.html#conn_limit, anvil(8); RFC 6177 (what one IPv6 site is given)
 """
 

@@ -1,4 +1,4 @@
-"""session — limits of one SMTP connection, as smtpd.yaml says them
+"""session — limits of one SMTP connection, in smtpd.yaml
 
 Owns: the sections `servers[].limits`, `servers[].timeout`, `servers[].phases.connect`, `phases.mailfrom`,
     `phases.rcptto`, `listeners[].proxy`, `listeners[].xclient` and `memory`.

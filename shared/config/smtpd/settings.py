@@ -1,4 +1,4 @@
-"""settings — everything smtpd.yaml can say
+"""settings — the whole of smtpd.yaml
 
 Owns: the models of listeners, limits, relaying, submitting users and the spool.
 Guarantees: defaults are Postfix's wherever Postfix has the same limit, and name its parameter.

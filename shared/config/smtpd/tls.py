@@ -1,8 +1,8 @@
-"""tls — certificates, and what is asked of clients, as smtpd.yaml says it
+"""tls — our certificates and those of clients, in smtpd.yaml
 
 Owns: the section `servers[].tls`.
-Guarantees: asking for client certificates without saying who may issue them is refused, since every one of them would
-    then fail its handshake.
+Guarantees: asking for client certificates without naming their issuers is refused, because every client certificate
+    would then fail the handshake.
 See: Postfix smtpd_tls_cert_file, tls_server_sni_maps, smtpd_tls_ask_ccert, smtpd_tls_CAfile, relay_clientcerts;
     RFC 3207 (STARTTLS), RFC 6066 section 3 (SNI), RFC 8996 (no TLS below 1.2), RFC 4514 (subjects as text).
 """

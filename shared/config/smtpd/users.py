@@ -1,9 +1,8 @@
-"""users — the file of users, which `pillarbox user` keeps
+"""users — the file of users that `pillarbox user` maintains
 
-Owns: the models of that file, what an entry may say, and reading the file as a whole.
-Guarantees: a file is read whole or not at all. Names and passwords are as SASLprep has them; domains are in
-    the one spelling of shared/mail/domain.py.
-    No verifier is ever quoted in a message.
+Owns: the models of that file and of its entries, and reading the file as a whole.
+Guarantees: a file is read whole or not at all. Names and passwords are prepared by SASLprep; domains are in the one
+    spelling of shared/mail/domain.py. No verifier is ever quoted in a message.
 Raises: ConfigError with every problem found, one line each.
 See: docs/how-to/submit-with-authentication.md; RFC 4013, RFC 5803.
 """

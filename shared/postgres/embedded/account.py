@@ -1,11 +1,11 @@
-"""account — who the embedded PostgreSQL runs as, and the way it needs to its files
+"""account — the account of the embedded PostgreSQL, and its access to its files
 
 Owns: the choice of an account when we are root (PostgreSQL refuses root), and the permission bits on the way.
 Guarantees: without root nothing is chosen and nothing is changed. As root only search (o+x) is added to
 directories on the way and reading (o+r, o+x for programs) to the server's own program files, never writing,
 and every change is one INFO line.
 Raises: DatabaseUnavailable when root has no account to run the server as; OSError from chmod.
-Bugs: access control lists are not looked at; a directory whose group is the account's must be searchable by it.
+Bugs: access control lists are not checked; a directory whose group is the account's must be searchable by it.
 """
 
 from __future__ import annotations

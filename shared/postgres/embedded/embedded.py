@@ -1,6 +1,6 @@
 """embedded — a real PostgreSQL of our own under `var`, for `database.uri: "embedded:"`
 
-Owns: the three things one does with it (ensure it runs, stop it, ask for it), one command at a time.
+Owns: its three operations (ensure that it runs, stop it, query it), one command at a time.
 Guarantees: ensure_running is idempotent, safe to call from many processes at once, and quick when the server
 runs. The server outlives its starter; only `stop` ends it.
 Raises: DatabaseUnavailable, one line with the path of the server log.

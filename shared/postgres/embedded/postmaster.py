@@ -1,9 +1,9 @@
-"""postmaster — which server runs over a data directory, and how it ends
+"""postmaster — the server that runs over a data directory, and its end
 
 Owns: the names of the files under `var`, the reading of postmaster.pid, the lock that says "alive", the signals.
-Guarantees: nothing is signalled that is not a server over this very data directory. "Alive" is a flock
-inherited by every process of the server, so that it needs no process id to be true: after kill -9 of all, or
-in a container that reuses ids, a stale postmaster.pid deceives nobody.
+Guarantees: only a server over this very data directory is signalled. "Alive" is a flock that every process of
+the server inherits, so it does not depend on a process id: after kill -9 of all, or in a container that reuses ids,
+a stale postmaster.pid does no harm.
 Raises: DatabaseUnavailable when server processes hold the data and cannot be ended; OSError.
 See: PostgreSQL manual, "Shutting Down the Server" (signals); source file miscadmin.h (lines of postmaster.pid).
 Bugs: without /proc (not Linux) any living process with the recorded id counts as the server.

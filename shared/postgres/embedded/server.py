@@ -1,9 +1,9 @@
-"""server — start PostgreSQL binaries over a data directory, and wait until clients are welcome
+"""server — starts PostgreSQL over a data directory, and waits until it accepts clients
 
 Owns: initdb, the start of the postmaster in a session of its own, the wait through crash recovery, and the
 creation of our database.
-Guarantees: the server outlives whoever started it, Ctrl-C in its terminal included. A data directory
-appears whole or not at all. A killed postmaster is recovered from by the next start.
+Guarantees: the server outlives the process that started it, Ctrl-C in its terminal included. A data directory
+appears whole or not at all. The next start recovers from a killed postmaster.
 Raises: DatabaseUnavailable, one line with the path of the server log; OSError.
 See: PostgreSQL manual, "initdb", "postgres", "Preventing Server Spoofing" (socket directory).
 Bugs: a service manager that kills a whole control group kills the server with it; commits survive that.

@@ -1,8 +1,8 @@
 """settings — the server settings of the embedded PostgreSQL, as the text of pillarbox.conf
 
-Owns: every setting that Pillarbox chooses for the server it starts, and how it fits them to the machine.
-Guarantees: what makes a 250 true (fsync, full_page_writes, synchronous_commit) is on, and no TCP port listens.
-`render` is pure; `Machine.measure` is the only look outside.
+Owns: every setting that Pillarbox chooses for the server it starts, and their adjustment to the machine.
+Guarantees: the settings that make a 250 true (fsync, full_page_writes, synchronous_commit) are on, and no TCP port
+listens. `render` is pure; only `Machine.measure` looks at the machine.
 See: PostgreSQL manual, chapter "Server Configuration".
 """
 
