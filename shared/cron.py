@@ -25,7 +25,7 @@ _ALLOWED: Final = 'minute hour day-of-month month day-of-week as in crontab(5), 
 
 
 class CronRefused(ValueError):
-    """There is no such expression, or no such time zone."""
+    """The expression or the time zone is not valid."""
 
 
 def zone(name: str) -> tzinfo:

@@ -33,38 +33,38 @@ class SchemaMismatch(PillarboxError):
 
 
 class ListenFailed(PillarboxError):
-    """An address and port we were told to listen on cannot be bound."""
+    """A configured address and port cannot be bound."""
 
     exit_status = 69  # EX_UNAVAILABLE, sysexits.h
 
 
 class SpoolUnavailable(PillarboxError):
-    """A message could not be committed to the queue; the client is told 451 and keeps it."""
+    """A message could not be committed to the queue; the client gets 451 and keeps it."""
 
 
 class NotDurable(SpoolUnavailable):
-    """PostgreSQL has committed a message where a crash could still lose it; the client is told 451 and keeps it."""
+    """PostgreSQL has committed a message where a crash could still lose it; the client gets 451 and keeps it."""
 
 
 class SpoolFull(SpoolUnavailable):
-    """So much waits to be committed that no more is taken for now; the client is told 452."""
+    """So much waits to be committed that no more is accepted for now; the client gets 452."""
 
 
 class NoSpace(SpoolFull):
-    """PostgreSQL's volumes have too little room left for more mail; the client is told 452."""
+    """PostgreSQL's volumes have too little room left for more mail; the client gets 452."""
 
 
 def in_words(error: BaseException) -> str:
-    """What it says, in one line; of one that says nothing, such as a bare TimeoutError, what it is."""
+    """Its text, in one line; for one without a text, such as a bare TimeoutError, its type."""
     said = " ".join(str(error).split())
     return said or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
 def cause(error: BaseException) -> str:
-    """The same, but of what the system refused only why: its number and the name are known to whoever asked."""
+    """The same, but only the reason of a system error: the caller knows the number and the file's name."""
     return getattr(error, "strerror", None) or in_words(error)
 
 
 def told(error: Exception) -> str:
-    """What an error of ours says; of any other, which nobody foresaw, what kind it is as well."""
+    """The text of an error of ours; of any other, which is unexpected, the type as well."""
     return in_words(error) if isinstance(error, PillarboxError) else repr(error)

@@ -23,7 +23,7 @@ from shared.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Each instant, and where in the way of a message it lies.
+#: Each instant, and its place in the path of a message.
 POINTS: Final = {
     "spool.before_copy": "smtpd: the transaction of a group has begun, nothing was copied",
     "spool.before_commit": "smtpd: everything was copied, COMMIT was not sent",
@@ -48,7 +48,7 @@ class Provoked(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is to happen: at which point, what, at which passing (from 1), and which file says that it has."""
+    """A failure to cause: the point, the action, the passing (from 1), and the file that records it."""
 
     point: str
     action: str

@@ -45,12 +45,12 @@ def how_it_ended(status: int) -> str:
 
 
 def status_to_exit_with(status: int) -> int:
-    """What to exit with because another process ended so; as a shell says it, 128 and the signal."""
+    """Our exit status when another process ended so; for a signal 128 and its number, as in a shell."""
     return status if status > 0 else 128 - status if status else 1
 
 
 def exit_status(name: str, work: Callable[[], None]) -> int:
-    """Run a daemon's entry point: 0 after a stop; what an operator can mend is one line and its status (sysexits.h)."""
+    """Run a daemon's entry point: 0 after a stop; an operator's error gives one line and its status (sysexits.h)."""
     try:
         work()
     except PillarboxError as error:
@@ -149,7 +149,7 @@ async def _live(interval: float) -> None:
 
 
 def watchdog_interval() -> float | None:
-    """Within how many seconds whoever started us wants to hear from us; None when nobody does."""
+    """The interval in seconds in which our supervisor expects a heartbeat; None when it expects none."""
     text, meant = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID")
     if not text.isdecimal() or int(text) == 0 or meant not in {None, str(os.getpid())}:
         return None
@@ -157,11 +157,11 @@ def watchdog_interval() -> float | None:
 
 
 def notify(message: str) -> None:
-    """Tell the supervisor (systemd, `pillarbox up`, a test) through NOTIFY_SOCKET; without one, nobody asked."""
+    """Notify the supervisor (systemd, `pillarbox up`, a test) through NOTIFY_SOCKET; do nothing without one."""
     path = os.environ.get("NOTIFY_SOCKET")
     if path:
         address = "\0" + path[1:] if path.startswith("@") else path
-        # As sd_notify(3) has it: nobody listening any more is no reason to do anything differently.
+        # As sd_notify(3) says: if no process listens any more, go on as before.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as door:
             door.connect(address)
             door.sendall(message.encode())

@@ -2,7 +2,7 @@
 
 Owns: the wording `file:line: key.path: what is wrong; allowed: ...` and the suggestion for a mistyped key.
 Guarantees: pure; one line for every problem, in the order of the file; values of secrets are masked.
-See: https://docs.pydantic.dev/latest/errors/validation_errors/ for the error types told apart here
+See: https://docs.pydantic.dev/latest/errors/validation_errors/ for the error types distinguished here
 """
 
 import difflib
@@ -52,7 +52,7 @@ def _problems(source: YamlSource, model: type[BaseModel], error: ValidationError
         if path and path[-1] == "[key]":  # pydantic's way to say that the key is wrong, not the value
             path, of_key = path[:-1], True
         if source.is_inherited(path):
-            continue  # told where it is written
+            continue  # reported where it is written
         cause = problem.get("ctx", {}).get("error")
         if isinstance(cause, MisplacedError):
             for below, text in cause.problems:
@@ -107,8 +107,8 @@ def _description(section: type[BaseModel], key: str) -> str:
 
 
 def section_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:
-    """The section that lies at `path`; lists, mappings by name and `| None` on the way are looked through."""
-    named = False  # whether the next key is a name somebody chose
+    """The section at `path`; lists, mappings by name and `| None` on the way are followed."""
+    named = False  # whether the next key is a name that the operator chose
     for part in path:
         if isinstance(part, str) and not named:
             field = next(field for name, field in model.model_fields.items() if (field.alias or name) == part)

@@ -52,7 +52,7 @@ class MisplacedError(ValueError):
 
 @dataclass(frozen=True, eq=False)  # compared by identity: annotations must be hashable, schemas are not
 class Checked:
-    """A type's rule: the function that reads a written value, and what editors are told about it."""
+    """A type's rule: the function that reads a written value, and its JSON Schema for editors."""
 
     read: Callable[[object], Any]
     schema: JsonSchema
@@ -62,7 +62,7 @@ class Checked:
         return PlainValidator(self.read).__get_pydantic_core_schema__(source, handler)
 
     def __get_pydantic_json_schema__(self, core: object, handler: GetJsonSchemaHandler) -> JsonSchema:
-        """What editors are told."""
+        """The JSON Schema for editors."""
         return dict(self.schema)
 
 
@@ -92,7 +92,7 @@ def matching(pattern: str, allowed: str) -> Checked:
 def domain_matching(pattern: str, allowed: str) -> Checked:
     """As `matching`, for text that is or ends in a domain: read in the one spelling of shared/mail/domain.py.
 
-    `pattern` is for that spelling; editors are told of no pattern, for U-labels fit none.
+    `pattern` is for that spelling; the JSON Schema has no pattern, because U-labels match none.
     """
     plain = matching(pattern, allowed)
 
@@ -195,7 +195,7 @@ Fraction = Annotated[float, Checked(_fraction, {"type": "number", "minimum": 0, 
 FilePath = Annotated[Path, Checked(_file, {"type": "string", "minLength": 1})]
 IpNetwork = Annotated[Network, Checked(_network, {"type": "string"})]
 Host = Annotated[str, Checked(_host, {"type": "string", "minLength": 1, "maxLength": 255})]
-# What we call ourselves goes unquoted into replies and Received lines.
+# Our own name goes unquoted into replies and Received lines.
 HostName = Annotated[
     str,
     matching(

@@ -44,7 +44,7 @@ def split_path(argument: str) -> tuple[str, str] | None:
     """The address of a `<path>` exactly as it stands, and the parameters behind it; `<>` stays `<>`. None: no path.
 
     A source route is left out (RFC 5321 section 4.1.1.3). Angle brackets may be missing, as Postfix allows by default.
-    Nothing else is mended: who writes `<us er@example.com>` does not mean user@example.com.
+    Nothing else is repaired: `<us er@example.com>` does not mean user@example.com.
     """
     text = argument.strip()
     if text.startswith("<"):
@@ -87,7 +87,7 @@ def _literal(domain: str) -> str:
     """An address literal, RFC 5321 section 4.1.3."""
     inner = domain.removeprefix("[").removesuffix("]")
     try:
-        # A zone (RFC 4007) is no part of a literal, yet ipaddress takes one, whatever characters it holds.
+        # A zone (RFC 4007) is not part of a literal, yet ipaddress accepts one with any characters.
         if not domain.endswith("]") or "%" in inner:
             raise AddressRefused("bad address literal")
         if inner[:5].upper() == "IPV6:":

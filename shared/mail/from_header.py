@@ -25,7 +25,7 @@ _NESTED: Final = 100  # comments within one another
 # Stray line ends count here, for there are readers to whom they end a line.
 _FIELD: Final = re.compile(rb"(\A|\r\n|[\r\n])from(?:[ \t\x00]|\r(?!\n)|(?<!\r)\n)*:", re.IGNORECASE)
 _VALUE: Final = re.compile(rb"(?:[^\r]|\r(?!\n)|\r\n[ \t])*")
-_STRAY: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")  # what leaves as a space (queued/smtp/content.py)
+_STRAY: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")  # octets that are sent as a space (queued/smtp/content.py)
 _TOKEN: Final = re.compile(
     r"""(?P<blank>\s+)
       | (?P<quoted>"(?:[^"\\]|\\.)*")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 type Body = Literal["7BIT", "8BITMIME", "BINARYMIME"]  # RFC 6152, RFC 3030
 
-#: What policy, clients and operators may not choose themselves: the keys of queue.metadata with a meaning of ours.
+#: The keys of queue.metadata that Pillarbox uses; policy, clients and operators may not set them freely.
 #: tests/layout/test_reserved_metadata.py compares them with sql/README.md.
 RESERVED: Final = frozenset(
     {"_partid", "_quarantineid", "_holdreason", "_policyrule", "_requeued", "_dsn", "_body", "_requiretls"}
@@ -43,7 +43,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class RecipientDsn:
-    """What the submitter wants to hear about one recipient (RFC 3461 sections 4.1, 4.2); None: it did not say."""
+    """The notifications that the submitter wants for one recipient (RFC 3461 sections 4.1, 4.2); None: not given."""
 
     notify: frozenset[str] | None = None  # of NEVER, SUCCESS, FAILURE, DELAY
     orcpt: tuple[str, str] | None = None  # type and address, decoded
@@ -51,7 +51,7 @@ class RecipientDsn:
 
 @dataclass(frozen=True, slots=True)
 class MessageDsn:
-    """What the submitter wants every notification of a message to be (RFC 3461 sections 4.3, 4.4)."""
+    """The submitter's wishes for every notification of a message (RFC 3461 sections 4.3, 4.4)."""
 
     ret: str | None = None  # FULL or HDRS
     envid: str | None = None  # decoded
@@ -86,7 +86,7 @@ class Submission:
     serverid: str
     senderhelo: str
     saslusername: str | None
-    trace: bytes = b""  # the header fields of ours that stand in front
+    trace: bytes = b""  # our header fields, put in front
     priority: int = 0  # -9 to 9 (RFC 6710)
     not_before: datetime | None = None  # no try before this time (RFC 4865); None: at once
     release_request: str | None = None  # `for;60` or `until;2026-…`, for notifications (RFC 4865 section 5.1.2)
@@ -94,7 +94,7 @@ class Submission:
     body: Body = "7BIT"  # as declared
     requiretls: bool = False  # RFC 8689: only over TLS, or not at all
     traceparent: str | None = None  # the trace that follows it (W3C Trace Context)
-    foreign_from: bool = False  # From names somebody the user may not send as
+    foreign_from: bool = False  # From names an address that the user may not send as
     tls_optional: bool = False  # the header said TLS-Required: No (RFC 8689 section 3)
 
     @property

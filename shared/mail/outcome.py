@@ -17,7 +17,7 @@ type Scope = Literal["recipient", "message", "destination", "us"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened, and how much it takes down.
+    """The result of a try, and how much of the mail it affects.
 
     kind: delivered (done), deferred (try again) or failed (bounce).
     scope: whom else it concerns: this recipient only; every recipient of the message at this host; every

@@ -19,7 +19,7 @@ class Finish:
     meaning: str
 
 
-#: What archive.result can say.
+#: The values of archive.result.
 RESULTS: Final[dict[str, Finish]] = {
     "success": Finish(dead=False, meaning="The next hop took it."),
     "rejected": Finish(dead=True, meaning="We refused it ourselves before any peer was asked for this recipient."),

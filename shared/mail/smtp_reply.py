@@ -32,7 +32,7 @@ _ENHANCED = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})(?: |$)")  # RFC 3463 §
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a peer answered to one command.
+    """A peer's reply to one command.
 
     `code` is the three-digit reply code, `enhanced` the RFC 3463 status when the peer gave one that
     agrees with the code, `lines` the text of each line without either.
@@ -41,7 +41,7 @@ class Reply:
     code: int
     enhanced: str | None
     lines: tuple[str, ...]
-    ours: bool = False  # nobody was asked: we know that the peer could only refuse
+    ours: bool = False  # the peer was not asked: we know that it could only refuse
 
     @classmethod
     def make(cls, code: int, enhanced: str | None, text: str) -> Self:
@@ -81,8 +81,8 @@ class Reply:
 class ReplyParser:
     """Collects bytes and gives out whole replies.
 
-    After a line that is no reply, `broken` says what was wrong with it and everything later is ignored:
-    nobody can tell any more which command the next line would answer.
+    After a malformed line `broken` says what was wrong with it, and everything later is ignored, because it is
+    unknown which command the next line would answer.
     """
 
     __slots__ = ("_buffer", "_code", "_count", "_head", "_left_out", "_octets", "_tail", "broken")
@@ -158,7 +158,7 @@ class ReplyParser:
 
 
 class _BrokenLine(ValueError):
-    """What came is no reply; its text says why. Never leaves `feed`."""
+    """The bytes are not a reply; the text says why. Never leaves `feed`."""
 
 
 def _check_length(line: bytes) -> None:

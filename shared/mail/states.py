@@ -13,7 +13,7 @@ from typing import Final
 
 
 class Status(StrEnum):
-    """What the column queue.status says (names from Halon's queue)."""
+    """The values of the column queue.status (names from Halon's queue)."""
 
     HOLD = "HOLD"
     DELIVER = "DELIVER"

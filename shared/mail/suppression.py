@@ -16,7 +16,7 @@ from uuid import UUID
 from shared.mail.domain import comparable
 
 _PREFIX: Final = "b"
-_SIGNATURE: Final = 10  # octets: nobody guesses 80 bits
+_SIGNATURE: Final = 10  # octets: 80 bits cannot be guessed
 _UUID: Final = 16  # octets
 _PARTS: Final = 3
 

@@ -13,13 +13,13 @@ from typing import Final
 
 _XTEXT: Final = re.compile(r"(?:[!-*,-<>-~]|\+[0-9A-F]{2})*")  # RFC 3461 section 4
 _HEXCHAR: Final = re.compile(r"\+([0-9A-F]{2})")
-_UNSAFE: Final = re.compile(r"[+=\x00-\x20\x7f-]")  # what xtext must write as +XX; the rest is ASCII anyway
+_UNSAFE: Final = re.compile(r"[+=\x00-\x20\x7f-]")  # characters that xtext must write as +XX; the rest is ASCII anyway
 _UNITEXT: Final = re.compile(r"(?:[!-*,-<>-\[\]-~\u00a0-\U0010ffff]|\\x\{[0-9A-F]{2,6}\})*")  # RFC 6533 section 3
 _HEXPOINT: Final = re.compile(r"\\x\{([0-9A-F]{2,6})\}")
 
 
 def decode(text: str) -> str:
-    """What an xtext stands for; only printable ASCII, blanks included (RFC 3461 sections 4.2, 4.4)."""
+    """The text of an xtext; only printable ASCII, blanks included (RFC 3461 sections 4.2, 4.4)."""
     if not _XTEXT.fullmatch(text):
         raise ValueError("not xtext")
     decoded = _HEXCHAR.sub(lambda found: chr(int(found[1], 16)), text) if "+" in text else text
@@ -34,7 +34,7 @@ def encode(text: str) -> str:
 
 
 def decode_address(text: str, *, smtputf8: bool) -> str:
-    """What a utf-8-addr-xtext stands for; with SMTPUTF8 characters beyond ASCII may also stand for themselves."""
+    """The text of a utf-8-addr-xtext; with SMTPUTF8 characters beyond ASCII may also be written as they are."""
     if not _UNITEXT.fullmatch(text) or not (smtputf8 or text.isascii()):
         raise ValueError("not a utf-8 address")
     try:

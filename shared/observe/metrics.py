@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     type Fields = Mapping[str, object]
 
-#: What everything counts as that the configuration does not name.
+#: The label of everything that the configuration does not name.
 OTHER: Final = "other"
 
 
@@ -69,7 +69,7 @@ def by_reply() -> dict[str, Label]:
 
 
 class ProcessCounts:
-    """What this process has counted since it started."""
+    """The counts of this process since its start."""
 
     def __init__(self, labels: Mapping[str, Label], table: Table = QUEUED) -> None:
         """`labels`: those that vary, where the table has them."""
@@ -86,7 +86,7 @@ class ProcessCounts:
                 self._watchers.setdefault(event, []).append(self._fed(Feed(EVENTS_TOTAL, told)))
 
     def watchers(self) -> Mapping[str, list[Watcher]]:
-        """Whom to tell of which event."""
+        """The watchers by event."""
         return self._watchers
 
     def know(self, label: str, values: Iterable[str]) -> None:
@@ -96,11 +96,11 @@ class ProcessCounts:
                 add(value)
 
     def exposition(self, readings: Iterable[Reading] = ()) -> bytes:
-        """What a scrape gets."""
+        """The text for a scrape."""
         return self.totals.exposition(readings)
 
     def _fed(self, feed: Feed) -> Watcher:
-        """What counts one event, with its series at 0."""
+        """A counter of one event, with its series at 0."""
         metric = self._table.metrics[feed.metric]
         name = metric.labels[-1] if metric.labels and metric.labels[-1] in VARYING else None
         if metric.kind == "histogram":

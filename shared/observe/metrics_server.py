@@ -40,7 +40,7 @@ _ABSOLUTE = re.compile(r"https?://[^/?]*", re.IGNORECASE)
 
 
 class Page(NamedTuple):
-    """What a path is answered with."""
+    """The answer to a path."""
 
     content: bytes
     status: HTTPStatus = HTTPStatus.OK
@@ -56,7 +56,7 @@ class MetricsServer:
         self._serving: set[asyncio.Task[None]] = set()
 
     async def open(self, address: ListenAddress, key: str) -> str:
-        """Bind and answer; `host:port` as bound. `key` is where the address stands, for whoever has to mend it."""
+        """Bind and answer; `host:port` as bound. `key` is the configuration key of the address, for errors."""
         if address.port > HIGHEST_PORT:  # of which uvloop would take the lower sixteen bits
             raise ListenFailed(f"{key}: {address}: cannot listen: ports end at {HIGHEST_PORT}")
         try:
@@ -66,7 +66,7 @@ class MetricsServer:
         return str(type(address)(*self._server.sockets[0].getsockname()[:2]))
 
     async def close(self) -> None:
-        """Answer nobody any more; conversations under way are cut."""
+        """Stop answering; open connections are closed."""
         if self._server is not None:
             self._server.close()
         for each in self._serving:

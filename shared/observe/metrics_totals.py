@@ -81,7 +81,7 @@ class Totals:
         }
 
     def add(self, snapshot: Mapping[str, Any]) -> None:
-        """What another process has counted."""
+        """The counts of another process."""
         for name, labels, value in snapshot["counters"]:
             counts = self.counters.setdefault(name, {})
             counts[tuple(labels)] = counts.get(tuple(labels), 0) + value
@@ -91,7 +91,7 @@ class Totals:
             spread.sum += total
 
     def exposition(self, readings: Iterable[Reading] = ()) -> bytes:
-        """What a scrape gets: these counts and readings, in Prometheus's text format 0.0.4."""
+        """The text for a scrape: these counts and readings, in Prometheus's text format 0.0.4."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Scrape(self, self._table.metrics, readings))
         return generate_latest(registry)

@@ -32,7 +32,7 @@ class Metric(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """What one event adds to one metric: 1, or the value of the field `amount`; the labels before one that varies."""
+    """The share of one event in one metric: 1, or the value of the field `amount`; the labels before a varying one."""
 
     metric: str
     labels: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Feed(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What a daemon counts: its metrics by name, and event → what it feeds besides pillarbox_events_total."""
+    """A daemon's metrics by name, and the metrics that each event feeds besides pillarbox_events_total."""
 
     metrics: Mapping[str, Metric]
     feeds: Mapping[str, tuple[Feed, ...]]

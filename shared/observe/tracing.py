@@ -82,7 +82,7 @@ _CURRENT: ContextVar[Any] = ContextVar("span", default=None)
 
 
 class _State:
-    """What `setup` made: the tracer, and how to end it. None: off."""
+    """The tracer that `setup` made, and how to end it. None: off."""
 
     tracer: Any = None
     remote: Callable[[str], Any] | None = None

@@ -36,7 +36,7 @@ type Connection = psycopg.AsyncConnection[TupleRow]
 type Row = Any
 type Pool = AsyncConnectionPool[Connection]
 
-#: What a query can raise that says nothing about the query: the server or the way to it is in trouble.
+#: Errors of a query that say nothing about the query: the server or the connection to it is in trouble.
 OUTAGE: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, OSError)
 #: PostgreSQL's refusal of what we asked: the next try fails the same way unless something changes.
 REFUSAL: Final = (psycopg.Error,)
@@ -44,7 +44,7 @@ REFUSAL: Final = (psycopg.Error,)
 BAD_VALUE: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException)
 #: Another transaction moved or locked the same row first (SQLSTATE 40001, 40P01): nothing is wrong, try again at once.
 CONFLICT: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
-#: Somebody keeps a row locked for longer than we wait (SQLSTATE 55P03).
+#: Another session keeps a row locked for longer than we wait (SQLSTATE 55P03).
 LOCKED: Final = psycopg.errors.LockNotAvailable
 #: PostgreSQL ended the statement, mostly because it took longer than it was given (SQLSTATE 57014).
 CANCELLED: Final = psycopg.errors.QueryCanceled
@@ -91,7 +91,7 @@ def volumes(uri: str, var: Path) -> list[Path]:
 
 @contextmanager
 def outage_in_one_line(connection: psycopg.Connection[Any] | Connection) -> Iterator[None]:
-    """What ends the connection in this block is DatabaseUnavailable; other errors are left as they are."""
+    """Errors that end the connection in this block become DatabaseUnavailable; other errors stay as they are."""
     try:
         yield
     except OUTAGE as error:
@@ -213,7 +213,7 @@ def unavailable(error: BaseException) -> DatabaseUnavailable:
 
 
 def reason(error: BaseException) -> str:
-    """What PostgreSQL said, or whoever else refused, in one line without the place in our functions."""
+    """The reason that PostgreSQL or another part gave, in one line without the place in our functions."""
     said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join(said.split()) if said else in_words(error)
 
@@ -236,7 +236,7 @@ def is_pooled(connection: Connection) -> bool:
 def hang_up(connection: Connection) -> None:
     """End the conversation at once, whatever is waited for: who waits gets an OperationalError.
 
-    Closing the connection would leave the event loop with a file number that may be somebody else's a moment later.
+    Closing the connection would leave the event loop with a file number that may belong to another a moment later.
     """
     if not connection.closed:
         with socket.socket(fileno=os.dup(connection.fileno())) as same:
@@ -244,7 +244,7 @@ def hang_up(connection: Connection) -> None:
 
 
 async def _configure(connection: Connection) -> None:
-    """What every connection of a pool is told once."""
+    """The settings that every connection of a pool gets once."""
     await _mind_pooler(connection)
     if not is_pooled(connection):
         await fetch(connection, "connection_walk")

@@ -37,7 +37,7 @@ def page(question: Callable[[], Awaitable[str | None]], yes: str) -> Callable[[]
 
 
 class Health:
-    """What is known of this process's health. Each check says why the daemon cannot work now, or None."""
+    """The state of this process's health. Each check says why the daemon cannot work now, or None."""
 
     def __init__(self, *checks: Callable[[], Awaitable[str | None]]) -> None:
         self._checks = checks
@@ -45,7 +45,7 @@ class Health:
         self._stopping = False
 
     def watchers(self) -> Mapping[str, list[Watcher]]:
-        """Whom to tell of which event."""
+        """The watchers by event."""
         return {"daemon.failed": [self._failed], "daemon.stopping": [self._asked_to_stop]}
 
     async def not_alive(self) -> str | None:

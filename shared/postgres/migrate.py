@@ -40,10 +40,10 @@ PRE = "pre"
 SCHEMA: Final = "0001_pre_schema"
 PATIENCE: Final = 300.0  # seconds to go on asking for the locks of one step
 LOCK_TIMEOUT: Final = 200  # milliseconds; less than deadlock_timeout, so that in a deadlock we mostly give way
-# Milliseconds where an autovacuum is in the way: PostgreSQL ends it for whoever has waited for deadlock_timeout.
+# Milliseconds where an autovacuum is in the way: PostgreSQL ends it for a session that waited for deadlock_timeout.
 _PAST_AUTOVACUUM: Final = 1_200
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds
-# What the first migration meets when another run makes the same things: there is no table yet to take turns by.
+# Errors of the first migration when another run makes the same objects: no table exists yet to take turns by.
 _MADE_MEANWHILE: Final = (
     psycopg.errors.UniqueViolation,
     psycopg.errors.DuplicateSchema,
@@ -66,7 +66,7 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run changed."""
+    """The changes of a run."""
 
     applied: tuple[str, ...]
     leaves: tuple[str, ...]
@@ -141,7 +141,7 @@ def compare(applied: Mapping[int, str], where: str) -> list[str]:
 
 
 def missing(applied: Mapping[int, str], *, only_pre: bool = False) -> list[Migration]:
-    """What is to be applied, in order; SchemaMismatch when a `pre` migration waits for a `post` one before it."""
+    """The migrations to apply, in order; SchemaMismatch when a `pre` migration waits for a `post` one before it."""
     steps = [step for step in known() if step.number not in applied]
     if not only_pre:
         return steps
@@ -193,7 +193,7 @@ def _applied(connection: psycopg.Connection) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Insist:
-    """Takes a step in one transaction, tried again while its locks are not to be had."""
+    """Takes a step in one transaction, and tries again while its locks cannot be taken."""
 
     connection: psycopg.Connection
     patience: float
@@ -231,7 +231,7 @@ class _Insist:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _holders(self) -> tuple[str, bool]:
-        """Who holds locks in our schema, and whether an autovacuum is among them."""
+        """The sessions that hold locks in our schema, and whether an autovacuum is among them."""
         rows = self.connection.execute(query("migrate_holders")).fetchall()
         who = "; ".join(f"pid {pid} ({name}, {state}, {seconds} s)" for pid, name, state, seconds, _ in rows)
         return who or "others", any(autovacuum for *_, autovacuum in rows)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PATIENCE: Final = 5.0  # seconds for a connection, and for a statement; a busy server takes milliseconds
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds; later than a poll interval nobody needs the hint any more
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds; after a poll interval the hint is not needed any more
 _MOST: Final = 10_000  # of each kind that wait
 _AT_ONCE: Final = 1000
 
 
 class Notifier:
-    """What is to be said, and who says it."""
+    """A notification to send, and its sender."""
 
     def __init__(self, conninfo: str, application_name: str) -> None:
         self._conninfo = conninfo

@@ -98,7 +98,7 @@ class _Silence(Exception):
 
 
 class _Listener:
-    """What one connection after the other hears, and what is remembered between them."""
+    """The notifications of one connection after the other, and the state that is kept between them."""
 
     def __init__(
         self,

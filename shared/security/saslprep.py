@@ -52,7 +52,7 @@ def prepared(text: str) -> str:
 
 
 def password_octets(password: str) -> bytes:
-    """What is hashed: the prepared password, or its own octets where SASLprep knows none, as PostgreSQL does."""
+    """The octets to hash: the prepared password, or its own octets where SASLprep refuses it, as PostgreSQL does."""
     try:
         return prepared(password).encode()
     except NotPrepared:

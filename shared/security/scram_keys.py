@@ -18,7 +18,7 @@ from typing import Final
 
 from shared.security.saslprep import password_octets
 
-#: RFC 7677 section 4 asks for 4096 at least; the keys lie beside argon2 hashes, and are the weaker of the two.
+#: RFC 7677 section 4 asks for 4096 at least; the keys are stored beside argon2 hashes, and are the weaker of the two.
 ITERATIONS: Final = 100_000
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 10_000_000

@@ -50,7 +50,7 @@ _TRAILER: Final = b"\xff\xff"
 _MESSAGE: Final = struct.Struct(">hi16siii?i")  # id, size, smtputf8, and the length of content
 # Where in PostgreSQL a WARNING comes from that says nothing about this COMMIT: RAISE, transaction and multixact ids.
 _HARMLESS: Final = frozenset({"pl_exec.c", "varsup.c", "multixact.c"})
-_SLICE: Final = 1 << 17  # what psycopg hands to libpq at a time
+_SLICE: Final = 1 << 17  # octets that psycopg hands to libpq at a time
 
 
 async def commit(connection: database.Connection, durability: LiteralString, submissions: Sequence[Submission]) -> None:
@@ -71,14 +71,14 @@ async def probe(connection: database.Connection, durability: LiteralString) -> N
 def _durable(connection: database.Connection) -> Iterator[None]:
     """NotDurable when PostgreSQL warns, in this block, that the COMMIT may not be where it should be.
 
-    Somebody who ends the wait for a standby (pg_cancel_backend, a statement_timeout) leaves a committed transaction and
+    Ending the wait for a standby (pg_cancel_backend, a statement_timeout) leaves a committed transaction and
     a WARNING with the SQLSTATE of any other, 01000. So each one counts, but for those that come from a RAISE in a
     trigger of the operator's, or tell that transaction ids are running out.
     """
     warnings: list[str] = []
 
     def hear(notice: Diagnostic) -> None:
-        # What a notice says can be read only now.
+        # The text of a notice can be read only now.
         if notice.severity_nonlocalized == "WARNING" and notice.source_file not in _HARMLESS:
             warnings.append(f"{notice.message_primary} (SQLSTATE {notice.sqlstate})")
 
@@ -217,5 +217,5 @@ def _priority(s: Submission, r: Recipient) -> int:
 
 
 def partids(submissions: Sequence[Submission]) -> list[str]:
-    """Whose workers to wake. Also for mail that is to wait: its worker then asks when the next one is due."""
+    """The partitions whose workers to wake, also for mail that must wait: its worker then asks when it is due."""
     return sorted({r.partid for s in submissions for r in s.recipients if r.status is Status.DELIVER})

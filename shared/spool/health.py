@@ -20,7 +20,7 @@ class Health:
     def __init__(self, limit: float) -> None:
         """`limit` is how many seconds a commit may take while new messages are still invited."""
         self.committers = 0
-        self.down: str | None = None  # what was wrong, if the last thing heard of PostgreSQL was an outage
+        self.down: str | None = None  # the error, if the last news of PostgreSQL was an outage
         self.pause = 0.0  # seconds until the next probe: none after a first failure, then ever more
         self._limit = limit
         self._begun: dict[object, float] = {}  # commits and probes under way

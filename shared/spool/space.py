@@ -48,7 +48,7 @@ def measure(paths: Sequence[Path]) -> list[Volume]:
 
 
 class Headroom:
-    """What follows from the figures. Pure."""
+    """The decision that follows from the figures. Pure."""
 
     def __init__(self, least: int) -> None:
         """`least`: octets below which no more mail is taken."""
@@ -67,7 +67,7 @@ class Headroom:
             events.emit("spool.space_restored", volume=volume.path, free=volume.free)
 
     def forget(self) -> bool:
-        """Nobody reports any more, so nothing is refused; whether it was."""
+        """The reports have ended, so nothing is refused any more; returns whether it was."""
         was, self.free, self._low = self._low, None, False
         return was
 
@@ -122,7 +122,7 @@ class Space:
                 self.room.tell(min(fresh, key=lambda volume: volume.free))
         elif fresh:
             self._told(fresh)
-        elif self.room.forget():  # else nobody has ever reported: `pillarbox doctor` says so
+        elif self.room.forget():  # else there was never a report: `pillarbox doctor` says so
             self._lost("the last report is too old, and no new one arrives")
 
     def _told(self, volumes: Sequence[Volume]) -> None:

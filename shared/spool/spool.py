@@ -89,7 +89,7 @@ class Spool:
     def ready(self, size: int = 0) -> SpoolUnavailable | None:
         """Why a new message of `size` octets would not be committed now; None when it would, as far as is known.
 
-        For asking before a client is invited to send: costs nothing and asks nobody.
+        For use before a client is invited to send: costs nothing and needs no query.
         """
         return self._health.trouble(monotonic()) or self._space.room.trouble(size) or self._full(size)
 
@@ -250,7 +250,7 @@ class Spool:
                 events.emit("spool.unavailable", messages=len(group), error=database.unavailable(error))
                 _refuse(group, error)
                 return None
-            self._health.ended(who)  # before each of them begins anew
+            self._health.ended(who)  # before each of them begins again
             if len(group) == 1:
                 events.emit("spool.refused", id=group[0].submission.id, error=error)
                 _refuse(group, error)

@@ -15,7 +15,7 @@ from shared.config.queued.routing import Truth
 from shared.mail import address
 from shared.masking import show
 
-#: What a text may name, each in braces.
+#: The placeholders of a text, each in braces.
 PLACEHOLDERS: Final = ("hostname", "sender", "recipients", "returned", "arrived", "until")
 _NAMED: Final = re.compile(r"\{([^{}\n]*)\}")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _GROUPS: Final = "transportgroups"
 _TRANSPORTS: Final = "transports"
-_OWN: Final = {"id", "group"}  # what no transport takes over
+_OWN: Final = {"id", "group"}  # keys that transports do not inherit
 
 
 def inherit(source: YamlSource) -> YamlSource:
@@ -38,7 +38,7 @@ def inherit(source: YamlSource) -> YamlSource:
 
 
 def _groups(written: object) -> dict[str, dict[str, object]]:
-    """What the groups say, by id; of two with one id the first."""
+    """The values of the groups, by id; of two with one id the first."""
     found: dict[str, dict[str, object]] = {}
     for group in written if isinstance(written, list) else ():
         if isinstance(group, dict) and isinstance(group.get("id"), str):

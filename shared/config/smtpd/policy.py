@@ -197,7 +197,7 @@ class Policy(Section):
 
 
 def _too_early(entry: Rule | Hold, then: Path) -> Iterator[Problem]:
-    """What the entry asks or writes before it can be known."""
+    """The conditions and texts of the entry that its phase does not know yet."""
     for path, name in entry.condition.asked():
         if not known_at(name, entry.phase):
             yield ("if", *path), _not_yet(name, entry.phase)

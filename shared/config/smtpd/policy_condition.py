@@ -51,7 +51,7 @@ KNOWN_FROM: Final[dict[str, Phase]] = {
     "score": "eod",
     "symbols": "eod",
 }
-#: What is said of one recipient; everything else is said of the message or its client.
+#: The conditions on one recipient; all others are on the message or its client.
 OF_RECIPIENT: Final = frozenset({"recipient", "recipientdomain"})
 
 
@@ -205,7 +205,7 @@ class Condition(Section):
                 yield from condition.walk((*path, key, index))
 
     def asked(self) -> Iterator[tuple[Path, str]]:
-        """What is asked, here and inside: key path, and the name as in KNOWN_FROM."""
+        """The conditions, here and inside: key path, and the name as in KNOWN_FROM."""
         for path, condition in self.walk():
             for name in condition.model_fields_set - {"rate", "inlist", "unless", "any", "all"}:
                 if getattr(condition, name) not in (None, [], {}):
@@ -218,5 +218,5 @@ class Condition(Section):
 
 Condition.model_rebuild()
 
-# What only the end of the content tells; a standing hold that asks it is asked then.
+# Conditions that are known only at the end of the content; a standing hold with one of them is checked then.
 ONLY_AT_EOD: Final = frozenset({"header", "score", "symbols", "size", "recipients"})

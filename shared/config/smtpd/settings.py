@@ -221,7 +221,7 @@ class SmtpdConfig(Section):
 
     @model_validator(mode="after")
     def _bodies_fit(self) -> Self:
-        """A message that may be accepted must fit, else it would be told 452 for ever."""
+        """The largest acceptable message must fit, else it would get 452 for ever."""
         room = format_size(self.memory.bodies)
         problems: list[tuple[tuple[str | int, ...], str]] = [
             (

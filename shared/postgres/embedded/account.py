@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _log = logging.getLogger("pillarbox.embedded")
-_CANDIDATES = ("postgres", "nobody")  # the distributions' own account first; nobody exists everywhere
+_CANDIDATES = ("postgres", "nobody")  # the distributions' own account first; the account nobody exists everywhere
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def ensure_running(var: Path) -> str:
 
 
 def volumes(var: Path) -> list[Path]:
-    """The folders of the server under `var` that may lie on volumes of their own, as far as this account sees them."""
+    """The server's folders under `var` that may be on volumes of their own, as far as this account sees them."""
     data = ServerFiles(var).data
     found = [data]
     with suppress(OSError):

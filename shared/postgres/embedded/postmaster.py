@@ -93,7 +93,7 @@ class ServerFiles:
         return recorded if recorded and self.is_server(recorded.pid) else None
 
     def recorded(self) -> EmbeddedStatus | None:
-        """What postmaster.pid says, which a server leaves behind when it is killed; None without one."""
+        """The content of postmaster.pid, which a killed server leaves behind; None without one."""
         lines = self._record()
         if not lines:
             return None

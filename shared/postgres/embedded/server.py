@@ -83,7 +83,7 @@ class EmbeddedServer:
                 raise DatabaseUnavailable(
                     f"PostgreSQL over {place.data} refuses us: {_reason(done.stderr)}; server log: {place.log}"
                 )
-            time.sleep(POLL)  # it was told to stop a moment ago, and soon says so
+            time.sleep(POLL)  # it was asked to stop a moment ago, and will soon say so
 
     def _find(self) -> EmbeddedStatus | None:
         """The server that runs, once it is ready; None when there is none, or it ended meanwhile."""
@@ -157,7 +157,7 @@ class EmbeddedServer:
         _log.info("made %s for PostgreSQL %d, %.1f s", place.data, self.version, time.monotonic() - began)
 
     def _make_socket_directory(self) -> Path:
-        """A directory that only the server's account can enter; refuse one that somebody else made first."""
+        """A directory that only the server's account can enter; refuse one that another user made first."""
         socket = self.place.socket()
         socket.mkdir(mode=0o700, exist_ok=True)
         found = socket.lstat()

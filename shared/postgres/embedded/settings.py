@@ -24,7 +24,7 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the settings depend on: `memory` and `shm` (size of /dev/shm, 0 without one) in bytes."""
+    """The facts that the settings depend on: `memory` and `shm` (size of /dev/shm, 0 without one) in bytes."""
 
     memory: int
     shm: int
@@ -61,7 +61,7 @@ def render(machine: Machine, *, socket: Path, cluster: str, lz4: bool) -> str:
         "full_page_writes": "on",
         "synchronous_commit": "on",
         "max_wal_size": "2GB",
-        "min_wal_size": "1GB",  # segments are used again, not made anew: a new one is written twice
+        "min_wal_size": "1GB",  # segments are reused: a new one is written twice
         "checkpoint_timeout": "15min",
         "wal_compression": "lz4" if lz4 else "off",
         "autovacuum_naptime": "10s",
