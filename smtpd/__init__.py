@@ -1,4 +1,4 @@
 """smtpd — accepts mail over SMTP and spools it
 
-Owns: the way session → policy → spool. 250 for a message is sent in one place, after COMMIT.
+Owns: the path session → policy → spool. 250 for a message is sent in one place, after COMMIT.
 """

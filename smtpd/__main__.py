@@ -1,7 +1,7 @@
 """__main__ — `python -m smtpd [--config FILE]`
 
-Owns: arguments, and the exit status: 0 after a stop, 69 or 78 (sysexits.h) for what an operator can mend, 70 when a
-    part died.
+Owns: arguments, and the exit status: 0 after a stop, 69 or 78 (sysexits.h) for errors that an operator can correct, 70
+    when a part died.
 """
 
 from __future__ import annotations

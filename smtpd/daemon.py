@@ -2,9 +2,9 @@
 
 Owns: the start (database proven, schema checked, ports bound, privileges dropped, then ready), reload and stop; whether
     this process serves itself or supervises others that do.
-Guarantees: nothing half-started: if any step fails, nothing listens. After a stop, everything that got 250 is
+Guarantees: nothing half-started: if any step fails, nothing listens. After a stop, every message that got 250 is
     committed. A configuration that cannot be used changes nothing: it is read and proven whole first.
-Raises: PillarboxError for what an operator can mend.
+Raises: PillarboxError for errors that an operator can correct.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""replies — every reply smtpd sends of its own
+"""replies — every reply of smtpd's own
 
 Owns: the text, code and enhanced code of every reply, syntax and sequence errors included; Refused, which carries one.
-Guarantees: the code is in the name and in the text (tests/unit/smtpd/test_replies.py). Our own trouble is 4xx and says
-    nothing about what it is.
+Guarantees: the code is in the name and in the text (tests/unit/smtpd/test_replies.py). Our own trouble is 4xx without
+    its cause.
 See: RFC 5321 section 4.2, RFC 3463, RFC 5248.
 """
 

@@ -1,12 +1,12 @@
-"""tls — the server's certificates, and what a TLS session says about its client
+"""tls — the server's certificates, and the facts of a TLS session about its client
 
 Owns: TLS contexts: one for each certificate, chosen by the name the client asks for (SNI); the facts of a session; the
     only importer of cryptography among the daemons.
-Guarantees: a certificate that cannot be used is one clear line, and what was served before goes on being served.
+Guarantees: a certificate that cannot be used is one clear line, and the old one stays in use.
     Connections keep the context they began with. TLS 1.2 at least, no renegotiation, no password prompt for a key.
 Raises: ConfigError.
 See: RFC 3207, RFC 6066 section 3, RFC 5929 section 4 (tls-server-end-point), RFC 8996.
-Bugs: CPython offers no exporter, so of the channel bindings RFC 9266's tls-exporter cannot be had (ssl.SSLSocket:
+Bugs: CPython has no exporter, so the channel binding tls-exporter of RFC 9266 is not available (ssl.SSLSocket:
     get_channel_binding knows tls-unique only, which TLS 1.3 does not have); it is used as soon as CPython has it.
 """
 

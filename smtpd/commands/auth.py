@@ -1,8 +1,8 @@
-"""auth — AUTH: moves the lines of an authentication
+"""auth — AUTH: the lines of an authentication
 
-Owns: when AUTH may be given, its syntax, and what the session knows afterwards; who is right is
-    smtpd.login.authenticate's.
-Guarantees: one reply to each AUTH, also when the client breaks off. What was sent is never logged here.
+Owns: when AUTH may be given, its syntax, and the session's state afterwards; smtpd.login.authenticate decides about the
+    proof.
+Guarantees: one reply to each AUTH, also when the client breaks off. The client's data is never logged here.
 Raises: Refused, which smtpd.connection.connection answers.
 See: RFC 4954 section 4.
 """

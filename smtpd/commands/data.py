@@ -1,9 +1,9 @@
 """data — DATA and BDAT: the content, and the end of a transaction
 
-Owns: when content may come, where it goes, and that there is room for it when it is asked for.
-Guarantees: the end of content ends the transaction, whatever the reply (RFC 5321 section 4.1.1.4). What cannot be
-    accepted is read to its end and dropped, so that content is never taken for commands. The octets of a BDAT are
-    taken even when the command is refused (RFC 3030 section 4.2).
+Owns: when content may come, where it goes, and the check for room before it is asked for.
+Guarantees: the end of content ends the transaction, whatever the reply (RFC 5321 section 4.1.1.4). Content that cannot
+    be accepted is read to its end and dropped, so that it is never taken for commands. The octets of a BDAT are read
+    even when the command is refused (RFC 3030 section 4.2).
 Raises: Refused, which smtpd.connection.connection answers.
 See: RFC 5321 section 4.1.1.4; RFC 3030 sections 2 and 4.
 """

@@ -2,8 +2,8 @@
 
 Owns: the octets between 354 and the final reply, as a value machine without I/O.
 Guarantees: only CR LF . CR LF ends the data; LF . LF, CR . CR and every other mixture are content (RFC 5321 section
-    4.1.1.4). At most four octets are kept between blocks; everything else is handed on at once, so that the work for a
-    block depends on nothing but its own size.
+    4.1.1.4). At most four octets are kept between blocks; everything else is passed on at once, so that the work for a
+    block depends only on its own size.
 See: RFC 5321 section 4.5.2 (transparency), section 2.3.8 (lines).
 """
 

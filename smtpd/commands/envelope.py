@@ -1,7 +1,7 @@
 """envelope — MAIL and RCPT: the envelope
 
-Owns: addresses read once, and who may send from and to them.
-Guarantees: what stands in the transaction is valid, allowed and decided. A refused RCPT changes nothing.
+Owns: the one parsing of addresses, and the permission to send from and to them.
+Guarantees: every address in the transaction is valid, allowed and decided by policy. A refused RCPT changes nothing.
 Raises: Refused, which smtpd.connection.connection answers.
 See: RFC 5321 sections 3.3, 4.1.1.2, 4.1.1.3, appendix C (source routes); RFC 6531 section 3.4.
 """

@@ -1,6 +1,6 @@
 """hello — HELO and EHLO
 
-Owns: the client's own name, and what we offer it.
+Owns: the client's own name, and the extensions that we offer.
 Guarantees: a name that could not be stored is refused at once; either command ends a transaction.
 See: RFC 5321 sections 4.1.1.1, 4.1.4; section 4.5.3.1.2 (255 octets).
 """

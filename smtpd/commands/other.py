@@ -1,7 +1,7 @@
 """other — RSET, NOOP, QUIT, VRFY, EXPN, ETRN and HELP
 
 Owns: the commands that carry no mail.
-Guarantees: none of them tells whether an address exists (RFC 5321 section 7.3).
+Guarantees: none of them reveals whether an address exists (RFC 5321 section 7.3).
 See: RFC 5321 sections 3.5, 4.1.1.5 to 4.1.1.10; RFC 1985 (ETRN).
 """
 

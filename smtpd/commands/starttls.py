@@ -1,7 +1,7 @@
 """starttls — STARTTLS
 
 Owns: whether TLS may begin; smtpd.connection.connection does it after the reply.
-Guarantees: nothing that came in the clear is heard under TLS: octets behind the command end the connection
+Guarantees: nothing that came in the clear is processed under TLS: octets behind the command end the connection
     (smtpd.connection.connection), and the session that follows knows nothing of the one before.
 See: RFC 3207 section 4; CVE-2011-0411.
 """

@@ -1,7 +1,7 @@
 """table — the commands of SMTP, by verb
 
-Owns: the table: who answers a verb, what rules apply to it, and who is out of turn.
-Guarantees: what is not in the table is 500.
+Owns: the table: the function for each verb, the rules that apply to it, and the check for clients out of turn.
+Guarantees: a verb that is not in the table gets 500.
 See: RFC 5321 section 4.1.1; RFC 2920 section 3.1 (last of a group); Postfix smtpd_cmd_table, whose flags these are.
 """
 

@@ -1,10 +1,10 @@
-"""xclient — XCLIENT: a trusted client says for whom it speaks
+"""xclient — XCLIENT: a trusted client passes on another client's attributes
 
-Owns: the attributes, and the session that begins anew with them.
-Guarantees: only clients in `listeners[].xclient.networks` are heard; a bad attribute changes nothing. Policy and
-    rates see the client that was named, as if it had connected itself; what restricts a user restricts the one that was
-    named, and a disabled one is refused. A client whose address the proxy does not know has none, and so none of the
-    rights of the proxy's address; those of the proxy's certificate end with XCLIENT, whatever it names.
+Owns: the attributes, and the session that begins again with them.
+Guarantees: only clients in `listeners[].xclient.networks` may use it; a bad attribute changes nothing. Policy and
+    rates see the named client, as if it had connected itself; restrictions of a user apply to the named user, and a
+    disabled one is refused. A client whose address the proxy does not know has no address, and so none of the rights
+    of the proxy's address; the rights of the proxy's certificate end with XCLIENT, whatever it names.
 Raises: Refused, which smtpd.connection.connection answers.
 See: https://www.postfix.org/XCLIENT_README.html; xtext: RFC 3461 section 4.
 """

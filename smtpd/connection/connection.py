@@ -1,14 +1,15 @@
 """connection — one SMTP connection, from its opening to its end
 
 Owns: the PROXY header, TLS (implicit or by STARTTLS), the look for early talkers and the greeting; the loop from octets
-    to replies: lines, content, commands out of turn, what errors cost, and the stop.
-Guarantees: a session under TLS knows nothing that was said in the clear but who connected and what policy decided of
-    that. A client is greeted once, and only after policy and rates have let it in. Commands that need not wait are
-    answered in the call that brought them, those pipelined together in one write; a coroutine runs as a task only while
-    it waits, so that an idle connection is a buffer and a timer. No exception of ours reaches a client: 451 with an id
-    in the log, or 421 where the state is not certain. A connection that must stop finishes the message it is receiving
-    and gets 421 then. However much a client sends at once, others have their turn; what it has sent whole is answered
-    also when it has closed its side since, over TLS excepted. connection_lost gives everything back.
+    to replies: lines, content, commands out of turn, the cost of errors, and the stop.
+Guarantees: of the clear-text session before it, a session under TLS knows only the client's address and policy's
+    decision about it. A client is greeted once, and only after policy and rates have accepted it. Commands that need
+    not wait are answered in the call that brought them, those pipelined together in one write; a coroutine runs as a
+    task only while it waits, so that an idle connection is a buffer and a timer. No exception of ours reaches a client:
+    it gets 451, with an id in the log, or 421 where the state is not certain. A connection that must stop finishes the
+    message it is receiving and gets 421 then. However much a client sends at once, others have their turn. Commands
+    that it has sent whole are answered even if it has closed its side since, except over TLS. connection_lost gives
+    everything back.
 See: RFC 5321 sections 3.1, 3.8, 4.1.1.4, 4.5.3.2; RFC 2920; RFC 3207 section 4.2; RFC 8314 section 3.3; smtpd(8).
 """
 

@@ -1,8 +1,8 @@
-"""equipment — makes what connections ask while they are served, from a configuration
+"""equipment — the parts that connections use while they are served, made from a configuration
 
 Owns: policy with its sources, and authentication, as one whole that a reload replaces.
-Guarantees: making it opens nothing but files, so that a configuration is proven by making it. What was replaced serves
-    the connections that began with it, and is closed after the last of them.
+Guarantees: making it opens only files, so that making it proves a configuration. Replaced equipment serves the
+    connections that began with it, and is closed after the last of them.
 Raises: ConfigError.
 """
 

@@ -1,8 +1,9 @@
-"""listener — accepts connections, and decides which configuration each one gets
+"""listener — accepts connections, and gives each one its configuration
 
-Owns: the accepting sockets of this process, what each server's connections share, the register of open connections.
+Owns: the accepting sockets of this process, the parts that each server's connections share, the register of open
+    connections.
 Guarantees: a connection keeps the configuration it began with. A configuration is taken as a whole: when a part of it
-    cannot be used, nothing changes. A client that is not welcome costs one reply and no session.
+    cannot be used, nothing changes. A client that is turned away costs one reply and no session.
 Raises: ConfigError.
 """
 

@@ -1,8 +1,8 @@
 """proxy_header — reads the header a proxy puts before the client's octets
 
-Owns: where a PROXY header ends and whom it names; the parsing is aiosmtpd's.
-Guarantees: never more than 107 octets of version 1 or 536 of version 2 are looked at. What follows the header is left
-    alone: it is the client's.
+Owns: the end of a PROXY header and the client that it names; the parsing is aiosmtpd's.
+Guarantees: at most 107 octets of version 1 or 536 of version 2 are read. The octets after the header are left alone:
+    they are the client's.
 Raises: ProxyRefused.
 See: https://www.haproxy.org/download/1.8/doc/proxy-protocol.txt, sections 2.1 and 2.2.
 """

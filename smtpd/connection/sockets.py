@@ -1,8 +1,8 @@
 """sockets — the ports smtpd accepts on, bound before privileges are dropped
 
 Owns: making listening sockets, one for each process on each address.
-Guarantees: all or nothing: a port that cannot be bound closes what was opened and is one clear line. A port that
-    somebody else serves already is refused, also when that is another smtpd, with which SO_REUSEPORT would share it.
+Guarantees: all or nothing: a port that cannot be bound closes the others and is one clear line. A port that another
+    process serves already is refused, even if that is another smtpd, with which SO_REUSEPORT would share it.
     Each process has a socket of its own, so that the kernel spreads connections; they stay open here when a process
     dies, so that connections made meanwhile wait for the next one instead of being reset.
 Raises: ListenFailed.

@@ -1,6 +1,6 @@
 """wire — one connection's transport: replies out, the client's time, and the end
 
-Owns: what was said and not sent yet, how long the client may take, and how a connection is closed.
+Owns: replies that are not sent yet, how long the client may take, and how a connection is closed.
 Guarantees: replies to pipelined commands go out in one write. A client that is silent, sends too slowly or does not
     take its replies is cut off in time; one timer serves all of it and is not moved for each reply.
 See: RFC 5321 sections 3.8, 4.5.3.2; RFC 2920 section 3.2; Postfix smtpd_timeout, smtpd_per_request_deadline.

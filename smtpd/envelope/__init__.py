@@ -1,1 +1,1 @@
-"""envelope — who submits what: the client, its transaction, and the parameters of MAIL and RCPT."""
+"""envelope — the client, its transaction, and the parameters of MAIL and RCPT."""

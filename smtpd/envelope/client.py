@@ -1,7 +1,7 @@
-"""client — who is at the other end of a connection
+"""client — the client at the other end of a connection
 
 Owns: the value that every part of smtpd reads about the client: address, name, greeting, TLS and user.
-Guarantees: what stands here was seen by us or said by a proxy we trust; what the client only claims is `helo`.
+Guarantees: its fields come from our own observation or from a trusted proxy; only `helo` is the client's own claim.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """parameter_values — reads the value of each ESMTP parameter
 
 Owns: the grammar of every value and the reply to a bad one. Pure.
-Guarantees: what is returned is in its range and printable. Keywords and keyword values are read in any case.
-Raises: Refused, and nothing else.
+Guarantees: returned values are in their range and printable. Keywords and keyword values are read in any case.
+Raises: only Refused.
 See: RFC 5321 section 4.1.2 (esmtp-param), RFC 3461 section 4, RFC 4865 section 4.2, RFC 6710 section 4.1.
 """
 

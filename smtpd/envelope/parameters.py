@@ -1,10 +1,10 @@
-"""parameters — reads what a client asks for behind MAIL FROM:<…> and RCPT TO:<…>
+"""parameters — reads the parameters after MAIL FROM:<…> and RCPT TO:<…>
 
-Owns: the ESMTP parameters: which there are, what their values mean, and how a bad one is answered. Pure.
-Guarantees: a parameter is read only if its extension was offered. Every value is of its range and printable, so it can
-    stand in a header or a log. Keywords and keyword values are read in any case. A client that may not send to anybody
-    gets no say in when its message is sent, how soon, and who is told of it: it could name any sender.
-Raises: Refused, and nothing else, with the one reply the client gets.
+Owns: the list of ESMTP parameters, the meaning of their values, and the reply to a bad one. Pure.
+Guarantees: a parameter is read only if its extension was offered. Every value is in its range and printable, so it can
+    be used in a header or a log. Keywords and keyword values are read in any case. A client that may not relay cannot
+    influence when its message is sent, its priority, or its notifications: it could name any sender.
+Raises: only Refused, with the one reply the client gets.
 See: RFC 5321 sections 4.1.1.11 (555), 4.1.2; RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 3030 (BINARYMIME), RFC 6531
     (SMTPUTF8), RFC 3461 (DSN), RFC 4865 (FUTURERELEASE), RFC 6710 (MT-PRIORITY), RFC 8689 (REQUIRETLS), RFC 4954
     section 5 (AUTH).

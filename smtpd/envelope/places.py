@@ -1,10 +1,9 @@
-"""places — which client addresses count as one
+"""places — the client addresses that count as one
 
-Owns: the names of the host and of the network an address belongs to, by which rates, bans, policy and memory count.
-    Pure.
-Guarantees: an IPv4-mapped IPv6 address is the IPv4 one, and a zone is left out. What is not an IP address is a place of
-    its own: all clients whose address is unknown count as one.
-See: RFC 4291 section 2.5.1 (one host takes any address it likes within its /64).
+Owns: the names of an address's host and network, by which rates, bans, policy and memory count. Pure.
+Guarantees: an IPv4-mapped IPv6 address is the IPv4 one, and a zone is left out. A text that is not an IP address is a
+    place of its own: all clients whose address is unknown count as one.
+See: RFC 4291 section 2.5.1 (one host may use every address within its /64).
 """
 
 from __future__ import annotations

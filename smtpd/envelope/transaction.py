@@ -1,6 +1,6 @@
 """transaction — one mail transaction, from MAIL to the end of its content
 
-Owns: the envelope under construction, with each recipient as policy decided it.
+Owns: the envelope under construction, with policy's decision about each recipient.
 Guarantees: begins with a valid MAIL, ends with RSET, EHLO, STARTTLS, the end of data or the connection.
 See: RFC 5321 section 3.3.
 """

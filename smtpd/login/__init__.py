@@ -1,1 +1,1 @@
-"""login — who a client is: AUTH, users, passwords, and failures."""
+"""login — authentication of clients: AUTH, users, passwords, and failures."""

@@ -1,13 +1,13 @@
-"""authenticate — AUTH: who a client proves to be, apart from the connection that moves the lines
+"""authenticate — AUTH: the proof of a client's user, apart from the connection that carries the lines
 
-Owns: the mechanisms PLAIN, LOGIN, SCRAM-SHA-256, SCRAM-SHA-256-PLUS and EXTERNAL; which are offered to whom; the
-    order of ban, proof, delay and count.
+Owns: the mechanisms PLAIN, LOGIN, SCRAM-SHA-256, SCRAM-SHA-256-PLUS and EXTERNAL; which of them a client is offered;
+    the order of ban, proof, delay and count.
 Guarantees: only under TLS, unless the settings say otherwise. An unknown user, a disabled one and a wrong password cost
-    the same work, wait as long and hear the same 535. Trouble of ours is 454 and counts against nobody. Waiting holds
-    no thread. A ban is 421 or 454 before any password is looked at, and is asked for again when one has come. Who has
-    seen what SCRAM shows and gives up has failed.
-Raises: whatever `challenge` raises, so that a client that gives up (`*`) ends the exchange where it is.
-Bugs: who is between two messages of SCRAM when smtpd stops has failed once.
+    the same work, wait as long and get the same 535. Trouble of ours is 454 and does not count as a failure. Waiting
+    holds no thread. A ban is 421 or 454 before any password is checked, and is checked again when the password has
+    come. A client that cancels after it has seen SCRAM's challenge has failed.
+Raises: whatever `challenge` raises, so that a client that cancels (`*`) ends the exchange where it is.
+Bugs: a client between two messages of SCRAM when smtpd stops counts as failed once.
 See: RFC 4954, RFC 4616 (PLAIN), RFC 5802, 7677 (SCRAM), RFC 4422 appendix A (EXTERNAL); LOGIN has no RFC.
 """
 

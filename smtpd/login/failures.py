@@ -1,15 +1,15 @@
-"""failures — who failed to log in too often, and what comes of it
+"""failures — the counts of failed logins, and their consequences
 
-Owns: which keys a failed login counts against, growing delays, and bans.
-Guarantees: nobody can lock a user out from elsewhere: a name is banned only for the network its failures came from,
+Owns: the keys that a failed login counts against, growing delays, and bans.
+Guarantees: a user cannot be locked out from elsewhere: a name is banned only for the network its failures came from,
     and its failures from everywhere only slow down further failures. Names that do not exist are counted as others are,
-    so that a ban tells nothing. A login that succeeds forgives nothing: who has one account could otherwise try others'
-    for ever. A proof is counted before anybody looks at it and given back when it was right: of many at the same time
-    no more are looked at than may still fail, and one more in each process. Memory is bounded: the oldest are
-    forgotten first.
+    so that a ban reveals nothing. A login that succeeds clears no failure: the owner of one account could otherwise
+    guess the passwords of others for ever. A proof is counted before it is checked, and the count is taken back when it
+    was right: of many at the same time no more are checked than may still fail, and one more in each process. Memory is
+    bounded: the oldest are forgotten first.
 See: smtpd/rates/limits.py, which counts for all processes of a host; jail.conf(5) of fail2ban and Stalwart's
-    auto-ban for the idea; Postfix smtpd_client_auth_rate_limit counts logins that succeed too, and bans nobody.
-Bugs: how long a failure waits is counted by each process alone.
+    auto-ban for the idea; Postfix smtpd_client_auth_rate_limit also counts logins that succeed, and has no bans.
+Bugs: the delay of a failure is counted by each process alone.
 """
 
 from __future__ import annotations

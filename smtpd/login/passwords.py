@@ -1,10 +1,11 @@
-"""passwords — passwords against argon2 hashes, never more at once than we can afford
+"""passwords — checks passwords against argon2 hashes, a bounded number at once
 
-Owns: the only importer of argon2; the threads that hash, who may wait for them, and what was right a moment ago.
-Guarantees: a storm of logins takes `threads` threads and their memory, never the event loop; who would wait behind too
-    many is told at once (HashingBusy). An unknown user costs one hash as a known one does. A password that was right
-    is remembered only as an HMAC by a key of this process, with the hash it was right for. A wrong password costs no
-    less for a user whose hash is cheaper than ours, or cannot be read.
+Owns: the only importer of argon2; the threads that hash, the queue for them, and the memory of recent correct
+    passwords.
+Guarantees: a storm of logins takes `threads` threads and their memory, never the event loop; a login behind too many
+    others is refused at once (HashingBusy). An unknown user costs one hash as a known one does. A correct password is
+    remembered only as an HMAC by a key of this process, with the hash it was right for. A wrong password costs no less
+    for a user whose hash is cheaper than ours, or cannot be read.
 See: RFC 9106 (argon2), whose second recommended parameters are the library's defaults.
 """
 

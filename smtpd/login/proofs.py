@@ -1,9 +1,9 @@
-"""proofs — looks at a proof and counts it, whatever the client does meanwhile
+"""proofs — checks a proof and counts it, whatever the client does meanwhile
 
-Owns: the order of ban, count, look and ban; the events of what was refused.
-Guarantees: what has begun ends: hanging up neither saves a failure nor leaves one counted that was none. Trouble of
-    ours counts against nobody.
-Raises: NotProven, with what it costs; Banned; whatever looking raises.
+Owns: the order of ban, count, check and ban; the events of refused logins.
+Guarantees: a check that has begun ends: hanging up neither avoids the count of a failure nor leaves a success counted
+    as one. Trouble of ours does not count as a failure.
+Raises: NotProven, with its cost; Banned; whatever the check raises.
 See: smtpd/login/failures.py for the arithmetic.
 """
 

@@ -1,8 +1,8 @@
-"""scram — SCRAM-SHA-256 and -PLUS as a server speaks it: a machine of values
+"""scram — the server's side of SCRAM-SHA-256 and -PLUS, as a machine of values
 
 Owns: the messages and the proof. Pure: no socket, no lookup, no clock.
-Guarantees: proofs and channel bindings are compared in constant time. A client that was kept from -PLUS by somebody
-    between us is refused (section 6). Whatever is not exactly the grammar is ScramRefused.
+Guarantees: proofs and channel bindings are compared in constant time. A client that was kept from -PLUS by an attacker
+    between us is refused (section 6). Any deviation from the grammar is ScramRefused.
 Raises: ScramRefused, whose text is for the log, never for the client.
 See: RFC 5802, RFC 7677. Own, because the kept library (scramp) asks for the user in the middle of a message without
     awaiting, names the unknown user and knows one binding for each server; it is the client the tests run against.

@@ -1,9 +1,9 @@
-"""secret — what the salts of users that do not exist are made of
+"""secret — the secret from which the salts of users that do not exist are made
 
 Owns: the file of the secret.
 Guarantees: readable by its owner only; made once, whole or not at all, also by several processes at the same time.
 Raises: ConfigError naming the file.
-See: RFC 5802 section 9: without it a salt that changes from asking to asking would tell that there is no such user.
+See: RFC 5802 section 9: without it a salt that changes each time would reveal that there is no such user.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: finding a user by name in each of the three, and the pool of connections for the table.
 Guarantees: a file that changed is read as a whole before the next answer; one that cannot be used is one event, and the
-    users it had before stay. A table that does not answer in time is UsersUnavailable, never "no such user".
+    old users stay. A table that does not answer in time is UsersUnavailable, never "no such user".
 Raises: UsersUnavailable; ConfigError from `prepare` alone, which is called at start.
 """
 

@@ -1,10 +1,10 @@
-"""users — who may submit, and what they may do
+"""users — the users that may submit mail, and their rights
 
-Owns: the value User, and where users come from: smtpd.yaml, a file of users, or the table pillarbox.users.
-Guarantees: a user's name is prepared (SASLprep) before it is looked for, so that one name has one spelling. Verifiers
-    of passwords never show in a repr. A file that changed is read anew before the next answer; one that cannot be used
-    is one event, and the users it had before stay.
-Raises: UsersUnavailable while the table cannot be asked: a client is told 454, never 535.
+Owns: the value User, and the sources of users: smtpd.yaml, a file of users, or the table pillarbox.users.
+Guarantees: a user's name is prepared (SASLprep) before it is looked up, so that one name has one spelling. Verifiers
+    of passwords never show in a repr. A file that changed is read again before the next answer; one that cannot be used
+    is one event, and the old users stay.
+Raises: UsersUnavailable while the table cannot be queried: a client gets 454, never 535.
 See: RFC 4013 (SASLprep), RFC 6409 section 6.1 (enforced submission rights).
 """
 

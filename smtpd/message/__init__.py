@@ -1,1 +1,1 @@
-"""message — what is done with content between the final dot and its 250."""
+"""message — the processing of content between the final dot and its 250."""

@@ -1,8 +1,9 @@
-"""content — the checks every message has to pass, and what is mended where the configuration says so
+"""content — the checks that every message must pass, and the repairs that the configuration allows
 
-Owns: which octets may be in a message: NUL, bare CR and LF, octets above 127, long lines, the header's limits.
-Guarantees: one walk over the content, slice by slice, each looked at while it is in the processor's cache; between
-    slices others have their turn, so that a large message stalls nobody. What is not to be mended is not copied.
+Owns: the octets that may be in a message: NUL, bare CR and LF, octets above 127, long lines, the header's limits.
+Guarantees: one walk over the content, slice by slice, each checked while it is in the processor's cache; between
+    slices other sessions have their turn, so that a large message does not stall them. Content without a repair is not
+    copied.
 Raises: Refused with the reply.
 See: RFC 5321 sections 2.3.8, 4.1.1.4; RFC 5322 section 2.1.1 (line length); RFC 6152 section 3; RFC 6531 section 3.1.
 """

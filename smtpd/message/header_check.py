@@ -1,9 +1,9 @@
-"""header_check — where the header of a message ends, and what of it matters to us
+"""header_check — the end of a message's header, and the fields that matter to us
 
 Owns: one walk over the header's lines: its end, its hops, the fields we may have to add, and its limits. Pure.
-Guarantees: reads each octet of the header once and of the body none, however the content is made: what is looked at is
-    bounded by the limits. What stands between text that is no field and the first empty line is header to some readers:
-    its fields count as hops and against the limits. MIME is not looked at.
+Guarantees: reads each octet of the header once and none of the body, for any content; the limits bound the header. Text
+    between a line that is not a field and the first empty line is header to some readers, so its fields count as hops
+    and against the limits. MIME is not parsed.
 Raises: Refused with the reply.
 See: RFC 5322 sections 2.1, 2.2 (fields, folding), RFC 5321 section 6.3 (loops), RFC 8689 section 3 (TLS-Required).
 """

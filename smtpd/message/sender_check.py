@@ -1,7 +1,7 @@
-"""sender_check — whether the From field of a message is its user's own
+"""sender_check — the check that the From field of a message is its user's own
 
-Guarantees: pure. A From field that cannot be read in one way, or holds one address that is not the user's, is not the
-    user's; so is one whose unquoted name is an address that is not the user's, for some readers show only that.
+Guarantees: pure. A From field fails if it cannot be read in one way, if it holds an address that is not the user's, or
+    if its unquoted name is an address that is not the user's, because some readers show only that.
     A message without From passes: it claims no author.
 See: RFC 5322 section 3.6.2 (originator fields); RFC 6409 section 6.1 (enforced submission rights) and section 8.1
     (Sender may be added, which we do not).

@@ -1,9 +1,9 @@
-"""submission — what of a transaction becomes rows and a body, and the 250 that follows their COMMIT
+"""submission — makes rows and a body of a transaction, and sends the 250 after their COMMIT
 
-Owns: the one line of code that says 250 for a message. Needs no SMTP session, so that other ways in can use it.
-Guarantees: 250 follows COMMIT, for all recipients together. Whatever goes wrong on our side is 4xx without a detail.
-    What is stored is what was submitted, octet for octet, behind header fields of ours, unless the configuration has it
-    mended. What a client asked for by parameters is in the queue rows, for delivery to honour.
+Owns: the one line of code that says 250 for a message. Needs no SMTP session, so that other entrances can use it.
+Guarantees: 250 follows COMMIT, for all recipients together. Any failure on our side is 4xx without a detail. The stored
+    content is the submitted content, octet for octet, after our header fields, unless the configuration asks for
+    repairs. The parameters of the client are in the queue rows, for delivery to honour.
 See: RFC 5321 sections 4.1.1.4, 4.4, 6.1 (responsibility after 250), 6.3 (loops); sql/README.md, "Reserved metadata".
 """
 

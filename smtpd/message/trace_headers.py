@@ -1,9 +1,10 @@
-"""trace_headers — the header fields we put in front of a message
+"""trace_headers — the header fields that we put in front of a message
 
-Owns: the text of our Received field, and of Date, Message-ID and From where they are missing and are to be added. Pure.
-Guarantees: nothing a client, a user's name, a certificate or the DNS says can add a line, a field or a comment of its
+Owns: the text of our Received field, and of Date, Message-ID and From where they are missing and must be added. Pure.
+Guarantees: no text of a client, a user's name, a certificate or the DNS can add a line, a field or a comment of its
     own: every word is cut to safe printable ASCII and a bounded length before it is used. Only an address that was
-    accepted may go beyond ASCII, and only with SMTPUTF8. The authenticated user is named only if that is asked for.
+    accepted may go beyond ASCII, and only with SMTPUTF8. The authenticated user is named only if the configuration says
+    so.
 See: RFC 5321 section 4.4 (time-stamp-line), RFC 3848 and RFC 6531 section 4.3 (the `with` keywords), RFC 6710 section 7
     (PRIORITY), RFC 6409 section 8 (what a submission server may add).
 """

@@ -1,8 +1,9 @@
-"""compile — the section `policy` of smtpd.yaml, made ready to be asked
+"""compile — compiles the section `policy` of smtpd.yaml
 
-Owns: compiling rules and standing holds to predicates and effects, in the order they are asked by server and phase.
-Guarantees: load_policy has no side effect but reading list files: a policy that is returned is whole and can be swapped
-    in by one assignment, and sessions that hold the old one keep it.
+Owns: compiling rules and standing holds to predicates and effects, in the order of their evaluation by server and
+    phase.
+Guarantees: the only side effect of load_policy is reading list files: a policy that is returned is whole and can be
+    swapped in by one assignment, and sessions that hold the old one keep it.
 Raises: ConfigError when a list's file cannot be read.
 See: docs/reference/policy.md
 """

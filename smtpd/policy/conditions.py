@@ -1,8 +1,7 @@
 """conditions — each condition of a rule as a function of facts
 
-Owns: compiling the section `if`: one predicate for each key, cheapest first, with words for why it failed.
-Guarantees: a fact that is not known matches nothing. A rate is asked last, so that it counts only what fulfils the
-    rest.
+Owns: compiling the section `if`: one predicate for each key, cheapest first, with the reason why it failed.
+Guarantees: an unknown fact matches nothing. A rate is checked last, so that it counts only mail that matches the rest.
 See: docs/reference/policy.md; shared/config/smtpd/policy_condition.py
 """
 

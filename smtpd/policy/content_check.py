@@ -1,12 +1,11 @@
-"""content_check — asks rspamd what it thinks of a message
+"""content_check — asks rspamd for a verdict on a message
 
-Owns: rspamd's HTTP protocol: what it is told of the envelope, and its verdict read with suspicion.
+Owns: rspamd's HTTP protocol: the facts of the envelope that it gets, and the strict parsing of its verdict.
 Guarantees: an answer is a CheckResult with a known action and a finite score; anything else is "down" and one event,
-    and policy.contentcheck.whendown says what follows. Content is only read: fields that rspamd wants added are
-    handed on, checked; that it wants some removed or the subject rewritten is not followed, for content is stored as
-    submitted.
+    and policy.contentcheck.whendown applies. Content is only read: fields that rspamd wants to add are checked and
+    added; its wishes to remove fields or to rewrite the subject are ignored, because content is stored as submitted.
 See: https://docs.rspamd.com/developers/protocol
-Bugs: of very many recipients rspamd is told the first, about a thousand of ordinary length.
+Bugs: of very many recipients rspamd gets only the first, about a thousand of ordinary length.
 """
 
 from __future__ import annotations

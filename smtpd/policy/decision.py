@@ -1,4 +1,4 @@
-"""decision — what a policy is asked and what it answers, as values
+"""decision — the questions to a policy and its answers, as values
 
 Guarantees: pure; every part of a policy may import it.
 """

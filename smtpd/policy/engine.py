@@ -1,10 +1,10 @@
-"""engine — what is to happen to a client and its mail, decided by rules
+"""engine — decides about a client and its mail by rules
 
-Owns: asking the rules of one phase in order, and what their answers add up to. Pure: no clock, no log, no network.
+Owns: evaluating the rules of one phase in order, and combining their answers. Pure: no clock, no log, no network.
 Guarantees: the first rule that decides (accept, reject, defer) ends its phase. Changes add up, and the first rule to
-    set a thing has set it, over all phases of a session. Without a rule everything is accepted and nothing changed.
-    An accept opens no relay: who may send is asked elsewhere (smtpd.policy.recipient.may_relay).
-Raises: Unanswered, with the question whose answer `known` lacks.
+    set a value wins, over all phases of a session. Without a rule everything is accepted and nothing changed.
+    An accept opens no relay: the permission to relay is checked elsewhere (smtpd.policy.recipient.may_relay).
+Raises: Unanswered, with the question that `known` has no answer to.
 See: docs/reference/policy.md; config/smtpd.yaml, `policy`.
 """
 

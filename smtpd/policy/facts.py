@@ -1,10 +1,10 @@
-"""facts — what is known of a client and its mail when policy is asked
+"""facts — the facts about a client and its mail that policy can use
 
-Owns: the phases of an SMTP session, the facts each adds, and their readings that rules compare (domains with A-labels
-    in lower case, mailboxes without case and quotes, IP addresses as numbers). Pure.
+Owns: the phases of an SMTP session, the facts each adds, and the forms in which rules compare them (domains with
+    A-labels in lower case, mailboxes without case and quotes, IP addresses as numbers). Pure.
 Guarantees: a fact that a phase cannot know is None, and no condition matches on it. Readings are made once per value.
     All spellings of one mailbox or domain have one reading.
-See: RFC 5321 sections 3 (phases), 2.4 and 4.1.2 (a client may quote what needs no quotes; few hosts tell upper case
+See: RFC 5321 sections 3 (phases), 2.4 and 4.1.2 (a client may use needless quotes; few hosts distinguish upper case
     from lower); RFC 5890 section 2.3.2.1 (A-labels).
 """
 

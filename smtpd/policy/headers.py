@@ -1,8 +1,8 @@
 """headers — the header of a message as rules see it
 
 Owns: finding the fields of a header, unfolded and decoded, and writing fields that rules add. Pure.
-Guarantees: any octets can be read, none raise; what is read is bounded. What is written is one line of printable ASCII
-    to each field, whatever a client put into a placeholder.
+Guarantees: any octets can be read without an exception, and reading is bounded. Each written field is one line of
+    printable ASCII, whatever a client put into a placeholder.
 See: RFC 5322 sections 2.2 and 2.2.3 (folding), RFC 2047 (encoded words).
 """
 

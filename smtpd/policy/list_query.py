@@ -2,7 +2,7 @@
 
 Owns: the small pool for policy's list queries, apart from the spool's connections.
 Guarantees: a query runs read-only, its value is a bound parameter, and takes its time limit at most. The pool is opened
-    at the first question and mends itself; until then, and while PostgreSQL is away, ListUnavailable.
+    at the first query and recovers by itself; until then, and while PostgreSQL is away, ListUnavailable.
 Raises: ListUnavailable.
 See: config/smtpd.yaml, `policy.lists[].query`.
 """

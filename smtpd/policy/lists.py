@@ -1,8 +1,8 @@
-"""lists — the lists that rules look in: files read again when they change, and queries whose answers are kept
+"""lists — the lists that rules search: files that are read again when they change, and queries with cached answers
 
 Owns: reading list files, the answers of list queries for their time to live.
-Guarantees: a file that cannot be read at load is one clear line; later the entries it had stay and one event says so.
-    Looking in a file's entries is a few dictionary look-ups whatever their number. A query that fails or takes too long
+Guarantees: a file that cannot be read at load is one clear line; later its old entries stay and one event says so.
+    Searching a file's entries is a few dictionary look-ups for any number of them. A query that fails or takes too long
     is ListUnavailable, never an answer; its values are bound parameters.
 Raises: ConfigError at load; ListUnavailable.
 See: docs/reference/policy.md, condition `in`.

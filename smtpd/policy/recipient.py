@@ -1,7 +1,7 @@
-"""recipient — who may send to anybody, and the queue row a recipient becomes
+"""recipient — the permission to relay, and the queue row of a recipient
 
-Owns: the relay permission, and turning what rules have set into partition, status, transport, priority and metadata.
-    Pure.
+Owns: the relay permission, and turning the changes that rules made into partition, status, transport, priority and
+    metadata. Pure.
 Guarantees: the same key gives the same partition in every version (shared.mail.partition). Metadata keys that begin
     with an underscore are ours.
 See: sql/README.md, columns of queue; Halon's metadata `_quarantineid` and `_partid`.

@@ -1,11 +1,10 @@
-"""session — what policy has said so far to one connection
+"""session — policy's decisions so far about one connection
 
-Owns: the way from a client and its commands to facts, from questions to their answers, from decisions to queue rows.
-Guarantees: decisions are smtpd.policy.engine's; here is only what it must ask and remember. What a phase changes
-    holds from
-    then on: of connect, helo and auth for the session, of mailfrom and eod for the message, of rcptto for the
-    recipient. A question nobody can answer defers the client (451 4.3.0), and accepts nothing. Delays are the
-    caller's to wait.
+Owns: turning a client and its commands into facts, questions into their answers, and decisions into queue rows.
+Guarantees: decisions are made by smtpd.policy.engine; this file only asks its questions and remembers the answers. A
+    change by connect, helo or auth holds for the session from then on, by mailfrom or eod for the message, by rcptto
+    for the recipient. A question without an answer defers the client (451 4.3.0), and accepts nothing. The caller
+    waits for delays.
 See: docs/reference/policy.md; RFC 5321 sections 3.1 to 3.3.
 """
 

@@ -1,7 +1,7 @@
-"""suppressed — looks at RCPT whether an address gets no mail, and where reports on that come in
+"""suppressed — the check at RCPT whether an address is suppressed, and the addresses that take reports
 
-Owns: the question to the table of suppressions, with its answers kept for a moment.
-Guarantees: without `suppression.action` nothing is asked. When nobody can answer, ListUnavailable, never an answer.
+Owns: the query of the table of suppressions, with its answers kept for a moment.
+Guarantees: without `suppression.action` nothing is queried. Without an answer it raises ListUnavailable.
 Raises: ListUnavailable.
 See: shared/config/suppression.py; sql/schema/11_notice.sql; docs/how-to/suppression.md.
 """

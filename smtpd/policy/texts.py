@@ -1,7 +1,8 @@
 """texts — texts with placeholders that rules write into metadata, reasons and header fields
 
-Owns: filling `{user}` and its like with what is known. Pure.
-Guarantees: what a client said is made printable and bounded first, so that it can break no line; the unknown is empty.
+Owns: filling placeholders such as `{user}` with facts. Pure.
+Guarantees: a client's text is made printable and bounded first, so that it cannot break a line; an unknown fact is
+    empty.
 See: shared.config.smtpd.policy_fields, PLACEHOLDERS; docs/reference/policy.md
 """
 

@@ -1,4 +1,4 @@
-"""times — whether a moment lies in hours of the week
+"""times — whether a moment is within given hours of the week
 
 Owns: the condition `time`. Pure.
 Guarantees: a span belongs to the day it begins on, its end on the next day included; the clock is the zone's, so a span

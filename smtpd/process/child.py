@@ -1,8 +1,8 @@
 """child — one of several smtpd processes on the same ports
 
-Owns: the child's end of the channel: what it is told at its start, reloads, its signs of life, its questions of rates.
-Guarantees: when the supervisor is gone it stops as by SIGTERM, and at the second such sign at once: nobody would
-    collect it. It never tells systemd anything; the supervisor does.
+Owns: the child's end of the channel: its start message, reloads, its heartbeats, its questions about rates.
+Guarantees: when the supervisor is gone it stops as by SIGTERM, and at the second such sign at once: no process would
+    collect it. It never notifies systemd; the supervisor does.
 """
 
 from __future__ import annotations

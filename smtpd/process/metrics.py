@@ -1,7 +1,7 @@
-"""metrics — what smtpd has counted and how it is, for Prometheus and for whoever asks
+"""metrics — smtpd's counts and health, for Prometheus and for health checks
 
-Owns: the pages /metrics, /healthy and /ready of smtpd; what one process says of itself.
-Guarantees: without `metrics.listen` nothing is opened and nothing is counted. A page asks nobody but our own processes.
+Owns: the pages /metrics, /healthy and /ready of smtpd; the report of one process about itself.
+Guarantees: without `metrics.listen` nothing is opened and nothing is counted. A page asks only our own processes.
 Raises: ListenFailed when the address cannot be bound.
 See: docs/how-to/watch-with-prometheus.md; shared/observe/smtpd_table.py; smtpd/process/metrics_children.py.
 """

@@ -1,8 +1,9 @@
-"""metrics_children — what several smtpd processes have counted, as one
+"""metrics_children — the counts of several smtpd processes, as one
 
-Owns: the last report of each child, and what those counted that are gone.
-Guarantees: a counter of the sum never falls while the daemon runs: a child that dies leaves what it last told, at most
-    smtpd.process.child.ALIVE seconds old. A child that does not answer within metrics.timeout counts as it last told.
+Owns: the last report of each child, and the counts of children that are gone.
+Guarantees: a counter of the sum never falls while the daemon runs: a child that dies leaves its last report, at most
+    smtpd.process.child.ALIVE seconds old. A child that does not answer within metrics.timeout counts by its last
+    report.
 See: smtpd/process/channel.py
 """
 

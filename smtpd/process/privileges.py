@@ -1,9 +1,9 @@
-"""privileges — become an ordinary account once the ports are bound
+"""privileges — changes to an ordinary account once the ports are bound
 
 Owns: the keys `user` and `group`.
 Guarantees: all three of supplementary groups, group and user change, for good, or smtpd does not start. Processes
     started later are that account's too: none of smtpd keeps root.
-Raises: ConfigError for an account that is not there, or when we are not root and so cannot become another.
+Raises: ConfigError for an account that does not exist, or when we are not root and so cannot become another.
 See: setresuid(2), setgroups(2)
 """
 

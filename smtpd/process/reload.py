@@ -1,8 +1,8 @@
-"""reload — what of a changed configuration can be used while smtpd runs
+"""reload — the changes of a configuration that can be used while smtpd runs
 
-Owns: which keys wait for a restart. Pure.
-Guarantees: what is returned can be used at once by a process that began with `running`; what was changed in vain is
-    named.
+Owns: the keys that need a restart. Pure.
+Guarantees: the returned configuration can be used at once by a process that began with `running`; changes without
+    effect are named.
 """
 
 from __future__ import annotations

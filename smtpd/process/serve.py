@@ -1,7 +1,9 @@
-"""serve — one process that accepts mail: its spool, its listeners, what it shares with all its connections
+"""serve — one process that accepts mail: its spool, its listeners, and the parts that all its connections share
 
-Owns: these parts and the order of their stop: accept nobody, let messages in transfer finish, commit what is in hand.
-Guarantees: after a stop, everything that got 250 is committed. A reload is whole or raises, and then changes nothing.
+Owns: these parts and the order of their stop: stop accepting, let messages in transfer finish, commit all that are
+    received.
+Guarantees: after a stop, every message that got 250 is committed. A reload is whole or raises, and then changes
+    nothing.
 Raises: ConfigError.
 """
 

@@ -1,10 +1,10 @@
 """supervisor — keeps several smtpd processes on the same ports
 
-Owns: the children, the listening sockets they inherit, the one count of rates they share, what they report.
+Owns: the children, the listening sockets they inherit, the one count of rates they share, their reports.
 Guarantees: a child that dies takes only its own sessions with it: its sockets stay open here, so connections made
     meanwhile wait for the next child, which is started at once, or a second later where it died young (master(8) of
-    Postfix throttles so). A child that dies young too often in a row ends the daemon, loudly. A child that gives no
-    sign of life is killed. Every child has the same configuration, or said why not.
+    Postfix throttles in the same way). A child that dies young too often in a row ends the daemon with an error. A
+    child without heartbeats is killed. Every child has the same configuration, or reported why not.
 Raises: ChildFailed at the start, CrashLoop later.
 """
 

@@ -1,1 +1,1 @@
-"""rates — how much clients may ask, counted over all processes."""
+"""rates — limits on clients, counted over all processes."""

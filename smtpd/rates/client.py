@@ -1,11 +1,11 @@
-"""client — asks the supervisor's counts, and does not wait for it
+"""client — asks the supervisor for counts, with bounded waiting
 
-Owns: a child's questions about rates, the answers it waits for, and what it counts itself where none comes.
-Guarantees: while answers come within PATIENCE, limits are exact over all processes. Without one, this process counts
-    against its share of the limit, `most` divided by the processes and one at least, after what it has let in before.
-    So however long nobody answers, and whoever sees to that, all processes together let in a second time as much as the
-    limit at most, or one each where there are more processes than that. A ban that this process has brought or met
-    stands meanwhile. That nobody answers is an event, once a minute at most.
+Owns: a child's questions about rates, the answers it waits for, and its own counts where none comes.
+Guarantees: while answers come within PATIENCE, limits are exact over all processes. Without an answer, this process
+    counts against its share of the limit, `most` divided by the processes and one at least, after what it has let in
+    before. So however long answers are missing, and for whatever reason, all processes together let in at most as much
+    as the limit a second time, or one each where there are more processes than that. A ban that this process has
+    caused or met stays in force meanwhile. Missing answers are an event, once a minute at most.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""counters — how often something happened lately, and how many hold something now
+"""counters — counts of recent hits, and of sessions that are open now
 
 Owns: the arithmetic of rates and of sessions at once, as values in memory. Pure: time is an argument.
 Guarantees: within any span of t seconds at most `most * (1 + t / window)` hits are allowed, however they are spread
     and whatever the client does in between; a refusal costs nothing and says when the same hit would be allowed. Each
     answer is O(limits asked). Memory is bounded: past `remembered` keys the one longest unused is forgotten, which errs
-    in the client's favour. Bans, and the failures that lead to them, are kept apart from what any client can make many
-    keys of, so that no flood of other counts makes us forget them.
+    in the client's favour. Bans, and the failures that lead to them, are kept apart from counts of which any client can
+    make many keys, so that no flood of other counts makes us forget them.
 See: the generic cell rate algorithm, ITU-T I.371 annex A: one number for each key, where fixed windows need two and
     let twice the rate through where two of them meet.
 """

@@ -1,9 +1,9 @@
-"""limits — how much one client, network and user may ask of us
+"""limits — the limits on one client, network and user
 
-Owns: the interface that the connection, authentication and policy ask; which limits concern a client.
-Guarantees: exact over all processes of the host, as long as the one that counts answers. Nobody waits for it longer
-    than smtpd.rates.client allows; without an answer each process counts for itself against its share. Refusals are 421
-    and 450, never 5xx: the same mail is welcome later.
+Owns: the interface for the connection, authentication and policy; the limits that concern a client.
+Guarantees: exact over all processes of the host, as long as the counting process answers. A caller waits for it no
+    longer than smtpd.rates.client allows; without an answer each process counts for itself against its share. Refusals
+    are 421 and 450, never 5xx: the same mail is accepted later.
 See: config/smtpd.yaml `rates`; anvil(8) for the idea of one counting server.
 """
 

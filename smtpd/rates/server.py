@@ -1,6 +1,6 @@
-"""server — the one place where hits and sessions of all smtpd processes of a host are counted
+"""server — counts the hits and sessions of all smtpd processes of a host
 
-Owns: the counters, and the answers to what processes ask.
+Owns: the counters, and the answers to the processes.
 Guarantees: exact: one counter, one thread, each question answered whole before the next. A process that dies takes
     its sessions with it.
 See: anvil(8), which does the same for Postfix.

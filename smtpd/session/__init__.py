@@ -1,1 +1,1 @@
-"""session — the state of one SMTP session, and all it may use."""
+"""session — the state of one SMTP session, and the parts it uses."""

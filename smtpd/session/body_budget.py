@@ -1,10 +1,10 @@
-"""body_budget — content in transfer, accounted for
+"""body_budget — the memory for content in transfer
 
-Owns: how much content all connections of a process hold, and the content of one message while it arrives.
-Guarantees: what is held never exceeds the budget: octets that would are dropped, the message is refused, and what was
-    held of it is given back at once. Room is taken by octets that have come, never by a promise of some. However small
-    the pieces they come in, they take little more memory than they are. The work for a block depends on its own size
-    alone. Closing twice is closing once. However many clients nobody knows hold all they can, who may relay finds room.
+Owns: the amount of content that all connections of a process hold, and the content of one message while it arrives.
+Guarantees: the content never exceeds the budget: octets beyond it are dropped, the message is refused, and its memory
+    is given back at once. Only octets that have come take room, never announced ones. However small the pieces, they
+    take little more memory than their size. The work for a block depends on its own size alone. Closing twice is
+    closing once. Even if any number of unknown clients hold all they can, clients that may relay find room.
 See: RFC 5321 section 4.5.3.1.8 (552 for a message too big), section 4.5.3.1.10 (452 for want of room).
 """
 

@@ -1,8 +1,8 @@
-"""overload — when a process turns clients away, and gives those it has less time
+"""overload — decides when a process turns new clients away, and gives the others less time
 
-Owns: how many sessions this process has, how late its event loop is, and what follows from that.
-Guarantees: past the limits a new client costs one short reply and no session, so that those who are served do not wait
-    for those who are not. Begin and end of it are one event each.
+Owns: the number of this process's sessions, the lag of its event loop, and the decision that follows.
+Guarantees: past the limits a new client costs one short reply and no session, so that the clients that are served do
+    not wait for the others. Begin and end of it are one event each.
 See: https://www.postfix.org/STRESS_README.html; RFC 5321 section 3.8 (421)
 """
 

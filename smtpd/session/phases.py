@@ -1,8 +1,7 @@
 """phases — asks policy and rates at each phase of a session
 
-Owns: which questions are asked when, and the waiting that an answer imposes on the client.
-Guarantees: a reply that is returned refuses; None or a value lets the client go on. Waiting holds up one client and
-    nobody else.
+Owns: the questions at each phase, and the delay that an answer imposes on the client.
+Guarantees: a reply that is returned refuses; None or a value lets the client go on. A delay holds up only one client.
 See: docs/reference/policy.md for the phases; smtpd.policy.session for the decisions.
 """
 

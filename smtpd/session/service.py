@@ -1,6 +1,6 @@
-"""service — what all connections of one server share
+"""service — the parts that all connections of one server share
 
-Owns: the configuration a connection began with, the way to the spool, and what is offered in reply to EHLO.
+Owns: the configuration a connection began with, the spool, and the extensions that the reply to EHLO offers.
 Guarantees: nothing here changes while it is in use: a connection keeps the service it began with.
 See: RFC 5321 section 4.1.1.1; the RFC of each extension beside its keyword.
 """

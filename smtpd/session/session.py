@@ -1,8 +1,8 @@
-"""session — one SMTP session: what it knows and where it stands
+"""session — the state of one SMTP session
 
-Owns: the state of a session between two commands, and what a command may ask of the connection beneath it.
+Owns: the state of a session between two commands, and the operations of the connection that a command may use.
 Guarantees: reset() leaves nothing of a transaction, neither recipients nor content nor reserved memory.
-See: RFC 5321 sections 3.1, 3.3, 4.1.1.5; RFC 3207 section 4.2 (what STARTTLS forgets).
+See: RFC 5321 sections 3.1, 3.3, 4.1.1.5; RFC 3207 section 4.2 (STARTTLS discards the state).
 """
 
 from __future__ import annotations
