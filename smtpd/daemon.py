@@ -113,7 +113,7 @@ class Daemon:
             raise
 
     async def _proven(self) -> Serving:
-        """All parts of a process, once the database has answered: that is better than 451 for everybody later."""
+        """All parts of a process, once the database has answered: that is better than 451 for every client later."""
         serving = Serving(self._config, self._conninfo, LocalRateCounts(RateServer()))
         await serving.spool.prove()
         return serving

@@ -38,7 +38,7 @@ _ASK: Final = {"never": ssl.CERT_NONE, "request": ssl.CERT_OPTIONAL, "require": 
 
 @dataclass(frozen=True, slots=True)
 class TlsFacts:
-    """What is known of a TLS session; `subject` and `fingerprint` are of the client's certificate, if it showed one."""
+    """The facts of a TLS session; `subject` and `fingerprint` are of the client's certificate, if it showed one."""
 
     version: str  # TLSv1.2, TLSv1.3
     cipher: str
@@ -135,7 +135,7 @@ class Certificates:
 
 
 def facts(session: ssl.SSLObject | ssl.SSLSocket) -> TlsFacts:
-    """What a session after its handshake says; a transport's `get_extra_info("ssl_object")`."""
+    """The facts of a session after its handshake; a transport's `get_extra_info("ssl_object")`."""
     cipher, _, bits = session.cipher() or ("", "", 0)
     shown = session.getpeercert(binary_form=True)
     subject = fingerprint = None
@@ -156,7 +156,7 @@ def facts(session: ssl.SSLObject | ssl.SSLSocket) -> TlsFacts:
 
 
 def certificate_user(facts: TlsFacts | None, settings: ClientCertificates | None) -> str | None:
-    """The name of the user a client's certificate stands for, by fingerprint before subject; None when for nobody."""
+    """The name of the user of a client's certificate, by fingerprint before subject; None without one."""
     if facts is None or settings is None or not facts.verified:
         return None
     for identity in (facts.fingerprint, facts.subject):

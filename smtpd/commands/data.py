@@ -39,7 +39,7 @@ async def data(session: Session, argument: str) -> str:
         raise Refused(replies.R503_NEED_BDAT)
     refused = _no_room(session)
     if refused is not None:
-        # Whoever goes on with MAIL and RCPT, without looking at each reply, must not add to these recipients.
+        # A client that goes on with MAIL and RCPT without reading each reply must not add to these recipients.
         session.reset()
         raise Refused(refused)
     session.line.take(DataIntake(session, _content(session)))
@@ -105,7 +105,7 @@ class ChunkIntake:
 
     @property
     def wanted(self) -> int | None:
-        """What is left of the chunk."""
+        """The rest of the chunk."""
         return self._left
 
     def feed(self, octets: bytes) -> bytes | None:

@@ -32,7 +32,7 @@ class DataReader:
         self._begun = False
 
     def feed(self, block: bytes) -> bytes | None:
-        """What follows the end of data, possibly empty; None while the end has not come."""
+        """The octets after the end of data, possibly empty; None while the end has not come."""
         octets = self._tail + block if self._tail else block
         # Both at memory speed. Only between these may there be anything to do; most large content has no dot at all.
         first, last = octets.find(b"."), octets.rfind(b".")

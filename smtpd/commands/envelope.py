@@ -54,7 +54,7 @@ async def rcpt(session: Session, argument: str) -> str:
         raise Refused(replies.R501_SYNTAX.format(syntax="RCPT TO:<address>"))
     transaction = session.transaction
     if transaction is None:
-        # What a client has pipelined after a MAIL that was refused for lack of room is our trouble too: 4xx.
+        # Commands pipelined after a MAIL that was refused for lack of room are refused by our trouble too: 4xx.
         raise Refused(session.full or no_room(session.service.spool) or replies.R503_NEED_MAIL)
     if session.chunks is not None:
         raise Refused(replies.R503_AFTER_BDAT)
@@ -109,7 +109,7 @@ async def _accepted(session: Session, transaction: Transaction, mailbox: str, wo
 
 
 def _path(session: Session, text: str, reply: str) -> tuple[str, list[str]]:
-    """The mailbox as written, `<>` for none, and the words behind it; `reply` is for what is no path."""
+    """The mailbox as written, `<>` for none, and the words behind it; `reply` is for text that is not a path."""
     found = address.split_path(text)
     if found is None:
         raise Refused(reply.format(reason="no address"))

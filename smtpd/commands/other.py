@@ -32,7 +32,7 @@ async def noop(session: Session, argument: str) -> str:
 
 
 async def quit_(session: Session, argument: str) -> str:
-    """RFC 5321 section 4.1.1.10; an argument is no reason to keep somebody who wants to go."""
+    """RFC 5321 section 4.1.1.10; an argument is ignored, because the client wants to leave."""
     del argument
     session.reset()
     return replies.R221_BYE
@@ -51,7 +51,7 @@ async def expn(session: Session, argument: str) -> str:
 
 
 async def etrn(session: Session, argument: str) -> str:
-    """RFC 1985: nobody's mail waits here to be asked for."""
+    """RFC 1985: no mail waits here for a client to fetch."""
     del session, argument
     return replies.R502_NOT_IMPLEMENTED
 

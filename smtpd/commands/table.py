@@ -49,7 +49,7 @@ COMMANDS: Final = {
     b"AUTH": Command(auth.auth, "AUTH mechanism [response]", last=True),
     b"XCLIENT": Command(xclient.xclient, "XCLIENT name=value ...", plain=True, greeted=False),
 }
-# Not SMTP: somebody makes a web browser talk to us (Postfix smtpd_forbidden_commands).
+# Not SMTP: an attacker makes a web browser talk to us (Postfix smtpd_forbidden_commands).
 FORBIDDEN: Final = frozenset({b"CONNECT", b"GET", b"POST", b"PUT", b"HEAD", b"OPTIONS"})
 
 

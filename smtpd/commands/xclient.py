@@ -35,7 +35,7 @@ _PORTS: Final = 65536
 
 @dataclass(slots=True)
 class _Named:
-    """What the attributes say; None: not said."""
+    """The values of the attributes; None: not given."""
 
     address: str | None = None
     port: int | None = None
@@ -74,9 +74,9 @@ async def xclient(session: Session, argument: str) -> str:
 
 
 async def _user(session: Session, login: str) -> User:
-    """Whom the client speaks for, with what restricts them; one without restrictions where we know nobody of the name.
+    """The user that the client speaks for, with its restrictions; a user without any where we do not know the name.
 
-    Somebody else has seen the password, but it is here that a user is disabled.
+    Another server has checked the password, but users are disabled here.
     """
     authentication = session.service.authentication
     if authentication is None:

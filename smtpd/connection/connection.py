@@ -56,7 +56,7 @@ class _Buffered(Protocol):
 
 
 def first_session(connection: Connection) -> Session:
-    """A session with whoever is at the other end of the transport."""
+    """A session with the client at the other end of the transport."""
     service, transport = connection.service, connection.transport
     address, port = _peer(transport.get_extra_info("peername") if transport is not None else None)
     client = Client(address, port, service.server.id)
@@ -84,9 +84,9 @@ async def start(connection: Connection) -> None:
 
 
 async def begin_tls(connection: Connection) -> None:
-    """Hand the transport to TLS. A handshake that fails ends the connection; nobody could read a reply.
+    """Hand the transport to TLS. A handshake that fails ends the connection, because a reply could not be read.
 
-    Nor does it go on when nobody can say who a certificate's user is: without it the client might be told 5xx.
+    Nor does it go on when a certificate's user cannot be looked up: without the user the client might get 5xx.
     """
     service, plain, old = connection.service, connection.transport, connection.session
     if plain is None or service.certificates is None:
@@ -109,7 +109,7 @@ async def begin_tls(connection: Connection) -> None:
             _feed(plain.get_protocol(), hello)
         encrypted = await handshake
         session_of_tls = None if encrypted is None else encrypted.get_extra_info("ssl_object")
-        if session_of_tls is None:  # what start_tls leaves when the connection ended meanwhile
+        if session_of_tls is None:  # the result of start_tls when the connection ended meanwhile
             raise ConnectionResetError("hung up during the handshake")
     except asyncio.CancelledError:  # by connection_lost, which asyncio may call before it says why
         events.emit("tls.failed", client=old.client.address, error="no handshake")
@@ -193,7 +193,7 @@ def _readable(connection: Connection) -> bool:
 
 
 def _peer(name: object) -> tuple[str, int]:
-    """Address and port; an IPv4-mapped IPv6 address as IPv4, no zone. A client that is gone already has none."""
+    """Address and port; an IPv4-mapped IPv6 address as IPv4, no zone. Empty for a client that is gone already."""
     if not isinstance(name, tuple) or len(name) < 2:  # noqa: PLR2004 - address and port
         return "", 0
     address = str(name[0]).partition("%")[0]
@@ -230,7 +230,7 @@ class Connection(Wire):
         self._intake: Intake | None = None
         self._timed: Content | None = None  # whose time runs already
         self._stopping = False
-        self._owing = False  # what came is whole and will be answered without the client's doing
+        self._owing = False  # the received commands are whole and will be answered without further octets
         self._eof = False  # the client closed its side meanwhile
         self._encrypt = False  # these two: after the reply
         self._ending = False
@@ -296,7 +296,7 @@ class Connection(Wire):
     # --- what commands and the listener call
 
     def take(self, intake: Intake) -> None:
-        """What comes next goes to `intake`."""
+        """The next octets go to `intake`."""
         self._intake = intake
 
     async def challenge(self, octets: bytes) -> bytes:

@@ -18,7 +18,7 @@ _AUTH: Final = b"AUTH "
 
 
 class LineAtFault(Exception):
-    """A line that is no command; `reply` is what the client is told."""
+    """A line that is not a command; `reply` goes to the client."""
 
     def __init__(self, reply: str) -> None:
         super().__init__(reply)
@@ -35,7 +35,7 @@ class LineBuffer:
         self._limit = limit
         self._octets = b""
         self._at = 0
-        self._skipping: Literal["", "bare", "long"] = ""  # what was wrong with the line whose rest is dropped
+        self._skipping: Literal["", "bare", "long"] = ""  # the fault of the line whose rest is dropped
 
     @property
     def pending(self) -> int:
@@ -77,7 +77,7 @@ class LineBuffer:
             self._at = end + 2
             skipping, self._skipping = self._skipping, ""
             if skipping == "long":
-                continue  # told when it grew too long
+                continue  # reported when it grew too long
             line = octets[at:end]
             if len(line) > self._limit and len(line) > (limit or self._limit_of(line)):
                 raise LineAtFault(replies.R500_LINE_TOO_LONG)
@@ -97,8 +97,8 @@ class LineBuffer:
             self._skipping = "long"
             raise LineAtFault(replies.R500_LINE_TOO_LONG)
         elif self._octets.endswith(b"\n"):
-            # Who ends lines so waits for a reply now. Nothing is read from here to the next CR LF: else whoever makes
-            # somebody else send a bare LF could give commands in his name.
+            # A client that ends lines so waits for a reply now. Nothing is read from here to the next CR LF: otherwise
+            # an attacker who makes a client send a bare LF could give commands in its name.
             self.clear()
             self._skipping = "bare"
             raise LineAtFault(replies.R500_BARE_NEWLINE)

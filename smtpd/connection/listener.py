@@ -39,7 +39,7 @@ class Listeners:
         self._rates = rates
         self._conninfo = conninfo
         self._equipment: ServerParts | None = None
-        self._closing: dict[ServerParts, asyncio.Future[None]] = {}  # what a reload replaced and somebody still uses
+        self._closing: dict[ServerParts, asyncio.Future[None]] = {}  # replaced by a reload, still in use
         self._budget = BodyBudget(config.memory.bodies)
         self._servers: list[asyncio.Server] = []
         self._services = self._made(config)
@@ -72,7 +72,7 @@ class Listeners:
                 await equipment.close()
 
     async def close(self) -> None:
-        """Accept nobody any more; open connections go on."""
+        """Stop accepting; open connections go on."""
         for server in self._servers:
             server.close()
 
@@ -135,7 +135,7 @@ async def _close_after(replaced: ServerParts, last: Sequence[Connection]) -> Non
 
 
 class TurnedAway(asyncio.Protocol):
-    """A client we have no room for: it is told so in place of a greeting (RFC 5321 section 3.1)."""
+    """A client that we have no room for: it gets a refusal in place of a greeting (RFC 5321 section 3.1)."""
 
     def __init__(self, reply: str) -> None:
         self._reply = reply

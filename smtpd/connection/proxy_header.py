@@ -21,7 +21,7 @@ _V2_LIMIT: Final = 536  # section 2.2: what any receiver must take
 
 
 class ProxyRefused(Exception):
-    """What came is no PROXY header; the text says why."""
+    """The octets are not a PROXY header; the text says why."""
 
 
 def header_length(octets: bytes) -> int | None:

@@ -57,7 +57,7 @@ def addresses(doors: Iterable[Bound]) -> str:
 
 
 def close(doors: Iterable[Bound]) -> None:
-    """Accept nobody there any more, as far as this process goes."""
+    """Stop accepting there, as far as this process is concerned."""
     for bound in doors:
         bound.door.close()
 
@@ -77,7 +77,7 @@ def _open(place: _Place, backlog: int, count: int) -> list[socket.socket]:
     doors: list[socket.socket] = []
     try:
         if count > 1:
-            # Without SO_REUSEPORT, so that a port somebody has is refused; and it finds a free one for all.
+            # Without SO_REUSEPORT, so that a port in use is refused; and it finds a free one for all.
             with _bound(family, address, shared=False) as probe:
                 address = (address[0], probe.getsockname()[1])
         for _ in range(count):

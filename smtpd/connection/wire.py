@@ -26,7 +26,7 @@ _LINGER: Final = 2.0  # seconds for a client to take our last reply before the c
 class Wire(SMTP):
     """A transport with replies and time, still without commands."""
 
-    # SMTP.__init__ is left out on purpose: it looks up every hook of the class anew for each connection, half a
+    # SMTP.__init__ is left out on purpose: it looks up every hook of the class again for each connection, half a
     # millisecond, and makes a StreamReader; we have neither hooks nor streams.
     def __init__(self, service: Service) -> None:
         self.loop = asyncio.get_running_loop()

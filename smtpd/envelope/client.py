@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Client:
-    """Who is at the other end of a connection, as far as it has said and proven so far."""
+    """The client at the other end of a connection, as far as it has said and proven so far."""
 
     address: (
         str  # IP address, after PROXY or XCLIENT; no zone, an IPv4-mapped one as IPv4; or smtpd.envelope.places.UNKNOWN

@@ -141,7 +141,7 @@ def _moment(value: str) -> datetime:
 
 
 def priority(given: Given, *, urgent: bool) -> int | None:
-    """MT-PRIORITY, -9 to 9; whoever may not ask for urgency gets 0 instead (RFC 6710 section 4.1)."""
+    """MT-PRIORITY, -9 to 9; a client that may not ask for urgency gets 0 instead (RFC 6710 section 4.1)."""
     value = _value(given, "MT-PRIORITY")
     if value is None:
         return None

@@ -45,7 +45,7 @@ type Ret = Literal["FULL", "HDRS"]
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What the reply to EHLO offered on this connection, as it stands now (TLS, authentication), with the limits."""
+    """The offer in the reply to EHLO on this connection in its state (TLS, authentication), with the limits."""
 
     size: int | None = None  # largest message in octets; 0: offered without a limit; None: SIZE not offered
     eightbitmime: bool = False
@@ -54,7 +54,7 @@ class Offered:
     dsn: bool = False
     hold: timedelta | None = None  # how far ahead FUTURERELEASE reaches; None: not offered
     priority: bool = False  # MT-PRIORITY
-    relay: bool = True  # whether this client may send to anybody; a stranger is not held for, told of, or urgent
+    relay: bool = True  # whether this client may relay; a stranger gets no hold, notifications or urgency
     requiretls: bool = False
     tls: bool = False  # whether the connection is under TLS: says why REQUIRETLS is refused
     auth: bool = False
@@ -62,10 +62,10 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class MailParameters:
-    """What MAIL asked for; None where it did not say."""
+    """The parameters of MAIL; None where it gave none."""
 
     size: int | None = None  # octets, as declared
-    body: Body = "7BIT"  # what RFC 6152 section 3 takes for granted
+    body: Body = "7BIT"  # the default of RFC 6152 section 3
     smtputf8: bool = False
     ret: Ret | None = None
     envid: str | None = None  # decoded
@@ -73,12 +73,12 @@ class MailParameters:
     hold_until: datetime | None = None  # UTC
     hold_request: str | None = None  # `for;60` or `until;2026-…`: Future-Release-Request of RFC 4865 section 5.1.2
     priority: int | None = None  # -9 to 9, as it was granted
-    auth: str | None = None  # decoded; `<>` for nobody
+    auth: str | None = None  # decoded; `<>` for unknown
 
 
 @dataclass(frozen=True, slots=True)
 class RcptParameters:
-    """What RCPT asked for; None where it did not say."""
+    """The parameters of RCPT; None where it gave none."""
 
     notify: frozenset[str] | None = None  # of NEVER, SUCCESS, FAILURE, DELAY
     orcpt: OriginalRecipient | None = None
@@ -94,7 +94,7 @@ _RETS: Final[Mapping[str, Ret]] = {"FULL": "FULL", "HDRS": "HDRS"}
 
 
 def split(text: str) -> list[str]:
-    """What follows the path, split at blanks and at nothing else: another control character is no separator."""
+    """The text after the path, split at blanks only: another control character is not a separator."""
     return [word for word in text.split(" ") if word]
 
 
@@ -127,7 +127,7 @@ def mail_parameters(words: Sequence[str], offered: Offered, now: datetime) -> Ma
 def rcpt_parameters(words: Sequence[str], offered: Offered, *, smtputf8: bool = False) -> RcptParameters:
     """The parameters of RCPT, split at blanks; `smtputf8` is whether MAIL asked for it. Raises Refused.
 
-    What a stranger asks is read and dropped: whom he names as the sender is told nothing.
+    A stranger's parameters are read and dropped: the sender that it names gets no notifications.
     """
     if not words:
         return _RCPT_PLAIN if offered.relay else _RCPT_OF_STRANGER

@@ -12,7 +12,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
-#: What a client's address is where a proxy does not know it. It lies in no network, and so may do nothing.
+#: A client's address where a proxy does not know it. It is in no network, and so has no rights.
 UNKNOWN: Final = "unknown"
 _HOST: Final = (32, 64)
 

@@ -46,7 +46,7 @@ _PLAIN_PARTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class AuthResult:
-    """What AUTH ends with: the reply, the user it was right for, and whether the connection is over."""
+    """The end of AUTH: the reply, the user that was proven, and whether the connection is over."""
 
     reply: str
     user: User | None = None
@@ -108,7 +108,7 @@ class Authentication:
         self._secret = b""
 
     def prepare(self) -> None:
-        """Read what must be there before anybody is let in. Raises ConfigError."""
+        """Read the files that must exist before the first login. Raises ConfigError."""
         if self._file is not None:
             self._file.prepare()
         if self._has_users and any(name.startswith("SCRAM") for name in self._settings.mechanisms):
@@ -126,7 +126,7 @@ class Authentication:
             await self._table.close()
 
     def mechanisms(self, client: Client) -> tuple[str, ...]:
-        """What to offer this client at EHLO, in the order of the settings; nothing: do not offer AUTH."""
+        """The mechanisms to offer this client at EHLO, in the order of the settings; empty: do not offer AUTH."""
         if not self._has_users or (self._settings.tlsonly and client.tls is None):
             return ()
         able = {"PLAIN", "LOGIN", "SCRAM-SHA-256"}
@@ -150,7 +150,7 @@ class Authentication:
         return None if user is None or user.disabled else user
 
     async def by_word(self, said: str) -> User | None:
-        """The user somebody trusted speaks for (XCLIENT): bare if we know none of this name, None if it may not log in.
+        """The user that a trusted client names (XCLIENT): bare if we do not know it, None if it may not log in.
 
         Raises NotPrepared and UsersUnavailable.
         """
@@ -184,7 +184,7 @@ class Authentication:
         return AuthResult(replies.R235_AUTHENTICATED, user=user)
 
     async def _later(self, reason: Exception, client: Client) -> AuthResult:
-        """For what nobody looked at."""
+        """The result for a proof that was not checked."""
         if isinstance(reason, HashingBusy):
             events.emit("authenticate.busy", client=client.address)
         if isinstance(reason, Banned) and await self.banned(client):  # since the command began

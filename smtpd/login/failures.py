@@ -35,7 +35,7 @@ _SITE: Final = (24, 56)  # bits of IPv4 and IPv6: how far the ban of a name reac
 
 
 class FailureCounts(Protocol):
-    """What of smtpd.rates.limits.Rates is asked here."""
+    """The part of smtpd.rates.limits.Rates that is used here."""
 
     async def count(self, key: str, most: int, window: float, n: int = 1) -> float:
         """Count n hits against `most` within `window` seconds (n=0 asks, n=-1 gives back): seconds to wait, or 0."""
@@ -54,7 +54,7 @@ class LocalFailureCounts:
 
 
 class Banned(Exception):
-    """Whoever is about to prove something failed too often."""
+    """The client that is about to prove something has failed too often."""
 
 
 class _Turn:
@@ -70,7 +70,7 @@ class _Turn:
 
 @dataclass(slots=True)
 class Attempt:
-    """A proof nobody has looked at yet."""
+    """A proof that is not checked yet."""
 
     address: str
     name: str
@@ -89,7 +89,7 @@ class Failures:
         counts: FailureCounts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`trusted`: who is not banned where the settings name nobody."""
+        """`trusted`: the networks that are not banned where the settings name none."""
         self._clock = clock
         self._counts = counts or LocalFailureCounts(clock)
         self._lately: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -114,14 +114,14 @@ class Failures:
         return self._may_ban(address) and await self._banned(_name_key(name, address))
 
     async def begin(self, address: str, name: str) -> Attempt:
-        """Somebody is about to prove to be `name` ("" if none was said); `right` or `wrong` must follow.
+        """A client is about to prove to be `name` ("" if none was given); `right` or `wrong` must follow.
 
         Waits while the proofs others have under way could use up all failures that are left. Raises Banned.
         """
         attempt = Attempt(address, name)
         if self._may_ban(address):
             try:
-                # The order keeps two attempts from waiting for each other: who has a name's turn waits for nobody.
+                # The order keeps two attempts from waiting for each other: the one with a name's turn never waits.
                 for key in [_address_key(address), *([_name_key(name, address)] if name else [])]:
                     await self._take(attempt, key)
             except BaseException:

@@ -44,7 +44,7 @@ def make_hash(password: str) -> str:
 
 
 def verify(known: str, password: str) -> bool:
-    """Whether the password is the hash's; a hash nobody can read is nobody's."""
+    """Whether the password matches the hash; an unreadable hash matches none."""
     try:
         return _HASHER.verify(known, password_octets(password))
     except (VerificationError, InvalidHashError):
@@ -60,7 +60,7 @@ def _looked_at(known: str | None, password: str) -> bool:
 
 
 def _work(known: str) -> int:
-    """What it costs to verify a hash: memory times passes; nothing where nobody can read it."""
+    """The cost of verifying a hash: memory times passes; 0 for an unreadable one."""
     try:
         parameters = extract_parameters(known)
     except InvalidHashError:

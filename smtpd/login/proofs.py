@@ -39,7 +39,7 @@ class Proofs:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def judged[T](self, address: str, name: str, mechanism: str, look: Callable[[], Awaitable[T]]) -> T:
-        """What `look` returns, counted before and given back after unless it raises NotProven. Raises Banned too."""
+        """The result of `look`, counted before and taken back after unless it raises NotProven. Raises Banned too."""
         return await self._whole(self._judged(address, name, mechanism, look))
 
     async def failed(self, address: str, mechanism: str, reason: NotProven) -> float:
@@ -49,7 +49,7 @@ class Proofs:
         return reason.seconds or 0.0
 
     async def close(self) -> None:
-        """Give up what is under way; it counts against nobody."""
+        """Give up the check that is under way; it does not count as a failure."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -71,7 +71,7 @@ class Proofs:
         _refused(address, mechanism, reason, await self._failures.failed(address, reason.name))
 
     async def _whole[T](self, work: Coroutine[Any, Any, T]) -> T:
-        """Run to the end, also when whoever waits here is cancelled."""
+        """Run to the end, even if the caller that waits here is cancelled."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -81,7 +81,7 @@ class Proofs:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # seen, though nobody may wait for it any more
+            task.exception()  # retrieved, though no caller may wait for it any more
 
 
 def _refused(address: str, mechanism: str, reason: NotProven, cost: tuple[float, bool]) -> None:

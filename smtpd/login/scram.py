@@ -35,7 +35,7 @@ class ScramRefused(Exception):
 
 
 def unknown_keys(secret: bytes, name: str, costs: Collection[int]) -> ScramKeys:
-    """The keys nobody has, always the same for a name: what an unknown user is shown (RFC 5802 section 9).
+    """The keys for an unknown user, always the same for a name (RFC 5802 section 9).
 
     Their iterations are one of `costs`, those of real keys; of a name they stay the same as long as that one is there
     and no better one comes (rendezvous hashing), so that asking again and again tells little.

@@ -183,7 +183,7 @@ def from_row(row: Any) -> User:
 
 
 def _user(name: str, found: Any, partition: str | None, transport: str | None, hold: str | None) -> User:
-    """What both have under one name is in `found`."""
+    """A name that both have is in `found`."""
     return User(
         name,
         argon2=found.argon2,
@@ -199,7 +199,7 @@ def _user(name: str, found: Any, partition: str | None, transport: str | None, h
 
 
 def _spelled(name: str) -> str:
-    """A name as logins spell it; one that SASLprep refuses stays, and nobody can log in by it."""
+    """A name as logins spell it; one that SASLprep refuses stays, and cannot be used to log in."""
     try:
         return prepared(name)
     except NotPrepared:

@@ -22,11 +22,11 @@ class Users(Protocol):
     """Finds users by their prepared name."""
 
     async def find(self, name: str) -> User | None:
-        """The user of this name, disabled ones too; raises UsersUnavailable when nobody can say."""
+        """The user of this name, disabled ones too; raises UsersUnavailable when it cannot be looked up."""
 
     async def iterations(self) -> Collection[int]:
-        """What the SCRAM keys of all users cost, each number once; raises UsersUnavailable."""
+        """The iteration counts of the SCRAM keys of all users, each number once; raises UsersUnavailable."""
 
 
 class UsersUnavailable(Exception):
-    """The source of users does not answer; clients are told to come back."""
+    """The source of users does not answer; clients are asked to try again later."""

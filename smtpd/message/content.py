@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.config.smtpd.content import DataPhase
     from smtpd.envelope.parameters import MailParameters
 
-_PAIRED: Final = (None, "\r\n")  # what the decoder says of a text whose lines all end with CR LF
+_PAIRED: Final = (None, "\r\n")  # the decoder's answer for a text whose lines all end with CR LF
 _SLICE: Final = 1 << 18  # octets looked at before others have their turn: well below a millisecond
 
 
@@ -33,11 +33,11 @@ class CheckedContent:
 
     content: bytes
     header: Header
-    seam: bytes = b""  # what has to stand before the content: the empty line it lacks
+    seam: bytes = b""  # put before the content: the empty line it lacks
 
 
 async def check(content: bytes, parameters: MailParameters, limits: DataPhase, hostname: str) -> CheckedContent:
-    """Check one content, and mend what is to be mended; `hostname` is ours, for loops."""
+    """Check one content, and make the configured repairs; `hostname` is ours, for loops."""
     if parameters.body != "BINARYMIME" and await _look(content, mend=limits.barenewline == "normalize"):
         content = await _mended(content)
         if len(content) > limits.maxsize:
@@ -116,7 +116,7 @@ async def _measure(content: bytes, limit: int) -> None:
 
 
 def _ended(content: bytes, header: Header, limits: DataPhase) -> CheckedContent:
-    """What becomes of a header that no empty line ends.
+    """The treatment of a header that no empty line ends.
 
     A blank at the very beginning would continue the last of the fields we put before it (RFC 5322 section 2.2.3).
     """

@@ -30,9 +30,9 @@ _BY: Final = re.compile(rb"\sby\s+([^\s;()]+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the walk found. Offsets are octets from the start of the content."""
+    """The findings of the walk. Offsets are octets from the start of the content."""
 
-    end: int  # where the line begins that ends the header: an empty one, or one that is no field
+    end: int  # where the line begins that ends the header: an empty one, or one that is not a field
     ended: Literal["empty", "text", "nothing"]  # by an empty line, text that is not a field, the end of the content
     names: frozenset[bytes]  # field names in lower case, of fields before `end`
     hops: int  # Received fields, up to the first empty line
@@ -41,7 +41,7 @@ class Header:
 
 
 class _Walk:
-    """What the fields met so far say, and whether there are too many of them."""
+    """The findings of the fields so far, and whether there are too many of them."""
 
     def __init__(self, content: bytes, limits: DataPhase, hostname: str) -> None:
         self._content, self._limits, self._own = content, limits, hostname.lower().encode()
@@ -50,7 +50,7 @@ class _Walk:
         self.tls_optional = False
 
     def field(self, field: re.Match[bytes], *, torn: bool) -> int:
-        """Take a field, and return where the next line begins; `torn`: it stands behind text that is no field."""
+        """Take a field, and return where the next line begins; `torn`: it comes after text that is not a field."""
         content, limits, start = self._content, self._limits, field.start()
         at = _line_end(content, start, start + limits.maxheadersize)
         self._lines += 1
@@ -75,7 +75,7 @@ class _Walk:
 def read_header(content: bytes, limits: DataPhase, hostname: str) -> Header:
     """Walk the header; `hostname` is what our own Received fields say after `by`. Lines may end with CR LF or LF."""
     walk = _Walk(content, limits, hostname)
-    end: int | None = None  # where the first line begins that is no field
+    end: int | None = None  # where the first line begins that is not a field
     at = strays = 0
     while at < len(content) and not content.startswith(_EMPTY, at):
         field = _FIELD.match(content, at, at + _NAME_LIMIT)
@@ -86,7 +86,7 @@ def read_header(content: bytes, limits: DataPhase, hostname: str) -> Header:
         at = content.find(b"\n", at) + 1 or len(content)
         strays += 1
         if strays >= limits.maxheaderlines or at > limits.maxheader:
-            break  # a body without a header: nobody looks for fields behind that much text
+            break  # a body without a header: no reader looks for fields behind that much text
     if walk.hops > limits.maxhops or walk.loops > limits.maxloops:
         raise Refused(replies.R554_TOO_MANY_HOPS)
     ended: Literal["empty", "text", "nothing"] = "empty" if at < len(content) else "nothing"

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """What policy says of a content: a reply that refuses it, or the rows it becomes and the lines to put on top."""
+    """Policy's decision about a content: a reply that refuses it, or its rows and the lines to put on top."""
 
     reply: str | None = None
     recipients: tuple[Recipient, ...] | None = None  # in the order of the transaction's; None: as they are
     headers: bytes = b""  # whole lines, each ending with CR LF
-    foreign_from: bool = False  # From names somebody the user may not send as
+    foreign_from: bool = False  # From names an address that the user may not send as
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def submission(
 ) -> Submission:
     """The message as it will be stored."""
     if not trace_headers.are_fields(judged.headers):
-        raise ValueError("policy adds lines that are not header fields")  # ours to mend: the client hears 451
+        raise ValueError("policy adds lines that are not header fields")  # our fault: the client gets 451
     asked = t.parameters
     return Submission(
         id=message_id,

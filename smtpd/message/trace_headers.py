@@ -82,7 +82,7 @@ def missing(
 ) -> bytes:
     """Date, Message-ID and From, as far as `names`, the fields there are, lack them (RFC 6409 section 8).
 
-    A From is made of the sender; the null sender has none, and a resent message (RFC 5322 section 3.6.6) has its own.
+    A From is made of the sender, but not of the null sender; a resent message (RFC 5322 section 3.6.6) has its own.
     """
     fields = []
     if b"date" not in names:

@@ -38,7 +38,7 @@ _EMPTY: Final = Text("")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a rule does, ready to be done. `did` says it as smtpd.yaml does; `tag` passes on the check's fields."""
+    """The compiled action of a rule. `did` describes it as smtpd.yaml does; `tag` passes on the check's fields."""
 
     verdict: Verdict | None = None
     reply: str | None = None
@@ -87,7 +87,7 @@ class CompiledCheck:
         self._down = self._rule("rspamd does not answer", settings.whendown, down=True)
 
     def effect(self, known: Known) -> CompiledRule:
-        """What the answer means; raises Unanswered before it was asked."""
+        """The meaning of the answer; raises Unanswered before it was asked."""
         result = known.checked()
         if result is not None:
             return self._effects.get(result.action, self._none)
@@ -132,7 +132,7 @@ class CompiledPolicy:
                 )
 
     def rules(self, phase: Phase, server: str) -> tuple[CompiledRule, ...]:
-        """The rules to ask, in order; a server of no configuration has none."""
+        """The rules to evaluate, in order; none for a server that is not configured."""
         return self._rules.get((server, phase), ())
 
     def by_recipient(self, server: str) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ACTIONS: Final = frozenset({"reject", "soft reject", "greylist", "rewrite subject", "add header", "no action"})
 _SUSPECT: Final = frozenset({"reject", "soft reject", "rewrite subject", "add header"})
 _OK: Final = 200
-_MOST_RECIPIENTS: Final = 32_768  # octets of recipients that are told: rspamd takes 80 KiB of header, not more
+_MOST_RECIPIENTS: Final = 32_768  # octets of recipients that are sent: rspamd accepts 80 KiB of header at most
 _MOST_FIELDS: Final = 50  # that rspamd may have us add
 _NAME: Final = re.compile(r"[\x21-\x39\x3b-\x7e]{1,70}")
 _FOLD: Final = re.compile(r"[ \t]*[\r\n]+[ \t]*")
@@ -49,7 +49,7 @@ class ContentChecker:
         )
 
     async def check(self, content: bytes, envelope: Envelope) -> CheckResult | Literal["down", "skipped"]:
-        """What rspamd says of a message; "skipped" above policy.contentcheck.maxsize."""
+        """The verdict of rspamd on a message; "skipped" above policy.contentcheck.maxsize."""
         if len(content) > self._most:
             events.emit("content.skipped", client=envelope.client, size=len(content))
             return "skipped"

@@ -36,7 +36,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What the content check says of this message."""
+    """The content check's verdict on this message."""
 
 
 type Question = Membership | Rate | Check
@@ -73,7 +73,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What rules have set so far; None is not set. `rules` are those that matched, in order."""
+    """The values that rules have set so far; None is not set. `rules` are those that matched, in order."""
 
     hold: str | None = None  # quarantine id
     holdreason: str | None = None
@@ -91,7 +91,7 @@ UNCHANGED: Final = Changes()
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one rule said: whether it matched, why (not), and what it did."""
+    """The result of one rule: whether it matched, why (not), and its action."""
 
     rule: str
     matched: bool
@@ -104,7 +104,7 @@ class Decision:
     """The end of one phase. `reply` is set unless accepted; `delay` is seconds to wait before replying."""
 
     verdict: Verdict = "accept"
-    rule: str | None = None  # who decided; None: nobody, hence accept
+    rule: str | None = None  # the rule that decided; None: no rule, hence accept
     reply: str | None = None
     changes: Changes = UNCHANGED
     delay: float = 0.0

@@ -63,7 +63,7 @@ def decide(
 
 
 def merged(first: Changes, second: Changes) -> Changes:
-    """What both have set; where both set the same thing, the first has."""
+    """The values of both; where both set the same one, the first wins."""
     held = first if first.hold is not None else second
     placed = first if first.partition or first.partitionkey else second
     return Changes(
@@ -82,7 +82,7 @@ def merged(first: Changes, second: Changes) -> Changes:
 def _by_check(
     rule: CompiledRule, changes: Changes, delay: float, trail: list[Step], facts: Facts, known: Known
 ) -> Decision:
-    """What the content check's own verdict means, where no rule has decided."""
+    """The meaning of the content check's own verdict, where no rule has decided."""
     effect = rule.effect
     decided = rule.id if effect.verdict is not None else None
     changes = _changed(changes, rule, facts, known)
@@ -90,7 +90,7 @@ def _by_check(
 
 
 def _changed(before: Changes, rule: CompiledRule, facts: Facts, known: Known) -> Changes:
-    """`before` with what this rule sets and nobody has set."""
+    """`before` with the values that this rule sets and that were not set yet."""
     effect = rule.effect
     names = (rule.id,) if effect.named else ()
     if not effect.changes:

@@ -40,18 +40,18 @@ class AddressBits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What the content check said: its action in rspamd's words, score, symbols, and the fields it wants added."""
+    """The content check's verdict: its action in rspamd's words, score, symbols, and the fields it wants to add."""
 
     action: str
     score: float
     symbols: Mapping[str, float] = field(default_factory=dict)
     headers: tuple[tuple[str, str], ...] = ()
-    message: str | None = None  # what rspamd would have us say to the client (messages.smtp_message)
+    message: str | None = None  # rspamd's text for the reply to the client (messages.smtp_message)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known. `size` is SIZE= as declared until eod, then octets; `recipients` counts the present one."""
+    """The known facts. `size` is SIZE= as declared until eod, then octets; `recipients` counts the present one."""
 
     now: datetime
     client: str  # IP address
@@ -67,7 +67,7 @@ class Facts:
     recipients: int = 0
     size: int | None = None
     headers: HeaderFields | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)  # what rules have set so far, for {metadata:KEY}
+    metadata: Mapping[str, str] = field(default_factory=dict)  # set by rules so far, for {metadata:KEY}
 
     @cached_property
     def client_bits(self) -> AddressBits | None:
@@ -76,7 +76,7 @@ class Facts:
 
     @cached_property
     def sender_text(self) -> str:
-        """The sender as it stands in the queue; empty for the null sender."""
+        """The sender as it is in the queue; empty for the null sender."""
         return "" if self.sender is None else f"{self.sender.localpart}@{self.sender.domain}"
 
     @cached_property
@@ -101,7 +101,7 @@ class Facts:
 
     @cached_property
     def recipient_text(self) -> str:
-        """The recipient as it stands in the queue; empty before RCPT."""
+        """The recipient as it is in the queue; empty before RCPT."""
         return "" if self.recipient is None else f"{self.recipient.localpart}@{self.recipient.domain}"
 
     @cached_property
@@ -138,7 +138,7 @@ def parents(domain: str) -> tuple[str, ...]:
 def known_mailbox(text: str) -> str:
     """A mailbox in the one spelling that rules compare: without quotes and case, the domain as A-labels.
 
-    What holds no `@` is no mailbox and stays as it is.
+    Text without `@` is not a mailbox and stays as it is.
     """
     local, at, domain = text.rpartition("@")
     if not at:

@@ -36,7 +36,7 @@ type _Stamp = tuple[int, int, int]
 
 
 class ListUnavailable(Exception):
-    """A list cannot say; the client is told to come back."""
+    """A list cannot answer; the client is asked to try again later."""
 
 
 class Networks:
@@ -82,7 +82,7 @@ class Domains:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What a file holds, read as everything it may be asked for."""
+    """The content of a file, read in every form that a rule may search."""
 
     exact: frozenset[str]
     mailboxes: frozenset[str]  # as rules compare them
@@ -134,7 +134,7 @@ class FileList:
             stamp, missing = None, error
         if stamp == self._seen:
             return False
-        self._seen = stamp  # said once, not at every look until somebody mends it
+        self._seen = stamp  # logged once, not at every look until the file is corrected
         try:
             if missing is not None:
                 raise missing
@@ -186,7 +186,7 @@ class QueryList:
     def _asked(self, value: str, done: asyncio.Task[bool]) -> None:
         del self._asking[value]
         if not done.cancelled():
-            done.exception()  # whoever waited has it; if everybody left, nobody needs it
+            done.exception()  # retrieved: the callers that waited have it; without any it is not needed
 
 
 def _stamp(path: Path) -> _Stamp:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def may_relay(client: Client, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    """Whether this client may send to anybody: it is authenticated, or its address is in a listed network."""
+    """Whether this client may relay: it is authenticated, or its address is in a listed network."""
     return client.user is not None or in_networks(client.address, networks)
 
 
 def in_networks(client: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    """Whether an IP address lies in one of the networks; an IPv4-mapped IPv6 address counts as the IPv4 one."""
+    """Whether an IP address is in one of the networks; an IPv4-mapped IPv6 address counts as the IPv4 one."""
     bits = address_bits(client)
     return bits is not None and any(
         network.max_prefixlen == bits.width and int(network.network_address) == bits.value & int(network.netmask)
@@ -70,7 +70,7 @@ def row(facts: Facts, changes: Changes, user: User | None, partitionkey: str, pa
 
 
 def partition_key(key: str, facts: Facts, metadata: Mapping[str, str]) -> str:
-    """What is hashed: the value `key` names, or the recipient's domain where there is none."""
+    """The text to hash: the value that `key` names, or the recipient's domain where there is none."""
     kind, _, name = key.partition(":")
     value: str | None = None
     match kind:

@@ -38,7 +38,7 @@ _SHARE: Final = 100  # recipients decided in one go, about 5 ms with 50 rules
 
 
 class Counting(Protocol):
-    """What of smtpd.rates.limits.Rates policy needs."""
+    """The part of smtpd.rates.limits.Rates that policy needs."""
 
     async def count(self, key: str, most: int, window: float, n: int = 1) -> float:
         """Seconds to wait until one more hit of `key` is within `most` in `window` seconds; 0 when it is."""
@@ -46,7 +46,7 @@ class Counting(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What the content check is told about a message."""
+    """The facts of a message that the content check gets."""
 
     client: str
     clientname: str | None
@@ -62,7 +62,7 @@ class Checking(Protocol):
     """The content check (smtpd.policy.content_check.ContentChecker)."""
 
     async def check(self, content: bytes, envelope: Envelope) -> CheckResult | Literal["down", "skipped"]:
-        """What it says, or why it says nothing."""
+        """Its verdict, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Sources:
     rates: Counting | None = None
     ask: AskQuery | None = None
     check: Checking | None = None
-    header: Extent = WHOLE  # what rules see of it
+    header: Extent = WHOLE  # the part that rules see
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class PolicySession:
         explain: bool = False,
         connected: Changes = UNCHANGED,
     ) -> None:
-        """`client` is read anew at each phase; `explain` fills the trails; `connected`: what connect has changed."""
+        """`client` is read at each phase; `explain` fills the trails; `connected`: the changes made by connect."""
         self._policy, self._client, self._sources = policy, client, sources
         self._partitions, self._now, self._explain = partitions, now, explain
         self.connected, self._helo, self._auth, self._mail = connected, connected, UNCHANGED, UNCHANGED
@@ -121,7 +121,7 @@ class PolicySession:
         return decision
 
     async def helo(self) -> Decision:
-        """After HELO or EHLO, which begins anew (also after STARTTLS). An authentication before it stays.
+        """After HELO or EHLO, which starts over (also after STARTTLS). An authentication before it stays.
 
         A client that is a user's without AUTH, by its certificate or XCLIENT, goes through the phase auth here.
         """
@@ -136,7 +136,7 @@ class PolicySession:
         return replace(proven, delay=max(decision.delay, proven.delay), trail=decision.trail + proven.trail)
 
     async def auth(self) -> Decision:
-        """After the client has proven who it is, before it is told 235."""
+        """After the client has proven who it is, before its 235."""
         decision = await self._decide("auth", self._facts(), UNCHANGED)
         if decision.accepted:
             self._auth = decision.changes
@@ -297,5 +297,5 @@ class PolicySession:
 
 
 def _counted(rule: str, key: tuple[str, ...]) -> str:
-    """The counter's name; values are told apart by a character that none of them holds."""
+    """The counter's name; values are separated by a character that none of them holds."""
     return "\0".join((f"policy/{rule}", *key))

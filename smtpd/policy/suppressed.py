@@ -26,7 +26,7 @@ _HELD: Final = Changes(hold="suppressed", holdreason="the recipient is on the su
 
 
 class Suppressed:
-    """What one configuration says of suppressions."""
+    """The suppression settings of one configuration."""
 
     def __init__(self, settings: SuppressionAtRcpt, ask: AskQuery | None) -> None:
         self._action = settings.action
@@ -44,7 +44,7 @@ class Suppressed:
         )
 
     def takes_reports(self, recipient: Address) -> bool:
-        """Whether anybody may send to this address, for reports come in there."""
+        """Whether every client may send to this address, because it takes reports."""
         return bool(self._accept) and not self._accept.isdisjoint({target(str(recipient)), target(recipient.domain)})
 
     async def look(self, recipient: Address) -> str | Changes | None:

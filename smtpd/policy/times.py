@@ -22,7 +22,7 @@ _DAY: Final = 24 * 60  # minutes
 
 
 def within(now: datetime, spans: Iterable[TimeSpan]) -> bool:
-    """Whether `now`, which knows its zone, lies in one of the spans."""
+    """Whether `now`, which has a zone, is in one of the spans."""
     return any(_in(now.astimezone(zone(span.zone)), span) for span in spans)
 
 

@@ -31,7 +31,7 @@ class Channel:
         return cls(*await asyncio.open_unix_connection(sock=end, limit=_LONGEST))
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send one message; one that nobody can receive any more is lost."""
+        """Send one message; it is lost if the other end is closed."""
         if not self._writer.is_closing():
             self._writer.write(json.dumps(message).encode() + b"\n")
 

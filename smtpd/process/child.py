@@ -74,13 +74,13 @@ async def _listen(
             counts.answered(message)
         elif "reload" in message:
             channel.send(_reloaded(message, serving, config))
-    # The supervisor is gone. The second time the signal has its default effect: whoever killed it means it.
+    # The supervisor is gone. The second time the signal has its default effect: the kill was meant.
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.Event().wait()
 
 
 def _reloaded(message: dict[str, Any], serving: Serving, config: SmtpdConfig) -> dict[str, Any]:
-    """What became of a reload; a child that cannot do what the supervisor could keeps what it has."""
+    """The result of a reload; a child that cannot use a configuration that the supervisor could use keeps its own."""
     try:
         wanted, _ = reload.effective(config, smtpd_from(message["reload"]))
         serving.reload(wanted)

@@ -31,7 +31,7 @@ class ProcessFigures(Protocol):
     """Where the figures of all processes come from."""
 
     async def totals(self, own: Totals) -> Totals:
-        """What was counted; `own` by the process that answers."""
+        """The counts; `own` are those of the process that answers."""
 
     async def readings(self) -> list[Reading]:
         """The gauges of this moment."""
@@ -83,7 +83,7 @@ class Alone:
 
 
 class Reporting:
-    """What a child tells the supervisor."""
+    """A child's report to the supervisor."""
 
     def __init__(self, counts: ProcessCounts, serving: Serving, process: str) -> None:
         self._counts = counts

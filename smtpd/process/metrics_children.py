@@ -35,7 +35,7 @@ class Reports:
         self._serving = 0
 
     def heard(self, process: str, report: Mapping[str, Any]) -> None:
-        """A child has told."""
+        """Take the report of a child."""
         self._last[process] = report
         self._awaited.discard(process)
         if not self._awaited:

@@ -19,7 +19,7 @@ from shared.observe import events
 
 
 class RunAs(NamedTuple):
-    """Whom to become."""
+    """The account to become."""
 
     name: str
     uid: int
@@ -28,7 +28,7 @@ class RunAs(NamedTuple):
 
 
 def identity(user: str | None, group: str | None) -> RunAs | None:
-    """Whom the keys name; None when they name nobody."""
+    """The account that the keys name; None when they name none."""
     if user is None:
         if group is not None:
             raise ConfigError(f"group: {group} is set without user; allowed: both, or user alone, or neither")
@@ -47,7 +47,7 @@ def identity(user: str | None, group: str | None) -> RunAs | None:
 
 
 def drop(wanted: RunAs | None) -> None:
-    """Become this account; nobody in particular stays who started us, with a warning if that is root."""
+    """Become this account; without one stay the account that started us, with a warning if that is root."""
     if wanted is None:
         if os.geteuid() == 0:
             events.emit("daemon.privileged", hint="set user in smtpd.yaml to an account without privileges")

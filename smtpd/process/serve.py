@@ -43,7 +43,7 @@ class Serving:
         await self.listeners.open(doors)
 
     def parts(self) -> dict[str, Coroutine[object, object, None]]:
-        """What must run as long as it serves."""
+        """The tasks that must run as long as it serves."""
         committers = {f"spool-{number}": self.spool.run() for number in range(COMMITTERS)}
         return {
             **committers,

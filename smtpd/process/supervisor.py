@@ -41,7 +41,7 @@ _STUCK: Final = 60.0  # seconds without a sign of life
 _READY: Final = 60.0  # seconds from a child's start to its ready
 _RELOAD: Final = 10.0  # seconds for all children to have reloaded
 _CLOSING: Final = 5.0  # seconds a child may take beside its own limits when stopping
-# What systemd says to the daemon is said to the supervisor alone (sd_notify(3), sd_watchdog_enabled(3)).
+# systemd's variables for the daemon are for the supervisor alone (sd_notify(3), sd_watchdog_enabled(3)).
 _OURS: Final = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
 
 
@@ -112,7 +112,7 @@ class Supervisor:
             raise
 
     def parts(self) -> dict[str, Coroutine[object, object, None]]:
-        """What must run as long as the daemon."""
+        """The tasks that must run as long as the daemon."""
         return {child.name: self._keep_up(child) for child in self._children}
 
     async def reload(self, values: Mapping[str, Any]) -> list[str]:
@@ -126,7 +126,7 @@ class Supervisor:
             child.channel.send({"reload": values, "generation": self._generation})
         with suppress(TimeoutError):
             async with asyncio.timeout(_RELOAD):
-                # Who dies meanwhile begins again with the new one.
+                # A child that dies meanwhile begins again with the new one.
                 while any(child.ready.is_set() and child not in self._reloaded for child in asked):
                     self._answered.clear()
                     await self._answered.wait()
@@ -135,7 +135,7 @@ class Supervisor:
 
     async def stop(self, patience: float) -> None:
         """Stop the children as smtpd.process.serve does it, with `patience` for what is to be committed."""
-        # As long as we hold the sockets, connections would be made that nobody accepts any more.
+        # As long as we hold the sockets, connections would be made that are never accepted.
         self._stopping = True
         for child in self._children:
             sockets.close(child.doors)

@@ -40,7 +40,7 @@ class RemoteCounts:
         self._send = send
         self._processes = processes
         self._clock = clock
-        self._hits = Hits(_REMEMBERED)  # what this process let in
+        self._hits = Hits(_REMEMBERED)  # the hits that this process let in
         self._sessions = SessionCounter()  # those of this process
         self._numbers = count(1)
         self._awaited: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -73,7 +73,7 @@ class RemoteCounts:
         self._send({"ask": "close", "token": token})
 
     def answered(self, answer: dict[str, Any]) -> None:
-        """An answer has come; too late, perhaps, for anybody to want it."""
+        """An answer has come, perhaps too late to be used."""
         awaited = self._awaited.get(answer["id"])
         if awaited is not None and not awaited.done():
             awaited.set_result(answer)
@@ -89,7 +89,7 @@ class RemoteCounts:
         return fits, wait
 
     def _noted(self, limits: Sequence[Limit], n: int, wait: float) -> float:
-        """Remember what was let in, and what is refused, for when nobody answers."""
+        """Remember the hits that were let in or refused, for times without answers."""
         self._hits.note(self._shares(limits), n, wait, self._clock())
         return wait
 

@@ -65,7 +65,7 @@ class HitCounter:
         for key, most, window in limits:
             cost = min(max(hits, 1), most) * window / most
             until = max(now, self._paid_until.get(key, now)) + cost
-            # What is asked for right after the wait it was told must be allowed: floating point must not say otherwise.
+            # A hit right after the announced wait must be allowed: floating point must not refuse it.
             wait = max(wait, until - now - window)
             paid.append((key, until))
         if wait > _ROUNDING:
@@ -128,7 +128,7 @@ class Hits:
 
 
 class SessionCounter:
-    """Sessions open at once, by key; each under a token its holder made up."""
+    """Sessions open at once, by key; each under a token that its holder chose."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}

@@ -33,7 +33,7 @@ _NETWORKS: Final = 4  # it takes so many to fill all sessions
 
 @dataclass(frozen=True, slots=True)
 class RateVerdict:
-    """Whether a client may go on; if not, what it is told and in how many seconds it would be welcome."""
+    """Whether a client may go on; if not, its reply, and the seconds after which it would be accepted."""
 
     allowed: bool
     reply: str = ""
@@ -45,7 +45,7 @@ ALLOWED: Final = RateVerdict(allowed=True)
 
 
 class Rates(Protocol):
-    """What the rest of smtpd asks."""
+    """The interface for the rest of smtpd."""
 
     async def connected(self, client: Client) -> RateVerdict:
         """A connection was made: count it, and the session for as long as `disconnected` is not called."""
@@ -119,7 +119,7 @@ class ClientRates:
         try:
             fits, wait = await self._counts.open(token, sessions, limits)
         except BaseException:
-            self._counts.close(token)  # the client has gone while we asked, and nobody would give its place back
+            self._counts.close(token)  # the client has gone while we asked, and its place would not be given back
             raise
         if not fits:
             events.emit("rates.exceeded", client=client.address, limit="session", seconds=0.0)
@@ -159,7 +159,7 @@ class ClientRates:
         return [Limit(f"{what}/{place}", limit, self._window) for place, limit in pairs if limit]
 
     def _user_limits(self, what: Countable, client: Client) -> list[Limit]:
-        """The user's own limit by the hour, or else everybody's."""
+        """The user's own limit by the hour, or else the common one."""
         user = client.user
         if user is None:
             return []
@@ -182,7 +182,7 @@ class ClientRates:
 
 
 class Unlimited:
-    """Rates where nobody is limited: for servers without clients to fear, and for tests."""
+    """Rates without limits: for servers without clients to fear, and for tests."""
 
     async def connected(self, _client: Client) -> RateVerdict:
         """As in Rates."""

@@ -22,7 +22,7 @@ _SMALL: Final = 4096  # octets of a piece that is not worth an object of its own
 class BodyBudget:
     """Octets of content that may be held at once.
 
-    Who may not relay is a stranger, known by its host; None stands for everybody else.
+    A client that may not relay is a stranger, known by its host; None is for all others.
     """
 
     def __init__(self, limit: int) -> None:
@@ -133,7 +133,7 @@ class Content:
         self.close()
 
     def octets(self) -> bytes:
-        """All of it. Large content is the bytearray it was gathered in, which nobody changes: copies take time."""
+        """All of it. Large content is the bytearray it was gathered in, which no longer changes: copies take time."""
         if self._large is not None:
             return cast("bytes", self._large)
         first = self._pieces[0] if len(self._pieces) == 1 else b""

@@ -59,7 +59,7 @@ class Load:
         return max(self._lag, overdue)
 
     def refusal(self) -> str | None:
-        """What a new client is told in place of a greeting; None when it is welcome."""
+        """The reply to a new client in place of a greeting; None when it is accepted."""
         if self.sessions >= self._settings.sessions:
             reason = "sessions"
         elif self.lag > self._settings.lag.total_seconds():
@@ -69,7 +69,7 @@ class Load:
         return self._refuse(reason)
 
     def refusal_of_stranger(self) -> str | None:
-        """What a client that may not relay is told when only the sessions are left that are kept for those who may."""
+        """The reply to a client that may not relay, when only sessions reserved for those that may are left."""
         most = self._settings.sessions
         if self.sessions <= most - int(self._settings.reserve * most):
             return None

@@ -61,12 +61,12 @@ class Service:
 
     @cached_property
     def suppressed(self) -> Suppressed:
-        """Who gets no mail, and where reports on that come in."""
+        """The suppressed addresses, and the addresses that take reports."""
         return Suppressed(self.config.suppression, self.sources.ask)
 
     @cached_property
     def fixed_lines(self) -> tuple[str, ...]:
-        """What is offered to everybody."""
+        """The extensions that every client is offered."""
         phases = self.server.phases
         limits = [f"RCPTMAX={phases.rcptto.maxrecipients}"]
         if self.server.limits.messages is not None:
@@ -84,13 +84,13 @@ class Service:
         )
 
     def offered(self, client: Client, *, relay: bool) -> Offered:
-        """What MAIL and RCPT of this client may ask for; `relay`: whether it may send to anybody."""
+        """The parameters that MAIL and RCPT of this client may have; `relay`: whether it may relay."""
         if not client.extended:
             return parameters.NOTHING_OFFERED if relay else parameters.NOTHING_OFFERED_TO_STRANGERS
         return self._offers[client.tls is not None, relay]
 
     def policy_session(self, client: Client, connected: Changes = UNCHANGED) -> PolicySession:
-        """What policy has to say to this client, from the beginning, or after a phase connect that changed this."""
+        """Policy's session for this client, from the beginning, or after a phase connect with these changes."""
         partitions = self.config.environment.database.partitions.count
         return PolicySession(self.policy, client, self._sources, partitions, connected=connected)
 

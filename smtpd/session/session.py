@@ -35,7 +35,7 @@ class Intake(Protocol):
         """How many octets to feed it at most; None: all there are."""
 
     def feed(self, octets: bytes) -> bytes | None:
-        """What follows the end of it, possibly empty; None while the end has not come."""
+        """The octets after the end of it, possibly empty; None while the end has not come."""
 
     async def finish(self) -> str:
         """The end has come; the reply."""
@@ -48,7 +48,7 @@ class ClientConnection(Protocol):
     """The connection as commands see it."""
 
     def take(self, intake: Intake) -> None:
-        """What comes next goes to `intake`, after this command's reply."""
+        """The next octets go to `intake`, after this command's reply."""
 
     async def challenge(self, octets: bytes) -> bytes:
         """Send 334 and return the client's answer, both in base64 on the wire; raises Refused."""
@@ -62,7 +62,7 @@ class ClientConnection(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """What one session knows."""
+    """The state of one session."""
 
     service: Service
     listener: Listener
@@ -75,7 +75,7 @@ class Session:
     errors: int = 0  # since the last accepted message
     junk: int = 0  # commands that led nowhere, since then
     messages: int = 0  # transactions that ended, for MAILMAX
-    relay: bool | None = None  # whether the client may send to anybody; None: not asked yet
+    relay: bool | None = None  # whether the client may relay; None: not asked yet
     counted: RateVerdict | None = None  # of the connection, to be given back to rates
 
     @property
@@ -85,17 +85,17 @@ class Session:
         return bool(networks) and in_networks(self.client.address, networks)
 
     def may_relay(self) -> bool:
-        """Whether the client may send to anybody: it is authenticated, or its address is in a listed network."""
+        """Whether the client may relay: it is authenticated, or its address is in a listed network."""
         if self.relay is None:
             self.relay = may_relay(self.client, self.service.config.relay.networks)
         return self.relay
 
     def stranger(self) -> str | None:
-        """The host of a client that may not send to anybody; None of one that may."""
+        """The host of a client that may not relay; None for one that may."""
         return None if self.may_relay() else host(self.client.address)
 
     def offered(self) -> Offered:
-        """What MAIL and RCPT may ask for now."""
+        """The parameters that MAIL and RCPT may have now."""
         return self.service.offered(self.client, relay=self.may_relay())
 
     def reset(self) -> None:
@@ -116,7 +116,7 @@ class Session:
         self.errors += self.junk > self.service.server.limits.junkcommands
 
     def charge(self, reply: str) -> None:
-        """Count what a reply costs. Who is told to try again later may, but not for ever at once."""
+        """Count the cost of a reply. A client that got 4xx may try again, but not without end on one connection."""
         if reply[0] == "5":
             self.errors += 1
         elif reply[0] == "4":
