@@ -1,4 +1,4 @@
-"""queued — delivers what is queued
+"""queued — delivers queued mail
 
-Owns: the way claim → deliver → result, for the rows its WHERE selects.
+Owns: the path claim → deliver → result, for the rows its WHERE selects.
 """

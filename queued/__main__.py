@@ -1,7 +1,7 @@
 """__main__ — `python -m queued [--config FILE] [--worker ID] [--dry-run [N] [--json]]`
 
-Owns: arguments, and the exit status: 0 after a stop, 69 or 78 (sysexits.h) for what an operator can mend, 70 when a
-    part died. SIGHUP before there is something to reload is nothing.
+Owns: arguments, and the exit status: 0 after a stop, 69 or 78 (sysexits.h) for errors that an operator can correct, 70
+    when a part died. SIGHUP before there is something to reload is ignored.
 """
 
 from __future__ import annotations

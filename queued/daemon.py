@@ -1,10 +1,10 @@
 """daemon — builds a worker's parts and owns their order
 
-Owns: the start (database proven, schema and condition checked, then ready), the reload, and the stop: claim nothing
-    more, give back what is not begun, let attempts finish, record every result, close.
+Owns: the start (database proven, schema and condition checked, then ready), the reload, and the stop: stop claiming,
+    give back recipients that are not begun, let attempts finish, record every result, close.
 Guarantees: nothing half-started. A configuration that cannot be used changes nothing: it is read and proven whole
-    first. After a bounded stop whatever is still in flight is said in the log; its lease gives it back.
-Raises: PillarboxError for what an operator can mend.
+    first. After a bounded stop the recipients still in flight are logged; their leases give them back.
+Raises: PillarboxError for errors that an operator can correct.
 """
 
 from __future__ import annotations

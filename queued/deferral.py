@@ -1,6 +1,6 @@
-"""deferral — the answer of every gate that lets a delivery wait: for how long, for what, and whose doing it is
+"""deferral — the answer of every gate that makes a delivery wait: how long, why, and which gate
 
-Guarantees: a value. Whoever gets it parks the delivery: its claim is as if it had not been, and its try is not counted.
+Guarantees: a value. The caller parks the delivery: its claim counts as never made, and its try is not counted.
 See: docs/explanation/admission.md, the table of gates.
 """
 

@@ -1,10 +1,10 @@
 """deliver — one attempt: some recipients of one message over one transport
 
-Owns: the steps find hosts → talk → classify → decide about a retry, within the lease; and what becomes of mail whose
+Owns: the steps find hosts → talk → classify → decide about a retry, within the lease; and the result of mail whose
     transport is not configured.
 Guarantees: a Result for every recipient, whatever a peer does. An attempt ends when its lease does, so that no other
-    worker begins while this one still talks; heartbeats put that off (queued.dispatch). No database
-    connection is held meanwhile.
+    worker begins while this one still talks; heartbeats extend the lease (queued.dispatch). No database connection is
+    held meanwhile.
 See: RFC 5321 section 4.5.4.1 (retries); RFC 1047 (why a lost final reply duplicates).
 """
 

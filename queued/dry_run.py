@@ -1,10 +1,10 @@
-"""dry-run — what would become of the recipients that are due, and why, without doing it
+"""dry-run — shows what would happen to the due recipients, and why, without delivering
 
 Owns: the answers to each question of an attempt: transport, rule of the route, hosts, source addresses, TLS, pacing,
     signatures, seal, retries.
-Guarantees: it reads only: nothing is claimed, counted, connected to or written. DNS is really asked. What limits a
-    worker by what it has in flight is not known here: pacing is that of a worker that has just begun.
-Raises: PillarboxError for what an operator can mend.
+Guarantees: it reads only: nothing is claimed, counted, connected to or written. DNS is really queried. Limits on
+    recipients in flight are not known here: pacing is that of a worker that has just begun.
+Raises: PillarboxError for errors that an operator can correct.
 See: docs/how-to/dry-run.md
 """
 

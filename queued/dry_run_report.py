@@ -1,7 +1,7 @@
-"""dry_run_report — what a dry run found, for people and for programs
+"""dry_run_report — the findings of a dry run, for people and for programs
 
 Owns: the block of lines and the JSON document of one recipient. Pure.
-Guarantees: a block is what people read, and may change; the keys of a document do not. What mail contains is escaped.
+Guarantees: a block is for people, and may change; the keys of a document do not. Text from mail is escaped.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""equipment — makes what mail is delivered with from a configuration, and replaces it while it is in use
+"""equipment — makes the parts for delivery from a configuration, and replaces them while they are in use
 
 Owns: transports with their resolver and the MTA-STS policies they share, the signer, and the screening, as one whole
     that a reload replaces.
-Guarantees: making it opens nothing but files, so that a configuration is proven by making it. A replacement is whole:
-    between two steps of the event loop. A transport that did not change keeps its connections; one that did ends as its
-    last attempt does, and whoever waits in it for a connection goes back to the queue untried.
+Guarantees: making it opens only files, so that making it proves a configuration. A replacement is whole: between two
+    steps of the event loop. A transport that did not change keeps its connections; one that did ends with its last
+    attempt, and deliveries that wait in it for a connection go back to the queue untried.
 Raises: ConfigError for a key or a secret that cannot be read.
 """
 

@@ -1,10 +1,10 @@
-"""maintain — what keeps the tables small and the coming days ready
+"""maintain — keeps the tables small and the coming days ready
 
-Owns: holding what kills its workers, finishing what operators deleted or bounced, collecting bodies without recipients,
-    waking workers whose notification was lost, noting mail that nobody serves, making and dropping days of history,
+Owns: holding mail that kills its workers, finishing mail that operators deleted or bounced, collecting bodies without
+    recipients, waking workers whose notification was lost, noting unserved mail, making and dropping days of history,
     vacuuming hot leaves.
-Guarantees: of all workers the one that has the lease is at it; one that died keeps the others waiting for no longer
-    than that. Two at once, which a worker of the version before can cause, do no harm: each passes over what is locked.
+Guarantees: of all workers the one that has the lease does it; one that died delays the others by the lease at most.
+    Two at once, which a worker of the version before can cause, do no harm: each passes over locked rows.
     A round takes five seconds at most, whatever waits: each step has its share, works in batches that shrink where
     they are slow, and leaves the rest to the next round, which then follows at once. Nothing therefore waits for the
     sweep to come to its end. A step that fails is logged, the round's other steps go on, and the next round tries it

@@ -1,12 +1,12 @@
-"""metrics — a worker's figures and its health, for Prometheus and for whoever asks
+"""metrics — a worker's figures and its health, for Prometheus and for health checks
 
-Owns: the pages /metrics, /healthy and /ready of a worker; what they say that is not counted from events: what is in
-    hand, the pool, and the queue as PostgreSQL has it.
-Guarantees: without `metrics.listen` nothing is opened, watched or asked. PostgreSQL is asked about the queue when
-    somebody scrapes, at most once in `metrics.refresh` and for two seconds; a scrape never fails because it is away.
-    Each worker asks for what its own condition selects: that prunes to its own leaves, needs no election, and works
-    behind a pooler; where conditions overlap, take the maximum of the workers and not their sum. What no condition
-    selects is in the table `unserved`, which maintenance writes, and every worker tells of it.
+Owns: the pages /metrics, /healthy and /ready of a worker; the figures that are not counted from events: recipients in
+    flight, the pool, and the queue in PostgreSQL.
+Guarantees: without `metrics.listen` nothing is opened, watched or queried. PostgreSQL is queried about the queue on a
+    scrape, at most once in `metrics.refresh` and for two seconds; a scrape never fails because PostgreSQL is away.
+    Each worker counts the mail that its own condition selects: that prunes to its own leaves, needs no election, and
+    works behind a pooler; where conditions overlap, take the maximum of the workers and not their sum. Mail that no
+    condition selects is in the table `unserved`, which maintenance writes and every worker exports.
 Raises: ListenFailed when the address cannot be bound.
 See: docs/how-to/watch-with-prometheus.md; sql/queries/metrics.sql, metrics_queue.
 """

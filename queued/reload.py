@@ -1,8 +1,8 @@
-"""reload — what of a changed queued.yaml can be used while the worker runs
+"""reload — the changes of queued.yaml that can be used while the worker runs
 
-Owns: which keys wait for a restart. Pure.
-Guarantees: what is returned can be used at once by a worker that began with `running`; what was changed in vain is
-    named. Every section is in one of the two lists.
+Owns: the keys that need a restart. Pure.
+Guarantees: the returned configuration can be used at once by a worker that began with `running`; changes without effect
+    are named. Every section is in one of the two lists.
 See: docs/how-to/reload.md; smtpd/process/reload.py
 """
 

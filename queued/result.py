@@ -1,16 +1,16 @@
-"""result — records what became of each attempt, in groups, fenced by the claim token
+"""result — records the outcome of each attempt, in groups, fenced by the claim token
 
-Owns: the way from an Outcome to rows: attempt always, archive when finished, next_retry when deferred.
+Owns: turning an Outcome into rows: attempt always, archive when finished, next_retry when deferred.
 Guarantees: a result is kept in memory and tried again until PostgreSQL has it, however long an outage lasts; only the
     end of the process can lose it, and then the lease runs out and the mail is sent again (counted as claim.expired).
-    It asks the pool itself, so that it finds PostgreSQL again whether or not anybody claims. What an earlier try
-    recorded, though its answer was lost, is not recorded again.
+    It asks the pool itself, so that it finds PostgreSQL again without a claim. Results that an earlier try recorded,
+    though its answer was lost, are not recorded again.
     A result whose claim another worker has taken over changes no row but leaves its attempt (claim.lost). While one
     group is recorded the next one gathers, and a few milliseconds longer while much is under way.
     A result PostgreSQL refuses is refused alone, and tried again without its texts; a success then without an attempt.
-    What it refuses even so is kept with its claim and tried again every minute (result.refused), so that nothing is
-    sent again because of it.
-    Another timeline of the server is said (claim.timeline_changed); the fence is what keeps results from other mail.
+    If PostgreSQL refuses even that, the result is kept with its claim and tried again every minute (result.refused), so
+    that nothing is sent again because of it.
+    Another timeline of the server is logged (claim.timeline_changed); the fence keeps results from other mail.
 See: sql/queries/result.sql, result_record_if_claimed; sql/README.md, "Crash table".
 """
 

@@ -1,9 +1,9 @@
 """schedule — queues recurring mail when it is due
 
-Owns: finding due schedules, asking when each comes next, and disabling those that cannot be sent.
-Guarantees: each occurrence is queued once, in one transaction with next_at moved on, under the idempotency key
-    schedule:ID:OCCURRENCE. Occurrences missed while nobody ran are made up by one message, not by a flood. A schedule
-    that PostgreSQL or cron refuses is disabled with the reason and stops no other.
+Owns: finding due schedules, computing the next occurrence of each, and disabling those that cannot be sent.
+Guarantees: each occurrence is queued once, in one transaction with the advance of next_at, under the idempotency key
+    schedule:ID:OCCURRENCE. Occurrences missed while no worker ran are replaced by one message, not by a flood. A
+    schedule that PostgreSQL or cron refuses is disabled with the reason and stops no other.
 See: sql/schema/16_schedule.sql; shared/cron.py; docs/how-to/schedule-mail.md.
 Bugs: a schedule made less than five seconds before its first occurrence may be that late once.
 """

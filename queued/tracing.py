@@ -1,8 +1,8 @@
 """tracing — an attempt as one span of its message's trace
 
-Owns: what the span of an attempt is called and says.
-Guarantees: asked only where tracing is on. A transaction of several recipients is one span, in the trace of
-    their message.
+Owns: the name and the attributes of an attempt's span.
+Guarantees: used only where tracing is on. A transaction of several recipients is one span, in the trace of their
+    message.
 See: shared/observe/tracing.py; docs/how-to/trace-a-message.md
 """
 

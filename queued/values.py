@@ -1,4 +1,4 @@
-"""values — what goes from part to part of a worker: claimed recipients, leases, bodies and results
+"""values — the values that a worker's parts exchange: claimed recipients, leases, bodies and results
 
 Guarantees: values, without I/O; nothing heavy is loaded with them.
 """

@@ -1,10 +1,11 @@
-"""watchdog — how far attempts have come in their conversations, and the end of those that get nowhere
+"""watchdog — follows the progress of attempts in their conversations, and ends those that get nowhere
 
-Owns: Progress, the one that the code under way belongs to, and the watch over all of them.
-Guarantees: a connection opened for an attempt by a task of its own counts for that attempt. One that has not moved for
-    its limit is cut off by way of its lease, at that moment, and so is one that as a whole takes longer than it may,
-    however often it moves; one timer serves all, and a step costs no more than a look at the clock. Where others wait
-    for room, the one that has stood still for longest, and for _LONG_STANDING at least, is cut off before its content.
+Owns: Progress, the current attempt's Progress, and the watch over all of them.
+Guarantees: a connection opened for an attempt by a task of its own counts for that attempt. An attempt that has not
+    moved for its limit is cut off through its lease, at that moment, and so is one that as a whole takes longer than it
+    may, however often it moves; one timer serves all, and a step costs no more than reading the clock. Where others
+    wait for room, the one that has not moved for longest, and for _LONG_STANDING at least, is cut off before its
+    content.
 See: RFC 1047 (why it matters whether the final dot was out); docs/explanation/admission.md.
 """
 

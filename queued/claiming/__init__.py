@@ -1,1 +1,1 @@
-"""claiming — which recipients this worker takes, and what it has in flight."""
+"""claiming — the recipients that this worker claims, and their bodies and leases."""

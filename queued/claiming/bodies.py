@@ -1,8 +1,8 @@
 """bodies — holds the content of claimed messages, within a budget
 
-Owns: fetching bodies for claimed recipients, the count of octets held, and putting on hold whom no body is left for.
-Guarantees: one body is held once for all its recipients in flight. Beyond the budget nothing is fetched until something
-    is let go, so memory is bounded whatever the queue holds; one message larger than the whole budget is still let
+Owns: fetching bodies for claimed recipients, the count of octets held, and putting recipients without a body on hold.
+Guarantees: one body is held once for all its recipients in flight. Beyond the budget nothing is fetched until a body is
+    released, so memory is bounded whatever the queue holds; one message larger than the whole budget is still let
     through alone.
 """
 

@@ -1,11 +1,11 @@
-"""claim — takes due recipients of this worker's partitions
+"""claim — claims due recipients of this worker's partitions
 
-Owns: the claim query and what is made of its rows, the floor under it, the heartbeat of leases, and giving back what
-    was not tried.
-Guarantees: what is returned is leased: nobody else takes it before the lease ends, and when it ends the rows are due
-    again by themselves. The try is counted before anything is sent. Two workers with overlapping conditions never both
-    get a row.
-Raises: whatever psycopg raises; the caller tells outage from refusal.
+Owns: the claim query and the values made of its rows, the floor under it, the heartbeat of leases, and giving back
+    recipients that were not tried.
+Guarantees: returned recipients are leased: no other worker takes them before the lease ends, and when it ends the rows
+    are due again by themselves. The try is counted before anything is sent. Two workers with overlapping conditions
+    never both get a row.
+Raises: whatever psycopg raises; the caller distinguishes outage from refusal.
 See: sql/queries/claim.sql; sql/README.md, "Claims".
 """
 

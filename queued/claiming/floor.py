@@ -1,8 +1,7 @@
-"""floor — when a scan that begins where the last one ended begins at the bottom again
+"""floor — decides when a scan that begins where the last one ended begins at the bottom again
 
-Owns: FullPass. Rows that are finished leave dead entries at the lower end of an index in order of time, which vacuum
-    cannot remove while anybody holds an old snapshot. Scans therefore begin at a floor, and a full pass finds what lies
-    below.
+Owns: FullPass. Finished rows leave dead entries at the lower end of an index in order of time, which vacuum cannot
+    remove while a session holds an old snapshot. Scans therefore begin at a floor, and a full pass finds rows below it.
 Guarantees: there is a full pass every `every` seconds, but where one takes more than a quarter of a second, they take a
     twentieth of the time at most, however long one takes.
 """

@@ -1,9 +1,9 @@
 """register — this worker's row in the register of workers
 
 Owns: writing the row at the start, renewing it, and removing it when the worker stops claiming; with each renewal,
-    withdrawing from what maintenance takes for unserved what this worker's condition selects.
+    deleting from the table `unserved` the mail that this worker's condition selects.
 Guarantees: a worker that cannot reach the register goes on delivering: the register is for people and for
-    `pillarbox doctor`, nothing is claimed by it. A row that has not been renewed for five beats counts as gone.
+    `pillarbox doctor`, not for claims. A row that has not been renewed for five beats counts as gone.
 See: sql/schema/13_register.sql; docs/reference/doctor.md.
 """
 

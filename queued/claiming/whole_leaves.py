@@ -1,9 +1,9 @@
-"""whole_leaves — says at the start where a worker's WHERE does not match whole leaves
+"""whole_leaves — warns at the start where a worker's WHERE does not match whole leaves
 
-Guarantees: one warning, which names the file, the key, the leaves and what to do; the worker works all the same. A leaf
-    of which a worker takes a part makes its claims walk over the others' mail, and one that PostgreSQL cannot leave out
-    is opened and locked by each claim for nothing. Exact for conditions on the partition id; where one asks for other
-    columns too, every leaf that it may select counts as in part.
+Guarantees: one warning, which names the file, the key, the leaves and the remedy; the worker works all the same. A leaf
+    of which a worker takes a part makes its claims walk over mail of others, and one that PostgreSQL cannot leave out
+    is opened and locked by each claim in vain. Exact for conditions on the partition id; where one names other columns
+    too, every leaf that it may select counts as in part.
 See: docs/how-to/run-more-workers.md; `pillarbox doctor`, worker.pruning.
 """
 

@@ -1,1 +1,1 @@
-"""destinations — how much each destination and host is given, and what waits for it."""
+"""destinations — the share of each destination and host, and the deliveries that wait for it."""

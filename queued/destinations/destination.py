@@ -1,11 +1,11 @@
-"""destination — the deliveries in flight to one destination: which run, which wait here, which are parked
+"""destination — the deliveries in flight to one destination: running, waiting in memory, or parked
 
 Owns: Waiting and Destination: the window of one destination, its waiting line in memory, how long it was dead, and the
     estimate of when a parked delivery can be started.
 Guarantees: no await, no clock: the time comes with each call, in monotonic seconds. Never more turns at once than the
-    window, one when it is asked whether a dead destination lives again. Turns go by priority, then by age; where
-    there is no room for an older delivery the youngest that waits makes way, so that what was parked is not overtaken
-    for ever. Every place comes to exactly one end: a turn, or being sent away.
+    window, and only one to test whether a dead destination answers again. Turns go by priority, then by age; where
+    there is no room for an older delivery the youngest that waits makes way, so that parked mail is not overtaken for
+    ever. Every place ends in exactly one way: with a turn, or by being sent away.
 See: queued/destinations/feedback.py; docs/explanation/pacing.md, "Parking".
 """
 

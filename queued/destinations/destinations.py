@@ -1,10 +1,10 @@
-"""destinations — what a worker has in flight to each destination, and what it knows of it
+"""destinations — a worker's deliveries in flight by destination, and its knowledge of each destination
 
-Owns: the destinations, one for each transport and way: making, forgetting, and when parked deliveries come back.
+Owns: the destinations, one for each transport and way: making, forgetting, and the return of parked deliveries.
 Guarantees: no await. One destination holds at most `claim.share` of `claim.inflight` and of `claim.maxbytes`, unless
-    that is fewer than a hundred recipients: the rest is parked, so that the others' mail is claimed. What is known of
-    a dead destination is kept for as long as it matters; thousands of others cost nothing once their mail is gone.
-    One that sends what it holds within a quarter of a second may hold three quarters.
+    that is fewer than a hundred recipients: the rest is parked, so that mail of other destinations is claimed. The
+    state of a dead destination is kept for as long as it matters; thousands of others cost nothing once their mail is
+    gone. One that sends all it holds within a quarter of a second may hold three quarters.
 See: queued/destinations/destination.py; shared/config/queued/feedback.py.
 """
 

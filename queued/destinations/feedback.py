@@ -3,7 +3,7 @@
 Owns: the arithmetic of Postfix's concurrency scheduler: window, hysteresis and failed cohorts.
 Guarantees: pure. The window is 0, which means dead, or between 1 and the limit. It grows only while it is used.
 See: Postfix SCHEDULER_README, "Concurrency scheduling", and qmgr_queue.c: the same order of steps, so that a window
-    moves as an operator of Postfix expects. Positive feedback that ends its cycle starts the negative one anew, and
+    moves as an operator of Postfix expects. Positive feedback that ends its cycle restarts the negative one, and
     the other way round; a success ends a run of failures.
 """
 

@@ -1,10 +1,10 @@
-"""hosts — which hosts of a transport may be connected to now, whatever domains lead there
+"""hosts — the hosts of a transport that may be connected to now, across domains
 
 Guarantees: a host has one window and one memory of being dead for all domains whose mail it takes. An attempt waits for
-    a turn in memory only where the host has answered somebody within the last second, for `claim.wait` at most and
-    within the host's share of what is in flight; else it is parked at once, and so is everything for a dead host until
-    one attempt has asked after it. A domain whose hosts are all shut is parked before its body is fetched. Memory is
-    bounded: hosts that nothing is under way to are forgotten, and of too many domains the oldest.
+    a turn in memory only where the host has answered an attempt within the last second, for `claim.wait` at most and
+    within the host's share of recipients in flight; else it is parked at once, and so is all mail for a dead host until
+    one attempt has tested it. A domain whose hosts are all shut is parked before its body is fetched. Memory is
+    bounded: hosts without mail under way are forgotten, and of too many domains the oldest.
 See: queued/destinations/destination.py, the window; docs/explanation/admission.md.
 """
 

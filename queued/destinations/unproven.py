@@ -1,9 +1,9 @@
-"""unproven — the share of what is in flight that destinations may hold which have not been reached of late
+"""unproven — the share of recipients in flight for destinations that were not reached recently
 
-Guarantees: no await, no clock. Recipients for destinations that nothing good is known of hold three quarters of
-    `claim.inflight` at most, so that whatever strangers' hosts and name servers do, mail for those that answer has the
-    rest. So few as a hundred may always be in flight. Who finds no place is parked behind those parked before, at the
-    pace of late.
+Guarantees: no await, no clock. Recipients for destinations without a recent success hold three quarters of
+    `claim.inflight` at most, so that mail for destinations that answer has the rest, whatever other hosts and name
+    servers do. A hundred may always be in flight. A recipient without a place is parked behind those parked before, at
+    the recent pace.
 See: queued/watchdog.py, which makes room at such a time; docs/explanation/admission.md.
 """
 

@@ -1,8 +1,8 @@
 """compose — writes a delivery status notification
 
-Owns: the message that tells a sender what became of some recipients of one message. Pure.
-Guarantees: lines end with CR LF, none is longer than 998 octets but those of the returned message; nothing that a
-    peer, a sender or a recipient has chosen adds a line or a field. Beyond ASCII only where the returned message was.
+Owns: the message that reports the results of some recipients of one message to its sender. Pure.
+Guarantees: lines end with CR LF, and only lines of the returned message may be longer than 998 octets; no text of a
+    peer, a sender or a recipient can add a line or a field. Beyond ASCII only where the returned message was.
 See: RFC 3464 section 2 (fields), RFC 6522 (multipart/report), RFC 6533, RFC 3834 section 5 (Auto-Submitted);
     RFC 3461 sections 4.3 and 6 (what RET returns); queued/dsn/texts.py.
 """

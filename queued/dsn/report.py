@@ -1,4 +1,4 @@
-"""report — a notification before it is written: whom it is for, and what became of which recipients
+"""report — a notification before it is written: its addressee, and the results of its recipients
 
 Guarantees: values.
 """

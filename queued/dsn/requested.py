@@ -1,8 +1,9 @@
-"""requested — what submitters asked for, read back from queue.metadata
+"""requested — the requests of submitters, read back from queue.metadata
 
-Owns: reading the reserved keys `_dsn`, what they want to be told, and `_requiretls`. Pure.
-Guarantees: whatever stands in the column, no exception: what is not as shared.mail.message writes it counts as not
-    said. See: shared/mail/message.py, which writes it; RFC 3461 sections 4.1 to 4.4; RFC 8689; sql/README.md, "Reserved
+Owns: reading the reserved keys `_dsn`, the wanted notifications, and `_requiretls`. Pure.
+Guarantees: no exception for any content of the column: a value that is not in the form of shared.mail.message counts as
+    not given.
+See: shared/mail/message.py, which writes it; RFC 3461 sections 4.1 to 4.4; RFC 8689; sql/README.md, "Reserved
     metadata".
 """
 

@@ -1,12 +1,12 @@
-"""send — turns what senders are to be told into mail
+"""send — turns notices to senders into mail
 
-Owns: the way from rows of `notices` to notifications in the queue: together by message and kind, in time, at a bounded
+Owns: making notifications in the queue from rows of `notices`: together by message and kind, in time, at a bounded
     rate.
 Guarantees: a notification is queued in the transaction that deletes its notices, so that no crash loses or doubles one.
-    What is above the rate waits for the next hour, however often, and is never lost. What PostgreSQL refuses waits,
-    stops no other, and is forgotten when it was refused for `maintenance.keep.history`.
-    Notifications have the null sender, whose mail is never told of: no bounce of a bounce. Each is made by one set of
-    settings from its beginning to its end.
+    Notices above the rate wait for the next hour, however often, and are never lost. A notice that PostgreSQL refuses
+    waits, stops no other, and is dropped when it was refused for `maintenance.keep.history`. Notifications have the
+    null sender, and mail from the null sender gets none: no bounce of a bounce. Each is made by one set of settings
+    from its beginning to its end.
 See: sql/schema/11_notice.sql; queued/dsn/compose.py; docs/how-to/bounces.md.
 """
 

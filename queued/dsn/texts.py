@@ -1,7 +1,7 @@
 """texts — the readable part of a notification
 
-Owns: the built-in texts, and what their placeholders stand for. Pure.
-Guarantees: lines end with CR LF. A placeholder is replaced once: what it stands for is not looked through again.
+Owns: the built-in texts, and the values of their placeholders. Pure.
+Guarantees: lines end with CR LF. A placeholder is replaced once: its value is not searched for placeholders.
 See: shared/config/queued/bounces.py (PLACEHOLDERS); docs/how-to/bounces.md.
 """
 

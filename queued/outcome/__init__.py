@@ -1,1 +1,1 @@
-"""outcome — what a reply means for the recipient, and what follows; pure."""
+"""outcome — the meaning of a reply for the recipient, and the consequences; pure."""

@@ -1,10 +1,10 @@
-"""ageing — what becomes of mail that waits without a try: it waits on, its sender is told, or it is given up
+"""ageing — decides about mail that waits without a try: wait on, notify its sender, or give it up
 
-Owns: the decision, and the results of those who wait no longer or are to be told of.
-Guarantees: pure but for the clock of the claim. Nothing is given up before its age is over. What a suspend or a dead
-    destination stops is given up then, and so is what waits for its turn (a policy, a window, a warm-up, a busy
-    destination), unless that is near; but mail that nobody looked at when its age was over, because it was on hold or
-    no worker ran, has its try first. Nobody is parked past the end of its age without being looked at.
+Owns: the decision, and the results of mail that is given up or whose sender is notified.
+Guarantees: pure but for the clock of the claim. No mail is given up before its age is over. Mail that a suspend or a
+    dead destination stops is given up then, and so is mail that waits for its turn (a policy, a window, a warm-up, a
+    busy destination), unless that is near; but mail that was not checked when its age was over, because it was on hold
+    or no worker ran, has its try first. No mail is parked past the end of its age without a check.
 See: queued/outcome/retry.py, for mail that is tried; docs/explanation/retries.md; Postfix maximal_queue_lifetime and
     delay_warning_time, which count for defer_transports too.
 """

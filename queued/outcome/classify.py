@@ -1,7 +1,7 @@
-"""classify — what a reply or a fault means for the recipient
+"""classify — the meaning of a reply or a fault for the recipient
 
-Owns: the tables that turn what a host said into delivered, deferred or failed, and into whom it concerns.
-Guarantees: pure; every reply and every fault has an outcome; what is not known is deferred, so that
+Owns: the tables that turn a host's reply into delivered, deferred or failed, and into its scope.
+Guarantees: pure; every reply and every fault has an outcome; the unknown is deferred, so that
 nothing bounces by accident; texts of peers are passed on, never branched on.
 See: docs/reference/classification.md, made from these tables; RFC 5321 §4.2.1 (classes), §4.5.3.1.10 (552 to RCPT),
 §3.8 (421); RFC 3463 §3 (X.4.1, X.4.2, X.5.0, X.7.5); Postfix smtp_trouble(3) and its smtp_skip_5xx_greeting.

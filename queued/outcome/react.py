@@ -1,9 +1,9 @@
-"""react — carries out what rules say about destinations, and says in the log which rule decided
+"""react — carries out rules about destinations, and logs which rule decided
 
 Owns: the compiled rules of a configuration, and asking for a suspension or a lower concurrency no more often than
     needed.
-Guarantees: a rule that fails is no rule: the outcome stays as it was, and the log says so (rules.failed). Many
-    recipients of one reply ask once. What is remembered for that is bounded.
+Guarantees: a rule that fails is ignored: the outcome stays as it was, and the log says so (rules.failed). Many
+    recipients of one reply ask once. The memory for that is bounded.
 See: queued/outcome/rules.py; queued/pacing/pace.py (suspensions); queued/destinations/destinations.py (concurrency).
 """
 

@@ -1,9 +1,11 @@
-"""remainder — sends recipients a host found too many in one transaction in a next one, at once
+"""remainder — sends recipients that were too many for one transaction in a next one, at once
 
-Owns: which recipients of a transaction are a remainder, and what each is judged by when there were several.
-Guarantees: only a host that took the message for others is asked again, and each time for fewer, so it ends. Who was
-    not judged by a next transaction keeps the first judgement, unless the host may have taken the message.
-See: RFC 5321 section 4.5.3.1.10 (452, and what 552 meant before).
+Owns: the choice of the recipients that are a remainder, and of the reply that decides about each after several
+    transactions.
+Guarantees: only a host that accepted the message for other recipients is asked again, and each time for fewer, so it
+    ends. A recipient without a judgement in a next transaction keeps the first one, unless the host may have taken the
+    message.
+See: RFC 5321 section 4.5.3.1.10 (452, and the former meaning of 552).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """rules_compile — turns the rules of queued.yaml into functions
 
-Owns: the function for each condition, and the words that say why it held or not.
-Guarantees: a compiled rule neither awaits nor logs. Conditions are asked in the order of cost, patterns last. What is
-    not known (an enhanced code, a site) matches nothing.
+Owns: the function for each condition, and the text that says why it matched or not.
+Guarantees: a compiled rule neither awaits nor logs. Conditions are evaluated in the order of cost, patterns last. An
+    unknown fact (an enhanced code, a site) matches nothing.
 See: shared/config/queued/rules.py.
 """
 

@@ -1,9 +1,9 @@
 """settle — makes the result of an outcome: rules first, then the retry schedule
 
-Owns: which outcome finishes a recipient and with which word, when the others are tried again, and whether their sender
-    may be told that they are late.
-Guarantees: a Result for every outcome, without waiting. Rules say what they like of mail that is not delivered; what is
-    delivered stays delivered.
+Owns: which outcome finishes a recipient and with which result, when the others are tried again, and whether their
+    sender may be notified that they are late.
+Guarantees: a Result for every outcome, without waiting. Rules decide only about mail that is not delivered; delivered
+    mail stays delivered.
 See: queued/outcome/retry.py, queued/outcome/react.py; sql/README.md, "Results".
 """
 

@@ -1,4 +1,4 @@
-"""verdict — what the end of an attempt says, about its destination and about its recipients
+"""verdict — the meaning of an attempt's end for its destination and its recipients
 
 Owns: whether a destination was reached, when an attempt is stuck, and the results of attempts that end by our fault.
 Guarantees: no await. Our own trouble is always a deferral.

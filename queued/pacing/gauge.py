@@ -1,9 +1,9 @@
-"""gauge — what one policy has allowed to one combination of fields, within one worker
+"""gauge — the count of one policy for one combination of fields, within one worker
 
-Owns: the token bucket, the count of messages under way, and the time of the last new connection. Pure: the caller says
-    what time it is, in monotonic seconds.
+Owns: the token bucket, the count of messages under way, and the time of the last new connection. Pure: the time is an
+    argument, in monotonic seconds.
 Guarantees: in any span of T seconds at most `burst + rate * T` messages begin; never more than `concurrency` are under
-    way. `look` changes nothing anybody could see.
+    way. `look` changes nothing that a caller could observe.
 See: https://en.wikipedia.org/wiki/Token_bucket; docs/explanation/pacing.md.
 """
 

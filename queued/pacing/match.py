@@ -1,8 +1,8 @@
-"""match — which mail a policy or a suspend means
+"""match — the mail that a policy or a suspend selects
 
 Owns: the fields mail is paced by, and matching them. Pure.
-Guarantees: what is given must fit, what is left out fits anything; a value that begins with a dot is every domain
-    below. Domains fit whatever their case. Mail without a field fits nothing that asks for it.
+Guarantees: every given field must match, a field that is left out matches anything; a value that begins with a dot
+    matches every domain below. Domains match in any case. Mail without a field matches no value of it.
 See: shared.config.queued.pacing, Match.
 """
 

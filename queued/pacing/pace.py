@@ -1,8 +1,8 @@
 """pace — whether mail may leave now: policies, suspends and delivery windows
 
-Owns: the decision, and the turns that are out.
-Guarantees: asking never awaits. All that apply must allow a message, or nothing is taken from any. Memory grows with
-    what is limited just now, not with what ever was.
+Owns: the decision, and the turns that are granted.
+Guarantees: asking never awaits. All limits that apply must allow a message, or nothing is taken from any. Memory grows
+    with the mail that is limited now, not with all that ever was.
 Raises: nothing.
 See: docs/explanation/pacing.md; Halon's queue policies.
 

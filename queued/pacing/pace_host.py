@@ -1,10 +1,10 @@
-"""pace_host — how many connections all workers together have to one host
+"""pace_host — the limit on connections of all workers together to one host
 
-Owns: the count behind `concurrencyper: host` of a transport, and the slots that are out: one for each open connection,
-    in use or kept for the next message.
+Owns: the count behind `concurrencyper: host` of a transport, and the granted slots: one for each open connection, in
+    use or kept for the next message.
 Guarantees: asking never awaits. All workers together never have more connections to a host than `concurrency`: a slot
     is taken before a connection is opened and goes back when it is closed. The slots of a worker that was killed lapse
-    after 30 s. A transport that counts by worker costs nothing here, and PostgreSQL is not asked.
+    after 30 s. A transport that counts by worker costs nothing here and no query.
 See: queued/pacing/pace_shared.py, which shares the slots; docs/explanation/pacing.md, "One limit for a host".
 """
 

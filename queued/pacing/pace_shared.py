@@ -1,10 +1,10 @@
-"""pace_shared — limits that all workers have together, through PostgreSQL
+"""pace_shared — limits that all workers share, through PostgreSQL
 
 Owns: the portions of tokens and the slots that this worker holds, and the rounds that fetch, keep and return them.
 Guarantees: asking never awaits. Together the workers never have more slots than the limit, while each reaches
     PostgreSQL once in `LEASE`; the slots of a worker that died lapse after it. In any span of T seconds they begin
     at most `burst + rate * (T + PORTION)` messages: a portion is used within PORTION seconds or goes back. Without
-    PostgreSQL nothing is granted, so what shares a limit waits.
+    PostgreSQL nothing is granted, so mail under a shared limit waits.
 See: sql/schema/12_pacing.sql, pace_share; sql/README.md, "Pacing".
 """
 

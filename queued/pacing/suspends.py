@@ -1,9 +1,9 @@
-"""suspends — what must wait, by the file, by an operator's command, or by a rule
+"""suspends — mail that must wait, by the file, by an operator's command, or by a rule
 
-Owns: the suspends that are in force in this worker, and how they follow the table `suspends`.
-Guarantees: the table is the truth, read at every poll and as soon as a change is heard of; what it no longer has is
-    lifted, and what waits for it in the queue is due at once. What a rule suspends counts here before it is written.
-    While PostgreSQL is away what is known stays in force until its end.
+Owns: the suspends that are in force in this worker, and following the table `suspends`.
+Guarantees: the table is the truth, read at every poll and as soon as a change is announced; a suspend that it no longer
+    has is lifted, and its mail in the queue is due at once. A rule's suspend counts here before it is written. While
+    PostgreSQL is away the known suspends stay in force until their end.
 See: docs/explanation/pacing.md; scripts/commands/suspend.py.
 """
 

@@ -1,9 +1,9 @@
-"""windows — when a transport may deliver next
+"""windows — computes when a transport may deliver next
 
 Owns: the meaning of delivery windows. Pure.
 Guarantees: a window is open when the clock on the wall of its zone shows a time inside it, whatever changes of the
-    clock there are: an hour that comes twice is open twice, one that is skipped is not missed for what lies after it.
-    What is answered is open, and no earlier time is.
+    clock there are: an hour that comes twice is open twice, and after a skipped hour the rest of a window is open. The
+    answer is an open time, and no earlier one is.
 See: shared.config.queued.pacing, Window; docs/explanation/pacing.md.
 """
 

@@ -1,1 +1,1 @@
-"""reports — bounces and feedback reports that come in, and what is learnt from them."""
+"""reports — incoming bounces and feedback reports, and the suppressions learnt from them."""

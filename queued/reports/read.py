@@ -1,9 +1,9 @@
-"""read — reads what bounces and feedback reports say
+"""read — parses bounces and feedback reports
 
-Owns: the way from a message to the failures it tells of, and the messages of ours it shows. Pure.
-Guarantees: whatever the message is, no exception, and bounded work: the first 256 KiB and 5000 lines, 50 parts, 100
-    recipients. It believes nothing: whether the message was ours is for the caller to prove. What is not a report
-    (RFC 6522) counts only where one address and one failure of it stand in the same line.
+Owns: extracting from a message the failures that it reports, and our messages that it names. Pure.
+Guarantees: no exception for any message, and bounded work: the first 256 KiB and 5000 lines, 50 parts, 100 recipients.
+    It trusts nothing: the caller must prove that the message was ours. A message that is not a report (RFC 6522) counts
+    only where one address and one failure of it are on the same line.
 See: RFC 3464 section 2 (fields of a bounce), RFC 6533 (international ones), RFC 5965 sections 2, 3 (feedback reports).
 Bugs: bounces of the old kind, of which many hosts had one of their own, are read only where they name a status code.
 """

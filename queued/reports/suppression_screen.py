@@ -1,10 +1,9 @@
-"""suppression_screen — keeps from delivery what is suppressed, and reads what is a report
+"""suppression_screen — stops mail to suppressed addresses, and reads reports
 
-Owns: the look at recipients of one message before they are tried; what a configuration says about it, as one value.
-Guarantees: costs no question while no addresses are suppressed, but one every few seconds. If PostgreSQL does not
-    answer, mail to addresses goes on, and reports wait. A recipient it finishes has a Result like any other, fenced by
-    the claim's token.
-    A look that has begun ends by the configuration it began with.
+Owns: the check of a message's recipients before they are tried; the configuration of it, as one value.
+Guarantees: while no addresses are suppressed it costs one query every few seconds. If PostgreSQL does not answer, mail
+    to addresses goes on, and reports wait. A recipient that it finishes has a Result like any other, fenced by the
+    claim's token. A check ends by the configuration it began with.
 Raises: ConfigError from `Screening` for a secret that cannot be read; nothing else.
 See: queued/reports/learn.py; shared/config/suppression.py; docs/how-to/suppression.md.
 """

@@ -1,4 +1,4 @@
-"""routing — where mail goes and from which of our addresses
+"""routing — the hosts that mail goes to, and our address that it leaves from
 
-Owns: routes, MX and addresses by DNS, what is known of dead hosts, source addresses and their warm-up.
+Owns: routes, MX and addresses by DNS, the memory of dead hosts, source addresses and their warm-up.
 """

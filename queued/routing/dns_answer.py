@@ -1,4 +1,4 @@
-"""dns_answer — what DNS said, as the decisions about hosts and TLS read it
+"""dns_answer — an answer of DNS, as the decisions about hosts and TLS read it
 
 Owns: Answer, and Tlsa, the one record that is more than a name or an address.
 Guarantees: pure.

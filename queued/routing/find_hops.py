@@ -1,10 +1,10 @@
-"""find_hops — where one attempt may connect to, found anew for each
+"""find_hops — finds the hosts for one attempt, each time again
 
-Owns: the order of questions: decide the way, ask for MX, cut loops, ask for addresses, cut loops again, sort; and who
-    we ourselves are.
+Owns: the order of questions: decide the way, ask for MX, cut loops, ask for addresses, cut loops again, sort; and our
+    own names and addresses.
 Guarantees: at least one Hop, best first, or Unroutable with the outcome. Hosts that queued.yaml names are passed on by
-    name, so that /etc/hosts holds for them; what DNS leads to is passed on by address, the address that was judged. At
-    most _MOST_HOSTS hosts of a domain are looked at, whatever it publishes.
+    name, so that /etc/hosts holds for them; hosts from DNS are passed on by address, the address that was checked. At
+    most _MOST_HOSTS hosts of a domain are considered, whatever it publishes.
 See: RFC 5321 section 5.1; Postfix smtp_addr.c and inet_interfaces.
 """
 

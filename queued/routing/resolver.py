@@ -4,15 +4,15 @@ Owns: the one door to dnspython, its name servers and the time limit of a questi
 Guarantees: a question ends by `timeout`; the same question asked by many at once goes out once. An answer is kept for
     its own time to live, at least _LEAST and at most `ttl` (one that says no, at most _MOST_NO); a failure for three
     times as long as it took, twice as long each further time, up to five minutes (RFC 9520 section 3.2).
-    Nobody waits for longer than `patience`: the question goes on without him, and finds its answer kept when he comes
-    again. Questions that are not answered at once leave their place to others: a hundred of them go on, twenty of one
-    zone, and the rest are given up or not asked, so that silent name servers take nobody else's turn. While they are
-    silent an answer that has ended will do (RFC 8767), unless DNSSEC secured it or it says that a host or domain does
-    not exist. Memory is bounded by `entries`, the answer used longest ago going first. What comes back is always an
-    Answer: only a name that cannot be asked for raises.
-Raises: ValueError for text that is no domain name; ParkedError where there is no answer yet; ResolverClosedError once
-    `close` began.
-    An answer is `secure` only where `trusted` says that the name server's word counts.
+    No caller waits for longer than `patience`: the question goes on without it, and its answer is kept for the next
+    call. Questions that are not answered at once leave their place to others: a hundred of them go on, twenty of one
+    zone, and the rest are given up or not asked, so that silent name servers do not delay other questions. While they
+    are silent an expired answer is used (RFC 8767), unless DNSSEC secured it or it says that a host or domain does not
+    exist. Memory is bounded by `entries`, the answer used longest ago going first. The result is always an Answer: only
+    a name that cannot be asked for raises. An answer is `secure` only where `trusted` says that the name server's word
+    counts.
+Raises: ValueError for text that is not a domain name; ParkedError where there is no answer yet; ResolverClosedError
+    once `close` began.
 See: RFC 1035 section 7; RFC 2308 section 5 (how long no is kept); RFC 7505; RFC 6840 sections 5.7 and 5.8 (AD).
 Bugs: the name servers are read from the system when the first question is asked, and not again.
 """

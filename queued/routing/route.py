@@ -1,11 +1,11 @@
-"""route — where mail for a domain goes: the decisions, without asking anybody
+"""route — decides where mail for a domain goes, without any query
 
-Owns: Hop and Unroutable; which way a domain takes (override, smart hosts, address literal, MX); what answers from DNS
-    mean; cutting loops and forbidden addresses; the order of hosts.
-Guarantees: pure; nothing is remembered from one attempt to the next. What DNS says for certain may be permanent; what
-    it fails to say is deferred, and a way that only our configuration forbids is deferred as well.
+Owns: Hop and Unroutable; the way of a domain (override, smart hosts, address literal, MX); the meaning of answers from
+    DNS; cutting loops and forbidden addresses; the order of hosts.
+Guarantees: pure; nothing is remembered from one attempt to the next. A definite answer of DNS may be permanent; a
+    failure of DNS is deferred, and a way that only our configuration forbids is deferred as well.
 See: RFC 5321 section 5.1 (MX, loops) and section 4.1.3 (address literals); RFC 7505 section 3 (null MX); RFC 2782 (the
-    meaning of weight); RFC 3463 section 3 (X.1.2, X.4.3, X.4.4, X.4.6); Postfix smtp_addr.c, after which it is made.
+    meaning of weight); RFC 3463 section 3 (X.1.2, X.4.3, X.4.4, X.4.6); Postfix smtp_addr.c, the model for this.
 """
 
 from __future__ import annotations

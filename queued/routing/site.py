@@ -1,9 +1,9 @@
-"""site — which domains are served by the same mail exchangers
+"""site — the domains that are served by the same mail exchangers
 
-Owns: the name of a site, what makes two domains one site, and the memory of which site a domain was last seen in.
-Guarantees: pure but for the memory, which is bounded and only ever a guess: what an attempt does follows from the
-    exchangers found in it. Domains are one site only when every exchanger, its preference and its port are the same;
-    the name may coincide for different ones, so that policies stay readable.
+Owns: the name of a site, the test whether two domains are one site, and the memory of each domain's last site.
+Guarantees: pure but for the memory, which is bounded and only a guess: an attempt uses the exchangers that it finds
+    itself. Domains are one site only when every exchanger, its preference and its port are the same; the name may
+    coincide for different ones, so that policies stay readable.
 See: KumoMTA, "site name", whose form the names have; docs/how-to/route-mail.md
 """
 

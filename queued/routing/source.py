@@ -1,8 +1,8 @@
-"""source — from which of our addresses an attempt speaks: the decisions
+"""source — chooses the address of ours that an attempt connects from
 
-Owns: drawing sources by weight, which source fits which host, and how much a source under warm-up may send on a day.
+Owns: drawing sources by weight, matching sources to hosts, and the allowance of a source under warm-up for a day.
 Guarantees: pure. Every source is drawn sooner or later in proportion to its weight. The first day of a warm-up is the
-    day it says, in UTC; before it nothing is sent, after the last day there is no limit.
+    configured day, in UTC; before it nothing is sent, after the last day there is no limit.
 See: docs/how-to/several-source-addresses.md; KumoMTA egress_pool; Postfix smtp_bind_address
 """
 

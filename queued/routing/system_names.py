@@ -1,11 +1,11 @@
-"""system_names — the addresses of hosts that queued.yaml names, as the system has them: /etc/hosts, then DNS
+"""system_names — the addresses of hosts that queued.yaml names, by the system's resolver: /etc/hosts, then DNS
 
-Guarantees: a name is asked for by one thread at a time, of _THREADS of our own: the event loop's few, which everybody
-    shares, never wait for a name. An answer is kept for _FRESH seconds; while a new one is on its way the old one holds
-    for _STALE, so that a slow name server delays nobody whose name was known. A failure is kept for _FRESH.
+Guarantees: a name is looked up by one thread at a time, of _THREADS of our own: the event loop's few shared threads
+    never wait for a name. An answer is kept for _FRESH seconds; while a new one is on its way the old one is used for
+    _STALE, so that a slow name server does not delay names that were known. A failure is kept for _FRESH.
 Raises: OSError when the system has no address; it is the same for all that wait for it.
-See: getaddrinfo(3); RFC 8767 (answers that have ended).
-Bugs: getaddrinfo cannot be broken off: a thread ends when the system has given up. Threads do not hinder our end.
+See: getaddrinfo(3); RFC 8767 (expired answers).
+Bugs: getaddrinfo cannot be interrupted: a thread ends when the system has given up. Threads do not delay our exit.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""warmup — counts what source addresses have sent today against what they may
+"""warmup — counts the messages of source addresses against their allowance for the day
 
-Owns: the allowances of sources under warm-up, in this worker's hand, and asking PostgreSQL for more.
+Owns: this worker's portions of the allowances of sources under warm-up, and asking PostgreSQL for more.
 Guarantees: all workers together never send more than the allowance: each takes portions of it, which PostgreSQL grants,
     and counts exactly within them. A portion is a fiftieth of the allowance, so that is the most that a worker which
-    ends leaves unused that day. What PostgreSQL cannot grant because it is away is not sent, but waits.
+    ends leaves unused that day. While PostgreSQL is away and grants nothing, mail waits.
 Raises: nothing.
 See: sql/queries/pacing.sql, warmup_take; sql/README.md, "Crash table"; queued/routing/source.py for how much a day
     allows

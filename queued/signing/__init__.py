@@ -1,4 +1,4 @@
-"""signing — DKIM and ARC for what leaves
+"""signing — DKIM and ARC for outgoing mail
 
-Owns: which keys sign, the signatures, and the seal of what is forwarded.
+Owns: the choice of keys, the signatures, and the seal of forwarded mail.
 """

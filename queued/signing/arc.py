@@ -1,14 +1,14 @@
-"""arc — seals a forwarded message, so that those after us can see what we made of its signatures
+"""arc — seals a forwarded message, so that later servers can see our findings about its signatures
 
-Owns: which messages are sealed, and the three fields of an ARC set.
-Guarantees: pure but for the key. Only what carries a field Authentication-Results of ours is sealed: without it we have
-    nothing to vouch for. What a chain is worth (cv=) is what that field says; where it says nothing of a chain that is
-    there, the message is not sealed, and a chain that was closed as failed stays closed.
+Owns: the choice of messages to seal, and the three fields of an ARC set.
+Guarantees: pure but for the key. Only a message with an Authentication-Results field of ours is sealed: without it we
+    have nothing to vouch for. That field decides the status of a chain (cv=); where it says nothing about an existing
+    chain, the message is not sealed, and a chain that was closed as failed stays closed.
 Raises: dkim.DKIMException for a header that RFC 5322 does not allow.
 See: RFC 8617 sections 4.1 (the fields), 5.1 (sealing) and 5.1.1 (what a seal covers); RFC 8601 section 2.2
     (Authentication-Results)
-Bugs: whoever may send us mail with a field Authentication-Results that bears our name can make us vouch for it, unless
-    the content filter takes such fields out, as rspamd does (RFC 8601 section 5).
+Bugs: a client that may send us mail with an Authentication-Results field in our name can make us vouch for it, unless
+    the content filter removes such fields, as rspamd does (RFC 8601 section 5).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""keys — private keys for signatures: made, read, used, and their DNS records
+"""keys — makes, reads and uses private keys for signatures, and writes their DNS records
 
 Owns: the formats of a key's file, both signature algorithms, and the text of the record that publishes a key.
-Guarantees: a key that `read_key` returns can sign. No text made here holds a private key. What is signed with one key
-    may be signed in several threads at once.
-Raises: UnusableKey, one line that names the file and says what is wrong with it.
+Guarantees: a key that `read_key` returns can sign. No text made here holds a private key. Several threads may sign with
+    one key at once.
+Raises: UnusableKey, one line that names the file and its fault.
 See: RFC 6376 section 3.6.1 (the record); RFC 8301 (RSA-SHA256, 1024 bits at least); RFC 8463 (Ed25519);
     RFC 1035 section 3.3.14 (TXT, strings of up to 255 octets)
 """

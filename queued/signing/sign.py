@@ -1,15 +1,15 @@
-"""sign — puts DKIM signatures, and an ARC seal, before a message that leaves
+"""sign — puts DKIM signatures, and an ARC seal, in front of an outgoing message
 
-Owns: which rules and keys sign a message, the fields DKIM-Signature, and what becomes of a message that they fail for;
-    the seal itself is queued/signing/arc.py's.
+Owns: the rules and keys that sign a message, the fields DKIM-Signature, and the treatment of a message that they fail
+    for; queued/signing/arc.py makes the seal itself.
 Guarantees: the content is read and never changed. A message is signed once for all recipients in flight, and its body
-    digested once for all its signatures. What cannot be signed waits, or leaves unsigned where `signing.onerror` says
-    so: it is never bounced for that. Signatures are relaxed/relaxed, cover the whole body (no l=), and sign the fields
-    of queued/signing/sign_content.py.
-Raises: ConfigError from `Signer` for a key that cannot be read; nothing else.
+    digested once for all its signatures. A message that cannot be signed waits, or leaves unsigned where
+    `signing.onerror` says so: it is never bounced for that. Signatures are relaxed/relaxed, cover the whole body (no
+    l=), and sign the fields of queued/signing/sign_content.py.
+Raises: only ConfigError, from `Signer`, for a key that cannot be read.
 See: RFC 6376; RFC 8463 (Ed25519); RFC 8301 (RSA-SHA256)
 Bugs: a header that RFC 5322 does not allow, or that white space before a colon makes obsolete, is sent unsigned
-    (sign.skipped), for dkimpy neither signs nor verifies it. Keys are read at start and at a reload; notbefore and
+    (sign.skipped), because dkimpy neither signs nor verifies it. Keys are read at start and at a reload; notbefore and
     notafter rotate them without either.
 """
 

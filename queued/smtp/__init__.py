@@ -1,4 +1,4 @@
 """smtp — the client's side of SMTP: connections, conversations, transactions
 
-Owns: what is said to a host and what it answers, and which connections are kept for the next message.
+Owns: commands to a host and its replies, and the connections that are kept for the next message.
 """

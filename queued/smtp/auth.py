@@ -1,11 +1,11 @@
-"""auth — logs in to a next hop, once EHLO and TLS are behind us
+"""auth — logs in to a next hop, after EHLO and TLS
 
-Guarantees: credentials are sent only over a connection that is as safe as `auth.over` asks. The strongest mechanism
-    that both may use is taken. An exchange has at most a few steps, and each reply its time limit; a host that wants
-    more is cut off. After SCRAM the host too has proved that it knows the password, or nothing more is said to it.
-    What is kept of a host's reply holds no secret of ours, whatever the host says.
-Raises: ConversationError, always of phase `auth`: `login` where trying again is of no use until somebody mends it, else
-    what passes.
+Guarantees: credentials are sent only over a connection that is as safe as `auth.over` requires. The strongest mechanism
+    that both may use is chosen. An exchange has at most a few steps, and each reply its time limit; a host that wants
+    more is disconnected. After SCRAM the host too has proved that it knows the password, or nothing more is sent to it.
+    The stored part of a host's reply never holds a secret of ours.
+Raises: ConversationError, always of phase `auth`: `login` where a retry is useless until the operator corrects
+    something, else a temporary kind.
 See: RFC 4954; queued/smtp/sasl.py for the mechanisms; docs/how-to/log-in-to-a-relay.md.
 """
 

@@ -1,17 +1,17 @@
-"""client — hold one SMTP conversation with one host
+"""client — holds one SMTP conversation with one host
 
 Owns: SmtpConnection, from EHLO to QUIT, and with it every octet that leaves for another host.
 Guarantees: `send` returns a result for every recipient and raises nothing but cancellation; nothing in a
 message or an address can end DATA early or add a command; each step has its own time limit; after a
 fault, a 421 or a cancellation in mid-transaction the connection is cut and `usable` is false. After a fault of
-protocol, or a reply that came when none was due, no reply of the transaction is believed, for any of them may answer
-another command: not the refusal of a recipient, and no acceptance but one that what came besides repeats, or by LMTP a
-recipient's own that came before what cannot be read.
-Raises: ConversationError from `open`; ValueError for a host name of ours that is none.
-See: queued/smtp/handshake.py for what comes before; RFC 5321 §3.3, §4.1.4 (order of commands), §3.8 (421); RFC 2920
+protocol, or a reply that came when none was due, no reply of the transaction is believed, because any of them may
+answer another command: not the refusal of a recipient, and no acceptance except one that the surplus reply repeats, or
+by LMTP a recipient's own that came before the unreadable one.
+Raises: ConversationError from `open`; ValueError for an invalid host name of ours.
+See: queued/smtp/handshake.py for the steps before; RFC 5321 §3.3, §4.1.4 (order of commands), §3.8 (421); RFC 2920
     §3.1 (pipelining); RFC 6531 §3.2.
-Our own client because the well-known ones pass stray CR and LF through, and which octets leave, in which
-order and with which time limits is what this server is about.
+Our own client because the well-known ones pass stray CR and LF through, and because this server must control which
+octets leave, in which order and with which time limits.
 """
 
 from __future__ import annotations

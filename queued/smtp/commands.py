@@ -1,12 +1,12 @@
-"""commands — the command lines we send, and what we refuse to send at all
+"""commands — the command lines that we send, and the mail that we refuse to send at all
 
-Owns: the wording of MAIL and RCPT, the reading of an EHLO reply, and refusals in the peer's place.
+Owns: the text of MAIL and RCPT, the parsing of an EHLO reply, and refusals in the peer's place.
 Guarantees: pure; no line built here holds CR, LF, NUL or a parameter that came out of an address.
-Raises: ValueError for a host name of ours that does not belong on the wire.
+Raises: ValueError for a host name of ours that cannot be sent.
 See: RFC 5321 §4.1.1 and §4.1.2, RFC 1870 (SIZE), RFC 6152 (8BITMIME), RFC 6531 §3.2 and §3.4 (SMTPUTF8),
 RFC 3461 §5.2.1 (DSN), RFC 6710 §4.1 (MT-PRIORITY), RFC 8689 §2 (REQUIRETLS).
-Bugs: content with octets above 127 is never made into 7 bits for a peer without 8BITMIME (RFC 6152 §3 leaves
-the choice): a rewrite would break its signatures, so it is refused, as one that needs SMTPUTF8 is.
+Bugs: content with octets above 127 is never converted to 7 bits for a peer without 8BITMIME (RFC 6152 §3 leaves
+the choice): a rewrite would break its signatures, so it is refused, like mail that needs SMTPUTF8.
 """
 
 from __future__ import annotations

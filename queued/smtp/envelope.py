@@ -1,8 +1,8 @@
-"""envelope — makes the transaction that one attempt offers, from recipients in flight and their message
+"""envelope — makes the transaction of one attempt, from recipients in flight and their message
 
-Owns: what of a claim goes on the wire: addresses, content, and what the submitter asked for by parameters; and by which
-    fields mail is paced.
-Guarantees: pure. What one message's rows say of the message as a whole is read from the first of them, for they agree.
+Owns: the parts of a claim that are sent: addresses, content, and the submitter's parameters; and the fields by which
+    mail is paced.
+Guarantees: pure. Values of the message as a whole are read from the first of its rows, because all rows agree.
 See: RFC 3461 section 5.2.1 (notifications are the next hop's to make, where it can); RFC 8689 (REQUIRETLS); RFC 6710
     (priority)
 """

@@ -1,14 +1,14 @@
 """failover — talks to one host after another until one takes the message or has judged it
 
-Owns: which end of a conversation leads to the next host, and how many are tried.
-Guarantees: a host that did not answer, or would not talk to us, is passed over; so is one that gave up before any
-    content was sent and before it judged any recipient. Once content was sent nobody else is asked, whatever became of
-    it, so that going on never duplicates. At most `addresses` hosts are tried and at most `sessions` of those that
-    greeted us. What the last one said decides. A host that is shut (queued/destinations/hosts.py) is passed over
-    without being tried; where all are, nothing was said to anybody.
+Owns: the ends of a conversation that lead to the next host, and the number of hosts to try.
+Guarantees: a host that did not answer, or refused to talk to us, is passed over; so is one that gave up before any
+    content was sent and before it judged any recipient. Once content was sent no other host is tried, whatever became
+    of it, so that going on never duplicates. At most `addresses` hosts are tried and at most `sessions` of those that
+    greeted us. The reply of the last one decides. A host that is shut (queued/destinations/hosts.py) is passed over
+    without being tried; where all are, no host is contacted.
 Raises: PoolClosedError when the pool closes meanwhile; ParkedError when no host may be connected to now.
 See: RFC 5321 section 5.1 (try the next host); Postfix smtp_mx_address_limit and smtp_mx_session_limit;
-    smtp_skip_5xx_greeting: a permanent refusal in a greeting speaks of that host alone.
+    smtp_skip_5xx_greeting: a permanent refusal in a greeting concerns that host alone.
 """
 
 from __future__ import annotations

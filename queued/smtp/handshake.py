@@ -1,10 +1,10 @@
-"""handshake — from no connection to one past its EHLO, with TLS as it is wanted
+"""handshake — opens a connection up to its EHLO, with TLS as required
 
 Owns: connecting, greeting, EHLO or HELO, STARTTLS and EHLO again, logging in; clear text after a failed handshake,
-    where that will do.
-Guarantees: what `tls` asks for stands before `open_session` returns; nothing that came before the handshake counts
-    after it: octets that lie there already are an attack or a broken host, and end the connection. A host that refuses
-    us hears QUIT. After a failure nothing is left open.
+    where that is allowed.
+Guarantees: TLS is as `tls` requires before `open_session` returns; nothing received before the handshake counts after
+    it: octets that are there already are an attack or a broken host, and end the connection. A host that refuses us
+    gets QUIT. After a failure nothing is left open.
 Raises: ConversationError.
 See: RFC 5321 §3.1, §3.2; RFC 3207 §4, §4.2, §5; CVE-2011-0411 (replies injected before the handshake); Postfix
     smtp_tls_security_level=may, which goes on in clear text on a new connection.

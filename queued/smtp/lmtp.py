@@ -1,7 +1,7 @@
-"""lmtp — hold one LMTP conversation with the host where mail ends
+"""lmtp — holds one LMTP conversation with the host where mail ends
 
-Guarantees: as queued.smtp.client, but each recipient that was accepted has its own reply to the final dot, and is
-    judged by that alone. When the connection ends after some of these replies, or one of them cannot be read, the
+Guarantees: as queued.smtp.client, but each accepted recipient has its own reply to the final dot, which alone decides
+    about it. When the connection ends after some of these replies, or one of them cannot be read, the
     others are uncertain: the host may have delivered to them. Where there are more replies than recipients and not all
     of them are positive, all recipients are uncertain.
 See: RFC 2033 section 4.1 (LHLO), section 4.2 (replies to the final dot).

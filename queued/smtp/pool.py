@@ -1,4 +1,4 @@
-"""pool — keep SMTP connections open between transactions, and count them
+"""pool — keeps SMTP connections open between transactions, and counts them
 
 Owns: every SmtpConnection from opening to closing, kept per host, port and session.
 Guarantees: at most `concurrency` connections borrowed per host and port, and as many kept; a kept one is handed

@@ -1,8 +1,8 @@
-"""sasl — the mechanisms by which we log in, as machines of octets
+"""sasl — the mechanisms by which we log in, as state machines over octets
 
-Guarantees: no I/O. A machine answers each challenge or raises SaslError; `prove` raises unless the server has proved
-    what its mechanism asks of it: with SCRAM that it knows the password too, so nobody else is believed. What a server
-    may make us compute is bounded: at most 10,000,000 iterations, and `answer` may run outside the event loop.
+Guarantees: no I/O. A machine answers each challenge or raises SaslError; `prove` raises unless the server has given the
+    proof of its mechanism: with SCRAM that it knows the password too, so an impostor is not believed. The work that a
+    server can cause is bounded: at most 10,000,000 iterations, and `answer` may run outside the event loop.
     No error holds a secret.
 See: RFC 4422; RFC 4616 (PLAIN); draft-murchison-sasl-login (LOGIN); RFC 5802 and RFC 7677 (SCRAM-SHA-256);
     RFC 5929 section 4 (tls-server-end-point); RFC 7628 (OAUTHBEARER);

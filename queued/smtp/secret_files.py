@@ -1,7 +1,7 @@
 """secret_files — reads passwords and tokens from files and from the environment
 
-Guarantees: what is returned is one line without control characters. A file that others than its owner and group may
-    read, write or execute is refused, as libpq refuses a password file that is open. No error holds a secret.
+Guarantees: the result is one line without control characters. A file that others than its owner and group may read,
+    write or execute is refused, as libpq refuses a password file that is open. No error holds a secret.
 Raises: UnusableSecret, one line that names the file or the variable.
 See: https://www.postgresql.org/docs/current/libpq-pgpass.html
 """

@@ -1,4 +1,4 @@
-"""sessions — as whom one attempt speaks to each of its hosts
+"""sessions — our address and name towards each host of one attempt
 
 Owns: choosing a source address and the name that goes with it, asking the pacing policies that name site or source, the
     interval between new connections, and the limit of a host that all workers share.

@@ -1,10 +1,10 @@
 """tokens — access tokens for logins: from a file, a variable, a program, or an OAuth 2.0 server
 
-Guarantees: a token is asked for once, however many connections wait for it, and kept until it is about to end; one that
-    a host refused is asked for anew. A program or a server has 30 seconds, and of what they say no more is read than
-    a token can have. No error holds a token, nor what a program wrote.
-Raises: NoTokenError; `lasting` says whether trying again is of any use before the operator has mended something.
-See: RFC 6749 sections 4.4, 5 and 6; RFC 6750 section 2.1 (which characters a token has).
+Guarantees: a token is fetched once, however many connections wait for it, and kept until it is about to expire; one
+    that a host refused is fetched again. A program or a server has 30 seconds, and no more of its output is read than a
+    token can have. No error holds a token, nor the output of a program.
+Raises: NoTokenError; `lasting` says that a retry is useless until the operator has corrected something.
+See: RFC 6749 sections 4.4, 5 and 6; RFC 6750 section 2.1 (the characters of a token).
 """
 
 from __future__ import annotations

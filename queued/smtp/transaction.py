@@ -1,4 +1,4 @@
-"""transaction — the values one SMTP conversation is given and gives back
+"""transaction — the input and output values of one SMTP conversation
 
 Owns: Transaction, TransactionResult, Fault, Timeouts, and the error that carries a Fault.
 Guarantees: pure, frozen values.

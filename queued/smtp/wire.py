@@ -1,12 +1,12 @@
-"""wire — one TCP connection that is written commands and read replies, each with a time limit
+"""wire — one TCP connection for commands and replies, each with a time limit
 
 Owns: the asyncio protocol under queued/smtp/client.py: bytes out with back-pressure, replies in.
 Guarantees: every wait ends by its limit. A peer that sends a reply when none is due, or begins one, is cut off
-(`surplus`), unless it is a 421: from then on nobody can tell which reply answers what. Memory is bounded: no more is
-read while _MOST_HELD octets of replies lie unread, or _ALL_HELD on all connections, and a peer that sends more octets
+(`surplus`), unless it is a 421: from then on it is unknown which reply answers what. Memory is bounded: no more is
+read while _MOST_HELD octets of replies are unread, or _ALL_HELD on all connections, and a peer that sends more octets
 than the replies that are due can have is cut off. After `abort` or the end of the connection nothing is written any
 more.
-Raises: ConversationError with the Fault, from `connect`, `reply` and `drain`; nothing else.
+Raises: only ConversationError with the Fault, from `connect`, `reply` and `drain`.
 See: RFC 5321 §4.5.3.2 (time limits), §3.8 (a connection closed early).
 """
 

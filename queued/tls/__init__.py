@@ -1,4 +1,4 @@
-"""tls — whether a conversation is encrypted and who the other side must be
+"""tls — the encryption of a conversation and the identity of the other side
 
-Owns: the policies of the transport, DANE and MTA-STS, and the check of what was negotiated.
+Owns: the policies of the transport, DANE and MTA-STS, and the check of the finished handshake.
 """

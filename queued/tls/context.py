@@ -5,7 +5,7 @@ Guarantees: a file of ours that cannot be used is one clear line when the transp
     TLS 1.2 at least, no compression, no password prompt for a key. Names are not compared here: queued.tls.verify does.
 Raises: ConfigError from the constructor.
 See: ssl.SSLContext; RFC 8996 (no TLS below 1.2); Postfix smtp_tls_CAfile and smtp_tls_cert_file.
-Bugs: the files are read once; new ones count after a restart, or a reload that makes the transport anew.
+Bugs: the files are read once; new ones count after a restart, or a reload that replaces the transport.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""demanded — what is asked of a host before it gets mail: the decision, without asking anybody
+"""demanded — decides the TLS that a host must offer before it gets mail, without any query
 
-Owns: TlsWanted; how tls.mode, the domain's TLSA records, its MTA-STS policy and REQUIRETLS add up.
-Guarantees: pure. Nothing that is asked for is ever lowered by another source: the mode is the least, DANE comes before
-    MTA-STS (RFC 8461 section 2), what a login needs and REQUIRETLS on top. A host that may not get this mail is
-    `refused`, with the reason.
+Owns: TlsWanted; the combination of tls.mode, the domain's TLSA records, its MTA-STS policy and REQUIRETLS.
+Guarantees: pure. No requirement is ever lowered by another source: the mode is the least, DANE comes before MTA-STS
+    (RFC 8461 section 2), the needs of a login and REQUIRETLS are added. A host that may not get this mail is `refused`,
+    with the reason.
 See: RFC 7672 sections 2.2, 3.1 and 3.2.2; RFC 8461 sections 4 and 5; RFC 8689 section 4.2.1; Postfix's TLS_README.
 """
 

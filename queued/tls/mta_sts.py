@@ -1,7 +1,7 @@
-"""mta_sts — what a domain's MTA-STS record and policy say
+"""mta_sts — a domain's MTA-STS record and policy
 
-Owns: Policy, and reading it and the TXT record that announces it.
-Guarantees: pure. Text that is no policy is None, whatever it is; unknown fields are passed over (RFC 8461 section 3.2).
+Owns: Policy, and parsing it and the TXT record that announces it.
+Guarantees: pure. Text that is not a valid policy is None; unknown fields are ignored (RFC 8461 section 3.2).
 See: RFC 8461 sections 3.1 (record), 3.2 (policy) and 4.1 (matching).
 """
 

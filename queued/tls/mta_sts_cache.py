@@ -1,14 +1,14 @@
 """mta_sts_cache — the MTA-STS policies of domains, kept as long as they ask to be
 
-Owns: when the record is looked at, when the policy is fetched, and the kept policies.
-Guarantees: a kept policy holds until its max_age is over, whatever becomes of the record or of the server meanwhile: an
-    attacker cannot make it go away (RFC 8461 section 10.2). A domain whose policy cannot be had has none (section 3.3),
-    and is not asked again for a while. The same domain asked about by many at once is fetched once; only transports
-    that believe different authorities, or may go to different networks, learn nothing from each other. Memory is
-    bounded by `entries`, the domain asked about longest ago going first.
+Owns: the times at which the record is looked up and the policy fetched, and the kept policies.
+Guarantees: a kept policy applies until its max_age is over, whatever happens to the record or the server meanwhile: an
+    attacker cannot remove it (RFC 8461 section 10.2). A domain whose policy cannot be fetched has none (section 3.3),
+    and is not asked again for a while. Many requests for the same domain at once fetch it once; only transports that
+    trust different authorities, or may go to different networks, share no answers. Memory is bounded by `entries`, the
+    domain requested longest ago going first.
 Raises: ResolverClosedError while stopping.
 See: RFC 8461 sections 3.1, 3.3, 5.1 and 10.2.
-Bugs: a policy whose id stays the same is not fetched anew before it ends (RFC 8461 section 3.3 suggests once a day).
+Bugs: a policy whose id stays the same is not fetched again before it ends (RFC 8461 section 3.3 suggests once a day).
     Kept in memory only, each worker for itself: after a restart the first attempt trusts DNS once more.
 """
 

@@ -1,7 +1,7 @@
-"""names — whether a name in a certificate or in a policy is the name that is wanted
+"""names — compares a name in a certificate or a policy with the wanted name
 
 Owns: the comparison of presented names with wanted ones.
-Guarantees: pure. A wildcard is the whole leftmost label and stands for exactly one; case and a dot at the end do not
+Guarantees: pure. A wildcard is the whole leftmost label and matches exactly one label; case and a dot at the end do not
     matter; an address is equal only to an address.
 See: RFC 9525 sections 6.3 (names) and 6.4 (addresses), which replaced RFC 6125; RFC 8461 section 4.1; Postfix
     smtp_tls_verify_cert_match.

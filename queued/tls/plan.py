@@ -1,11 +1,11 @@
-"""plan — what is asked of each host of one attempt
+"""plan — the TLS requirements for each host of one attempt
 
-Owns: which questions about TLS an attempt asks of DNS and of MTA-STS, and their order.
-Guarantees: a transport whose mode needs no questions asks none, and for hosts that queued.yaml names decides once. What
-    was asked a moment ago for the route is answered from the resolver's memory. What cannot be learnt about one host
+Owns: the questions about TLS that an attempt asks of DNS and of MTA-STS, and their order.
+Guarantees: a transport whose mode needs no questions asks none, and for hosts that queued.yaml names decides once.
+    Questions asked a moment ago for the route are answered from the resolver's memory. A failed question about one host
     keeps mail from that host only.
 Raises: ResolverClosedError while stopping.
-See: queued/tls/demanded.py for the decision; RFC 7672 sections 2.1.2 (what fails) and 2.2; RFC 8461 section 5.
+See: queued/tls/demanded.py for the decision; RFC 7672 sections 2.1.2 (failures) and 2.2; RFC 8461 section 5.
 Bugs: smart hosts are not asked for an MTA-STS policy of their own (RFC 8461 section 3.4).
 """
 

@@ -1,7 +1,8 @@
-"""verify — whether a host has proved what was asked of it, once TLS stands
+"""verify — checks a host's identity after the TLS handshake
 
-Owns: reading a finished handshake: the names in the certificate, the chain for DANE, and what was negotiated, in words.
-Guarantees: pure but for the time it is given. `none` never appears here: TLS stands.
+Owns: reading a finished handshake: the names in the certificate, the chain for DANE, and the negotiated session, as
+    text.
+Guarantees: pure; the time is an argument. `none` never appears here: TLS is established.
 See: RFC 9525 section 6; RFC 7672 section 3.2; Postfix smtp_tls_verify_cert_match.
 """
 
