@@ -49,7 +49,7 @@ _LEAVING = 2.0  # seconds for taking ourselves off the register
 
 
 class Worker(NamedTuple):
-    """Which worker this is: its name, the rows it owns, and where queued.yaml says so, for whoever has to mend it."""
+    """This worker: its name, the rows it owns, and the place of its WHERE in queued.yaml, for errors."""
 
     name: str
     where: str
@@ -131,7 +131,7 @@ class _Daemon:
             await lifecycle.serve(self._parts(), ready, self._stop, reloaded)
 
     def _parts(self) -> dict[str, Coroutine[object, object, None]]:
-        """What must run as long as the worker; one that ends, ends it."""
+        """The tasks that must run as long as the worker; one that ends, ends it."""
         pool, dispatcher = self._pool, self._dispatcher
         poll = self._config.claim.poll.total_seconds()
         parts: dict[str, Coroutine[object, object, None]] = {
@@ -166,7 +166,7 @@ class _Daemon:
         )
 
     def _missed(self) -> None:
-        """Notifications may have gone unheard: look at everything they could have told."""
+        """Notifications may have been missed: look at everything they could have announced."""
         self._delivering.paces.suspends.hurry()
         self._dispatcher.start_over()
 
@@ -198,7 +198,7 @@ class _Daemon:
 
         dispatcher.stop()
         await lifecycle.step("register", self._register.leave(), _LEAVING, on=lambda: "PostgreSQL")
-        # Closing turns away whoever still waits for DNS or a connection, so that it goes back now and not with its
+        # Closing turns away deliveries that wait for DNS or a connection, so that they go back now and not with their
         # lease. What is being said is heard out; when patience ends, the connections are cut and the attempts end with
         # them.
         patience = self._config.shutdown.timeout.total_seconds()

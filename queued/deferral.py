@@ -28,7 +28,7 @@ class Deferral(NamedTuple):
 
 
 class ParkedError(Exception):
-    """An attempt met a gate that is closed before it had said anything to anybody; `until` says what it waits for."""
+    """An attempt met a closed gate before it had talked to a host; `until` says what it waits for."""
 
     def __init__(self, until: Deferral) -> None:
         super().__init__(until.reason)

@@ -128,7 +128,7 @@ class Transport:
 
         prefix: header fields to send before the content, such as signatures. sender: for MAIL FROM, instead of its own.
 
-        TimeoutError when the lease ended first: what the peer has is not known, and the row is no longer ours to tell.
+        TimeoutError when the lease ended first: it is unknown what the peer has, and the row is no longer ours.
         """
         started = monotonic()
         site: str | None = None
@@ -195,7 +195,7 @@ class Transport:
         return self._sites.together(domains, found, monotonic())
 
     async def _plan(self, claimed: Sequence[Claimed], hops: Sequence[Hop], *, requiretls: bool) -> Plan:
-        """What is asked of TLS; Parted when the domains ask for different things."""
+        """The TLS requirements; Parted when the domains have different ones."""
         domains = self._domains(claimed)
         plan = await self.tls.plan(domains[0], hops, requiretls=requiretls)
         if len(domains) == 1:
@@ -217,7 +217,7 @@ class Transport:
     ) -> Talk:
         """The conversation, and what is to be remembered of it."""
         limits, dead = self.settings.connection, self.finder.dead
-        used = True  # when it ends early, nobody knows what the host has
+        used = True  # when it ends early, it is unknown what the host has
         try:
             talked = await talk(
                 self._pool,
@@ -265,7 +265,7 @@ class Transport:
 
 
 def without_transport(claimed: Sequence[Claimed]) -> list[Result]:
-    """A try of recipients whose transport queued.yaml does not have: a fault of ours, which the operator may mend.
+    """A try of recipients whose transport queued.yaml does not have: a fault of ours, which the operator may correct.
 
     Deferred by the schedule that transports have when they name none, so that such mail expires like any other.
     """

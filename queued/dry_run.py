@@ -65,7 +65,7 @@ async def run(config: QueuedConfig, worker: Worker, most: int, *, as_json: bool)
 
 
 async def look(row: Any, equipment: Equipment) -> DryRun:
-    """What would become of one row of dry_run_due."""
+    """The finding for one row of dry_run_due."""
     claimed = from_row(row, math.inf, monotonic())
     transport = equipment.transports.get(claimed.transportid)
     if transport is None:
@@ -97,7 +97,7 @@ async def _hosts(found: DryRun, transport: Transport) -> DryRun:
 
 
 def _pacing(found: DryRun, transport: Transport, paces: Paces) -> DryRun:
-    """What limits it now; what is taken to find that out is given back unused."""
+    """The limit that applies now; a turn taken to find that out is given back unused."""
     c = found.claimed
     asked = paces.ask(fields(c))
     if isinstance(asked, Deferral):

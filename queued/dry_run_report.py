@@ -75,7 +75,7 @@ def document(found: DryRun) -> str:
 
 
 def tls(wanted: TlsWanted) -> str:
-    """What is asked of one host."""
+    """The TLS requirements for one host."""
     if wanted.refused:
         return f"no mail to this host: {wanted.refused}"
     how = {"never": "clear text", "offered": "TLS where offered", "must": "TLS or nothing"}[wanted.speak]
@@ -96,7 +96,7 @@ def source(given: Source, transport: Transport, day: date) -> str:
 
 
 def _deferred(found: DryRun) -> str:
-    """What follows if this try is deferred."""
+    """The consequence if this try is deferred."""
     if found.expires is None:
         return ""
     if found.deferred is None:
@@ -109,7 +109,7 @@ def _time(at: datetime) -> str:
 
 
 class DryRun(NamedTuple):
-    """What would be done for one recipient; `refused` is why it would not come to a conversation."""
+    """The finding for one recipient; `refused` is why it would not come to a conversation."""
 
     claimed: Claimed
     due: datetime

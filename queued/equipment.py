@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Equipment:
-    """What one configuration delivers with."""
+    """The parts for delivery of one configuration."""
 
     resolver: Resolver
     sts: MtaSts
@@ -54,7 +54,7 @@ class Equipment:
         paces, reactions: those of the first equipment, which all later ones take over; None for new ones.
         """
         self.config = config
-        # Always anew: a file of keys, or of the secret, may have changed under the same name.
+        # Always made again: a file of keys, or of the secret, may have changed under the same name.
         self.signer = Signer(config.signing)
         self.screening = Screening(config.suppression)
         kept = replaced is not None and replaced.config.routing == config.routing
@@ -66,7 +66,7 @@ class Equipment:
         self.transports = {}
         for settings in config.transports:
             known = replaced.transports.get(settings.id) if replaced is not None and kept else None
-            # What is read from files may have changed though the settings have not.
+            # Files may have changed though the settings have not.
             if known is None or known.settings != settings or not alike(known.logins, logins(settings)):
                 known = Transport(
                     settings,

@@ -39,7 +39,7 @@ _STEP: Final = (
 _FIRST: Final = 64  # of a batch, until it is known how long one takes
 _BATCH: Final = 1000
 _LAST: Final = "sweep"
-#: What leaves no rest, and is done once an interval.
+#: Steps that leave no rest, and are done once an interval.
 _ONCE: Final = frozenset({"renotify", "unserved", "drop_days"})
 _DAYS: Final = 8  # made by one call, until it is known how long one takes
 _QUICK, _SLOW = 0.05, 0.2  # seconds for a call, below which the next batch is larger, above which it is smaller
@@ -220,7 +220,7 @@ class Maintainer:
     async def _look(self, connection: database.Connection, name: str, **values: Any) -> int:
         """For what is overdue: all of it, or, after a look that took too long, what has been for five minutes at most.
 
-        It does where somebody's old snapshot keeps the indexes full of what is gone.
+        It does where an old snapshot keeps the indexes full of removed rows.
         """
         recent = monotonic() < self._recent.get(name, -math.inf)
         try:
@@ -291,7 +291,7 @@ class Maintainer:
             return await database.fetch(connection, name, **values)
 
     async def _count(self, connection: database.Connection, name: str, **values: Any) -> int:
-        """What one call did."""
+        """The work of one call."""
         [row] = await self._call(connection, name, **values)
         return int(row[0])
 

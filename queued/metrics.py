@@ -60,7 +60,7 @@ class Wakeups:
         self.listening = False
 
     def watchers(self) -> Mapping[str, list[Watcher]]:
-        """Whom to tell of which event."""
+        """The watchers by event."""
         return {
             "wakeup.listening": [self._heard],
             "wakeup.lost": [self._lost],
@@ -80,7 +80,7 @@ class Wakeups:
 
 
 class Queue:
-    """What PostgreSQL said of the queue when it was last asked."""
+    """PostgreSQL's last answer about the queue."""
 
     def __init__(self, pool: database.Pool, where: str, refresh: float) -> None:
         async def ask(connection: database.Connection) -> list[Reading]:
@@ -89,7 +89,7 @@ class Queue:
         self._latest = Latest(pool, ask, fresh=refresh, patience=_PATIENCE)
 
     async def readings(self) -> list[Reading]:
-        """The figures, asked for anew when they are old; without an answer, only that they are not known."""
+        """The figures, queried again when they are old; without an answer, only that they are not known."""
         return await self._latest.answer() or [Reading("pillarbox_queue_known", 0)]
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: Connections to the database made, rows chosen, ports bound, parts begun: once, at the start.
 FIXED: Final = frozenset({"workers", "claim", "wakeup", "maintenance", "metrics", "tracing"})
-#: Used anew by the next attempt.
+#: Used by the next attempt.
 LIVE: Final = frozenset(
     {
         "environment",

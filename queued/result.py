@@ -107,7 +107,7 @@ class Recorder:
         self._arrived.set()
 
     def tells(self, claimed: Claimed) -> bool:
-        """Whether the sender may be told what becomes of this recipient."""
+        """Whether the sender may be notified of this recipient's result."""
         return self.notices and not self._untold(claimed)
 
     def hurry(self) -> None:
@@ -138,9 +138,9 @@ class Recorder:
                 await self._record(group)
                 reach("result.after_record")
             except database.CONFLICT:
-                continue  # somebody held or released one of the rows at that moment
+                continue  # one of the rows was held or released at that moment
             except database.LOCKED as error:
-                # The others need not wait behind what somebody keeps locked: a row, or the count of a message, which
+                # The others need not wait behind a lock of another session, on a row or on a message's count, which
                 # all results of that message need.
                 if len(group) == 1:
                     events.emit("result.unrecorded", results=1, error=error, seconds=0.0)
@@ -153,7 +153,7 @@ class Recorder:
                 limit = 1  # it is one of them; alone each shows whether it is the one
                 continue
             except (*database.OUTAGE, *database.REFUSAL) as error:
-                # What PostgreSQL refuses whatever the values are, it may take later: read-only servers, missing rights.
+                # A refusal that does not depend on the values may pass: read-only servers, missing rights.
                 self._doubtful.update(map(_key, group))
                 events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
                 await self._rest(pause)
@@ -196,7 +196,7 @@ class Recorder:
         events.emit("result.refused", recipient_id=result.claimed.id, error=error, then=then)
 
     def _again(self, result: Result) -> None:
-        """What was put aside waits once more."""
+        """Results that were put aside wait once more."""
         self._aside.remove(result)
         self.add([result])
 
@@ -223,7 +223,7 @@ class Recorder:
                 self._recorded.set()
 
     async def _rest(self, seconds: float) -> None:
-        """For so long, or until somebody hurries."""
+        """For so long, or until a hurry is signalled."""
         self._hurried.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -293,7 +293,7 @@ class Recorder:
         return await self._write(connection, "result_hold_if_claimed", values)
 
     async def _recorded_before(self, connection: database.Connection, group: list[Result]) -> dict[Fence, bool]:
-        """What a try without an answer has recorded, by id and token, and whether the claim was ours then."""
+        """The results that a try without an answer has recorded, by id and token, and whether the claim was ours."""
         claimed = [r.claimed for r in group if _key(r) in self._doubtful]
         if not claimed:
             return {}
@@ -321,7 +321,7 @@ class Recorder:
             # The clock jumped past the days made in advance.
             await database.fetch(connection, "history_create", ahead=self._ahead)
         except database.VANISHED:
-            pass  # the leaves were cut anew meanwhile
+            pass  # the queue was repartitioned meanwhile
         return await database.fetch_filled(connection, query, parts or {}, keep=keep, **values)
 
 

@@ -49,7 +49,7 @@ def holds(group: list[Result]) -> dict[str, Any]:
 
 
 def claims(group: list[Result]) -> dict[str, Any]:
-    """What the queue row would have said, from the time of the claim."""
+    """The values of the queue row at the time of the claim."""
     claimed = [r.claimed for r in group]
     return {
         "retry_count": numbers(c.retry_count for c in claimed),
@@ -63,7 +63,7 @@ def claims(group: list[Result]) -> dict[str, Any]:
 
 
 def notices(group: list[Result], tells: Callable[[Claimed], bool]) -> dict[str, Any]:
-    """What senders are to be told, those results alone that are to be told of; `tells`: whether they may be."""
+    """The notices to senders, for the results that need one; `tells`: whether the sender may be notified."""
     owed = [(r, kind) for r in group if (kind := notice(r)) is not None and tells(r.claimed)]
     late = {id(r) for r, kind in owed if kind == "delayed"}
     return {

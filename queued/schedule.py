@@ -58,7 +58,7 @@ async def _send(connection: database.Connection, due: database.Row) -> bool:
     """One transaction for one schedule; false when another worker has it, or it cannot be sent."""
     try:
         following = cron.following(due.cron, due.timezone, due.now)
-        # With the time that `following` was computed from: a moment later that may lie in the past.
+        # With the time that `following` was computed from: a moment later that may be in the past.
         [row] = await database.fetch(
             connection, "schedule_send", schedule=due.id, occurrence=due.next_at, following=following, now=due.now
         )

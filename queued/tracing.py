@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def traced[T](delivery: Sequence[Claimed], attempt: Awaitable[T]) -> T:
-    """What the attempt comes to."""
+    """The result of the attempt."""
     c = delivery[0]
     told = {
         "pillarbox.id": c.message_id,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shared.mail.outcome import Outcome
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-#: What tells two claims apart, of one recipient too: the row's id and the claim's token.
+#: The key that distinguishes two claims, even of one recipient: the row's id and the claim's token.
 type Fence = tuple[int, int]
 
 
@@ -79,9 +79,9 @@ class Claimed(NamedTuple):
     claimed_at: datetime  # by PostgreSQL's clock
     since: float  # the same instant in monotonic seconds
     priority: int = 0  # RFC 6710; above 0 urgent, below 0 bulk
-    metadata: Mapping[str, Any] = _NOTHING  # what was said of it at submission, besides `_partid`
-    noticed: bool = False  # its sender was told that it is late
-    leaf: int = 0  # PostgreSQL's number of the table it lies in; rows of one leaf are looked for together
+    metadata: Mapping[str, Any] = _NOTHING  # given at submission, without `_partid`
+    noticed: bool = False  # its sender was notified that it is late
+    leaf: int = 0  # PostgreSQL's number of its table; rows of one leaf are looked for together
 
     def now(self) -> datetime:
         """The time by PostgreSQL's clock: the queue's due times are compared with that, whatever this host's says."""
@@ -89,7 +89,7 @@ class Claimed(NamedTuple):
 
 
 def fence(claimed: Sequence[Claimed]) -> dict[str, Any]:
-    """What a row must still say to be of these claims: its id, its message, and the token."""
+    """The values by which a row still belongs to these claims: its id, its message, and the token."""
     return {
         "ids": numbers(c.id for c in claimed),
         "messages": texts(c.message_id.hex for c in claimed),
@@ -105,7 +105,7 @@ def _loop_time(at: float) -> float:
 class Spoken(NamedTuple):
     """How the host was spoken to, for the attempt row; None where it did not come to that."""
 
-    tls: str | None = None  # what was negotiated: "TLSv1.3 TLS_AES_256_GCM_SHA384 verified", "none"
+    tls: str | None = None  # the negotiated session: "TLSv1.3 TLS_AES_256_GCM_SHA384 verified", "none"
     source: str | None = None  # the address we spoke from
     dsn: bool = False  # the host took on to tell the sender what becomes of the mail (RFC 3461 section 5.2.1)
     last: bool = False  # the mail ends there: the host is spoken to by LMTP
@@ -123,13 +123,13 @@ class Result(NamedTuple):
 
     claimed: Claimed
     outcome: Outcome
-    remote: str | None  # who was talked to last, as host:port or name[address]:port
+    remote: str | None  # the host that was talked to last, as host:port or name[address]:port
     duration: timedelta
     result: str | None  # success, failed, expired: the archive's words
     next_retry: datetime | None
     spoken: Spoken = Spoken()
     held: OnHold | None = None
-    late: datetime | None = None  # the sender may be told that it is late, and that we try until then
+    late: datetime | None = None  # the sender may be notified that it is late, and that we try until then
 
     @staticmethod
     def later(claimed: Claimed, outcome: Outcome, wait: timedelta) -> Result:
@@ -139,7 +139,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """What signing came to: header fields to send before the content, perhaps none, or why the message has to wait."""
+    """The result of signing: header fields to send before the content, perhaps none, or why the message must wait."""
 
     fields: bytes = b""
     fault: str | None = None

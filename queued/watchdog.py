@@ -24,7 +24,7 @@ _CONTENT: Final = frozenset({"body", "dot"})  # the phases in which the peer has
 
 
 class AttemptStep:
-    """The step an attempt has reached; None before anybody was spoken to. stuck: why it was cut off, else ""."""
+    """The step an attempt has reached; None before a host was spoken to. stuck: why it was cut off, else ""."""
 
     __slots__ = ("ends", "lease", "limit", "moved", "phase", "seconds", "stuck", "unproven", "whole")
 
@@ -71,7 +71,7 @@ def reached(phase: Phase) -> None:
 
 
 def latest() -> Phase | None:
-    """What the attempt this code runs for has waited for last."""
+    """The last wait of the attempt that this code runs for."""
     progress = _CURRENT.get()
     return None if progress is None else progress.phase
 
@@ -89,7 +89,7 @@ class Watch:
         self._watched: set[AttemptStep] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._look_at = 0.0  # monotonic seconds
-        self._room_at = 0.0  # when somebody may have stood for long enough
+        self._room_at = 0.0  # when an attempt may have stood still for long enough
 
     def begin(self, progress: AttemptStep) -> None:
         """The task that runs now is this attempt, and what it begins belongs to it."""

@@ -53,7 +53,7 @@ class Bodies:
     async def hold_missing(self, claimed: Sequence[Claimed]) -> set[Fence]:
         """Hold recipients whose body is gone, for a person to decide; those held now, each with its attempt.
 
-        The others are in other hands, or were held by somebody meanwhile.
+        The others belong to other claims, or were put on hold meanwhile.
         """
         held: set[Fence] = set()
         async with self._pool.connection() as connection:

@@ -71,7 +71,7 @@ class Claimer:
     """Claims for one worker.
 
     A floor is a hint, one for each class: rows finished or taken leave dead entries at the lower end of the index,
-    which vacuum cannot remove while anybody holds an old snapshot. Starting each scan just below the last claim, or
+    which vacuum cannot remove while a session holds an old snapshot. Starting each scan just below the last claim, or
     below the last full pass where the class had nothing, skips them. A full pass without floors finds whatever lies
     below: leases that ran out, what was released from hold, and late commits. There is one every poll interval, or as
     often as a twentieth of the time allows, where what it has to read has become so much.
@@ -123,7 +123,7 @@ class Claimer:
             return claimed  # the suspect is ours already; the next claim meets the trouble again
 
     def start_over(self) -> None:
-        """The next claim is a full pass: what became due meanwhile may lie below the floor."""
+        """The next claim is a full pass: mail that became due meanwhile may be below the floor."""
         self._full.hurry()
 
     def done(self, claimed: Iterable[Claimed]) -> bool:
@@ -179,9 +179,9 @@ class Claimer:
                 self._floors[name] = self._passed - _MARGIN
 
     async def extend(self, connection: database.Connection, claimed: Sequence[Claimed]) -> dict[Fence, bool]:
-        """Heartbeat: start these leases anew. Those that are still ours, and whether their lease was put off.
+        """Heartbeat: renew these leases. Those that are still ours, and whether their lease was extended.
 
-        It was not where somebody has the row locked; one that is missing belongs to another claim now.
+        It was not where another session has the row locked; one that is missing belongs to another claim now.
         """
         rows = await self._fenced(connection, "claim_extend_if_ours", claimed, now=None, lease=self._settings.lease)
         return {(row.id, row.token): row.extended for row in rows}
@@ -246,7 +246,7 @@ async def _ask(connection: database.Connection, **values: Any) -> list[database.
         # makes the others.
         await database.fetch(connection, "history_create", ahead=1)
     except database.VANISHED:
-        pass  # the leaves were cut anew meanwhile
+        pass  # the queue was repartitioned meanwhile
     return await database.fetch(connection, "claim", **values)
 
 

@@ -28,7 +28,7 @@ type Partid = str | None
 
 
 class Leaves:
-    """Where a worker's recipients lie, as far as it has met them."""
+    """The leaves of a worker's recipients, as far as it has met them."""
 
     def __init__(self) -> None:
         self._leaf: dict[Partid, int] = {}
@@ -47,7 +47,7 @@ class Leaves:
         )
 
     def first[T](self, items: Sequence[T], claimed: Callable[[T], Claimed]) -> list[T]:
-        """Those of the items that lie in the block of the first."""
+        """Those of the items that are in the block of the first."""
         block = self._of(claimed(items[0]).leaf)
         return [item for item in items if self._of(claimed(item).leaf) == block]
 

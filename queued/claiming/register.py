@@ -28,14 +28,14 @@ _SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(seconds=15)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a worker is: its id in queued.yaml, and the host and process it runs on."""
+    """A worker: its id in queued.yaml, and the host and process it runs on."""
 
     id: str
     host: str
     pid: int
 
     def __str__(self) -> str:
-        """As it stands in queue.worker, attempts.worker and the register."""
+        """As in queue.worker, attempts.worker and the register."""
         return f"{self.id}@{self.host}:{self.pid}"
 
 

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _QUICKEST: Final = 0.001  # seconds between two turns, when nothing is known yet
 _TURNS: Final = 50  # over how many turns their mean gap is taken: more than begin at one moment
 _MOVING: Final = 1.0  # seconds since the last turn for which a destination counts as moving
-_MOMENTS: Final = 0.25  # seconds: what has its turn within them takes nobody's room for long
+_MOMENTS: Final = 0.25  # seconds: a delivery with its turn within them does not take room for long
 _SPREAD: Final = 60.0  # seconds over which what waited for a dead destination comes back, at most
 _APART: Final = 0.02  # seconds between two of them at the least: thousands come back in minutes, not at once
 
 type Rank = tuple[int, int]  # class of priority, urgent first; recipient's id
 
-LEAST: Final = 100  # recipients that one destination may always hold: so few starve nobody
+LEAST: Final = 100  # recipients that one destination may always hold: so few do not starve others
 
 
 class Share(NamedTuple):
@@ -151,7 +151,7 @@ class Destination:
         return place
 
     def shut(self, now: float) -> Deferral | None:
-        """For how long to park whatever comes: it is dead, or nothing moves and nobody waits for that; else None."""
+        """For how long to park every delivery: it is dead, or nothing moves and none waits for that; else None."""
         if self.window.dead and (now < self._dead_until or self.active):
             return self._left_alone(now)
         if not self._patient and self.active >= max(self.window.width, 1) and now - self._last_end > _MOVING:
@@ -164,7 +164,7 @@ class Destination:
             self._send_away(place, self._park(now))
 
     def close(self) -> None:
-        """Whoever waits goes back untried: the worker stops."""
+        """All that wait go back untried: the worker stops."""
         while self.waiting:
             place = self.waiting.pop()
             place.closed = True
@@ -264,7 +264,7 @@ def room(settings: ClaimSettings) -> Share:
 
 
 def steered(settings: TransportSettings) -> tuple[Steering, Rest]:
-    """What moves the windows of a transport, and how long what is dead is left alone."""
+    """The steps of a transport's windows, and how long a dead destination is left alone."""
     given = settings.feedback
     first = given.dead or settings.retry.intervals[0]
     return (

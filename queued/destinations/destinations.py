@@ -27,11 +27,11 @@ from queued.destinations.destination import room, steered
 
 _REMEMBERED: Final = 60.0  # seconds a destination is kept after its last delivery
 _SWEEP: Final = 1000  # destinations at which those to forget are first looked for
-_UNKNOWN: Final = Steering()  # of a transport that queued.yaml does not have: nobody is asked
+_UNKNOWN: Final = Steering()  # of a transport that queued.yaml does not have: no host is asked
 
 
 class Reaches(Protocol):
-    """What is asked of a transport here: queued.deliver.Transport."""
+    """The part of a transport that is used here: queued.deliver.Transport."""
 
     settings: TransportSettings
 
@@ -51,7 +51,7 @@ class Destinations:
         self._clock = clock
         self._destinations: dict[tuple[str, str], Destination] = {}
         self._steered: dict[str, tuple[TransportSettings, Steering, Rest]] = {}
-        # By what is waited for, when the last one told to wait may have its turn.
+        # By the reason to wait: when the last delivery that waits for it may have its turn.
         self._paced: dict[tuple[str, ...], float] = {}
         self._paced_sweep_at = _SWEEP
         self._sweep_at = _SWEEP
@@ -103,7 +103,7 @@ class Destinations:
         return Deferral(max(turn - now, SOONEST), wait.reason)
 
     def close(self) -> None:
-        """Whoever waits goes back: the worker stops."""
+        """All that wait go back: the worker stops."""
         for destination in self._destinations.values():
             destination.close()
 

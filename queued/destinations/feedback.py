@@ -21,7 +21,7 @@ _DEAD: Final = 0
 
 
 class Steering(NamedTuple):
-    """What moves a window: see shared.config.queued.feedback for each."""
+    """The steps of a window: see shared.config.queued.feedback for each."""
 
     initial: int = 5
     limit: int = 20

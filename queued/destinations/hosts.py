@@ -100,7 +100,7 @@ class Hosts:
         return soonest(waits)
 
     def close(self) -> None:
-        """Whoever waits goes back: the transport ends."""
+        """All that wait go back: the transport ends."""
         self._closed = True
         for destination in self._destinations.values():
             destination.close()

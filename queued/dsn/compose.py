@@ -29,7 +29,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
     "delivered": "Successful Mail Delivery Report",
     "relayed": "Successful Mail Relay Report",
 }
-_STATUS: Final = {"failed": "5.0.0", "delayed": "4.0.0"}  # where nobody gave a better one; RFC 3463 section 3.1
+_STATUS: Final = {"failed": "5.0.0", "delayed": "4.0.0"}  # the default without a better one; RFC 3463 section 3.1
 _LONGEST: Final = 900  # octets of a diagnostic, below the 998 of a line (RFC 5322 section 2.1.1)
 _HOST: Final = re.compile(r"(?P<name>[^\[\]]*)(?:\[(?P<address>[^\[\]]*)\])?:\d+|.*")
 _STATUS_FORM: Final = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")

@@ -60,7 +60,7 @@ _UNSAID: Final = ("FAILURE", "DELAY")  # RFC 3461 section 4.1: what holds is our
 
 
 def notice(result: Result) -> Notice | None:
-    """What the sender is to be told of this result.
+    """The notification that the sender gets of this result.
 
     `relayed` is all we can say of a success by SMTP: whether the next host delivers it, only that one knows. By LMTP it
     has. A host that took our NOTIFY over (`spoken.dsn`) says it itself.

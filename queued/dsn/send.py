@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from shared.config.queued.bounces import Bounces
 
-# How long a notice may lie unnoticed; looking costs one glance at the lower end of a small index.
+# How long a notice may wait unnoticed; looking costs one glance at the lower end of a small index.
 _GLANCE: Final = 1.0
 _BATCH: Final = 100  # recipients in one notification
 _DISCARDED: Final = 1000  # notices at once
@@ -51,7 +51,7 @@ async def run(pool: database.Pool, notifier: DsnSender) -> None:
 
 
 class DsnSender:
-    """Sends notifications, or drops what is to be told, as the operator wants it."""
+    """Sends notifications, or drops the notices, as configured."""
 
     def __init__(self, settings: Bounces) -> None:
         self.use(settings)
@@ -176,7 +176,7 @@ class _Maker:
 
 
 async def _discard(connection: database.Connection) -> None:
-    """Nobody is to be told: what is written down keeps bodies from being swept."""
+    """Drops all notices, because notifications are off: notices keep bodies from being swept."""
     while True:
         [row] = await database.fetch(connection, "notice_discard", batch=_DISCARDED)
         if row.notices < _DISCARDED:

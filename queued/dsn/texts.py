@@ -54,7 +54,7 @@ def text(kind: str, original: Original, told: Sequence[RecipientReport], manner:
 def _recipient(told: RecipientReport) -> str:
     """`<address>: host said: text`."""
     words = " ".join((told.text or "").split())[:_LONGEST]
-    named = told.remote and not told.remote.startswith("unix:")  # the path of a socket is nobody's business
+    named = told.remote and not told.remote.startswith("unix:")  # the path of a socket is not for senders
     host = told.remote if named and told.code is not None else None
     said = f"host {host} said: {words}" if host else words
     return f"<{told.recipient}>: {said}" if said else f"<{told.recipient}>"

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 type Fate = Literal["waits", "late", "expired"]
 
-_NEAR: Final = 60.0  # seconds: who has its turn within them is not told and not given up
+_NEAR: Final = 60.0  # seconds: mail with its turn within them is not reported late and not given up
 _AFTERWARDS: Final = timedelta(hours=1)  # within which a worker that runs looks at what has come to the end of its age
 
 
 class Aged(NamedTuple):
-    """The results of those who are given up or told, and for how long to park the others."""
+    """The results of recipients that are given up or reported late, and for how long to park the others."""
 
     results: list[Result]
     parked: tuple[Claimed, ...]
@@ -42,7 +42,7 @@ class Aged(NamedTuple):
 
 
 def fate(now: datetime, until: Deferral, *, received: datetime, schedule: RetrySchedule, null: bool = False) -> Fate:
-    """What becomes of mail that must wait as `until` says; `null`: its sender is."""
+    """The decision about mail that must wait as `until` says; `null`: its sender is null."""
     end = limit(received, schedule, null=null)
     if until.stopped != "destination" and until.seconds <= _NEAR:
         return "waits"
@@ -54,9 +54,9 @@ def fate(now: datetime, until: Deferral, *, received: datetime, schedule: RetryS
 def aged(
     delivery: Sequence[Claimed], until: Deferral, schedule: RetrySchedule, *, tells: Callable[[Claimed], bool]
 ) -> Aged:
-    """The results of those who are given up, or whose sender is told, once: these count as tries.
+    """The results of recipients that are given up, or whose sender is notified, once: these count as tries.
 
-    tells: whether the sender may be told what becomes of a recipient.
+    tells: whether the sender may be notified of a recipient's result.
     """
     results: list[Result] = []
     parked: list[Claimed] = []

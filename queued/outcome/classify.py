@@ -82,7 +82,7 @@ STATUSES: Final[dict[str, tuple[Scope, str]]] = {
     "7.28": ("destination", "mail flood detected"),
 }
 
-# What a host says of our login and not of the mail, whatever the code: that never bounces mail.
+# Replies about our login and not about the mail, whatever the code: they never bounce mail.
 OF_OUR_LOGIN: Final[dict[str, str]] = {
     "7.8": "authentication credentials invalid (RFC 4954)",
     "7.9": "authentication mechanism is too weak (RFC 4954)",
@@ -171,7 +171,7 @@ def wants_login(outcomes: Iterable[Outcome]) -> Outcome | None:
 
 
 def _phase(result: TransactionResult, reply: Reply) -> Phase:
-    """What the deciding reply answered: the very object tells, since equal texts occur."""
+    """The phase of the deciding reply, found by object identity, since equal texts occur."""
     if reply is result.final or any(reply is final for final in result.finals):
         return "dot"
     if reply is result.data:

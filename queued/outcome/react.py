@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     type Lower = Callable[[str, str], None]  # transport and destination
 
 _REMEMBERED: Final = 10_000
-_AGAIN: Final = 60.0  # seconds at most before a suspension is asked for anew, so that its end moves on
+_AGAIN: Final = 60.0  # seconds at most before a suspension is requested again, so that its end moves on
 _AT_ONCE: Final = 1.0  # seconds in which replies of one destination count as one
 
 
@@ -49,7 +49,7 @@ class Reactions:
         self._rules = compile_rules(rules)
 
     def judge(self, outcome: Outcome, said: Said) -> Judgement:
-        """What the rules make of it; what they say about the destination is done."""
+        """The rules' decision; their actions on the destination are carried out."""
         if not self._rules:
             return Judgement(outcome)
         try:
@@ -82,7 +82,7 @@ class Reactions:
             self._lower(said.transport, said.destination)
 
     def _first(self, key: tuple[str, ...], seconds: float) -> bool:
-        """Whether nobody asked for this in the last `seconds`."""
+        """Whether this was not requested in the last `seconds`."""
         now = monotonic()
         if now < self._asked.get(key, now):
             return False

@@ -27,7 +27,7 @@ _TOO_MANY: Final = frozenset({452, 552})
 
 
 class Judged(NamedTuple):
-    """What one recipient is judged by: its outcome, the reply behind it, and the transaction that had it."""
+    """The judgement of one recipient: its outcome, the reply behind it, and the transaction that had it."""
 
     outcome: Outcome
     reply: Reply | None
@@ -39,7 +39,7 @@ async def with_remainder(
     offered: Transaction,
     again: Callable[[Transaction], Awaitable[TransactionResult | None]],
 ) -> list[Judged]:
-    """What each recipient of `offered` is judged by, in their order.
+    """The judgement of each recipient of `offered`, in their order.
 
     `again` offers the message to the same host for some of them; None when that cannot be now.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RetrySchedule(Protocol):
-    """What a transport's `retry` section holds."""
+    """The values of a transport's `retry` section."""
 
     @property
     def intervals(self) -> Sequence[timedelta]:
@@ -39,7 +39,7 @@ class RetrySchedule(Protocol):
 
     @property
     def notice(self) -> timedelta | None:
-        """How long after receipt the sender is told that the mail is late; None for never."""
+        """How long after receipt the sender is notified that the mail is late; None for never."""
 
 
 def decide(
@@ -73,5 +73,5 @@ def limit(received: datetime, schedule: RetrySchedule, *, null: bool = False) ->
 
 
 def is_late(now: datetime, *, received: datetime, schedule: RetrySchedule) -> bool:
-    """Whether a sender who is told of delays is to be told of this one; whether that was done, the queue row knows."""
+    """Whether a sender that gets notices of delays should get one now; the queue row knows whether it was sent."""
     return schedule.notice is not None and now - received >= schedule.notice

@@ -37,7 +37,7 @@ class Suspension(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What becomes of a recipient, and of the destination it belongs to.
+    """The decision about a recipient, and about the destination it belongs to.
 
     wait: at least so long until the next try. fired: the ids of the rules that decided something, in their order.
     """
@@ -51,7 +51,7 @@ class Judgement(NamedTuple):
 
 
 def judge(rules: Sequence[CompiledRule], outcome: Outcome, said: Said) -> Judgement:
-    """What the rules make of an outcome; it itself where none matches."""
+    """The rules' decision about an outcome; the outcome itself where none matches."""
     verdict = Judgement(outcome)
     if outcome.kind == "delivered" or not rules:
         return verdict
@@ -82,7 +82,7 @@ def said_by(
     source: str | None = None,
     tries: int = 1,
 ) -> Said:
-    """What rules are asked about this outcome: a reply without the words a fault puts before it."""
+    """The facts of this outcome for rules: a reply without the words that a fault puts before it."""
     text, code = outcome.text, outcome.reply_code
     if code is not None:
         text = text[max(text.find(str(code)), 0) :]

@@ -23,7 +23,7 @@ _COMPARE: Final = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": 
 
 
 class Said(NamedTuple):
-    """What a rule is asked about: what a host said, or the fault of a conversation, and of whom."""
+    """The facts that a rule is asked about: a host's reply, or the fault of a conversation, and its place."""
 
     text: str  # from the code on, where there is one
     code: int | None

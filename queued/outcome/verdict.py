@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DestinationVerdict(NamedTuple):
-    """What an attempt says of its destination.
+    """The meaning of an attempt for its destination.
 
     reached: whether it was, None when that is not told. why: the failure in words. barred: it failed for our login,
     so that every other attempt would fail too, and each refused one may lock the account.
@@ -33,7 +33,7 @@ class DestinationVerdict(NamedTuple):
 
 
 def verdict(results: Sequence[Result]) -> DestinationVerdict:
-    """What these results, of one attempt, say."""
+    """The meaning of these results of one attempt."""
     told: bool | None = None
     for result in results:
         outcome = result.outcome
@@ -47,7 +47,7 @@ def verdict(results: Sequence[Result]) -> DestinationVerdict:
 
 
 def _bars(outcome: Outcome) -> bool:
-    """Whether the host will have nothing of us until our login is mended."""
+    """Whether the host accepts nothing from us until our login is corrected."""
     if outcome.phase == "auth":
         return outcome.enhanced == FAULT_STATUS["login"]
     return wants_login((outcome,)) is not None
@@ -62,6 +62,6 @@ def stuck_after(settings: TransportSettings) -> tuple[float, float]:
 
 
 def ours(delivery: Sequence[Claimed], text: str) -> list[Result]:
-    """A deferral that is our own fault: the operator has time to mend it, nothing is given up."""
+    """A deferral that is our own fault: the operator has time to correct it, nothing is given up."""
     outcome = Outcome("deferred", "us", None, "4.3.5", text)
     return [Result.later(c, outcome, timedelta(minutes=5)) for c in delivery]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _SHORTEST, _LONGEST = 0.01, 10.0  # seconds guessed until one of those under way is done
 _FIRST_GUESS = 1.0
 _WEIGHT = 0.2  # of the latest duration in their mean
-LATEST = 600.0  # seconds anybody waits for a rate at a time: limits may be changed meanwhile
-_ALMOST = 1e-9  # what floating point may lose of a token
+LATEST = 600.0  # seconds to wait for a rate at a time: limits may be changed meanwhile
+_ALMOST = 1e-9  # the part of a token that floating point may lose
 
 
 class Bucket(NamedTuple):
@@ -43,7 +43,7 @@ class Bucket(NamedTuple):
 
 
 class Gauge(Protocol):
-    """What queued.pacing.pace needs of a limit, whoever counts."""
+    """The interface of a limit for queued.pacing.pace, for own and shared counts."""
 
     policy: Policy
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Fields(NamedTuple):
-    """What is known of mail that wants to leave."""
+    """The facts of mail that wants to leave."""
 
     transport: str
     destination: str  # the recipients' domain
@@ -57,10 +57,10 @@ class Selection:
                 below = tuple(value for value in plain if name in FOLDED and value.startswith("."))
                 wanted.append((_POSITION[name], frozenset(plain).difference(below), below))
         self._wanted = tuple(wanted)
-        #: Whether this can be told only once the hosts are found.
+        #: Whether this can be decided only once the hosts are found.
         self.late = any(FIELDS[position] in LATE for position, *_ in wanted)
         self.asks_destination = any(FIELDS[position] == "destination" for position, *_ in wanted)
-        #: The one domain it is about, if it is about one: so that many can be told apart quickly.
+        #: The one domain it is about, if it is about one: so that many can be distinguished quickly.
         self.domain: str | None = None
         for position, exact, below in wanted:
             if FIELDS[position] == "destination" and len(exact) == 1 and not below:

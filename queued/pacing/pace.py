@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Fields", "Paces", "Turn"]
 
 _SWEEP: Final = 4096  # gauges at which those that are idle are first looked for
-_WINDOW_LONGEST: Final = 3600.0  # seconds: windows may be changed meanwhile, so nobody waits for longer at a time
+_WINDOW_LONGEST: Final = 3600.0  # seconds: windows may be changed meanwhile, so this is the longest wait at a time
 
 
 class Turn:
@@ -219,7 +219,7 @@ def _is_late(prepared: _Prepared) -> bool:
 
 
 def _key(prepared: _Prepared, fields: Fields) -> tuple[str, ...] | None:
-    """What this mail is counted by; None when the policy does not apply to it."""
+    """The key that this mail is counted by; None when the policy does not apply to it."""
     if not prepared.selection.fits(fields):
         return None
     values = [getattr(fields, name) for name in prepared.key]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from queued.pacing.pace_shared import Shares
 
-_SWEEP: Final = 4096  # hosts at which those nobody is connected to are first forgotten
+_SWEEP: Final = 4096  # number of hosts from which on those without connections are forgotten
 
 
 class HostLimit(NamedTuple):

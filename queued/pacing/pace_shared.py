@@ -36,11 +36,11 @@ _IDLE: Final = 0.5  # seconds an unused slot is kept in case it is wanted again
 _HASTE, _CALM = 0.05, 0.25  # seconds between rounds while something is wanted, and while something is held
 _SLOWEST: Final = 2.0  # seconds between two looks for a slot; who waits for one keeps its place in line for five
 _FIRST_GUESS, _WEIGHT = 1.0, 0.2  # of how long a slot is used: before anything is known, and of the latest in the mean
-_FORGET: Final = 600.0  # seconds between two sweeps of what nobody needs any more
+_FORGET: Final = 600.0  # seconds between two sweeps of unused limits
 
 
 class Share(NamedTuple):
-    """What a round asks for one limit."""
+    """The request of a round for one limit."""
 
     give: int
     want: int
@@ -87,7 +87,7 @@ class SharedGauge:
             self._spare -= 1
 
     def back(self, now: float, started: float, *, unused: bool) -> None:
-        """One has ended; its slot goes on to who waits for its first, or to nobody where the limit was lowered."""
+        """One has ended; its slot goes to a worker that waits for its first, or is dropped if the limit was lowered."""
         self._used -= 1
         if not unused:
             self._mean += _WEIGHT * (now - started - self._mean)
@@ -116,7 +116,7 @@ class SharedGauge:
         return self._wants > 0
 
     def plan(self, now: float) -> Share | None:
-        """What to ask PostgreSQL for now; what goes back is no longer ours from here on."""
+        """The request to PostgreSQL now; slots that go back are no longer ours from here on."""
         give = 0
         if self._tokens and now >= self._tokens_until:
             give, self._tokens = self._tokens, 0
@@ -125,7 +125,7 @@ class SharedGauge:
             dropped, self._spare = self._spare, 0
         keep = self._used + self._spare
         if now < self._pause_until:
-            self._wants = 0  # whoever it was comes again when he was told to
+            self._wants = 0  # the delivery that wanted it comes again at its announced time
         asking = self._wants > 0
         extend = keep > 0 and self._slots_until - now < LEASE / 2
         leave = self._held and keep == 0
@@ -142,7 +142,7 @@ class SharedGauge:
         return Share(give, want, keep, more)
 
     def fill(self, row: database.Row, plan: Share, started: float) -> None:
-        """What PostgreSQL granted; `started` when it was asked, from which all times count."""
+        """Take PostgreSQL's grant; `started` when it was asked, from which all times count."""
         if row.tokens:
             self._tokens_until = min(self._tokens_until, started + PORTION) if self._tokens else started + PORTION
             self._tokens += row.tokens
@@ -213,7 +213,7 @@ class Shares:
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 events.emit("pace.unshared", error=database.reason(error))
                 await asyncio.sleep(_CALM)
-            await asyncio.sleep(_HASTE)  # what is asked for meanwhile goes into one round
+            await asyncio.sleep(_HASTE)  # requests that come meanwhile go into one round
             with suppress(TimeoutError):
                 async with asyncio.timeout(_HASTE if any(g.hungry for g in self._active.values()) else _CALM):
                     await self._hurried.wait()
@@ -235,7 +235,7 @@ class Shares:
                 await database.fetch(connection, "pace_forget")
 
     async def leave(self, pool: database.Pool) -> None:
-        """Return everything, whoever still uses it, and ask for no more; if PostgreSQL is away, it lapses."""
+        """Return everything, even if still used, and ask for no more; if PostgreSQL is away, it lapses."""
         self._left = True
         if not self._active:
             return

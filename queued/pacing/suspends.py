@@ -50,7 +50,7 @@ class _Unwritten(NamedTuple):
 
 
 class Suspends:
-    """What must wait just now."""
+    """The suspends in force now."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

@@ -72,7 +72,7 @@ async def learn(
         if weight is None:
             continue
         whom = await _known(connection, finding, messages)
-        # Anybody may write to where reports come in, and is told the id: such mail proves nothing about its recipient.
+        # Any client may write to an address for reports, and learns the id: such mail proves nothing of its recipient.
         if whom is not None and not takes_reports(suppression.target(whom), settings):
             await _note(connection, claimed, report, whom, finding, weight, settings)
             noted += 1

@@ -44,24 +44,24 @@ class Finding(NamedTuple):
 
 
 class IncomingReport(NamedTuple):
-    """What a message says. `feedback` is the type (RFC 5965 section 3.1), None of a bounce."""
+    """The content of a report. `feedback` is the type (RFC 5965 section 3.1), None of a bounce."""
 
     kind: Literal["bounce", "arf"]
     feedback: str | None
     findings: tuple[Finding, ...]
     ids: tuple[UUID, ...]  # in Received fields of the message it returns
-    return_paths: tuple[str, ...]  # who sent that
+    return_paths: tuple[str, ...]  # its senders
 
 
 def read(content: bytes) -> IncomingReport | None:
-    """What this message reports; None when it is no report of a failure."""
+    """The report in this message; None when it is not a report of a failure."""
     head = _head(content)
     if head.lower().count(b"boundary") > 2 * _PARTS:  # BOUNDARY= and boundary*0= are no less one
         return None
     try:
         return _read(message_from_bytes(head, policy=policy.compat32), head)
     except (MessageError, RecursionError, ValueError, LookupError, TypeError, AttributeError):
-        return None  # the parser's own faults with what nobody should write
+        return None  # the parser's own faults with malformed mail
 
 
 def _head(content: bytes) -> bytes:

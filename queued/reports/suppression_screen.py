@@ -38,7 +38,7 @@ _LEAST_SECRET: Final = 16  # octets
 
 
 class Screening:
-    """What one configuration says of suppressions and reports. Raises ConfigError for a secret that cannot be read."""
+    """The settings of suppressions and reports of one configuration. Raises ConfigError for an unreadable secret."""
 
     def __init__(self, settings: Suppression) -> None:
         self.settings = settings
@@ -51,7 +51,7 @@ class Screening:
 
 
 class Screen:
-    """What a worker knows of suppressions and reports."""
+    """A worker's state of suppressions and reports."""
 
     def __init__(self, pool: database.Pool, screening: Screening) -> None:
         self._pool = pool
@@ -70,7 +70,7 @@ class Screen:
         return self._screening.is_report(c)
 
     def sender(self, c: Claimed) -> str | None:
-        """Whom MAIL FROM is to name instead of the sender, where a return path is configured; the null sender stays."""
+        """The address for MAIL FROM instead of the sender, where a return path is configured; the null sender stays."""
         domain, secret = self._screening.settings.returnpath.domain, self._screening.secret
         if c.sender is None or domain is None or secret is None:
             return None
@@ -82,9 +82,9 @@ class Screen:
         content: bytes,
         send: Callable[[tuple[Claimed, ...]], Awaitable[list[Result] | Deferral | None]],
     ) -> list[Result] | Deferral | None:
-        """What becomes of these recipients: those that are finished here, and what `send` says of the others.
+        """The results of these recipients: those that are finished here, and the answer of `send` for the others.
 
-        Where those are not sent now, nobody is finished: the next try looks again.
+        Where those are not sent now, none is finished: the next try checks again.
         """
         done, left = await self.look(claimed, content)
         if not done:
@@ -93,7 +93,7 @@ class Screen:
         return [*done, *ended] if isinstance(ended, list) else ended
 
     async def look(self, claimed: Sequence[Claimed], content: bytes) -> tuple[list[Result], tuple[Claimed, ...]]:
-        """What is finished before it is tried, and the recipients that are to be tried."""
+        """The results of recipients that are finished untried, and the recipients to try."""
         screening = self._screening
         reports = [c for c in claimed if screening.is_report(c)]
         report = await asyncio.to_thread(read, content) if reports else None

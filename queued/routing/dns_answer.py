@@ -17,7 +17,7 @@ _DIGESTS: Final = {1: 32, 2: 64}  # RFC 6698 section 2.1.3: octets of SHA-256 an
 
 @dataclass(frozen=True, slots=True)
 class Answer[Record]:
-    """What DNS said.
+    """An answer of DNS.
 
     state: found (there are records), nothing (the name has none of that type), unknown (there is no such name), failed
     (no answer that counts, for the reason `text`). secure: a trusted name server has validated all of it by DNSSEC.

@@ -66,7 +66,7 @@ class Ourselves:
     def has_address(self, host: Host) -> bool:
         """Whether one of the host's addresses is ours.
 
-        This host's own count at port 25 only, as in Postfix: at another port somebody else may listen.
+        This host's own count at port 25 only, as in Postfix: at another port another server may listen.
         """
         return any(embedded(a) in self._addresses or (host.port == PORT and _is_local(a)) for a in host.addresses)
 

@@ -54,14 +54,14 @@ _PAYLOAD: Final = 1232  # octets in one datagram without fragments (DNS Flag Day
 _PER_SERVER: Final = 2.0  # seconds until the next name server is asked, as dnspython has it
 _AT_ONCE: Final = 200  # questions, each with a socket of its own; descriptors often end at 1024
 _PROMPT: Final = 1.0  # seconds for which a question has one of these places
-_PATIENCE: Final = 1.2  # seconds for which somebody waits for it: he hears when it has found no other place
+_PATIENCE: Final = 1.2  # seconds that a caller waits: long enough to learn that it found no other place
 _WAITING: Final = 200  # questions that wait for such a place
 _SLOW, _SLOW_OF_A_ZONE = 100, 20  # questions that may go on after that
-_STALE: Final = 86_400.0  # seconds for which an answer that has ended will do while nobody answers (RFC 8767 section 6)
+_STALE: Final = 86_400.0  # seconds for which an expired answer is used while no server answers (RFC 8767 section 6)
 _QUICKEST: Final = 0.001  # seconds between two answers
 _LATELY: Final = 0.1  # the weight of the last gap in their mean
 _LEAST_FAILED, _MOST_FAILED = 1.0, 300.0  # seconds that a failure is kept (RFC 9520 section 3.2)
-_MOST_RECORDS: Final = 50  # of one answer, the best MX first: nobody needs more, and 64 KiB can hold 4000
+_MOST_RECORDS: Final = 50  # of one answer, the best MX first: more are not needed, and 64 KiB can hold 4000
 _SHORT: Final = 3  # letters of a label such as co or com, below which names are given to strangers
 _DNS_PORT: Final = 53  # RFC 1035 section 4.2
 
@@ -123,7 +123,7 @@ class Resolver:
         return await self._answer(_name(name), dns.rdatatype.TXT)
 
     async def close(self) -> None:
-        """Give up what is being asked: whoever waits for it has begun nothing, and learns at once."""
+        """Give up the open questions: the callers that wait have begun nothing, and learn at once."""
         self._closing = True
         asking = list(self._asking.values())
         for question in asking:
@@ -147,7 +147,7 @@ class Resolver:
             return stale
 
     def _stale(self, question: _Question) -> _Records | None:
-        """What was known before, while the name servers are silent. What DNSSEC secured is not known without them."""
+        """The earlier answer, while the name servers are silent. One secured by DNSSEC is not used without them."""
         ended, answer = self._kept.get(question, (0.0, None))
         if answer is None or answer.state == "failed" or answer.secure or monotonic() > ended + _STALE:
             return None
@@ -168,12 +168,12 @@ class Resolver:
         except TimeoutError:
             if question not in self._going:  # it has no place yet
                 raise ParkedError(self._crowded(name)) from None
-            # It ends by its own limit, and what came of it is kept when whoever asked comes again.
+            # It ends by its own limit, and its answer is kept for the caller's next question.
             wait = limit - _PATIENCE + random.uniform(0, _PROMPT)
             raise ParkedError(_silent(name, wait)) from None
 
     async def _shielded(self, asking: asyncio.Task[_Records]) -> _Records:
-        """The answer. Whoever asked first may go; the others still wait."""
+        """The answer. The first caller may be cancelled; the others still wait."""
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -185,7 +185,7 @@ class Resolver:
     def _asked_for(self, question: _Question, asking: asyncio.Task[_Records]) -> None:
         del self._asking[question]
         if not asking.cancelled():
-            asking.exception()  # who waits has it; perhaps nobody does
+            asking.exception()  # retrieved: callers that wait have it; there may be none
 
     def _has_room(self, name: dns.name.Name) -> None:
         """ParkedError where many slow questions of the zone are open, or many of any zone wait for a place."""
@@ -228,7 +228,7 @@ class Resolver:
                 self._lines.pop(zone, None)
 
     async def _resolve(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, limit: float) -> dns.resolver.Answer:
-        """What a name server says within the limit; ParkedError where others take all there is room for."""
+        """A name server's answer within the limit; ParkedError where other questions take all the room."""
         async with asyncio.timeout(limit):
             await self._room.acquire()
         asked = None
@@ -304,7 +304,7 @@ class Resolver:
 
 
 def _name(text: str) -> dns.name.Name:
-    """The absolute name; the root and what stands for it in zone files is nobody's."""
+    """The absolute name; ValueError for the root and its spellings in zone files."""
     try:
         name = dns.name.from_text(to_ascii(text))
     except (dns.exception.DNSException, DomainRefused) as error:
@@ -315,7 +315,7 @@ def _name(text: str) -> dns.name.Name:
 
 
 def _zone(name: dns.name.Name) -> str:
-    """Whose name servers these probably are: the last two labels, three below such as co.uk."""
+    """The zone whose name servers are probably asked: the last two labels, three below such as co.uk."""
     labels = [label for label in name.labels if label]
     short = len(labels) > 1 and len(labels[-2]) <= _SHORT
     return b".".join(labels[-3:] if short else labels[-2:]).lower().decode("ascii", "replace")
@@ -330,7 +330,7 @@ def _text(name: dns.name.Name) -> str:
 
 
 def _records(kind: dns.rdatatype.RdataType, found: Iterable[Any]) -> tuple[object, ...]:
-    """What the records say, without the wrapping."""
+    """The content of the records, without the wrapping."""
     if kind == dns.rdatatype.MX:
         return tuple(sorted((data.preference, _text(data.exchange)) for data in found)[:_MOST_RECORDS])
     if kind == dns.rdatatype.CNAME:

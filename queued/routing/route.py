@@ -32,7 +32,7 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")  # RFC 6052 section 2.1
 
 
 class Unroutable(Exception):
-    """There is no host to go to; `outcome` says what that means for the recipients."""
+    """There is no host to deliver to; `outcome` is the result for the recipients."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.text)
@@ -72,7 +72,7 @@ class Fixed(NamedTuple):
 
 
 class ByLiteral(NamedTuple):
-    """The address that stands in the recipient's domain."""
+    """The address that is in the recipient's domain."""
 
     host: Host
 
@@ -251,7 +251,7 @@ def _literal(domain: str) -> Address:
 
 
 def no_domain(domain: str) -> Unroutable:
-    """The recipient's domain cannot stand in DNS at all."""
+    """The recipient's domain cannot be in DNS at all."""
     return _never("5.1.2", f"{domain!r} is not a domain name")
 
 

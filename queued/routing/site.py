@@ -96,7 +96,7 @@ class SeenSites:
         return found if now < until else None
 
     def together(self, domains: Sequence[str], found: Sequence[Hops | BaseException], now: float) -> Hops:
-        """What was found for these domains, if it is one site; remembered for each.
+        """The exchangers of these domains, if they are one site; remembered for each.
 
         Raises what was found for a lone domain, Parted when several are not one site.
         """

@@ -44,7 +44,7 @@ _OURS: Final = (b"dkim-signature",)  # signed besides what DKIM signs (RFC 8617 
 
 
 class Seal(NamedTuple):
-    """Who seals. server: the name by which our fields Authentication-Results begin (authserv-id)."""
+    """The sealer. server: the name by which our fields Authentication-Results begin (authserv-id)."""
 
     server: str
     domain: str
@@ -53,14 +53,14 @@ class Seal(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What seals there are: the fields of each set, oldest first, and what the newest says of those before it."""
+    """The existing seals: the fields of each set, oldest first, and the newest one's status of those before it."""
 
     sets: tuple[tuple[Field, Field, Field], ...]
     closed: bool
 
 
 class Sealing(NamedTuple):
-    """What a seal is made from: our results, each from its first semicolon, and the chain with what it is worth."""
+    """The input of a seal: our results, each from its first semicolon, and the chain with its status."""
 
     results: tuple[str, ...]
     chain: Chain
@@ -79,7 +79,7 @@ def fields(header: bytes, digest: bytes, seal: Seal, seconds: int) -> bytes | No
 
 
 def read_sealing(headers: Sequence[Field], server: str) -> Sealing | str:
-    """What a message with this header is sealed from; where it is not sealed, why."""
+    """The input of the seal of a message with this header; where it is not sealed, why."""
     found = tuple(payload for name, value in headers if (payload := _ours(name, value, server)) is not None)
     chain = read_chain(headers)
     if not found:
@@ -118,7 +118,7 @@ def read_chain(headers: Sequence[Field]) -> Chain | None:
 
 
 def _status(found: Sequence[str], chain: Chain) -> Status | None:
-    """What the chain is worth, by our own word; None when we said nothing of a chain that is there."""
+    """The status of the chain by our own results; None when they say nothing of an existing chain."""
     if not chain.sets:
         return "none"
     said = [verdict[1].lower() for payload in found for verdict in _VERDICT.finditer(_plain(payload))]

@@ -104,7 +104,7 @@ class Signer:
     ) -> Signed:
         """The signatures, made in this thread; SigningFault when a rule fits and none of its keys may sign.
 
-        foreign_from: From names somebody the submitter may not send as, so that its domain is not signed for.
+        foreign_from: From names an address that the submitter may not send as, so its domain is not signed for.
         """
         content = without_strays(content)
         end = header_end(content)
@@ -126,7 +126,7 @@ class Signer:
         return Signed((sealed or b"") + signed)
 
     def _seal(self, header: bytes, now: datetime) -> arc.Seal | None:
-        """Who seals a message; None where nobody does. SigningFault where none of the keys may now."""
+        """The sealer of a message; None without one. SigningFault where no key is valid now."""
         settings = self._settings.arc
         if settings is None or arc.RESULTS not in header.lower():
             return None
@@ -138,7 +138,7 @@ class Signer:
     def would_sign(
         self, content: bytes, sender: Address | None, now: datetime, *, foreign_from: bool = False
     ) -> tuple[list[str], str | None]:
-        """Who would sign with which keys, as `domain/selector algorithm`; where nobody does, why."""
+        """The signatures that would be made, as `domain/selector algorithm`; without any, why."""
         if not self._keys:
             return [], "no signing rule"
         content = without_strays(content)
@@ -150,7 +150,7 @@ class Signer:
         return told, None if told else "no signing rule fits"
 
     def would_seal(self, content: bytes, now: datetime) -> tuple[str | None, str | None]:
-        """Who would seal with which key, and the number of the seal; where nobody does although `arc` is set, why."""
+        """The seal that would be made, with its key and number; without one although `arc` is set, why."""
         if self._settings.arc is None:
             return None, None
         content = without_strays(content)
@@ -171,7 +171,7 @@ class Signer:
     def _choose(
         self, header: bytes, sender: Address | None, now: datetime, *, foreign_from: bool
     ) -> list[tuple[str, Key]]:
-        """Who signs with which keys, each key once, RSA first: some verifiers look no further than what they know."""
+        """The domains and keys that sign, each key once, RSA first: some verifiers stop at an unknown algorithm."""
         domains = {
             "from": None if foreign_from else author_domain(header),
             "envelope": None if sender is None else ascii_domain(sender.domain),
@@ -280,7 +280,7 @@ def _field(message: dkim.DKIM, names: list[bytes], digest: bytes, domain: str, k
 
 
 def _skipped(message_id: UUID, chosen: Sequence[tuple[str, Key]], seal: arc.Seal | None, reason: str) -> Signed:
-    """A message that is such that no signature would hold; waiting would not mend it."""
+    """A message for which no signature would verify; waiting would not help."""
     domain = chosen[0][0] if chosen else seal and seal.domain
     events.emit("sign.skipped", id=message_id, domain=domain, reason=reason)
     return Signed()

@@ -114,12 +114,12 @@ def _line_end(content: bytes, position: int) -> int:
 
 
 def author_domain(header: bytes) -> str | None:
-    """The domain of the first author, as it stands in DNS; None where From is missing or cannot be read in one way."""
+    """The domain of the first author, as in DNS; None where From is missing or cannot be read in one way."""
     found = authors(header)
     return ascii_domain(found[0].address.domain) if found else None
 
 
 def ascii_domain(domain: str) -> str | None:
-    """A domain as it stands in DNS, in lower case (RFC 5890); None for what is no name there, such as [192.0.2.1]."""
+    """A domain as in DNS, in lower case (RFC 5890); None for text that is not a name there, such as [192.0.2.1]."""
     name = comparable(domain.rstrip("."))
     return name if _DOMAIN.fullmatch(name) else None

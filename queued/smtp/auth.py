@@ -91,7 +91,7 @@ class LoginTarget(NamedTuple):
 
 
 def logins(transport: Transport) -> dict[tuple[str, int], Login]:
-    """Who logs in where, over this transport; raises ConfigError for a secret that cannot be read."""
+    """The logins of this transport by host; raises ConfigError for a secret that cannot be read."""
     connection = transport.connection
     where = f"transports[{transport.id}].connection"
     if not connection.hosts:
@@ -136,7 +136,7 @@ async def log_in(wire: Wire, login: Login, place: LoginTarget, extensions: Mappi
 
 
 def _check_channel(login: Login, place: LoginTarget) -> None:
-    """What queued.tls.demanded has made sure of, once more where it matters."""
+    """Check again, where it matters, what queued.tls.demanded has made sure of."""
     over, encrypted = login.settings.over, place.tls != "none"
     if over == "verified_tls" and not (encrypted and place.wanted.proof != "none"):
         raise _fault("login", "login requires verified TLS (auth.over)")
@@ -172,7 +172,7 @@ class _Exchange:
         self._limit = limit
         self._secret = secret
         self._place = place
-        self._sent: list[str] = []  # what we said, as it went over the wire
+        self._sent: list[str] = []  # our lines, as they were sent
 
     async def run(self, mechanism: Mechanism) -> None:
         """Be accepted, or raise."""

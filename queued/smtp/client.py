@@ -178,7 +178,7 @@ class SmtpConnection:
             raise ConversationError(Fault("protocol", phase, self._wire.surplus))
 
     async def _offer(self, progress: TransactionReplies, mail: bytes, rcpts: list[bytes]) -> bool:
-        """The envelope; whether the peer wants the message for anybody."""
+        """The envelope; whether the peer accepts the message for any recipient."""
         progress.mail = await self._ask(mail, "mail", self._timeouts.mail)
         # Until the reply to the final dot a transaction may stay open at the peer.
         self._reset_due = progress.mail.is_positive
@@ -238,7 +238,7 @@ class SmtpConnection:
         reach("deliver.after_data")
 
     async def _why_unusable(self) -> Fault:
-        """What to say of a connection that went away between two transactions."""
+        """The fault of a connection that went away between two transactions."""
         reply = await self._wire.reply("mail", self._timeouts.mail) if self._wire.has_reply else None
         self.abort()
         if reply is not None and reply.code == _CLOSING:
@@ -303,7 +303,7 @@ class TransactionReplies:
 
     @property
     def is_taken_for_all(self) -> bool:
-        """Whether the peer said, to the final dot, that it has the message, for everybody it had accepted."""
+        """Whether the peer's reply to the final dot accepts the message, for all accepted recipients."""
         return self.final is not None and self.final.is_positive and all(reply.is_positive for reply in self._finals)
 
     @property
@@ -319,9 +319,9 @@ class TransactionReplies:
         return any(reply is not None and reply.is_permanent for reply in replies)
 
     def result(self, fault: Fault | None, *, shifted: bool = False) -> TransactionResult:
-        """What is known; a fault after the last recipient was decided changes nothing, unless it is one of protocol.
+        """The known results; a fault after the last recipient was decided changes nothing, unless it is of protocol.
 
-        After that no refusal is believed; that somebody has the message, by a final reply of his own, is, unless the
+        After that no refusal is believed; an acceptance by a recipient's own final reply is, unless the
         replies may be `shifted`.
         """
         if fault is not None and fault.kind == "protocol":

@@ -57,7 +57,7 @@ def size_limit(extensions: Mapping[str, str]) -> int | None:
     digits = extensions.get("SIZE", "")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _SIZE_DIGITS):
         return None
-    return int(digits) or None  # RFC 1870 §4: 0 is no fixed maximum
+    return int(digits) or None  # RFC 1870 §4: 0 means no fixed maximum
 
 
 def mail_command(transaction: Transaction, extensions: Mapping[str, str]) -> bytes:

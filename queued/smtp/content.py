@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PIECE: Final = 65536  # octets written at once; the event loop's own write buffer holds as many
-_PAIRED: Final = (None, "\r\n")  # what it says of a text whose lines all end with CR LF
+_PAIRED: Final = (None, "\r\n")  # its answer for a text whose lines all end with CR LF
 _STRAY = re.compile(rb"\r(?!\n)|(?<!\r)\n|\x00")
 
 
@@ -50,7 +50,7 @@ def wire_pieces(content: bytes, prefix: bytes = b"") -> Iterator[bytes]:
 
 
 def wire_size(content: bytes, prefix: bytes = b"") -> int:
-    """What SIZE= announces: octets with CRLFs, without doubled dots and end-of-data line (RFC 1870 §5)."""
+    """The value of SIZE=: octets with CRLFs, without doubled dots and end-of-data line (RFC 1870 §5)."""
     return len(prefix) + len(content) + (0 if content.endswith(b"\r\n") else 2)
 
 

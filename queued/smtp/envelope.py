@@ -49,7 +49,7 @@ def transaction(claimed: Sequence[Claimed], body: Body, prefix: bytes, sender: s
 
 
 def fields(first: Claimed, site: str | None = None) -> Fields:
-    """What the mail of an attempt is paced by; `site` once the exchangers are known."""
+    """The facts by which the mail of an attempt is paced; `site` once the exchangers are known."""
     tenant = first.metadata.get("tenant")
     return Fields(
         first.transportid,

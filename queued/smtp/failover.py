@@ -109,7 +109,7 @@ def _has_answered(result: TransactionResult) -> bool | None:
 
 
 def may_go_on(result: TransactionResult) -> bool:
-    """Whether another host may be asked: this one had no content of ours and judged nobody."""
+    """Whether another host may be asked: this one had no content of ours and judged no recipient."""
     if result.final is not None:
         return False
     if result.mail is NEEDS_REQUIRETLS:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Introduction(NamedTuple):
     """How we come: our name in EHLO, the local address we leave from (None: the system's choice), and what TLS.
 
-    login: as whom we log in, None for nobody. verbs: how we greet, best first; RFC 2033 section 4.1 has LHLO alone.
+    login: our login, None for none. verbs: how we greet, best first; RFC 2033 section 4.1 has LHLO alone.
     """
 
     hostname: str

@@ -41,7 +41,7 @@ class SessionWanted(NamedTuple):
     """How a host is to be spoken to; connections are shared only by those for whom the first four are equal.
 
     hostname: our name in EHLO. source: the local address to leave from, None for the system's choice. tls: what is
-    asked of the host. login: as whom we log in, None for nobody. connect_gate: awaited before a new connection is
+    asked of the host. login: our login, None for none. connect_gate: awaited before a new connection is
     opened, for intervals between connections and for its slot, where all workers share a limit for the host; what it
     raises ends the attempt. It waits for a slot by the function it is given, which says true as soon as a kept
     connection will do instead, and then ends with None.
@@ -55,7 +55,7 @@ class SessionWanted(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str | None, TlsWanted, Login | None]:
-        """What tells sessions apart."""
+        """The key that distinguishes sessions."""
         return self[:4]
 
 
@@ -142,7 +142,7 @@ class ConnectionPool:
         Cancelled, it cuts every connection that is left: the caller's patience is the limit.
         """
         self._closing = True
-        # Whoever waits for a slot, or for a host to answer, has begun nothing: turned away, it can go back at once.
+        # An attempt that waits for a slot, or for a host to answer, has begun nothing: turned away, it can go back.
         for opening in self._openings:
             opening.cancel()
         for host in self._hosts.values():
@@ -224,7 +224,7 @@ class ConnectionPool:
             return await opening
         except asyncio.CancelledError:
             if opening.done() and not opening.cancelled() and not opening.exception():
-                opening.result().abort()  # it stood in the moment nobody wanted it any more
+                opening.result().abort()  # it was ready at the moment when it was no longer wanted
             current = asyncio.current_task()
             if self._closing and opening.cancelled() and current is not None and not current.cancelling():
                 raise PoolClosedError from None
@@ -276,7 +276,7 @@ class ConnectionPool:
             del self._hosts[host.key]
 
     def _discard(self, connection: SmtpConnection) -> None:
-        """Close in the background: nobody need wait for a QUIT."""
+        """Close in the background: no attempt need wait for a QUIT."""
         if connection.usable:
             self._start(self._ended(connection))
         else:
@@ -323,7 +323,7 @@ class _Resting:
 
 
 class _Host:
-    """What the pool holds for one host and port."""
+    """The connections of one host and port."""
 
     def __init__(self, key: tuple[str, int], concurrency: int) -> None:
         self.key = key
@@ -335,7 +335,7 @@ class _Host:
         self.closing = False
 
     def tell(self) -> None:
-        """Who waits for a slot looks whether a kept connection will do."""
+        """Let attempts that wait for a slot check for a kept connection."""
         self.returned.set()
         self.returned = asyncio.Event()
 

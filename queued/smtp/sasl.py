@@ -42,7 +42,7 @@ class Machine(Protocol):
     refusal: str
 
     def first(self) -> bytes | None:
-        """What to send with the name of the mechanism; None where the server speaks first."""
+        """The initial response to send with the mechanism's name; None where the server speaks first."""
 
     def answer(self, challenge: bytes) -> bytes:
         """The response to a challenge."""

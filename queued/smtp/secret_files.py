@@ -39,7 +39,7 @@ def read(place: Secret | Token) -> str:
 def from_file(path: Path) -> str:
     """The one line of a file."""
     try:
-        # Without O_NONBLOCK opening a pipe would wait for whoever writes to it.
+        # Without O_NONBLOCK opening a pipe would wait for its writer.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):

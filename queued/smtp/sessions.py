@@ -45,7 +45,7 @@ _UNCOUNTED: Final = 30.0  # seconds until PostgreSQL is asked again for a part o
 
 
 class SourceSettings(NamedTuple):
-    """What all attempts of a transport have in common. hostname: our name where the source says none.
+    """The parts that all attempts of a transport share. hostname: our name where the source has none.
 
     logins: as whom we log in, by host and port. shared: how many connections all workers together may have to one
     host; None where each worker counts for itself.
@@ -76,7 +76,7 @@ class Chosen(NamedTuple):
 
 
 class SourceChooser:
-    """One attempt. waits: why it could not speak, as far as waiting mends it. asked: hosts it spoke to, or tried."""
+    """One attempt. waits: why it could not speak, if waiting helps. asked: hosts it spoke to, or tried."""
 
     def __init__(self, voice: SourceSettings, fields: Fields, now: datetime) -> None:
         """`now`: by PostgreSQL's clock, whose day counts for all workers; it is not looked at without sources."""

@@ -40,7 +40,7 @@ _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
 
 
 class NoTokenError(Exception):
-    """There is no token; the text says why. lasting: until somebody mends it."""
+    """There is no token; the text says why. lasting: until the operator corrects it."""
 
     def __init__(self, text: str, *, lasting: bool) -> None:
         super().__init__(text)
@@ -48,7 +48,7 @@ class NoTokenError(Exception):
 
 
 def source(auth: Auth) -> Tokens:
-    """Where the tokens of this login come from; UnusableSecret or ConfigError when that can be told now."""
+    """The source of this login's tokens; UnusableSecret or ConfigError for errors that are visible now."""
     if auth.oauth is not None:
         refreshed = _Refreshed(auth.oauth)
         return Tokens(refreshed.ask, refreshed.secrets)
@@ -78,7 +78,7 @@ class Tokens:
             if not self._token or monotonic() >= self._until:
                 self._token = ""
                 if self._failure is not None and monotonic() - self._since < _AGAIN:
-                    raise self._failure  # who has waited for it need not wait as long once more
+                    raise self._failure  # a caller that has waited for it need not wait as long once more
                 try:
                     await self._renew()
                 except NoTokenError as error:
@@ -212,7 +212,7 @@ class _Refreshed:
 
 
 def _answer(url: str, status: int, octets: bytes) -> dict[str, Any]:
-    """What the server says, when it gives something (RFC 6749 sections 5.1 and 5.2)."""
+    """The server's answer, if it is one (RFC 6749 sections 5.1 and 5.2)."""
     try:
         said = json.loads(octets)
     except (ValueError, RecursionError):

@@ -102,10 +102,10 @@ class Transaction(NamedTuple):
 
 
 class TransactionResult(NamedTuple):
-    """What a transaction came to.
+    """The results of a transaction.
 
     mail, data, final: the replies to MAIL, DATA and the final dot; None where it did not come to that.
-        `mail` also holds a refusal of ours that stands in for the peer's, when the peer need not be asked.
+        `mail` also holds a refusal of ours in place of the peer's, when the peer need not be asked.
     recipients: for each recipient the reply that decides about it, or None when only `fault` does.
     fault: what broke the conversation before every recipient was decided, else None.
     tls: what was negotiated, such as `TLSv1.3 TLS_AES_256_GCM_SHA384 verified`; "none" for clear text; None where it

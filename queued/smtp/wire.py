@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _READ: Final = 4096  # octets read at once; several pipelined replies
 _CLOSING: Final = 421  # RFC 5321 §3.8: the one reply that may come though none is due
-_MOST_HELD: Final = 65_536  # octets of replies that lie unread on one connection before no more is read
-_ALL_HELD: Final = 16_777_216  # and on all of them; whoever has something to read then reads that first
+_MOST_HELD: Final = 65_536  # octets of unread replies on one connection before no more is read
+_ALL_HELD: Final = 16_777_216  # and on all of them; a connection with something to read then reads that first
 _MOST_HEARD: Final = 65_536  # octets that may come in one transaction, besides _FOR_EACH for each reply that is due
 _FOR_EACH: Final = 1024
 
@@ -89,9 +89,9 @@ class Wire(asyncio.BufferedProtocol):
         self._owed = 1  # replies we still have a right to; the greeting is the first
         self._heard = 0  # octets since the transaction began
         self._may_hear = _MOST_HEARD
-        self._held = 0  # octets of replies that lie unread
+        self._held = 0  # octets of unread replies
         self._stopped = False  # no more is read until some of those are
-        self.surplus = ""  # what the peer said, or what was wrong, when nothing was due
+        self.surplus = ""  # the peer's octets, or the fault, when no reply was due
         self.surplus_reply: Reply | None = None  # the same, where it was a whole reply
         self._end: tuple[FaultKind, str] | None = None
         self._paused = False
@@ -107,7 +107,7 @@ class Wire(asyncio.BufferedProtocol):
 
     @property
     def has_reply(self) -> bool:
-        """Whether a reply lies ready."""
+        """Whether a reply is ready."""
         return bool(self._replies)
 
     @property
@@ -236,7 +236,7 @@ class Wire(asyncio.BufferedProtocol):
             self._end = (kind, text)
         self._wake()
 
-    # What follows is called by the event loop (asyncio.BufferedProtocol).
+    # The event loop calls the methods below (asyncio.BufferedProtocol).
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -274,7 +274,7 @@ class Wire(asyncio.BufferedProtocol):
         self.abort()
 
     def _hold(self, octets: int) -> None:
-        """So many more octets of replies lie unread: read no more from the peer while they are too many."""
+        """Count so many more unread octets of replies: read no more from the peer while they are too many."""
         if self._closed.done():
             return
         self._held += octets
@@ -302,21 +302,21 @@ class Wire(asyncio.BufferedProtocol):
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Whoever waits learns that there is nothing more to wait for."""
+        """Wake the waiting caller: there is nothing more to wait for."""
         kind: FaultKind = "tls" if isinstance(exc, SSLError) else "closed"
         self._finish(kind, f"connection lost: {cause(exc)}" if exc else "peer hung up")
         if not self._closed.done():
             self._let_go()
 
     def _let_go(self) -> None:
-        """It is over: what lies unread is counted no longer."""
+        """It is over: its unread octets are counted no longer."""
         _HELD.octets -= self._held
         self._held = 0
         self._closed.set_result(None)
 
 
 class _Held:
-    """Octets of replies that lie unread on all connections of the process."""
+    """Octets of unread replies on all connections of the process."""
 
     octets = 0
 

@@ -71,7 +71,7 @@ def _no_password() -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with a file, in words."""
+    """The fault of a file, as text."""
     if isinstance(error, ssl.SSLError):
         return f"not usable: {error.reason or error}; allowed: PEM, and the key that belongs to the certificate"
     return cause(error)

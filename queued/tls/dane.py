@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _DANE_TA, _DANE_EE = 2, 3
 _LONGEST_CHAIN: Final = 10  # certificates; OpenSSL itself stops at 100
-# What cryptography raises for certificates that no honest authority issues.
+# Exceptions of cryptography for certificates that no honest authority issues.
 _UNREADABLE: Final = (
     ValueError,
     UnsupportedAlgorithm,

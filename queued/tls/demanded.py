@@ -34,7 +34,7 @@ _BY_MODE: Final[dict[Mode, tuple[Speak, Proof]]] = {
 
 
 class TlsWanted(NamedTuple):
-    """What is asked of one host. Equal ones may share a connection.
+    """The TLS requirements for one host. Equal ones may share a connection.
 
     speak: never, where STARTTLS is offered, or no mail without it. implicit: from the first octet.
     proof: nothing; a certificate that an authority vouches for and that has one of `names`; or one that `tlsa` names.
@@ -60,7 +60,7 @@ CLEAR: Final = TlsWanted()
 
 
 class HostKnowledge(NamedTuple):
-    """What was learnt about a host.
+    """The facts about a host.
 
     domain: whose mail it takes. canonical: what CNAMEs of that lead to, or "". trusted: the host's name was written by
     the operator, or comes from a validated MX answer. tlsa: what DNS said, None when it was not asked or does not
@@ -79,7 +79,7 @@ class HostKnowledge(NamedTuple):
 
 
 def decide(settings: TransportTls, host: str, known: HostKnowledge) -> TlsWanted:
-    """What is asked of the host of this name."""
+    """The TLS requirements for the host of this name."""
     speak, proof = _BY_MODE[settings.mode]
     why = f"tls.mode {settings.mode}"
     names = tuple(settings.names or (host,))
@@ -93,11 +93,11 @@ def decide(settings: TransportTls, host: str, known: HostKnowledge) -> TlsWanted
 
 
 def _dane(wanted: TlsWanted, known: HostKnowledge, host: str) -> TlsWanted | None:
-    """What the TLSA records ask for; None when there are none that count."""
+    """The requirements of the TLSA records; None when there are none that count."""
     if known.tlsa is None:
         return None
     if known.tlsa.state == "failed":
-        # RFC 7672 section 2.1.2: whoever can suppress the answer must not gain by it.
+        # RFC 7672 section 2.1.2: an attacker that can suppress the answer must not gain by it.
         return wanted._replace(refused=f"DNS: TLSA of {known.base}: {known.tlsa.text}")
     if known.tlsa.state != "found" or not known.tlsa.secure:
         return None

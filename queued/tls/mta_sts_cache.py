@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from queued.tls.mta_sts import StsPolicy
     from queued.tls.mta_sts_fetch import Fetcher, Trust
 
-    type _Place = tuple[Trust, str]  # who asks, and about which domain
+    type _Place = tuple[Trust, str]  # the asking transport's trust, and the domain
 
 _AGAIN: Final = 300.0  # seconds; RFC 8461 section 3.3 suggests five minutes between failed fetches
 _LEAST: Final = 60.0  # seconds a policy is kept at least: 0 would mean one fetch for each message
@@ -40,7 +40,7 @@ _LEAST: Final = 60.0  # seconds a policy is kept at least: 0 would mean one fetc
 
 @dataclass(slots=True)
 class _Kept:
-    """What is known of one domain. policy: None when none was ever had. ident: of the record it was fetched by."""
+    """The facts about one domain. policy: None when there never was one. ident: of the record it was fetched by."""
 
     policy: StsPolicy | None = None
     ident: str = ""
@@ -102,7 +102,7 @@ class MtaSts:
             task = asyncio.create_task(self._fetch(place[1], kept, ident, fetcher))
             self._fetching[place] = task, kept
             task.add_done_callback(lambda done: self._ended(place, done))
-        # Whoever asked first may go; the others still wait.
+        # The first caller may be cancelled; the others still wait.
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -114,7 +114,7 @@ class MtaSts:
     def _ended(self, place: _Place, task: asyncio.Task[None]) -> None:
         del self._fetching[place]
         if not task.cancelled():
-            task.exception()  # whoever waits has it; perhaps nobody does
+            task.exception()  # retrieved: callers that wait have it; there may be none
 
     async def _fetch(self, domain: str, kept: _Kept, ident: str, fetcher: Fetcher) -> None:
         try:

@@ -54,7 +54,7 @@ class TlsPlanner:
         self._known: dict[tuple[str, int, bool], TlsWanted] = {}
 
     async def plan(self, domain: str, hops: Iterable[Hop], *, requiretls: bool = False) -> Plan:
-        """What is asked of each of these hosts, found for mail to `domain`; `requiretls` as the submitter asked."""
+        """The requirements for each of these hosts, found for mail to `domain`; `requiretls` as the submitter asked."""
         if self._settled:
             return {hop: self._decided(hop, requiretls) for hop in hops}
         settings = self._transport.tls
@@ -73,11 +73,11 @@ class TlsPlanner:
         return plan
 
     def _decided(self, hop: Hop, requiretls: bool) -> TlsWanted:  # noqa: FBT001 - a part of the key
-        """What is asked of a host that queued.yaml names, and that nothing has to be learnt about."""
+        """The requirements for a host that queued.yaml names, and that needs no questions."""
         host = hop.name or hop.host
         key = host, hop.port, requiretls
         wanted = self._known.get(key)
-        if wanted is None and hop.host.startswith("/"):  # a Unix socket: nobody is in the way
+        if wanted is None and hop.host.startswith("/"):  # a Unix socket: no attacker is in between
             wanted = CLEAR._replace(refused="REQUIRETLS, but connection.socket has no TLS" if requiretls else "")
         elif wanted is None:
             wanted = decide(
@@ -128,7 +128,7 @@ class TlsPlanner:
             if addresses.state == "failed":
                 return _failed("its address", addresses), name
             alias = await self._resolver.alias(name) if addresses.canonical and not addresses.secure else None
-        except ValueError:  # a name that cannot stand in DNS
+        except ValueError:  # a name that cannot be in DNS
             return None, ""
         if alias is not None and alias.state == "failed":
             return _failed("its CNAME", alias), name
@@ -143,14 +143,14 @@ class TlsPlanner:
 def _bases(name: str, addresses: Answer[Address], alias: Answer[str] | None) -> tuple[str, ...]:
     """The names below which a host of this name may have TLSA records, best first (RFC 7672 section 2.2.3).
 
-    In zones that are not signed nobody is asked for them: servers exist there that choke on it (section 2.2.2). A host
-    that DNS does not know stands in /etc/hosts, and may have records all the same.
+    In zones that are not signed no server is asked for them: some fail on the question (section 2.2.2). A host that DNS
+    does not know is in /etc/hosts, and may have records all the same.
     """
     if addresses.state != "found":
         return (name,)
     if addresses.secure:
         return (addresses.canonical, name) if addresses.canonical else (name,)
-    # What it leads to is not signed; that it leads there may be.
+    # The target is not signed; the alias itself may be.
     return (name,) if alias is not None and alias.secure else ()
 
 

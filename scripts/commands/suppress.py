@@ -71,9 +71,7 @@ def import_file(options: argparse.Namespace) -> int:
 def remove(options: argparse.Namespace) -> int:
     """Let a target get mail again."""
     if not _ask(options, "suppression_remove", {"target": _target(options.target, "TARGET")}):
-        raise PillarboxError(
-            f"TARGET: {options.target} is not suppressed; allowed: those of `pillarbox suppress list`"
-        )
+        raise PillarboxError(f"TARGET: {options.target} is not suppressed; allowed: those of `pillarbox suppress list`")
     print(f"{options.target} is removed")
     return 0
 
