@@ -1,4 +1,4 @@
-"""scripts — what operators type
+"""scripts — the commands of operators
 
-Owns: the command `pillarbox` and one file per verb.
+Owns: the command `pillarbox` and its verbs.
 """

@@ -1,6 +1,6 @@
 """cli — the command `pillarbox`
 
-Owns: the list of verbs, and turning an error an operator can mend into one line and an exit status.
+Owns: the list of verbs, and turning an error that an operator can correct into one line and an exit status.
 Guarantees: no stack trace for bad input; Ctrl-C is status 130 without one.
 """
 

@@ -1,11 +1,11 @@
 """daemons — starts daemons as child processes, keeps them up, stops them in order
 
 Owns: the child processes of `pillarbox up` and `pillarbox demo`, and their readiness (sd_notify).
-Guarantees: `start` returns when the child says it is ready, or raises with the line the child said last. A child that
-    dies later is started again after a pause that grows. `stop` asks them to end in the order
-    they were started, smtpd before the workers, and kills only after its patience ends.
+Guarantees: `start` returns when the child says it is ready, or raises with the child's last line. A child that dies
+    later is started again after a pause that grows. `stop` asks them to end in the order they were started, smtpd
+    before the workers, and kills only after its patience ends.
 Raises: ChildFailed.
-See: sd_notify(3); shared/lifecycle.py has the other end.
+See: sd_notify(3); shared/lifecycle.py for the other end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""one-connection — asks the configured database something, on one connection, from a command
+"""one-connection — runs a command's query on one connection to the configured database
 
 Owns: the connection of a command, and PostgreSQL's refusals and outages as one line.
 Guarantees: the connection is closed before the answer is returned.

@@ -1,7 +1,7 @@
-"""options — what the command lines of several verbs have in common
+"""options — the options that the command lines of several verbs share
 
 Owns: the options nearly every verb has; numbers, spans of time and addresses as they are typed.
-Guarantees: what cannot be read is refused before anything is done, with what is allowed.
+Guarantees: an invalid value is refused before anything is done, with the allowed values.
 """
 
 from __future__ import annotations

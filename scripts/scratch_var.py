@@ -1,7 +1,7 @@
-"""scratch_var — a folder of one run's own, empty at its beginning, whose embedded server ends with the run
+"""scratch_var — a folder for one run, empty at its beginning, whose embedded server ends with the run
 
 Owns: `emptied`.
-Guarantees: whatever becomes of the run, no PostgreSQL is left under the folder. What it wrote stays until the next run.
+Guarantees: however the run ends, no PostgreSQL is left under the folder. Its files stay until the next run.
 Raises: DatabaseUnavailable when a server of an earlier run cannot be stopped.
 """
 

@@ -1,6 +1,6 @@
-"""terminal — a value as a terminal may show it: no markup, no control characters
+"""terminal — makes a value safe for a terminal: no markup, no control characters
 
-Owns: what becomes of characters that would do something to a terminal.
+Owns: the replacement of characters that would act on a terminal.
 Guarantees: pure; each character that is not printable becomes one that is, so nothing moves and nothing is hidden.
 """
 

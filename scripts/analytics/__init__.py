@@ -1,1 +1,1 @@
-"""analytics — `pillarbox analytics`: history read by Spark, kept as Parquet, reported on, and cleaned up."""
+"""analytics — `pillarbox analytics`: reads history with Spark, keeps it as Parquet, reports on it, and cleans it up."""

@@ -1,8 +1,8 @@
-"""classes — destinations put into few classes, by which a day of the lake is divided
+"""classes — the few classes of destinations by which a day of the lake is divided
 
 Owns: the table of domains and the class of each, ours or one of the operator's own.
-Guarantees: a pure function of the domain; one that is not in the table is `other`. A class is fit to name a folder.
-Raises: ConfigError naming file, line, value and what is allowed.
+Guarantees: a pure function of the domain; one that is not in the table is `other`. A class can be the name of a folder.
+Raises: ConfigError naming file, line, value and the allowed values.
 """
 
 from __future__ import annotations

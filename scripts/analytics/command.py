@@ -1,8 +1,9 @@
-"""command — `pillarbox analytics`: history read by Spark, kept as Parquet, looked at, and cleaned up
+"""command — `pillarbox analytics`: reads history with Spark, keeps it as Parquet, reports on it, and cleans it up
 
-Owns: the list of verbs, each a room of this package, or a module, with `add_verb`, and the line that says what is
-    missing. Guarantees: nothing of Spark or Arrow is loaded before a verb that needs it runs.
-Raises: PillarboxError when the extra is not installed, and for what an operator can mend.
+Owns: the list of verbs, each a folder of this package, or a module, with `add_verb`, and the line that names missing
+    packages.
+Guarantees: no part of Spark or Arrow is loaded before a verb that needs it runs.
+Raises: PillarboxError when the extra is not installed, and for errors that an operator can correct.
 See: docs/how-to/export-history.md; docs/explanation/analytics.md.
 """
 

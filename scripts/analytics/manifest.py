@@ -1,9 +1,9 @@
-"""manifest — which files of the lake hold a day, and what is in them
+"""manifest — the files of the lake that hold a day, and their content
 
 Owns: `_manifests/TABLE/DAY.json`: version, rows, fingerprint, files with their SHA-256, what was quarantined.
 Guarantees: a day is in the lake if its manifest is, as the manifest says, and not otherwise: the rename of the
-    manifest is the commit, on disk before the next step. A file that no manifest names is nobody's.
-Raises: LakeFault, naming the file, what is wrong and what to do.
+    manifest is the commit, on disk before the next step. A file that no manifest names is not part of the lake.
+Raises: LakeFault, naming the file, the fault and the remedy.
 See: docs/explanation/analytics.md.
 """
 

@@ -1,8 +1,8 @@
 """runner — the same work on many portions: on Spark, or here
 
-Owns: handing portions to Spark's workers and telling how many are done.
-Guarantees: answers come in the order of the portions; rows never pass through Java. What a worker raises as a
-    PillarboxError is raised here as the same, in one line.
+Owns: handing portions to Spark's workers and reporting how many are done.
+Guarantees: answers come in the order of the portions; rows never pass through Java. A PillarboxError of a worker is
+    raised here as the same, in one line.
 Raises: PillarboxError.
 """
 

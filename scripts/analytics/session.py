@@ -1,7 +1,7 @@
-"""session — a Spark that suits this machine and what it is to do
+"""session — a Spark session that suits this machine and its task
 
 Owns: the choice of Java, Spark's settings, and a session that lives as long as a block.
-Guarantees: a local Spark listens on loopback only, shows no web page and says nothing; a cluster (`--master`) is left
+Guarantees: a local Spark listens on loopback only, shows no web page and logs nothing; a cluster (`--master`) is left
     as it is configured. It runs at a lower priority than mail, on all cores but one: at nice 10, and Java and the
     Python workers it starts only when nothing else wants to (SCHED_IDLE). Java that is missing or too old is one line.
 Raises: PillarboxError.

@@ -1,4 +1,4 @@
-"""terminal — what the verbs of the analytics share: options, the database they read, a line that tells how far it is
+"""terminal — the parts that the analytics' verbs share: options, the database they read, a progress line
 
 Owns: `--config`, `--database`, `--json`, days and counts on the command line, and progress on standard error.
 Guarantees: progress is one line that is written over on a terminal, and a line every ten seconds elsewhere; nothing

@@ -1,4 +1,4 @@
-"""policy — what a policy costs for each recipient
+"""policy — measures the cost of a policy for each recipient
 
 Owns: one measurement: a policy of 50 rules that all have to be asked, at rcptto.
 Guarantees: needs no database and writes nothing; the last line is `policy_50_rules_us=…`, the median of the rounds.

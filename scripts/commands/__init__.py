@@ -1,1 +1,1 @@
-"""commands — the verbs of `pillarbox` that need no room of their own, one module a verb."""
+"""commands — the verbs of `pillarbox` that need no folder of their own, one module per verb."""

@@ -1,7 +1,7 @@
-"""config — `pillarbox config`: what the configuration of queued is in the end
+"""config — `pillarbox config`: shows the effective configuration of queued
 
 Owns: show.
-Guarantees: what it prints is what a worker would use: defaults filled in, groups taken over, `!Env` substituted.
+Guarantees: it prints the values that a worker would use: defaults filled in, groups inherited, `!Env` substituted.
     Passwords are masked. Sizes are octets, durations as in the file. Changes nothing.
 Raises: ConfigError for a file that cannot be used, as the daemons do.
 See: docs/how-to/transport-groups.md

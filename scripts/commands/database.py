@@ -1,7 +1,7 @@
 """database — start, stop and query the embedded PostgreSQL
 
-Owns: `pillarbox database start|stop|status`, the operator's hand on the server behind `database.uri: "embedded:"`.
-Guarantees: start and stop are idempotent and say what they found. `status` exits 0 when clients are welcome
+Owns: `pillarbox database start|stop|status`, for the server behind `database.uri: "embedded:"`.
+Guarantees: start and stop are idempotent and say what they found. `status` exits 0 when clients are accepted
 and 3 when not, as LSB init scripts and pg_ctl do.
 Raises: DatabaseUnavailable.
 See: shared/postgres/embedded/embedded.py.

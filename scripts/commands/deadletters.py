@@ -1,10 +1,10 @@
-"""deadletters — `pillarbox deadletters`: list, show, requeue and watch what finished without success
+"""deadletters — `pillarbox deadletters`: lists, shows, requeues and watches mail that finished without success
 
 Owns: the options, the tables for people and the JSON for programs; scripts/commands/watch_deadletters.py does the
     watching.
-Guarantees: requeue does nothing but show without --yes, sends each dead letter once more and not twice, and works in
-    batches, each committed: cut off in the middle, the same command does the rest.
-Raises: PillarboxError for what an operator can mend.
+Guarantees: without --yes requeue only shows. It sends each dead letter once more and not twice, and works in batches,
+    each committed: cut off in the middle, the same command does the rest.
+Raises: PillarboxError for errors that an operator can correct.
 See: docs/how-to/handle-dead-letters.md; sql/schema/06_deadletter.sql.
 """
 

@@ -2,8 +2,8 @@
 
 Owns: one run in a folder of its own: embedded PostgreSQL, smtpd, three workers that share the partitions, a sink.
 Guarantees: exit status 0 only if everything that got 250 arrived once and unaltered, save for the trace header.
-    Nothing outside its folder is touched; it listens on loopback only, on ports nobody uses.
-Raises: PillarboxError for what a person can mend.
+    Nothing outside its folder is touched; it listens on loopback only, on free ports.
+Raises: PillarboxError for errors that a person can correct.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""demo_face — what a person watching `pillarbox demo` sees
+"""demo_face — the display of `pillarbox demo`
 
 Owns: the live table of partitions and the progress of mail; plain lines where there is no terminal.
-Guarantees: at most two looks at the database a second.
+Guarantees: at most two queries per second.
 """
 
 from __future__ import annotations

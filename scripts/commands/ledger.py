@@ -1,10 +1,10 @@
 """ledger — accounts for every message: accepted, delivered, lost, duplicated, altered
 
-Owns: the comparison of what was submitted with what arrived. Pure.
+Owns: the comparison of submitted mail with arrived mail. Pure.
 Guarantees: the unit is one recipient of one message, named by a sender address that is used once and the recipient.
     Content is compared by its SHA-256 without our own trace header. A header that no empty line ends is given one
-    (`phases.data.endofheader`), which is told apart from an alteration; nothing else may be added.
-See: RFC 5321 section 4.4 for the header; the crash table in sql/README.md for what each figure may be.
+    (`phases.data.endofheader`), which does not count as an alteration; nothing else may be added.
+See: RFC 5321 section 4.4 for the header; the crash table in sql/README.md for the allowed figures.
 """
 
 from __future__ import annotations

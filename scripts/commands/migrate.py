@@ -1,8 +1,8 @@
 """migrate — `pillarbox migrate`: bring the database's schema to this version
 
-Owns: the operator's face of shared.postgres.migrate.
+Owns: the operator's command for shared.postgres.migrate.
 Guarantees: running it twice changes nothing the second time.
-Raises: PillarboxError for what an operator can mend.
+Raises: PillarboxError for errors that an operator can correct.
 """
 
 from __future__ import annotations

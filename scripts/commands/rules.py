@@ -1,9 +1,9 @@
-"""rules — `pillarbox rules`: what the rules of queued.yaml make of a reply, and why
+"""rules — `pillarbox rules`: tests the rules of queued.yaml against a reply
 
 Owns: the command line of test, the table, `--json` and the exit status.
 Guarantees: nothing is written, suspended or started. The exit status is 0 when a rule decides, 1 when none does; a
     configuration that cannot be used is 78 (sysexits.h).
-Raises: PillarboxError for what an operator can mend.
+Raises: PillarboxError for errors that an operator can correct.
 See: docs/how-to/react-to-replies.md; queued/outcome/rules.py.
 """
 

@@ -1,8 +1,8 @@
-"""sample_mail — messages to try the system with: made up, or read from a folder
+"""sample_mail — messages to try the system with: generated, or read from a folder
 
 Owns: the mixture of content, sizes and recipients of `pillarbox demo`; reading .eml files as a submitting client sends
     them.
-Guarantees: the same seed makes the same mail. Content is what goes over the wire: lines end with CR LF.
+Guarantees: the same seed makes the same mail. Content is in wire form: lines end with CR LF.
 """
 
 from __future__ import annotations

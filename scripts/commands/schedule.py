@@ -1,9 +1,9 @@
 """schedule — `pillarbox schedule`: mail that is sent again and again, or later
 
 Owns: add, list, remove, enable and disable, for people and for programs.
-Guarantees: what cannot be sent is refused when it is added, by the option that is wrong. Nothing is sent by this
-    command itself: workers do, from then on, whether this host is up or not.
-Raises: PillarboxError for what an operator can mend.
+Guarantees: a message that cannot be sent is refused when it is added, naming the wrong option. This command sends
+    nothing itself: workers do, from then on, whether this host is up or not.
+Raises: PillarboxError for errors that an operator can correct.
 See: docs/how-to/schedule-mail.md; queued/schedule.py; sql/schema/16_schedule.sql.
 """
 

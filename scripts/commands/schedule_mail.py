@@ -1,8 +1,8 @@
-"""schedule_mail — the message of a schedule, from the file and the words an operator gives
+"""schedule_mail — the message of a schedule, from the operator's file and options
 
-Owns: checking addresses and times, and what is taken out of a message that is to be sent again and again.
-Guarantees: what is returned is accepted by pillarbox.enqueue.
-Raises: PillarboxError, one line that names the option, the value and what is allowed.
+Owns: checking addresses and times, and the fields that are removed from a recurring message.
+Guarantees: pillarbox.enqueue accepts the result.
+Raises: PillarboxError, one line that names the option, the value and the allowed values.
 See: RFC 5322 sections 3.6.1 (Date) and 3.6.4 (Message-ID); sql/schema/16_schedule.sql, schedule_send, which
     gives every occurrence its own.
 """

@@ -1,9 +1,9 @@
 """suppress — addresses and domains that get no mail
 
 Owns: the verb `suppress`: add, remove, list, import.
-Guarantees: what was added is refused by workers within seconds (suppression.atdelivery), and at RCPT where smtpd.yaml
-    says so. An import is one transaction: all of a file, or nothing.
-Raises: PillarboxError for what an operator can mend, naming file and line.
+Guarantees: workers refuse an added address within seconds (suppression.atdelivery), and smtpd refuses it at RCPT where
+    smtpd.yaml says so. An import is one transaction: all of a file, or nothing.
+Raises: PillarboxError for errors that an operator can correct, naming file and line.
 See: shared/mail/suppression.py for the spelling; docs/how-to/suppression.md.
 """
 

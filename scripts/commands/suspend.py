@@ -1,9 +1,9 @@
-"""suspend — `pillarbox suspend`: let mail wait, and let it go again
+"""suspend — `pillarbox suspend`: suspends mail, and lifts suspends
 
-Owns: add, list and remove of what is suspended by command, for people and for programs.
-Guarantees: what is suspended waits in the queue, is not tried and not counted as tried; every worker knows at once, or
-    at its next poll. What is removed makes its mail due at once. Suspends of queued.yaml are not touched here.
-Raises: PillarboxError for what an operator can mend.
+Owns: add, list and remove of suspends by command, for people and for programs.
+Guarantees: suspended mail waits in the queue, is not tried and not counted as tried; every worker knows at once, or
+    at its next poll. Removing a suspend makes its mail due at once. Suspends of queued.yaml are not touched here.
+Raises: PillarboxError for errors that an operator can correct.
 See: docs/how-to/suspend-a-destination.md; queued/pacing/suspends.py.
 """
 

@@ -4,7 +4,7 @@ Owns: the order database → schema → smtpd → workers, and the reverse when 
 Guarantees: both configuration files are read whole before anything starts, and before anything reloads: both are used
     or neither. A daemon that dies is started again. The embedded PostgreSQL is stopped at the end if, and only if, this
     command started it.
-Raises: PillarboxError for what an operator can mend.
+Raises: PillarboxError for errors that an operator can correct.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""user_store — where `pillarbox user` keeps users: the file, or the table
+"""user_store — the storage of users for `pillarbox user`: the file, or the table
 
 Owns: changing one user in either; the text of the file.
 Guarantees: a file is replaced whole, by one command at a time, and keeps its owner and rights (0600 when new); smtpd
     never reads half of one. Comments in it are lost: it is ours to write.
-Raises: PillarboxError for what an operator can mend.
+Raises: PillarboxError for errors that an operator can correct.
 See: smtpd/login/user_sources.py, which reads both; sql/schema/19_user.sql.
 """
 

@@ -1,8 +1,8 @@
 """volumes — `pillarbox volumes`: report how much room PostgreSQL's volumes have, for smtpd on other hosts
 
-Owns: the reporter that runs on the database's host, and what it has reported.
+Owns: the reporter that runs on the database's host, and its reports.
 Guarantees: the figures are written once every beat, whatever they are; an outage is one line and another try. When it
-    ends, what it reported grows old, which smtpd and doctor say; `forget` is for volumes that are gone.
+    ends, its reports grow old, which smtpd and doctor report; `forget` is for volumes that are gone.
 Raises: PillarboxError for a path that cannot be reached at the start.
 See: shared/spool/space.py; docs/how-to/stop-before-the-disk-is-full.md.
 """

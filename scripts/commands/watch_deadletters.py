@@ -1,11 +1,11 @@
-"""watch_deadletters — hears of dead letters as they happen, and prints one JSON line for each
+"""watch_deadletters — listens for dead letters, and prints one JSON line for each
 
-Owns: a worker for the channel dead_message: LISTEN, catch up from the archive, read what was announced.
-Guarantees: each dead letter is told once, in the order it is heard of. A notification is a hint: after every
-    (re)connection, and once a minute, what the archive has since the last one seen is read, so that an outage delays.
-    Anybody who may connect can notify anything: what cannot be an id is passed over.
+Owns: a worker for the channel dead_message: LISTEN, catch up from the archive, read the announced rows.
+Guarantees: each dead letter is printed once, in the order of announcement. A notification is a hint: after every
+    (re)connection, and once a minute, the archive's rows since the last one seen are read, so that an outage only
+    delays. Any login that may connect can notify anything: a payload that cannot be an id is ignored.
 Raises: nothing for an outage, which is one line on standard error and another try; DatabaseUnavailable at the start.
-Bugs: what it has told is not written down: after a restart say --since.
+Bugs: it does not remember across restarts what it has printed: use --since.
 """
 
 from __future__ import annotations

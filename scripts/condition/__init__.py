@@ -1,1 +1,1 @@
-"""condition — which recipients of the queue an operator means: one language for every verb and every face."""
+"""condition — selects recipients of the queue: one language for every verb and every interface."""

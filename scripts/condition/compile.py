@@ -1,10 +1,10 @@
 """compile — turns a condition into SQL on `pillarbox.queue q`
 
-Owns: what each comparison is in SQL.
+Owns: the SQL of each comparison.
 Guarantees: pure. Values are bound, every one; the text is put together from this file and the columns of
-    scripts.condition.fields, and from nothing an operator wrote. States become conditions on `status` and on the
-    indexed columns, so that PostgreSQL leaves out partitions and reads indexes. What is not set fits no comparison, so
-    that it fits every negated one.
+    scripts.condition.fields, and never holds an operator's text. States become conditions on `status` and on the
+    indexed columns, so that PostgreSQL leaves out partitions and reads indexes. A value that is not set matches no
+    comparison, so it matches every negated one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""fields — what a condition can ask about
+"""fields — the fields of a condition
 
-Owns: the names a condition knows, what kind of value each takes, and the columns behind them.
-Guarantees: a name is a column of the queue wherever there is one for it. No text of an operator ever becomes part of
-    SQL: only what stands in this table does.
+Owns: the names that a condition knows, the kind of value of each, and the columns behind them.
+Guarantees: a name is a column of the queue wherever there is one for it. An operator's text never becomes part of SQL:
+    only the texts of this table do.
 See: docs/reference/condition.md; sql/README.md, "States" and "Reserved metadata".
 """
 

@@ -1,6 +1,6 @@
 """read — reads a condition: `state=HOLD recipientdomain=example.com age>1h retry_count=3..10 "last_error~greylist"`
 
-Owns: the grammar, the values of each kind, and where exactly a typo stands.
+Owns: the grammar, the values of each kind, and the exact place of a typo.
 Guarantees: pure. Terms side by side are joined by `and`, which binds closer than `or`; `not` binds closest.
 Raises: ConditionError, whose text has the condition and a caret under the fault.
 See: docs/reference/condition.md.

@@ -1,8 +1,8 @@
-"""citations — `python -m scripts.dev.citations`: which RFC is kept where, and whether what we cite of it exists
+"""citations — `python -m scripts.dev.citations`: lists RFCs and the files that cite them, and checks cited sections
 
 Owns: finding "RFC n section m" in the sources, comparing it with docs/reference/rfcs.csv, and the page rfcs.md.
 Guarantees: an RFC or a section that is not in the table is a fault with its file and line. The table lists each section
-    only after somebody has looked it up in the RFC's text, so that a slip of the pen does not pass as a source.
+    only after it was looked up in the RFC's text, so that a slip of the pen does not pass as a source.
 Raises: nothing; the exit status is 1 when there are faults.
 """
 

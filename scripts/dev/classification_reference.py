@@ -1,7 +1,7 @@
-"""classification_reference — the page docs/reference/classification.md: what replies and faults mean for a recipient
+"""classification_reference — the page docs/reference/classification.md: the meaning of replies and faults
 
-Owns: the page's words; its tables are read from the code that decides.
-Guarantees: what the tables say, queued.outcome.classify has said: each line of them is an outcome it gave.
+Owns: the page's prose; its tables are read from the code that decides.
+Guarantees: each line of the tables is an outcome that queued.outcome.classify returned.
 See: queued/outcome/classify.py.
 """
 

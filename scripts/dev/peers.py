@@ -1,10 +1,10 @@
-"""peers — makes other people's programs available to the tests
+"""peers — makes programs of other projects available to the tests
 
 Owns: .tools/bin (wrappers) and .tools/postfix, .tools/swaks, … (unpacked Debian packages); nothing outside the
     checkout.
 Guarantees: a program the system has is used as it is; otherwise Debian's package is unpacked without installing a mail
     server, needs no root, and counts as found only when the program really starts.
-Raises: PillarboxError from `need_peer`; else a program that cannot be had is one line on standard error and exit
+Raises: PillarboxError from `need_peer`; else a program that cannot be installed is one line on standard error and exit
     status 1.
 See: smtp-source(1), smtp-sink(1), swaks(1), curl(1), msmtp(1), https://nodemailer.com, pgbouncer(1), faketime(1).
 Bugs: run as root, smtp-sink wants `-u nobody`. Elsewhere than on Debian and Ubuntu the programs are for you to install.

@@ -1,7 +1,7 @@
 """policy_examples — one worked example for each action of a policy rule
 
-Owns: the examples of docs/reference/policy.md: a policy, an envelope, and what `pillarbox policy test` says of it.
-Guarantees: every action has one; what stands in `says` is what the command prints.
+Owns: the examples of docs/reference/policy.md: a policy, an envelope, and the output of `pillarbox policy test`.
+Guarantees: every action has one; `says` is the command's output.
 """
 
 from __future__ import annotations

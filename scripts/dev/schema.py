@@ -1,4 +1,4 @@
-"""schema — writes the JSON Schemas that editors check our YAML with
+"""schema — writes the JSON Schemas with which editors check our YAML
 
 Owns: config/smtpd.schema.json and config/queued.schema.json, which are generated and never edited.
 Guarantees: without `--check` the files match the models afterwards; with it nothing is written.

@@ -1,1 +1,1 @@
-"""doctor — `pillarbox doctor`: examines database, workers and server, and says what to do."""
+"""doctor — `pillarbox doctor`: examines database, workers and server, and names remedies."""

@@ -1,7 +1,7 @@
 """certificates — verdicts on the certificates smtpd serves
 
 Owns: one look at each certificate of smtpd.yaml: whether it can be read, and how long it lasts.
-Guarantees: reads certificates, never a private key: doctor may run as somebody who must not.
+Guarantees: reads certificates, never a private key: doctor may run as a user that must not.
 See: smtpd/tls.py, which warns of the same at start and reload.
 """
 

@@ -1,6 +1,6 @@
 """checks — the checks of `pillarbox doctor`, their verdicts and their limits
 
-Owns: the table of checks by id, what a finding is, and every number at which one turns into a warning or an alarm.
+Owns: the table of checks by id, the type of a finding, and every number from which one is a warning or an alarm.
 Guarantees: ids are stable: monitoring refers to them. Limits carry their reason.
 """
 

@@ -1,4 +1,4 @@
-"""command — `pillarbox doctor`: what is wrong with the queue, its workers and its server, and what to do
+"""command — `pillarbox doctor`: reports faults of the queue, its workers and its server, with remedies
 
 Owns: the command line, the table, `--json` and the exit status.
 Guarantees: nothing is changed and nothing is started. Exit status 1 if, and only if, there is an alarm.

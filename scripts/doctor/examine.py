@@ -1,6 +1,6 @@
-"""examine — looks at the database and lets the verdicts be given
+"""examine — reads the database and runs the checks
 
-Owns: the order of the checks, the queries each needs, and what happens when one cannot be made.
+Owns: the order of the checks, the queries each needs, and the handling of a query that fails.
 Guarantees: read-only, but for a temporary table that goes with its transaction. A check that is refused or takes too
     long is a warning under its own id, and the others go on. Nothing is read without a bound, save tables' statistics.
 Raises: DatabaseUnavailable when PostgreSQL goes away meanwhile.

@@ -1,8 +1,7 @@
 """logins — verdicts on our logins to next hops
 
 Owns: whether the secrets that queued.yaml names can be read, and whether mail waits because a login was refused.
-Guarantees: no secret is shown, and nothing is asked of a host or of a token server: a refused login may lock an
-    account.
+Guarantees: no secret is shown, and no host or token server is contacted: a refused login may lock an account.
 See: queued/smtp/auth.py; docs/how-to/log-in-to-a-relay.md
 """
 

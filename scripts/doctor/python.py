@@ -1,9 +1,9 @@
 """python — a verdict on the Python that runs Pillarbox
 
-Owns: whether it was compiled with profile-guided optimisation, which everything that smtpd and queued do gains from.
-Guarantees: pure. Where the build does not tell, nothing is held against it.
+Owns: whether it was compiled with profile-guided optimisation, which makes all of smtpd and queued faster.
+Guarantees: pure. A build that does not say is not reported.
 See: https://docs.python.org/3/using/configure.html#performance-options; debian/rules of Debian's python3.13.
-Bugs: whoever calls `make profile-opt` himself, and installs a Makefile that knows nothing of it, gets the note in vain.
+Bugs: a build by `make profile-opt` whose installed Makefile does not record it gets the note in vain.
 """
 
 from __future__ import annotations

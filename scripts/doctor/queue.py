@@ -1,8 +1,8 @@
 """queue — verdicts on the tables: leaves, counts, history, and the mail in them
 
-Owns: pure functions from what was read of the tables to findings, and what every leaf must have.
+Owns: pure functions from the rows of the tables to findings, and the requirements for every leaf.
 Guarantees: no I/O.
-See: sql/schema/04_leaf.sql: queue_guard gives a leaf what is asked for here.
+See: sql/schema/04_leaf.sql: queue_guard gives a leaf what is required here.
 """
 
 from __future__ import annotations

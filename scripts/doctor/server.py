@@ -1,6 +1,6 @@
 """server — verdicts on the PostgreSQL server, its clock and its disk
 
-Owns: pure functions from what the server says of itself to findings.
+Owns: pure functions from the server's settings and statistics to findings.
 Guarantees: no I/O.
 See: PostgreSQL manual, "Reliability", "Routine Vacuuming", "Replication Slots", NOTIFY.
 """

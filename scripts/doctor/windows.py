@@ -1,6 +1,6 @@
-"""windows — a verdict on delivery windows that mail does not live to see
+"""windows — a verdict on delivery windows that open only after mail expires
 
-Owns: the longest time for which a transport is closed, against how old its mail may grow.
+Owns: the longest time for which a transport is closed, compared with the greatest age of its mail.
 Guarantees: pure. Zones have the offset that they have now.
 See: queued/pacing/windows.py; docs/explanation/retries.md, "Mail that waits".
 """

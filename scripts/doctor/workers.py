@@ -1,7 +1,7 @@
-"""workers — verdicts on the workers and on who serves what
+"""workers — verdicts on the workers and on the partitions that they serve
 
-Owns: pure functions from what was seen of workers, their conditions and the partitions to findings.
-Guarantees: no I/O. A partition that nobody serves is an alarm; that several serve one is allowed.
+Owns: pure functions from the register, the workers' conditions and the partitions to findings.
+Guarantees: no I/O. A partition without a worker is an alarm; a partition with several is allowed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""decode — octets of a message as characters that do nothing to a terminal
+"""decode — decodes octets of a message into characters that are harmless on a terminal
 
 Owns: charsets, encoded words, and what counts as printable.
 Guarantees: pure; never raises; time grows with the octets given, which are bounded here. No escape sequence, direction

@@ -1,4 +1,4 @@
-"""html_text — what a reader of HTML would read, without anything that acts
+"""html_text — the readable text of HTML, without anything active
 
 Owns: leaving out tags, comments, scripts and pictures.
 Guarantees: pure; never raises. One walk from tag to tag, each looked at for a bounded length: the standard library's

@@ -1,7 +1,7 @@
-"""parts — finds the parts of a message without believing anything it says
+"""parts — finds the parts of a message without trusting it
 
-Owns: the MIME structure as far as a reviewer needs it: which parts there are, of what type, name and size.
-Guarantees: pure; never raises, whatever the octets are; its time grows with the size and with nothing else: it goes
+Owns: the MIME structure as far as a reviewer needs it: the parts with type, name and size.
+Guarantees: pure; never raises, for any octets; its time grows with the size alone: it goes
     from delimiter line to delimiter line, reads the headers of MOST_PARTS parts at most, looks no deeper than DEEPEST,
     counts no further than MOST_COUNTED, and says so. The standard library's parser builds a tree of everything,
     recursively, and takes quadratic time for some headers.

@@ -1,10 +1,10 @@
-"""render — makes a message fit to be looked at: text and a list of parts, nothing that acts
+"""render — makes a message safe to look at: text and a list of parts, nothing active
 
-Owns: what a reviewer sees of a message: a few header fields, its text, its parts by type, name and size.
-Guarantees: pure; raises nothing but NotShown; takes a quarter of a second at most for 50 MB of whatever. Everything
+Owns: the view of a message for reviewers: a few header fields, its text, its parts by type, name and size.
+Guarantees: pure; raises only NotShown; takes a quarter of a second at most for 50 MB of any content. Everything
     shown is printable: no escape sequence, no direction override, no line end but our own. HTML becomes text; nothing
-    is fetched, run or written. What is shown is bounded, and what was left out is said: so is what a mail program may
-    show in place of it.
+    is fetched, run or written. The view is bounded, and notes say what was left out, and what a mail program may show
+    in place of it.
 See: RFC 2047 (encoded words), RFC 2231 (parameters); scripts/mime/parts.py.
 """
 

@@ -1,8 +1,8 @@
-"""audit — what tables of the queue lack, and the steps that give it to them
+"""audit — finds faults of the queue's tables, and the steps that repair them
 
-Owns: Fault, and the steps that mend it. Pure but for `read_faults`.
+Owns: Fault, and the steps that repair it. Pure but for `read_faults`.
 Guarantees: repairs are taken while mail flows: indexes are built concurrently, everything else is a moment's lock.
-See: sql/queries/partitions.sql, partitions_audit, which takes what a table must have from pillarbox.queue_guard itself.
+See: sql/queries/partitions.sql, partitions_audit, which takes the requirements from pillarbox.queue_guard itself.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Owns: the verbs show, plan, apply, split, merge, move, balance; preview and consent.
 Guarantees: nothing is changed without a preview and a yes: `--yes`, or the answer at a terminal. A verb that was killed
-    finishes when it is given again. What smtpd.yaml must say afterwards is printed.
-Raises: PillarboxError for what an operator can mend.
+    finishes when it is run again. The lines that smtpd.yaml needs afterwards are printed.
+Raises: PillarboxError for errors that an operator can correct.
 See: docs/how-to/repartition.md; sql/README.md, "Repartitioning".
 """
 

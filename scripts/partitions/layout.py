@@ -1,9 +1,9 @@
-"""layout — which partition ids lie in which leaf, and the layouts that split, merge and move ask for
+"""layout — the partition ids of each leaf, and the layouts that split, merge and move make
 
-Owns: Layout, the reading of a leaf's bound as PostgreSQL prints it, and what a name or an id may be. Pure.
+Owns: Layout, the parsing of a leaf's bound as PostgreSQL prints it, and the valid names and ids. Pure.
 Guarantees: a layout that is returned names no id twice, no empty leaf, and never the default leaf `def`, which holds
     every other id and rows without one. Each verb asked for again on its own result changes nothing.
-Raises: PillarboxError in one line that names what was given and what is allowed.
+Raises: PillarboxError in one line that names the given and the allowed values.
 See: shared/config/environment.py for the same rules in smtpd.yaml; sql/README.md, "Repartitioning".
 """
 

@@ -1,10 +1,10 @@
-"""plan — the ordered steps from the leaves there are to the leaves that are wanted
+"""plan — the ordered steps from the present leaves to the wanted ones
 
 Owns: Step and Round; the SQL of every step, from sql/queries/partitions_*.sql. Pure.
 Guarantees: leaves that change together, because an id or a name passes between them, make one round; the queue has a
     whole and valid layout before and after each round, in whatever order, and the wanted one after the last. Leaves
     that stay as they are appear in no round; a leaf that only gets another name keeps its rows where they are.
-See: sql/README.md, "Repartitioning", for why the steps are these, and what a crash leaves at each.
+See: sql/README.md, "Repartitioning", for the reasons of the steps, and the remains of a crash at each.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """run — takes the steps of a repartitioning, in short transactions, while mail flows
 
 Owns: reading the state of the leaves; the transactions, their waits for locks, and cleaning up after a failure.
-Guarantees: nobody waits behind us for longer than the lock timeout and the switch itself: a lock that is not to be had
-    at once is given up and asked for again after a pause with jitter, and none is held while PostgreSQL waits for us.
-    One repartitioning at a time. What fails, or is interrupted, takes its workplace away; what is killed leaves it to
-    the next run.
-Raises: PillarboxError in one line, which names who holds the locks when they were not to be had.
+Guarantees: other sessions wait behind us no longer than the lock timeout and the switch itself: a lock that cannot be
+    taken at once is given up and requested again after a pause with jitter, and none is held while PostgreSQL waits for
+    us. One repartitioning at a time. A run that fails, or is interrupted, removes its workplace; a killed one leaves
+    it to the next run.
+Raises: PillarboxError in one line, which names the holders of locks that could not be taken.
 See: sql/README.md, "Repartitioning".
 """
 

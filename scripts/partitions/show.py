@@ -1,4 +1,4 @@
-"""show — what a person or a program sees of leaves, plans and proposals
+"""show — the display of leaves, plans and proposals, for people and programs
 
 Owns: the tables, the JSON and the prose of `pillarbox partitions`.
 Guarantees: JSON goes to standard output whole and alone; tables and sentences are for terminals and may change.

@@ -1,9 +1,9 @@
-"""command — `pillarbox policy`: is the policy sound, and what would it do to an envelope, and why
+"""command — `pillarbox policy`: checks the policy, and shows what it would do to an envelope, and why
 
 Owns: the command lines of check and test, the table, `--json` and the exit status.
 Guarantees: nothing is written, counted or started. test exits 0 if every recipient is accepted (on hold or not), 1 if
     anything is refused; a configuration that cannot be used is 78 for both (sysexits.h).
-Raises: PillarboxError for what an operator can mend.
+Raises: PillarboxError for errors that an operator can correct.
 See: docs/how-to/test-policy.md; scripts/policy/trial.py.
 """
 

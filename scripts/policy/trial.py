@@ -1,10 +1,10 @@
-"""trial — what would happen to an envelope, phase by phase, without sending it
+"""trial — tries an envelope on the policy, phase by phase, without sending it
 
 Owns: taking an envelope through the phases of smtpd's policy, with the reasons of each rule.
 Guarantees: nothing is written or counted: rates are never over here, and rspamd is asked only if the caller says so.
     Relay permission and a user's own senders are part of the answer, since they come before rules.
 Raises: ConfigError.
-See: smtpd.policy.session, which is what really decides, here as in smtpd.
+See: smtpd.policy.session, which makes the decisions, here as in smtpd.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""access — who may decide about which quarantine
+"""access — the permission to decide about a quarantine
 
 Owns: the rules of `quarantines[].reviewers`, and turning the words of a command line into a condition that keeps to
     them.
-Guarantees: operators (who own the queue) may everything; others need the role pillarbox_reviewer, and to be among the
-    reviewers of each quarantine they touch, where it names any. What comes into a closed quarantine between the check
-    and the change is left alone, too.
+Guarantees: operators (who own the queue) may do everything; others need the role pillarbox_reviewer, and must be among
+    the reviewers of each quarantine they touch, where it names any. Mail that comes into a closed quarantine between
+    the check and the change is left alone, too.
 Raises: PillarboxError in one line, before anything is changed.
-Bugs: PostgreSQL knows nothing of `reviewers`: who has pillarbox_reviewer and speaks SQL may decide about all that is
-    held.
+Bugs: PostgreSQL does not know `reviewers`: a login with pillarbox_reviewer may decide by SQL about all held mail.
 See: docs/how-to/grant-roles.md.
 """
 

@@ -1,4 +1,4 @@
-"""command — `pillarbox quarantine`: held mail, looked at safely, released, deleted, scanned anew
+"""command — `pillarbox quarantine`: shows held mail safely, releases it, deletes it, scans it again
 
 Owns: the verbs and their options.
 See: docs/how-to/review-quarantined-mail.md.

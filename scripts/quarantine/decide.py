@@ -1,10 +1,10 @@
-"""decide — `pillarbox quarantine release|delete`: what becomes of held mail
+"""decide — `pillarbox quarantine release|delete`: releases or deletes held mail
 
-Owns: these verbs and what each changes.
+Owns: these verbs and their changes.
 Guarantees: all of scripts.queue.act's: nothing without `--yes`, batches, an audit row with exact counts, and a command
-    that was cut off is finished by giving it again. To other addresses mail goes as a copy, and the held recipient is
+    that was cut off is finished by running it again. To other addresses mail goes as a copy, and the held recipient is
     deleted in the same transaction.
-Raises: PillarboxError for what a reviewer can mend.
+Raises: PillarboxError for errors that a reviewer can correct.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""digest — `pillarbox quarantine digest`: tells a quarantine's reviewers by mail what is new in it
+"""digest — `pillarbox quarantine digest`: mails a digest of a quarantine's new mail to its reviewers
 
-Owns: the verb; when a digest is due, and what it says.
-Guarantees: at most one digest for each quarantine and period. What is told, that it was told, and the message in the
-    queue are one transaction, under a lock on the quarantine and an idempotency key: run twice, at once or killed at
-    any instant, each held recipient is told of once. No news, no mail. Nothing a message says is more than text in it.
-Raises: PillarboxError for what a reviewer can mend.
+Owns: the verb; the time at which a digest is due, and its text.
+Guarantees: at most one digest for each quarantine and period. The recipients in it, the note that it was sent, and the
+    message in the queue are one transaction, under a lock on the quarantine and an idempotency key: run twice, at once
+    or killed at any instant, each held recipient is in one digest. Without new mail there is no digest. Content of a
+    held message is only text in it.
+Raises: PillarboxError for errors that a reviewer can correct.
 See: docs/how-to/review-quarantined-mail.md; RFC 3834 (Auto-Submitted).
 """
 

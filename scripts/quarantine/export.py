@@ -1,10 +1,10 @@
 """export — `pillarbox quarantine export`: held messages as .eml files, exactly as they were submitted
 
-Owns: the verb; how files are named and written.
-Guarantees: a name is made of the message's id and of nothing the message says. Nothing is overwritten and no link is
-    followed; a file is there under its name only when it is whole. Read and written piece by piece. Never to a
-    terminal, on which a message might act.
-Raises: PillarboxError for what a reviewer can mend.
+Owns: the verb; the names of files and their writing.
+Guarantees: a name is made of the message's id alone, never of its content. Nothing is overwritten and no link is
+    followed; a file has its name only when it is whole. Read and written piece by piece. Never to a terminal, on which
+    a message might act.
+Raises: PillarboxError for errors that a reviewer can correct.
 """
 
 from __future__ import annotations

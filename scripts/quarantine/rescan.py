@@ -1,10 +1,10 @@
-"""rescan — `pillarbox quarantine rescan`: asks the content check again what it thinks of held mail
+"""rescan — `pillarbox quarantine rescan`: runs the content check again on held mail
 
-Owns: the verb; what rspamd is told of a held message, and which verdict is clean.
-Guarantees: without `--release` nothing changes. With it what is clean is released, a portion in one transaction with
-    its audit row; what is not, what is too large to be checked, and all that is left when rspamd does not answer stays
+Owns: the verb; the facts of a held message for rspamd, and the verdicts that count as clean.
+Guarantees: without `--release` nothing changes. With it clean mail is released, a portion in one transaction with its
+    audit row; mail that is not clean, or too large to be checked, and all the rest when rspamd does not answer, stays
     held. Killed, the same command does the rest.
-Raises: PillarboxError for what a reviewer can mend.
+Raises: PillarboxError for errors that a reviewer can correct.
 See: smtpd/policy/content_check.py; docs/how-to/check-content-with-rspamd.md.
 """
 

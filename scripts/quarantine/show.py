@@ -1,8 +1,8 @@
-"""show — `pillarbox quarantine list|show`: what is held, and what a message says
+"""show — `pillarbox quarantine list|show`: lists held mail, and shows a message
 
 Owns: these verbs, their tables and their JSON.
-Guarantees: reads only. What a message says about itself does nothing to a terminal, and each line of its text has a
-    bar before it, so that none can pass for one of ours. At most MOST_READ octets of a message are read.
+Guarantees: reads only. Content of a message has no effect on a terminal, and each line of its text has a bar before
+    it, so that none can pass for one of ours. At most MOST_READ octets of a message are read.
 See: scripts/mime/render.py; docs/how-to/review-quarantined-mail.md.
 """
 

@@ -1,1 +1,1 @@
-"""queue — `pillarbox queue`: shows what waits and why, and acts on it, one recipient or a million."""
+"""queue — `pillarbox queue`: shows queued mail and why it waits, and acts on it, one recipient or a million."""

@@ -1,12 +1,12 @@
-"""act — changes the recipients that fit a condition, in batches, with a preview before and an audit row beside
+"""act — changes the recipients that match a condition, in batches, after a preview and with an audit row
 
 Owns: the options of an acting command, and its order: count and show, consent, audit row, batches, end.
 Guarantees: nothing happens without `--yes`, nor without a condition unless `--all`. Each batch is one transaction that
-    changes recipients, keeps what they were, and counts them: killed at any instant, the audit row says exactly what
-    was done, and the same command does the rest. Recipients are locked in id order and for one batch only, so workers
-    pass them over meanwhile; what a worker has in hand is skipped where a change would be lost. Nothing that came after
-    the preview is touched.
-Raises: PillarboxError for what an operator can mend.
+    changes recipients, keeps their earlier state, and counts them: killed at any instant, the audit row says exactly
+    what was done, and the same command does the rest. Recipients are locked in id order and for one batch only, so
+    workers pass them over meanwhile; recipients that a worker has claimed are skipped where a change would be lost.
+    Recipients that came after the preview are not touched.
+Raises: PillarboxError for errors that an operator can correct.
 See: sql/README.md, "Acting on the queue".
 """
 

@@ -1,4 +1,4 @@
-"""command — `pillarbox queue`: see what waits and why, and act on it, one recipient or a million
+"""command — `pillarbox queue`: shows queued mail and why it waits, and acts on it, one recipient or a million
 
 Owns: the verbs and their options.
 See: docs/how-to/look-into-the-queue.md, docs/how-to/act-on-the-queue.md; docs/reference/condition.md.

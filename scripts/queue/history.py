@@ -1,7 +1,7 @@
-"""history — `pillarbox queue trace|audit`: what ever happened to a message, and what was done to the queue
+"""history — `pillarbox queue trace|audit`: the history of a message, and the commands that changed the queue
 
 Owns: these verbs, their tables and their JSON.
-Guarantees: reads only; what finished is told as long as history is kept.
+Guarantees: reads only; finished mail is shown as long as history is kept.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """query — takes a condition and a connection to the database, for every verb of `pillarbox queue`
 
-Owns: the option that says which condition, when "now" is, and PostgreSQL's refusals as one line.
-Guarantees: a condition is compiled once for a command, against one instant by PostgreSQL's clock, so that what is
-    previewed is what is done.
-Raises: PillarboxError for what an operator can mend.
+Owns: the arguments of the condition, the instant of "now", and PostgreSQL's refusals as one line.
+Guarantees: a condition is compiled once for a command, against one instant by PostgreSQL's clock, so that the preview
+    and the change select the same.
+Raises: PillarboxError for errors that an operator can correct.
 """
 
 from __future__ import annotations

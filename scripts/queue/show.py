@@ -1,8 +1,8 @@
-"""show — `pillarbox queue list|group|show|shape`: what is queued, and why it still is
+"""show — `pillarbox queue list|group|show|shape`: shows queued mail, and why it waits
 
 Owns: these verbs, their tables and their JSON.
 Guarantees: reads only. Lists are read a portion at a time, so that a million rows take no more memory than a thousand.
-See: Postfix qshape(1), which `shape` is after.
+See: Postfix qshape(1), the model for `shape`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """top — `pillarbox queue top`: the queue as it changes, until Ctrl-C
 
-Owns: the live table: states, the fullest destinations, and how both changed since the look before.
-Guarantees: reads only, one look at a time, at most one in `--every`.
+Owns: the live table: states, the fullest destinations, and the changes of both since the last reading.
+Guarantees: reads only, one query at a time, at most one in `--every`.
 """
 
 from __future__ import annotations

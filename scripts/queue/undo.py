@@ -1,11 +1,10 @@
-"""undo — changes back what an earlier command changed, where that is still possible
+"""undo — undoes an earlier command, as far as it is still possible
 
-Owns: which commands can be undone, and what of each.
-Guarantees: only what the command changed is changed back, so that what was done since stays: undoing a priority does
-    not put mail on hold again. A hold is undone for what is still on hold, a release for what still waits and is in
-    nobody's hand; a due time comes back only where nothing was tried since. Batches, audit and kills are as in
-    scripts.queue.act.
-Raises: PillarboxError for what an operator can mend.
+Owns: the commands that can be undone, and the changes of each.
+Guarantees: only the command's own changes are undone, so later changes stay: undoing a priority does not put mail on
+    hold again. A hold is undone for mail that is still on hold, a release for mail that still waits and is not claimed;
+    a due time comes back only where nothing was tried since. Batches, audit and kills are as in scripts.queue.act.
+Raises: PillarboxError for errors that an operator can correct.
 See: sql/README.md, "Acting on the queue".
 """
 

@@ -1,7 +1,7 @@
 """verbs — `pillarbox queue hold|release|retry|delay|priority|move|bounce|delete|undo`
 
-Owns: what each of them changes, and its options.
-Guarantees: a value that cannot be is refused before the database is asked.
+Owns: the change of each verb, and its options.
+Guarantees: an invalid value is refused before any query.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""retention — `pillarbox retention`: deletes what has been held, or remembered, for long enough."""
+"""retention — `pillarbox retention`: deletes held mail and audit rows that are older than their retention."""

@@ -1,4 +1,4 @@
-"""command — `pillarbox retention`: deletes what has been held, or is remembered, for long enough
+"""command — `pillarbox retention`: deletes held mail and audit rows that are older than their retention
 
 Owns: the verb's options.
 See: docs/how-to/keep-and-delete.md; scripts/retention/run.py.

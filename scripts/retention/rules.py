@@ -1,8 +1,8 @@
-"""rules — which held mail has been held for long enough
+"""rules — the held mail that is older than its retention
 
 Owns: turning `quarantines[].retention`, `retention.default` and a command line into conditions.
-Guarantees: pure. A recipient fits one rule at most. What counts is how long it has been on hold, and not how long
-    ago it came: mail that an operator holds today is not deleted today, however old it is.
+Guarantees: pure. A recipient matches one rule at most. The time on hold counts, not the time since arrival: mail that
+    an operator holds today is not deleted today, however old it is.
 See: docs/how-to/keep-and-delete.md; docs/reference/condition.md.
 """
 

@@ -1,11 +1,11 @@
-"""run — what retention would delete, and the deletion
+"""run — the preview of retention, and the deletion
 
 Owns: the order of the command: count every rule, show, and with --yes delete rule by rule; then old rows of audit.
 Guarantees: without --yes nothing is changed. Held mail is set to DELETE in batches as `pillarbox queue delete` does it,
-    each with its audit row: a worker finishes it, so that nothing disappears without a row in archive; cut off, the
-    same command does the rest. Works with the rights of pillarbox_reviewer; old rows of audit are left to who may
+    each with its audit row: a worker finishes it, so that no mail disappears without a row in archive; cut off, the
+    same command does the rest. Works with the rights of pillarbox_reviewer; old audit rows are left to logins that may
     delete them.
-Raises: PillarboxError for what an operator can mend.
+Raises: PillarboxError for errors that an operator can correct.
 See: sql/README.md, "Acting on the queue".
 """
 

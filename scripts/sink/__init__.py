@@ -1,1 +1,1 @@
-"""sink — an SMTP server that takes mail and does what the recipient's address asks, for tests and demos."""
+"""sink — an SMTP server that behaves as the recipient's address asks, for tests and demos."""

@@ -1,4 +1,4 @@
-"""behaviour — read from a recipient's address how the sink is to treat it
+"""behaviour — reads the sink's behaviour from a recipient's address
 
 Owns: the table of words that script the sink, and their meaning.
 Guarantees: pure; an address without such a word is simply accepted.

@@ -1,4 +1,4 @@
-"""records — what the sink offers, and what it writes down of each message it took"""
+"""records — the extensions that the sink offers, and its record of each message"""
 
 from __future__ import annotations
 

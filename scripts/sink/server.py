@@ -1,4 +1,4 @@
-"""server — an SMTP server that takes mail, writes down what it took, and fails on request
+"""server — an SMTP server that accepts mail, records it, and fails on request
 
 Owns: Sink, and its sessions: the server side of SMTP, small and strict: commands, replies, content, violations.
 Guarantees: shares no code with queued/smtp/client.py, so that each checks the other. Every octet that a careful client

@@ -1,7 +1,7 @@
 """syntax — the octets of commands and content, as the sink reads them
 
 Owns: reading paths and parameters, spotting stray line ends, undoing the dots.
-Guarantees: pure; shares nothing with what queued/ uses to write the same octets.
+Guarantees: pure; shares no code with queued/, which writes the same octets.
 See: RFC 5321 §4.1.2 (paths), §2.3.8 (line ends), §4.5.2 (transparency); RFC 1870, RFC 6152, RFC 6531.
 """
 

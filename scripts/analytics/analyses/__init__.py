@@ -1,7 +1,7 @@
-"""analyses — what history says: one small pure transformation a file, DataFrame in, DataFrame out
+"""analyses — the analyses of history: one small pure transformation per file, DataFrame in, DataFrame out
 
-Owns: the list of what belongs here.
-Guarantees: no transformation reads a file, asks a database, looks at the clock or runs anything; each says its columns.
+Owns: the list of analyses.
+Guarantees: no transformation reads a file or the clock, queries a database or runs anything; each names its columns.
     Spark's own functions only, no Python per row.
-See: docs/reference/analyses.md, what each figure means.
+See: docs/reference/analyses.md, the meaning of each figure.
 """

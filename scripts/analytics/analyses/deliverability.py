@@ -1,4 +1,4 @@
-"""deliverability — what became of the tries, by destination, sender, transport or source address
+"""deliverability — the outcomes of tries, by destination, sender, transport or source address
 
 Owns: the counts of outcomes and the shares made of them.
 Guarantees: pure; most attempts first, equals by name. attempts = delivered + deferred + failed + lost.

@@ -1,7 +1,7 @@
-"""encryption — how much mail went over TLS, which version, and who takes it only in the clear
+"""encryption — the share of mail over TLS, its versions, and the destinations without TLS
 
 Owns: the classes of `attempts.tls`.
-Guarantees: pure; delivered mail only, for what was refused may never have come as far as STARTTLS.
+Guarantees: pure; delivered mail only, because refused mail may never have come as far as STARTTLS.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""marks — what the analyses call values that are not there or cannot be
+"""marks — the names of the analyses for missing and impossible values
 
-Owns: the names; how many refusals or deferrals are enough.
+Owns: the names; the numbers of refusals or deferrals that are enough.
 Guarantees: none of them can be a domain, a source address or a partition id.
 """
 

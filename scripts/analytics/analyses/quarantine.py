@@ -1,6 +1,6 @@
-"""quarantine — how often what was held deserved it
+"""quarantine — how often mail was held for good reason
 
-Owns: how `archive` tells what became of held mail.
+Owns: reading the fate of held mail from `archive`.
 Guarantees: pure; each finished recipient that was held by policy is in one of the counts.
 Bugs: mail that was released has lost `_quarantineid`; it is known by `_holdreason` and counted under its
     `_policyrule`. Mail held by hand and then released has neither mark, and mail that still waits is not in history:

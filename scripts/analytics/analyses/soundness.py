@@ -1,6 +1,6 @@
-"""soundness — what in the history itself is odd: silent days, jumped clocks, values that cannot be
+"""soundness — oddities of the history itself: silent days, jumped clocks, impossible values
 
-Owns: the list of faults, each with the rows it concerns and what was done with them.
+Owns: the list of faults, each with the rows it concerns and the way they were treated.
 Guarantees: pure; nothing is left out of the other figures without a row here that counts it.
 """
 

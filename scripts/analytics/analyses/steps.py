@@ -1,4 +1,4 @@
-"""steps — how far each step of the retry schedule gets
+"""steps — the deliveries of each step of the retry schedule
 
 Owns: the counts by step, and the share of all deliveries that was reached by then.
 Guarantees: pure; in the order of the steps.

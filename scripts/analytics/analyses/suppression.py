@@ -1,6 +1,6 @@
 """suppression — addresses that should not be sent to any more
 
-Owns: which refusals speak against an address, and how many it takes.
+Owns: the refusals that count against an address, and how many are enough.
 Guarantees: pure. No address that took mail after its last refusal. A refusal for policy or reputation (5.7.x) says
     nothing about the address. An address that is absurd is quarantined: it is in the list as `absurd`, not lost.
 See: RFC 3463 section 3.2, address status; RFC 5321 section 4.5.3.1.1, a local part has at most 64 octets.

@@ -1,4 +1,4 @@
-"""throttling — which destinations slow us down, when, and what they let through
+"""throttling — the destinations that slow us down, when, and the pace that they allow
 
 Owns: when an hour counts as slowed, and the pace that is read off it.
 Guarantees: pure; the destination that slowed most attempts first.

@@ -1,7 +1,7 @@
-"""volume — attempts by the hour: what is usual, what was not, and what to expect
+"""volume — attempts by the hour: the usual number, the unusual hours, and a forecast
 
 Owns: the season (hour of the week), its robust spread, the flags and the forecast.
-Guarantees: pure; hours without a row count as 0, so a silent hour is seen. Medians throughout: one bad day moves
+Guarantees: pure; hours without a row count as 0, so a silent hour is seen. Medians throughout: one bad day changes
     nothing. With less than two weeks the season is the hour of the day.
 See: B. Iglewicz and D. Hoaglin, "How to Detect and Handle Outliers", 1993: a modified z-score beyond 3.5 is an
     outlier.

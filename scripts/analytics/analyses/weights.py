@@ -1,4 +1,4 @@
-"""weights — what each partition id costs, for a fairer division of leaves among workers
+"""weights — the cost of each partition id, for a fairer division of leaves among workers
 
 Owns: the weight of an id: the seconds that its tries took.
 Guarantees: pure; the heaviest first.

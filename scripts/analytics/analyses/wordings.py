@@ -1,6 +1,6 @@
 """wordings — bounces and deferrals by class: the replies of peers, each wording once
 
-Owns: when two wordings are one.
+Owns: the test whether two wordings are one.
 Guarantees: pure; every failed or deferred attempt is in exactly one row. Two wordings with the same outcome and code
     are one if at least 0.7 of their words are the same (Jaccard); the more frequent one gives its name. Beyond the
     LIMIT most frequent wordings each stays by itself.

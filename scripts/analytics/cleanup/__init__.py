@@ -1,1 +1,1 @@
-"""cleanup — `pillarbox analytics cleanup`: what of history may go, once the lake verifiably has it."""
+"""cleanup — `pillarbox analytics cleanup`: drops history that the lake verifiably has."""

@@ -1,11 +1,11 @@
-"""command — `pillarbox analytics cleanup`: drops days the lake has exactly, and finds what belongs to nothing
+"""command — `pillarbox analytics cleanup`: drops days that the lake has exactly, and finds orphans
 
 Owns: which days are old enough, the order verify → drop, consent, the report.
 Guarantees: nothing is changed without --yes. A day is dropped only after its files were read back and hold what
     PostgreSQL holds, and only if it still has that many rows under the lock that drops it. One day that disagrees is
     refused and the others go on; the exit status is then 1.
 Raises: LakeFault, DatabaseUnavailable, PillarboxError.
-See: docs/how-to/export-history.md; sql/README.md for who else drops days (`maintenance.keep`).
+See: docs/how-to/export-history.md; sql/README.md for the other way that days are dropped (`maintenance.keep`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""orphans — what belongs to nothing: bodies without rows, rows without bodies, attempts without recipients
+"""orphans — bodies without rows, rows without bodies, attempts without recipients
 
-Owns: the three anti-joins, on Spark, the second look at what they find, and mending it.
-Guarantees: PostgreSQL only gives ids away, in one pass over each table; what Spark finds is looked up again by key
-    before it is called an orphan, because the tables were read one after the other. Mending is left to functions that
-    look a third time, under a lock: bodies go to the sweep, recipients without body go on hold with the reason, and
-    attempts without recipient are only told of, since history is never changed.
+Owns: the three anti-joins, on Spark, the second look at their findings, and the repairs.
+Guarantees: PostgreSQL only reads ids, in one pass over each table; Spark's findings are looked up again by key before
+    they are called orphans, because the tables were read one after the other. Repairs are left to functions that look a
+    third time, under a lock: bodies go to the sweep, recipients without body go on hold with the reason, and attempts
+    without recipient are only reported, since history is never changed.
 Bugs: attempts older than the oldest day of the archive are left out: their recipients may have been dropped with it.
 Raises: DatabaseUnavailable.
 See: sql/schema/10_orphan.sql.

@@ -1,9 +1,9 @@
-"""verify — whether the lake has a day exactly as PostgreSQL has it
+"""verify — checks that the lake has a day exactly as PostgreSQL has it
 
 Owns: reading the day again from both sides, in portions and files, and comparing rows, sums and content.
 Guarantees: a day is only called verified if the files are as they were written (SHA-256), hold as many rows as the
-    manifest says, and their content has the digest of what PostgreSQL has now; what is in the quarantine is counted on
-    both sides, and its files are there.
+    manifest says, and their content has the digest of PostgreSQL's rows now; quarantined rows are counted on both
+    sides, and their files are there.
 Raises: LakeFault, PartitionDropped, DatabaseUnavailable.
 """
 

@@ -1,7 +1,7 @@
 """command — `pillarbox analytics export`: closed days of history into a lake of Parquet files, each exactly once
 
-Owns: which days are exported, the order, the lock on the lake, what is printed.
-Guarantees: run again, it exports what is missing or has grown, and nothing else. One run at a time. A day that is
+Owns: the choice of days to export, their order, the lock on the lake, the output.
+Guarantees: run again, it exports only days that are missing or have grown. One run at a time. A day that is
     refused or was dropped meanwhile does not keep the others from being exported; the exit status is then 1.
 Raises: LakeFault, DatabaseUnavailable, PillarboxError.
 See: docs/how-to/export-history.md.

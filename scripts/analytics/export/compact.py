@@ -1,6 +1,6 @@
-"""compact — many small files of a day and class made into one
+"""compact — makes one file of many small ones of a day and class
 
-Owns: which files are worth it, and writing their rows anew in the order of their instants.
+Owns: the choice of files, and writing their rows again in the order of their instants.
 Guarantees: as an export of the day: a next version, committed by its manifest, the old files kept until then. Files are
     checked against their checksums before, and the new ones hold as many rows; the fingerprint stays.
 Raises: LakeFault.

@@ -1,8 +1,8 @@
-"""day — one day into the lake, exactly once: staging, move, manifest, tidy
+"""day — exports one day into the lake, exactly once: staging, move, manifest, tidy
 
-Owns: the order of these steps, and what each finds of a run that was killed.
+Owns: the order of these steps, and the treatment of a killed run's remains at each.
 Guarantees: whatever step a kill comes in, the lake holds the day as its manifest says, old or new, never a mixture;
-    the next run begins the day anew and removes what the killed one left. A day that holds less than the lake has is
+    the next run begins the day again and removes the killed one's remains. A day that holds less than the lake has is
     refused.
 Raises: DayRefused, PartitionDropped, LakeFault, DatabaseUnavailable.
 See: docs/explanation/analytics.md, "Killed in the middle".

@@ -1,8 +1,8 @@
 """portion — one portion of a day, read from PostgreSQL and written into the staging folder
 
-Owns: what a worker of the export does: read, take the sums, put bad rows aside, divide by class, write Parquet.
+Owns: the work of one export worker: read, take the sums, put bad rows aside, divide by class, write Parquet.
 Guarantees: run twice, by a retry or in a second run, it leaves the same files; a file has its name only when it is
-    whole and on disk. Rows lie in the order of their instants.
+    whole and on disk. Rows are in the order of their instants.
 Raises: PartitionDropped, DatabaseUnavailable; LakeFault when the lake cannot be written.
 """
 

@@ -1,6 +1,6 @@
-"""quarantine — rows that would harm whoever reads the lake, told apart and counted
+"""quarantine — finds and counts rows that would harm readers of the lake
 
-Owns: the rules: text that is no UTF-8, domains and addresses of absurd length, replies of absurd length.
+Owns: the rules: text that is not UTF-8, domains and addresses of absurd length, replies of absurd length.
 Guarantees: every row is either kept or quarantined, with the first rule it breaks; a quarantined row is written as it
     was read, its text as binary.
 See: RFC 5321 section 4.5.3.1 (lengths: 64, 255, 512 octets of a reply line), exceeded here many times over on

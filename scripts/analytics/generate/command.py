@@ -1,8 +1,8 @@
-"""command — `pillarbox analytics generate`: made-up history of any size, to try reports and to measure
+"""command — `pillarbox analytics generate`: synthetic history of any size, to try reports and to measure
 
-Owns: how much falls on which day, the numbers of rows, and writing by COPY: attempts and archive side by side.
-Guarantees: the same seed makes the same rows but for their numbers; days are made as far as they lack; previews, and
-    does nothing without --yes. Cut off in the middle, whole stretches are there and no part of one.
+Owns: the division among days, the numbers of rows, and writing by COPY: attempts and archive side by side.
+Guarantees: the same seed makes the same rows but for their numbers; missing days are made; without --yes it only
+    previews. Cut off in the middle, whole stretches are there and no part of one.
 Raises: DatabaseUnavailable, PillarboxError.
 Bugs: the number of attempts is met to within a few in a thousand, since chance decides how often one tries.
 See: docs/how-to/export-history.md.

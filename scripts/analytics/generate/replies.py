@@ -1,7 +1,7 @@
-"""replies — what peers say, in the wording of several providers
+"""replies — replies of peers, in the wording of several providers
 
 Owns: the table of replies by provider and outcome, each with a place for an identifier that differs every time.
-Guarantees: one code, one enhanced code and one text for each try; the wordings are made up, after those one meets.
+Guarantees: one code, one enhanced code and one text for each try; the wordings are invented, after real ones.
 See: RFC 5321 section 4.2; RFC 3463.
 """
 

@@ -1,7 +1,7 @@
-"""command — `pillarbox analytics report`: what history says, as a page, as JSON, as tables, and in PostgreSQL
+"""command — `pillarbox analytics report`: reports on history, as a page, as JSON, as tables, and in PostgreSQL
 
-Owns: the options, the period, where history is read from, and where the report goes.
-Guarantees: reads only, but for --store. A page is written beside and put in place at the end, so what is there is
+Owns: the options, the period, the source of history, and the destination of the report.
+Guarantees: reads only, but for --store. A page is written under another name and renamed at the end, so it is always
     whole. Progress goes to standard error.
 Raises: PillarboxError.
 See: docs/how-to/report.md; docs/reference/analyses.md.

@@ -1,10 +1,10 @@
 """figures — every analysis over one period, from the tables that were counted as history was read
 
-Owns: which analysis begins with which table; what is kept in memory meanwhile; the order in which they run; errors in
-    our words.
-Guarantees: no row of history is looked at here, so it takes as long for many rows as for few. What was kept in memory
-    is let go at the end, whatever happens. Progress is told after each section.
-Raises: PillarboxError with the first line of what Spark said.
+Owns: the table that each analysis begins with; the tables kept in memory meanwhile; the order in which they run; errors
+    in our words.
+Guarantees: no row of history is read here, so it takes as long for many rows as for few. The memory is released at the
+    end, whatever happens. Progress is reported after each section.
+Raises: PillarboxError with the first line of Spark's error.
 See: scripts/analytics/report/rollup_read.py, the tables.
 """
 

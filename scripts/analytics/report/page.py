@@ -1,4 +1,4 @@
-"""page — a report as one HTML page that needs nothing else
+"""page — a report as one self-contained HTML page
 
 Owns: the page: its head with the policy that forbids every request and script, the figures at the top, a chart and a
     table for each section.

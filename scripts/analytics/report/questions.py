@@ -1,4 +1,4 @@
-"""questions — what a report answers, asked of PostgreSQL directly, to compare with
+"""questions — the questions of a report, asked of PostgreSQL directly, for comparison
 
 Owns: the list of questions, sql/queries/analytics_ask_*.sql, and how long each took.
 Guarantees: each question is one statement, as kind to PostgreSQL as we could write it: one reading of the table answers

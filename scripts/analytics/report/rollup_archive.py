@@ -1,6 +1,6 @@
-"""rollup_archive — what several analyses need of `archive`, counted as the rows are read
+"""rollup_archive — the counts of `archive` for several analyses, made as the rows are read
 
-Owns: the small tables counted from finished recipients, and which refusals speak against an address.
+Owns: the small tables counted from finished recipients, and the refusals that count against an address.
 Guarantees: pure. Each finished recipient is counted in exactly one row of `waits` and one of `delivered` if it was;
     mail that was finished before it came (a clock jumped) is counted in `jumps` and has no time. An address is in
     `refusals` only as long as it has not taken mail since.

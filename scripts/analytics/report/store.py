@@ -1,8 +1,8 @@
 """store — a report in PostgreSQL, where the console finds it
 
 Owns: writing the table `reports`.
-Guarantees: all sections of a period or none, in one statement; the same period again replaces what was there.
-Raises: DatabaseUnavailable; PillarboxError when the role may not write, or the table is not there.
+Guarantees: all sections of a period or none, in one statement; the same period again replaces the old ones.
+Raises: DatabaseUnavailable; PillarboxError when the role may not write, or the table does not exist.
 See: sql/schema/20_report.sql.
 """
 

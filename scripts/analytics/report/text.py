@@ -1,8 +1,8 @@
 """text — a report's values in words, as tables for a terminal and as JSON for programs
 
-Owns: how each kind of value is written for people; the JSON document.
+Owns: the text form of each kind of value; the JSON document.
 Guarantees: pure apart from printing; the JSON has every row that the page has, numbers as numbers, instants in ISO
-    8601 UTC. What came from mail is printed without control characters.
+    8601 UTC. Text from mail is printed without control characters.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: the hash of a row over all columns (multilinear, by octet and place) and the sum of the rows' hashes.
 Guarantees: digests of parts add up to that of the whole, modulo 2^64. Values exchanged between rows or columns change
-    it. Not meant to withstand somebody who forges rows.
+    it. Not meant to withstand forged rows.
 See: Thorup, "High Speed Hashing for Integers and Strings" (multilinear hashing); splitmix64.
 """
 

@@ -1,11 +1,11 @@
 """portion — one portion of history as an Arrow table
 
-Owns: reading CSV from COPY into typed columns, columns this database does not have, text that is no UTF-8, and trying
+Owns: reading CSV from COPY into typed columns, columns this database does not have, text that is not UTF-8, and trying
     again when a replica cancelled us.
 Guarantees: the transaction is over before the first row is handed on, so a slow consumer holds no snapshot. Text that
     is not UTF-8 (a database in SQL_ASCII may hold it) comes as binary, column by column, never as an error for the
     rest.
-Raises: PartitionDropped, DatabaseUnavailable; BadRows when a portion is no CSV of these columns.
+Raises: PartitionDropped, DatabaseUnavailable; BadRows when a portion is not CSV of these columns.
 See: scripts/analytics/source/copying.py.
 """
 

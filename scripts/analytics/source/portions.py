@@ -1,4 +1,4 @@
-"""portions — which pieces of which days a read consists of
+"""portions — the pieces of days that a read consists of
 
 Owns: cutting day partitions into ranges of pages, one short transaction each, and keeping only the days that are
     asked for.

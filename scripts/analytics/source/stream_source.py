@@ -1,8 +1,8 @@
 """stream_source — new attempts as they are recorded, for Structured Streaming: format("pillarbox_attempts")
 
-Owns: offsets, what is read again and why, and the columns of the stream.
+Owns: offsets, the ranges that are read again, and the columns of the stream.
 Guarantees: every attempt whose transaction commits within OVERLAP ids, or a `reread`, of the newest comes at least
-    once; most come several times, so the reader must leave out what it has seen (by id and token). One short read a
+    once; most come several times, so the reader must drop duplicates (by id and token). One short read a
     batch, by an index.
 Raises: DatabaseUnavailable, which Spark wraps: the query ends, and goes on at its offset when it is started again.
 Bugs: an attempt that commits later than that is not in the stream; the next report has it.

@@ -1,1 +1,1 @@
-"""analytics — how fast history is exported and reported on, and what a live queue feels of it."""
+"""analytics — measures how fast history is exported and reported on, and the effect on a live queue."""

@@ -1,4 +1,4 @@
-"""bench — `python -m scripts.bench.analytics`: how fast history is exported and reported on, and what the queue feels
+"""bench — `python -m scripts.bench.analytics`: measures exports and reports of history, and their effect on the queue
 
 Owns: one run on an embedded server of its own: generate, export, report, the same questions asked of PostgreSQL, and
     a live queue with and without the analytics beside it, in turns.

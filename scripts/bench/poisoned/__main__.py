@@ -1,4 +1,4 @@
-"""poisoned — `python -m scripts.bench.poisoned`: what healthy mail feels of poisoned domains beside it
+"""poisoned — `python -m scripts.bench.poisoned`: measures healthy mail beside poisoned domains
 
 Owns: the order of a run: healthy mail alone, then beside each poison: domains whose one exchanger accepts and never
     greets, domains whose name servers are silent, and domains that share five hundred such exchangers.
