@@ -23,44 +23,44 @@ _INTRO = """\
 # What a reply means
 
 Each recipient of an attempt gets an outcome: *delivered*, *deferred* (tried again by the [retry
-schedule](../explanation/retries.md)) or *failed* (given up; the sender is told). What nobody knows is deferred. An
-outcome has a scope, which says whom else it concerns: this *recipient*, every recipient of the *message* at that
-host, or the *destination* with all its mail; trouble of our own has the scope *us*, and never bounces mail. Only
-scope *destination*, and trouble with our login, lowers the concurrency of a destination. What the operator knows
-better is said by [rules](../how-to/react-to-replies.md).
+schedule](../explanation/retries.md)) or *failed* (given up; the sender is notified). Unknown replies and faults are
+deferred. An outcome has a scope, the mail that it concerns: this *recipient*, every recipient of the *message* at
+that host, or the *destination* with all its mail; trouble of our own has the scope *us*, and never bounces mail. Only
+scope *destination*, and trouble with our login, lowers the concurrency of a destination. Operators can override these
+tables by [rules](../how-to/react-to-replies.md).
 
 ## Replies
 
-The class of the code decides what becomes of the recipient, and what was being answered whom it concerns. Only the
-reply to the final dot delivers."""
+The class of the code decides about the recipient; the answered command decides about the scope. Only the reply to the
+final dot delivers."""
 
 _STATUSES = """\
 ## Enhanced codes
 
-The code binds: an enhanced code of another class is an error of the host's and is not looked at, so `451 5.7.1` is
-deferred. One of the same class says whom a refusal concerns, where it is one of these (X is 4 or 5); before MAIL it
-is always the destination. They do not decide what becomes of the recipient: `5.2.2`, a full mailbox, has failed,
-with 552 as with 550, since a host that means it to pass says 4. Who wants to try such mail for longer has a
-[rule](../how-to/react-to-replies.md) for that."""
+The code decides: an enhanced code of another class is an error of the host and is ignored, so `451 5.7.1` is deferred.
+One of the same class decides the scope of a refusal, where it is one of these (X is 4 or 5); before MAIL the scope is
+always the destination. They do not decide about the recipient: `5.2.2`, a full mailbox, has failed, with 552 as with
+550, since a host that means a temporary refusal says 4. To try such mail for longer, write a
+[rule](../how-to/react-to-replies.md)."""
 
 _LOGINS = """\
-These say something of our login, and nothing of the mail: whatever the code, mail is deferred, with scope *us*, and no
-rule bounces it. Where we are told so while we log in, or in answer to MAIL, the destination is [left alone for a
+These concern our login, not the mail: whatever the code, mail is deferred, with scope *us*, and no rule bounces it.
+After such a reply to our login, or to MAIL, the destination is [left alone for a
 while](../how-to/log-in-to-a-relay.md)."""
 
 _FAULTS = """\
 ## Faults
 
-A conversation that breaks is deferred, always. When it broke while the reply to the final dot was waited for, the
+Mail is always deferred when a conversation breaks. If it broke while we waited for the reply to the final dot, the
 host may have the message: the attempt is *uncertain*, and the message is sent again with the same envelope and
 content."""
 
 _NEXT = """\
 ## Too many recipients
 
-`452`, or `552` without an enhanced code, in answer to RCPT, while the host takes the message for others: those who
-were too many are sent in a next transaction over the same connection at once (RFC 5321 section 4.5.3.1.10), as
-often as the host takes at least one more. Who is left over after that waits for the retry."""
+`452`, or `552` without an enhanced code, in answer to RCPT, while the host accepts the message for others: the refused
+recipients are sent in a next transaction over the same connection at once (RFC 5321 section 4.5.3.1.10), as often as
+the host accepts at least one more. The rest waits for the retry."""
 
 
 def page() -> str:

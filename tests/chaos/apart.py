@@ -99,14 +99,14 @@ APART: Final = {
     ),
     "upgrade-to-newer": Apart(
         "rolling upgrade to the next version",
-        "this code while the schema changes, started anew on it, then both",
+        "this code while the schema changes, restarted on it, then both",
         _upgrade,
     ),
     "disk-data": Apart(
-        "disk full under PostgreSQL, which nobody watches", "tables cannot grow", lambda f: _disk(disk.full_data(f))
+        "disk full under PostgreSQL, not watched", "tables cannot grow", lambda f: _disk(disk.full_data(f))
     ),
     "disk-wal": Apart(
-        "disk full under PostgreSQL, which nobody watches",
+        "disk full under PostgreSQL, not watched",
         "the log cannot grow: PANIC",
         lambda f: _disk(disk.full_log(f)),
     ),
