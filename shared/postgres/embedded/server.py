@@ -163,7 +163,7 @@ class EmbeddedServer:
         found = socket.lstat()
         owners = {os.geteuid(), self._account.uid if self._account else os.geteuid()}
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners:
-            raise DatabaseUnavailable(f"{socket} was created by another user and cannot be used; remove it")
+            raise DatabaseUnavailable(f"{socket} is not a directory of our own; remove it")
         self._own(socket)
         socket.chmod(0o700)
         return socket

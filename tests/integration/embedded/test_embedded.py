@@ -210,7 +210,7 @@ def test_a_directory_that_is_not_ours_is_left_alone(var: Path) -> None:
 def test_a_socket_directory_somebody_else_made_is_refused(var: Path) -> None:
     (var / "elsewhere").mkdir()
     ServerFiles(var).socket().symlink_to(var / "elsewhere")
-    with pytest.raises(DatabaseUnavailable, match="must be a directory of ours"):
+    with pytest.raises(DatabaseUnavailable, match="is not a directory of our own"):
         embedded.ensure_running(var)
 
 
