@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our lines has enough of them; what is still to be written at the end goes nowhere.
+        # The reader of our output has closed it; the rest of the output is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _UNREAD
     return status

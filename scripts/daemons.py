@@ -152,7 +152,7 @@ class Daemons:
                     raise
 
     async def _ready(self, child: DaemonProcess, door: socket.socket) -> str:
-        """What the child's STATUS said with its READY."""
+        """The child's STATUS that came with its READY."""
         assert child.process  # noqa: S101 - set by the only caller
         loop = asyncio.get_running_loop()
         ended = asyncio.create_task(child.process.wait())

@@ -43,7 +43,7 @@ def ask[Answer](
     try:
         return asyncio.run(on_it())
     except BrokenPipeError:
-        raise  # whoever read our lines has enough of them: that is no trouble with the database
+        raise  # the reader of our output has closed it: not a fault of the database
     except database.OUTAGE as error:
         raise database.unavailable(error) from None
     except database.REFUSAL as error:

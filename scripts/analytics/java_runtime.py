@@ -133,7 +133,7 @@ def main() -> int:
 
 
 def _output(java: Path, argument: str) -> str:
-    """What `java argument` prints; nothing when it cannot run."""
+    """The output of `java argument`; empty when it cannot run."""
     try:
         run = subprocess.run(  # noqa: S603 - a program named java
             [str(java), argument], capture_output=True, text=True, check=False, timeout=60

@@ -29,7 +29,7 @@ _RAISED: Final = re.compile(r"^((?:scripts|shared)\.[\w.]+)\.(\w+): (.+)$", re.M
 class Runner(Protocol):
     """Runs a function on portions."""
 
-    at_once: int  # how many threads may call `run` so that nobody waits for the last portion of another
+    at_once: int  # how many threads may call `run` so that none waits for the last portion of another
 
     def run[P, A](self, function: Callable[[P], A], portions: Sequence[P], tell: Callable[[int], None]) -> list[A]:
         """What the function answers for each."""

@@ -73,7 +73,7 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, light: b
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
-            # Arrow keeps what it frees: given back, it would be fetched anew, and cleared, for the next rows.
+            # Arrow keeps freed memory: given back, it would be fetched again, and cleared, for the next rows.
             "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
         }
         if light:
@@ -148,7 +148,7 @@ def _leave_a_core() -> None:
 
 
 def _come_last(java: int) -> None:
-    """Let Java, and whatever it starts from now on, run when nobody else wants to; nice alone still takes its turns."""
+    """Let Java, and all it starts from now on, run only on an idle processor; nice alone still takes its turns."""
     done: set[str] = set()
     # A thread that is made meanwhile has the class of its maker, which may not have been changed yet.
     while new := {thread.name for thread in Path(f"/proc/{java}/task").glob("*")} - done:
@@ -160,7 +160,7 @@ def _come_last(java: int) -> None:
 
 @contextmanager
 def _errors_to(file: IO[str]) -> Iterator[None]:
-    """Give processes started in this block `file` as their standard error: Java greets there whatever it is told."""
+    """Give processes started in this block `file` as their standard error: Java always prints a greeting there."""
     ours = os.dup(2)
     try:
         os.dup2(file.fileno(), 2)
@@ -171,14 +171,14 @@ def _errors_to(file: IO[str]) -> Iterator[None]:
 
 
 def first_words(error: Exception) -> str:
-    """What an error of Spark says, in one line: of Java's what it threw, which comes after where it was called."""
+    """The text of an error of Spark, in one line: of Java's the exception, which comes after the place of the call."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     thrown = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
     return " ".join(thrown.split())[:_LONGEST]
 
 
 def _reason(error: Exception, said: IO[str]) -> str:
-    """What the error says, and what Java said last."""
+    """The error's text, and Java's last line."""
     said.seek(0)
     lines = [line.strip() for line in said if "Exception" in line or "Error" in line]
     return "; ".join([first_words(error), *lines[:1]])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LATE: Final = "10 minutes"
 _BACK: Final = timedelta(minutes=10)
-#: Below --checkpoint: what is kept there changes with what attempts are told apart by, and Spark reads no other.
+#: Below --checkpoint: its content depends on the key that distinguishes attempts, and Spark reads no other form.
 _KEPT: Final = "id-token"
 
 

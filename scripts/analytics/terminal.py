@@ -23,7 +23,7 @@ from shared.postgres import database
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_EVERY: Final = 10.0  # seconds between lines where nobody watches
+_EVERY: Final = 10.0  # seconds between lines without a terminal
 _UNITS: Final = {"k": 10**3, "m": 10**6}
 
 

@@ -84,7 +84,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def difference(ours: str, found: str | None) -> str | None:
-    """What is wrong with a record that DNS has, beside the one our key wants; None when it is right."""
+    """The fault of a record in DNS, compared with the one that our key needs; None when it is right."""
     if found is None:
         return "DNS has no such record"
     want, have = _tags(ours), _tags(found)
@@ -96,7 +96,7 @@ def difference(ours: str, found: str | None) -> str | None:
 
 
 def _published_keys(rule: SigningRule) -> Iterator[tuple[SigningKey, str]]:
-    """Every name that has to be in DNS; below a * any may, which nobody can check."""
+    """Every name that has to be in DNS; below a * any may, which cannot be checked."""
     domains = [rule.domain] if rule.domain else [name for name in rule.senderdomain if not name.startswith("*")]
     for key in rule.keys:
         for domain in domains:

@@ -56,7 +56,7 @@ class Ledger:
     arrived: Counter[Key] = field(default_factory=Counter)
     altered: set[Key] = field(default_factory=set)
     ended: set[Key] = field(default_factory=set)
-    unended: dict[Key, str] = field(default_factory=dict)  # what a message becomes whose header no empty line ends
+    unended: dict[Key, str] = field(default_factory=dict)  # the form of a message whose header no empty line ends
     early: dict[Key, list[str]] = field(default_factory=dict)
 
     def accept(self, sender: str, recipient: str, content: bytes) -> None:

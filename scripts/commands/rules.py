@@ -74,7 +74,7 @@ def test(options: argparse.Namespace) -> int:
 
 
 def _outcome(reply: Reply, phase: Phase) -> Outcome:
-    """What it would be without rules."""
+    """The outcome without rules."""
     if phase in _TO_TALK:
         return classify_fault(Fault("refused", phase, f"host refused to talk to us: {reply}", reply))
     return classify_reply(reply, phase)
@@ -101,7 +101,7 @@ def _does(compiled: CompiledRule) -> str:
 
 
 def _fate(verdict: Judgement) -> str:
-    """What becomes of the recipient."""
+    """The decision about the recipient."""
     if verdict.held is not None:
         return f"held under {verdict.held.quarantine}: {verdict.held.reason}"
     outcome = verdict.outcome

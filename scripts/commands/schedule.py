@@ -145,7 +145,7 @@ def remove(options: argparse.Namespace) -> int:
 
 
 def enable(options: argparse.Namespace) -> int:
-    """Send it again; occurrences that were missed while it was disabled are not made up."""
+    """Send it again; occurrences that were missed while it was disabled are not sent."""
 
     async def work(connection: database.Connection) -> int:
         known = await _known(connection, options.id)

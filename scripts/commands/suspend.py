@@ -116,7 +116,7 @@ def remove(options: argparse.Namespace) -> int:
             except database.REFUSAL as error:
                 if database.is_outage(error):
                     raise
-                break  # who may not change the queue leaves it to the workers, which do the same
+                break  # a login that may not change the queue leaves it to the workers, which do the same
         return gone
 
     gone = _ask(options, work)
@@ -131,7 +131,7 @@ def remove(options: argparse.Namespace) -> int:
 
 
 def _selection(options: argparse.Namespace) -> dict[str, list[str]]:
-    """What the options ask for, as the table has it; raises PillarboxError."""
+    """The selection of the options, in the form of the table; raises PillarboxError."""
     given = {name: values for name in FIELDS if (values := getattr(options, name))}
     if bool(given) == options.all:
         allowed = ", ".join(f"--{name}" for name in FIELDS)

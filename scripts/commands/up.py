@@ -95,7 +95,7 @@ async def _serve(folder: Path, queued: QueuedConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # whoever starts now reads the file as it is
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a daemon that starts now reads the file as it is
     async with Daemons() as supervisor:
         for child in children(folder, queued):
             await supervisor.start(child)
@@ -105,7 +105,7 @@ async def _serve(folder: Path, queued: QueuedConfig) -> None:
 
 
 def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons) -> None:
-    """Have every daemon read its file anew; each says itself what it can use of it."""
+    """Have every daemon read its file again; each logs itself which changes it can use."""
     try:
         _, wanted = load_both(folder)
     except ConfigError as error:

@@ -81,7 +81,7 @@ def add(options: argparse.Namespace) -> int:
     config = _config(options)
     keys = ("senders", "messages", "recipients", "partition", "transport", "hold")
     values = {key: getattr(options, key) for key in keys}
-    make_entry(values)  # before anybody types a password
+    make_entry(values)  # before a password is typed
     try:
         name = read_name(options.name)
     except ValueError as error:

@@ -35,7 +35,7 @@ _HIGHEST_ID: Final = (1 << 63) - 1
 
 
 class Watcher:
-    """What was told so far, and from when on the archive is still to be read."""
+    """The dead letters printed so far, and the point from which the archive is still to be read."""
 
     def __init__(self, since: datetime, tell: Callable[[str], object]) -> None:
         self._begin = since

@@ -29,9 +29,9 @@ _STATES: Final = {
     "SCHEDULED": f"(q.status = 'DELIVER' AND NOT {_DUE} AND {_FREE} AND q.retry_count = 0)",
     "DEFER": f"(q.status = 'DELIVER' AND NOT {_DUE} AND {_FREE} AND q.retry_count > 0)",
 }
-# An age grows as its instant lies further back.
+# An age grows as its instant is further back.
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
-# What is due already waits no time at all, and not less than none; <= and > say the same either way, and read indexes.
+# Due mail waits no time at all, and not less than none; <= and > mean the same either way, and read indexes.
 _PAST_DUE: Final = frozenset({"=", "<", ">="})
 _NULL_SENDER: Final = "<>"
 
@@ -112,7 +112,7 @@ class _Writer:
         return self._ordered(term, column, term.operator, value.low)
 
     def _is_domain(self, column: str, value: Value) -> str:
-        """What was queued before domains were brought into one spelling may have U-labels."""
+        """Mail that was queued before domains were brought into one spelling may have U-labels."""
         written = spellings(str(value.low))
         if value.how == "pattern":
             return " OR ".join(self._like(column, Value("pattern", each)) for each in written)

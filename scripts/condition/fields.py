@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 type Kind = Literal["text", "domain", "address", "number", "size", "time", "age", "wait", "state", "uuid"]
 
-#: What each kind of value looks like, for messages and the reference.
+#: The form of each kind of value, for messages and the reference.
 ALLOWED: Final[dict[Kind, str]] = {
     "text": "text; * matches any characters; quotes where it has spaces, commas or parentheses",
     "domain": "a domain; * matches any characters: *.example.com",
@@ -105,7 +105,7 @@ METADATA: Final = "metadata."
 
 
 def find(name: str) -> Field | None:
-    """The field of this name, case and aliases aside; metadata.KEY is one for any key; None for what is no name."""
+    """The field of this name, case and aliases aside; metadata.KEY is one for any key; None for an unknown name."""
     if name.lower().startswith(METADATA) and len(name) > len(METADATA):
         return Field("text", "q.metadata->>", f"The metadata key {name[len(METADATA) :]}.")
     lowered = name.lower()

@@ -256,7 +256,7 @@ def _unquoted(quoted: re.Match[str]) -> str:
 
 
 def _unknown(name: str) -> str:
-    """What to say of a name that is none, with the one that was probably meant."""
+    """The error about an unknown name, with the one that was probably meant."""
     near = difflib.get_close_matches(name.lower(), [*FIELDS, *ALIASES], 1)
     if near:
         return f"there is no {name}; did you mean {near[0]}?"

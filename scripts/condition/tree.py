@@ -23,7 +23,7 @@ class ConditionError(PillarboxError):
 
     def __init__(self, reason: str, text: str, at: int) -> None:
         """`at`: the place of the fault in `text`, in characters."""
-        # What is not printable would move the caret, or worse.
+        # Unprintable characters would move the caret, or worse.
         shown = "".join(character if character.isprintable() else " " for character in text)
         first = max(0, at - 60)
         super().__init__(f"{reason}\n  {shown[first : at + 40]}\n  {' ' * (at - first)}^")
@@ -47,7 +47,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What does not fit."""
+    """The recipients that do not match."""
 
     part: Node
 
@@ -57,7 +57,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """What fits every part; without parts, everything."""
+    """The recipients that match every part; without parts, all."""
 
     parts: tuple[Node, ...] = ()
 
@@ -67,7 +67,7 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """What fits at least one part."""
+    """The recipients that match at least one part."""
 
     parts: tuple[Node, ...]
 

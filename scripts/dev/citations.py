@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 TABLE: Final = Path("docs/reference/rfcs.csv")
 FOLDERS: Final = ("smtpd", "shared", "queued", "scripts", "sql", "config", "docs", "tests")
 _KINDS: Final = {".py", ".sql", ".md", ".yaml"}
-#: What a status says; in this order on the page.
+#: The meaning of each status; in this order on the page.
 STATUSES: Final = {
     "implemented": "what it asks of us is done",
     "partly": "the remark says what is not done",

@@ -31,7 +31,7 @@ class Peer:
     """Where a program comes from, and what it says of itself when it really starts."""
 
     package: str  # Debian's
-    program: str  # where it lies in there
+    program: str  # its path in the package
     besides: tuple[str, ...] = ()  # packages it does not pull in as libraries
     arguments: tuple[str, ...] = ("--version",)
     says: str = ""  # in lower case; its own name when empty
@@ -59,7 +59,7 @@ PEERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What a program preloads (ld.so(8)): its package, where it lies in there, and proof that it does its work."""
+    """A library to preload (ld.so(8)): its package, its path in there, and a proof that it works."""
 
     package: str  # Debian's
     files: tuple[str, ...]  # patterns; the folder's name depends on the processor and the distribution
@@ -110,7 +110,7 @@ def find_peer(name: str) -> Path | None:
 
 
 def need_peer(name: str) -> Path:
-    """The same, for whoever cannot go on without it."""
+    """The same, for callers that cannot go on without it."""
     found = find_peer(name)
     if found is None:
         raise PillarboxError(how_to_get(name))
@@ -203,7 +203,7 @@ def starts(program: Path) -> bool:
 
 
 def _besides(peer: Peer) -> list[str]:
-    """What to unpack beside the package: not node where the system has one, perhaps from elsewhere than Debian."""
+    """The packages to unpack beside it: not node where the system has one, perhaps from elsewhere than Debian."""
     return [package for package in peer.besides if package != "nodejs" or shutil.which("node") is None]
 
 

@@ -62,16 +62,16 @@ sessions.
    message.
 6. `policy.holds` are standing holds. They are asked before the rules of their phase (eod if they ask for
    header, score, symbols, size or number of recipients, else rcptto), so no `accept` passes them by.
-7. No action throws mail away: what was answered 250 is delivered, returned or held. No action opens a relay:
-   who may send to anybody is `relay.networks` and `authentication`. Metadata `_policyrule` names the rules that
+7. No action discards mail: a message that was answered 250 is delivered, returned or held. No action opens a relay:
+   `relay.networks` and `authentication` decide which clients may relay. Metadata `_policyrule` names the rules that
    matched.
 8. A user's own hold, partition and transport apply where no rule has set them.
 
-When a rule asks what cannot be found out (a list's query fails), the client gets 451 and may try again.
+When a rule's condition cannot be decided (a list's query fails), the client gets 451 and may try again.
 """
 
 _CONDITIONS: Final = """\
-All that are given must match; one entry of a list is enough. What is not known matches nothing. Patterns are
+All that are given must match; one entry of a list is enough. An unknown fact matches nothing. Patterns are
 globs (`*`, `?`) that match the whole text, or `/regular expressions/` in RE2's syntax that match any part; both
 in any case and in linear time.
 """

@@ -28,7 +28,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found, and what to do about it; `remedy` is empty where there is nothing to do."""
+    """The finding of one check, and its remedy, which is empty where there is nothing to do."""
 
     check: str
     verdict: Severity

@@ -181,7 +181,7 @@ class Look:
         return [doctor_queue.default_leaf(rows, set(coverage.configured(self._count, *self._named())))]
 
     async def _workers(self) -> list[Finding]:
-        """Who is there, what their conditions are worth, and what nobody serves."""
+        """The running workers, the proofs of their conditions, and the unserved partitions."""
         registered = [
             Registered(row.worker, row.id, row.where_condition, row.live, row.silent)
             for row in await self._rows("register_seen")

@@ -46,7 +46,7 @@ _GUARD: Final = "pillarbox migrate makes leaves as they must be; for this one se
 
 
 def leaves(rows: Sequence[Row], limits: Limits) -> list[Finding]:
-    """What each table of the queue's tree must have."""
+    """The requirements for each table of the queue's tree."""
     found = [_triggers(rows)]
     own = [row for row in rows if row.leaf]
     bare = [row.name for row in own if not row.unique_id]
@@ -148,7 +148,7 @@ def orphans(row: Row) -> Finding:
 
 
 def due(rows: Sequence[Row], limits: Limits) -> list[Finding]:
-    """Overdue mail by partition, and claims nobody took over."""
+    """Overdue mail by partition, and expired claims that were not taken over."""
     late = sorted((row for row in rows if row.oldest and row.oldest >= limits.overdue[0]), key=lambda row: -row.oldest)
     found = []
     if late:
@@ -171,7 +171,7 @@ def due(rows: Sequence[Row], limits: Limits) -> list[Finding]:
 
 
 def default_leaf(rows: Sequence[Row], known: Container[str | None]) -> Finding:
-    """What lies in the default leaf; `known` are the ids mail is expected to have."""
+    """The partition ids in the default leaf; `known` are the ids mail is expected to have."""
     strange = [row.partid for row in rows if row.partid not in known]
     text = "; ".join(f"{names([row.partid])}: {row.recipients} recipients" for row in rows)
     if strange:

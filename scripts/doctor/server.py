@@ -29,7 +29,7 @@ def version(row: Row) -> Finding:
 
 
 def durability(row: Row) -> Finding:
-    """What a commit survives."""
+    """The durability of a commit."""
     if not row.unsafe:
         return Finding("server.durability", Severity.OK, "fsync, full_page_writes and synchronous_commit are on")
     off = {name.partition("=")[0] for name in row.unsafe}
@@ -112,7 +112,7 @@ def clock(skew: float, limits: Limits) -> Finding:
 def sure_skew(readings: Sequence[tuple[float, float, float]]) -> float:
     """The skew that remains whatever the network did: readings are (sent, server's time, received) in seconds.
 
-    The server read its clock somewhere between sending and receiving, so no more is certain than how far its time lies
+    The server read its clock somewhere between sending and receiving, so it is only certain how far its time lies
     outside that span. The shortest round trip tells most.
     """
     sent, theirs, received = min(readings, key=lambda reading: reading[2] - reading[0])

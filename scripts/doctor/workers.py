@@ -30,7 +30,7 @@ class Registered:
 
 @dataclass(slots=True)
 class Proof:
-    """What was found out about one condition."""
+    """The proof of one condition."""
 
     where: str
     fault: str | None = None
@@ -63,7 +63,7 @@ def who(configured: Mapping[str, str], registered: Iterable[Registered], proofs:
 
 
 def live(configured: Mapping[str, str], registered: Sequence[Registered]) -> list[Finding]:
-    """Who beats, who does not, and who runs by another condition than its file says."""
+    """Workers that beat, that do not, and that run by another condition than their file has."""
     check = "worker.live"
     beating = {each.id for each in registered if each.live}
     found = []
@@ -115,7 +115,7 @@ def conditions(servers: Iterable[Server]) -> list[Finding]:
 
 
 def served(servers: Sequence[Server], partids: Sequence[Partid], unknown: str) -> list[Finding]:
-    """Whether each partition is somebody's, and which are several's; `unknown` is an id that nothing gives out."""
+    """Whether each partition has a worker, and which have several; `unknown` is an id that nothing gives out."""
     known = [each for each in servers if each.proof.answers]
     found = []
     none = nobody(partids, [each.proof.answers for each in known])

@@ -32,7 +32,7 @@ def printable(text: str, *, most: int = SHOWN) -> str:
 
 
 def characters(octets: bytes, charset: str) -> str:
-    """Text in this charset, or in UTF-8 where there is no such charset."""
+    """Text in this charset, or in UTF-8 for an unknown charset."""
     try:
         if codecs.lookup(charset).name in _NO_CHARSET:
             charset = "utf-8"
@@ -61,7 +61,7 @@ def decoded(value: bytes) -> str:
 
 
 def from_base64(octets: bytes) -> bytes:
-    """What base64 says, whatever else stands between its digits."""
+    """The octets of base64, ignoring all characters that are not its digits."""
     digits = _NOT_BASE64.sub(b"", octets)
     rest = len(digits) % 4
     digits = digits[:-1] if rest == 1 else digits + b"=" * (-rest % 4)

@@ -36,9 +36,9 @@ _TYPE: Final = re.compile(rb"[ \t]*([a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One leaf. start, end: where its encoded body lies. header: by name in lower case, the first field of each.
+    """One leaf. start, end: the place of its encoded body. header: by name in lower case, the first field of each.
 
-    alternative: it lies in a multipart/alternative, of which mail programs show one part.
+    alternative: it is in a multipart/alternative, of which mail programs show one part.
     """
 
     depth: int
@@ -60,12 +60,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What was found. header: the message's own. parts: the leaves, at most MOST_PARTS. count: how many there are."""
+    """The findings. header: the message's own. parts: the leaves, at most MOST_PARTS. count: how many there are."""
 
     header: dict[str, bytes]
     parts: tuple[Part, ...]
     count: int
-    deeper: bool  # something lies deeper than DEEPEST, and is shown as one part
+    deeper: bool  # some parts are deeper than DEEPEST, and are shown as one part
 
 
 def walk(content: bytes) -> Walked:
@@ -88,7 +88,7 @@ def header_of(content: bytes) -> dict[str, bytes]:
 
 
 def again(content: bytes, names: Collection[str]) -> tuple[list[tuple[str, bytes]], bool]:
-    """What the message's header says once more under one of these names, in lower case; whether it goes on unread."""
+    """The further fields of the message's header under one of these names, in lower case; whether it goes on unread."""
     lines, _, cut = _header(content, 0)
     seen: set[str] = set()
     more = []
@@ -133,7 +133,7 @@ class _Walker:
         self._content = content
         self._open: list[bytes] = []  # the boundaries, the innermost last
         self._kinds: list[str] = []  # the types of these multiparts
-        self._lines: re.Pattern[bytes] | None = None  # their delimiter lines; None: to be made anew
+        self._lines: re.Pattern[bytes] | None = None  # their delimiter lines; None: to be made again
         self._parts: list[Part] = []
         self._count = 0
         self._deeper = False

@@ -52,7 +52,7 @@ class Shown:
 
 
 class NotShown(Exception):
-    """There is no such part, or it is not text."""
+    """The part does not exist, or it is not text."""
 
 
 def render(content: bytes, number: int | None = None) -> Shown:
@@ -86,7 +86,7 @@ def fields_of(content: bytes) -> dict[str, str]:
 
 
 def _odd(content: bytes) -> Iterator[str]:
-    """What the header says twice: mail programs differ in which of them they show."""
+    """Fields that the header has twice: mail programs differ in which of them they show."""
     more, cut = again(content, _ONCE)
     for name, value in more[:_TOLD]:
         yield f'{_ONCE[name]} is there again, and a mail program may show this one: "{decoded(value)}"'

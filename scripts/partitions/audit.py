@@ -31,7 +31,7 @@ _SAYS: Final = {
 class Fault:
     """One thing wrong with one table of the queue; `fault` is a key of the sentences above.
 
-    `mend` is the statement that mends it, after those of `builds`, which must not stand in a transaction.
+    `mend` is the statement that repairs it, after those of `builds`, which must not be in a transaction.
     """
 
     leaf: str
@@ -45,7 +45,7 @@ class Fault:
 
 
 async def read_faults(connection: database.Connection) -> list[Fault]:
-    """What is wrong at this moment; empty when all is well."""
+    """The faults at this moment; empty when all is well."""
     async with connection.transaction(force_rollback=True):
         await connection.execute(query("partitions_model"))
         rows = await database.fetch(connection, "partitions_audit")
@@ -53,7 +53,7 @@ async def read_faults(connection: database.Connection) -> list[Fault]:
 
 
 def repairs(faults: Iterable[Fault]) -> list[Step]:
-    """The steps that mend these faults."""
+    """The steps that repair these faults."""
     found: list[Step] = []
     for f in faults:
         if f.builds:

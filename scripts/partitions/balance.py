@@ -69,12 +69,12 @@ def read_report(path: Path) -> dict[str, float]:
 
 
 def heaviest(layout: Layout, weights: Mapping[str, float]) -> float:
-    """What the heaviest leaf weighs."""
+    """The weight of the heaviest leaf."""
     return max((weigh(ids, weights) for ids in layout.values()), default=0.0)
 
 
 def weigh(ids: frozenset[str], weights: Mapping[str, float]) -> float:
-    """What these ids weigh together."""
+    """The weight of these ids together."""
     return sum((weights.get(id_, 0.0) for id_ in sorted(ids)), start=0.0)
 
 

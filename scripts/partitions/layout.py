@@ -17,7 +17,7 @@ from shared.errors import PillarboxError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-#: Suffix of the leaf (queue_def_SUFFIX) → its partition ids; every other id lies in DEFAULT.
+#: Suffix of the leaf (queue_def_SUFFIX) → its partition ids; every other id belongs to DEFAULT.
 type Layout = dict[str, frozenset[str]]
 
 DEFAULT: Final = "def"
@@ -56,7 +56,7 @@ def suffix_of(leaf: str) -> str:
 
 
 def wanted(leaves: Mapping[str, Iterable[str]]) -> Layout:
-    """A layout from names and ids somebody wrote; each name usable, each id in one leaf."""
+    """A layout from written names and ids; each name usable, each id in one leaf."""
     owner: dict[str, str] = {}
     layout: Layout = {}
     for name, ids in leaves.items():
@@ -71,7 +71,7 @@ def wanted(leaves: Mapping[str, Iterable[str]]) -> Layout:
 
 
 def owner_of(layout: Layout, id_: str) -> str:
-    """The leaf this id lies in."""
+    """The leaf of this id."""
     return next((name for name, ids in layout.items() if id_ in ids), DEFAULT)
 
 
@@ -131,7 +131,7 @@ def merge(layout: Layout, leaves: Sequence[str], into: str) -> Layout:
 
 
 def absent(layout: Layout, leaves: Sequence[str]) -> list[str]:
-    """Those of the leaves somebody named that are not there: merged before, or misspelt."""
+    """The named leaves that do not exist: merged before, or misspelt."""
     return sorted({_plain(leaf) for leaf in leaves} - layout.keys())
 
 

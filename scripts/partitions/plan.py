@@ -26,11 +26,11 @@ BATCH: Final = 5000
 CLOSE: Final = BATCH // 5
 #: Milliseconds a statement may wait for a lock while others wait behind it.
 LOCK_TIMEOUT: Final = 200
-#: Milliseconds to wait for a vacuum to end; nobody waits behind that.
+#: Milliseconds to wait for a vacuum to end; no session waits behind that.
 SETTLE_TIMEOUT: Final = 5000
 
 _KEY: Final = "(metadata->>'_partid')"
-# What queue_def's own bound says of every row below it (sql/schema/03_queue.sql).
+# The condition of queue_def's own bound on every row below it (sql/schema/03_queue.sql).
 _NOT_HELD: Final = "NOT (status IS NOT NULL AND status = 'HOLD')"
 
 
@@ -39,7 +39,7 @@ class Step:
     """One transaction: its statements, and a sentence why.
 
     `repeat`: run until it returns less than this. `first`: what to repeat before every try, so that little is left to
-    do under the lock. `alone`: the statements must not stand in a transaction. `tables`: whose locks it needs.
+    do under the lock. `alone`: the statements must not be in a transaction. `tables`: the tables to lock.
     """
 
     why: str
@@ -63,7 +63,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What an interrupted run left behind."""
+    """The remains of an interrupted run."""
 
     captured: tuple[str, ...] = ()  # leaves
     shield: bool = False

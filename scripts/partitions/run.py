@@ -104,7 +104,7 @@ async def apply(
     *,
     patience: float = PATIENCE,
 ) -> int:
-    """Lead the queue to the wanted layout; returns how many rounds that took. Nothing to do is no error.
+    """Lead the queue to the wanted layout; returns how many rounds that took, perhaps none.
 
     `patience`: seconds to go on asking for the locks of one step.
     """
@@ -123,7 +123,7 @@ async def apply(
 
 @asynccontextmanager
 async def alone(connection: database.Connection) -> AsyncIterator[None]:
-    """Only one repartitioning at a time, whoever starts it.
+    """Only one repartitioning at a time, from any process.
 
     A second connection holds the lock. If it is lost the first one is ended too: others may begin from then on.
     """
@@ -189,7 +189,7 @@ async def _repeat(connection: database.Connection, text: str, enough: int, tell:
 
 
 async def _insist(connection: database.Connection, step: Step, patience: float) -> None:
-    """One transaction, tried again while its locks are not to be had."""
+    """One transaction, tried again while its locks cannot be taken."""
     deadline, pause = monotonic() + patience, _FIRST_PAUSE
     while True:
         if step.first:

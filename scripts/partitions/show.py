@@ -110,7 +110,7 @@ def merged(layout: Layout, missing: Sequence[str], into: str) -> str:
 
 
 def proposal(proposed: Layout, current: Layout, weights: Mapping[str, float], *, as_json: bool) -> None:
-    """What balance proposes: lines to paste, or JSON."""
+    """The proposal of balance: lines to paste, or JSON."""
     if as_json:
         named = {name: sorted(ids, key=natural) for name, ids in proposed.items()}
         loads = {name: weigh(ids, weights) for name, ids in proposed.items()}
@@ -127,7 +127,7 @@ def proposal(proposed: Layout, current: Layout, weights: Mapping[str, float], *,
 
 
 def paste(layout: Layout) -> None:
-    """What belongs into smtpd.yaml."""
+    """The lines for smtpd.yaml."""
     print("for environment.database.partitions in smtpd.yaml:\n")
     print(yaml(layout))
 

@@ -179,7 +179,7 @@ def show(outcome: Trial, notes: list[str], console: Console) -> None:
 
 
 def _lines(outcome: Trial) -> list[str]:
-    """What becomes of everybody, a line each."""
+    """The result of each recipient, a line each."""
     lines = [f"{to}: refused: {reply}" for to, reply in outcome.rejected.items()]
     if outcome.refused is not None:
         lines.append(f"refused: {outcome.refused}")

@@ -81,7 +81,7 @@ class Trial:
 
 
 class _Unasked:
-    """In place of rspamd, where nobody wants it asked."""
+    """In place of rspamd, where it should not be asked."""
 
     async def check(self, content: bytes, envelope: Envelope) -> CheckResult | Literal["down", "skipped"]:
         """Nothing."""

@@ -56,7 +56,7 @@ class Access:
 
 
 async def admit(connection: database.Connection, settings: SmtpdConfig) -> Access:
-    """Who asks; refused without the role."""
+    """The login that asks; refused without the role."""
     [row] = await database.fetch(connection, "quarantine_login")
     if not row.operator and _REVIEWER not in row.roles:
         hint = f"grant it {_REVIEWER}; see docs/how-to/grant-roles.md"

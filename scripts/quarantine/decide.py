@@ -38,7 +38,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="ADDRESS",
         help="to this address instead of its recipient; may be given again",
     )
-    _verb(under, "delete", "delete held mail without telling anybody")
+    _verb(under, "delete", "delete held mail without a notification")
 
 
 def _verb(under: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help_: str) -> argparse.ArgumentParser:

@@ -121,7 +121,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _created(path: Path) -> BinaryIO:
-    """A new file that nobody else may read."""
+    """A new file that only its owner may read."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 

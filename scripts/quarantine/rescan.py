@@ -57,7 +57,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Rescanned:
-    """What is said of one held recipient's message. action: rspamd's, or why there is none."""
+    """The verdict on one held recipient's message. action: rspamd's, or why there is none."""
 
     id: int
     sender: str
@@ -82,7 +82,7 @@ class Checks:
         self._checker.close()
 
     async def portion(self, connection: database.Connection, rows: list[database.Row]) -> list[Rescanned]:
-        """What rspamd says of these recipients' messages, each asked once; raises PillarboxError when it is down."""
+        """The verdicts on these recipients' messages, each asked once; raises PillarboxError when rspamd is down."""
         by_message: dict[UUID, list[database.Row]] = {}
         for row in rows:
             by_message.setdefault(row.message, []).append(row)

@@ -128,7 +128,7 @@ def _mail(options: argparse.Namespace) -> int:
 
 
 def summary(row: database.Row) -> dict[str, object]:
-    """What tells a reviewer one held message from another."""
+    """The values by which a reviewer distinguishes held messages."""
     told = {name: value for name, value in fields(row).items() if name != "beginning"}
     told["received"] = cell(row.received)
     told["subject"] = fields_of(bytes(row.beginning)).get("Subject", "") if row.beginning is not None else None

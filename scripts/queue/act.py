@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 BATCH: Final = 1000
 _SAMPLE: Final = 10
-_TRIES: Final = 100  # of a batch whose rows somebody else moves at the same moment
+_TRIES: Final = 100  # of a batch whose rows another session moves at the same moment
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a verb does.
+    """The change of a verb.
 
     verb: the audit's word. query: the statement that changes locked recipients by `ids`, and returns id and partid.
     statuses: what it acts on. sending: whether it acts on what a worker has in hand. values: the query's own.
-    argument: what is told of them in the audit. said: "released", for people. resumes: what the same command has done
+    argument: their value in the audit. said: "released", for people. resumes: what the same command has done
     before it was cut off still fits its condition, and must not be done twice.
     """
 
@@ -89,7 +89,7 @@ class Done:
 
     @property
     def gone(self) -> int:
-        """Delivered, or changed by somebody else, meanwhile."""
+        """Delivered, or changed by another command, meanwhile."""
         return max(0, self.wanted - self.done - self.skipped)
 
 
@@ -223,7 +223,7 @@ async def begin(
 
 
 def tell(options: argparse.Namespace, change: Change, done: Done) -> None:
-    """What was done."""
+    """Show the result."""
     if options.json:
         told = {"audit": done.audit, "wanted": done.wanted, "done": done.done, "skipped": done.skipped}
         print(json.dumps({**told, "gone": done.gone}))
@@ -268,7 +268,7 @@ def _preview(options: argparse.Namespace, change: Change, counted: database.Row,
 
 
 def _operator() -> str:
-    """The login name of whoever runs the command, as far as the system knows it."""
+    """The login name of the user that runs the command, as far as the system knows it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -22,7 +22,7 @@ from shared.postgres import database
 if TYPE_CHECKING:
     import argparse
 
-#: What each command leaves the recipients it changed in: elsewhere somebody else has moved them since.
+#: The state in which each command leaves its recipients: in another one they were moved since.
 _LEFT: Final = {
     "hold": ("HOLD",),
     "release": ("DELIVER",),
@@ -32,7 +32,7 @@ _LEFT: Final = {
     "priority": ("HOLD", "DELIVER"),
     "move": ("HOLD", "DELIVER"),
 }
-_TRIES: Final = 100  # of a batch whose rows somebody else moves at the same moment
+_TRIES: Final = 100  # of a batch whose rows another session moves at the same moment
 
 
 async def undo(connection: database.Connection, options: argparse.Namespace) -> int:

@@ -49,7 +49,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--partition", type=_word, metavar="ID", help="a partition id")
 
     _verb(under, "bounce", "bounce recipients and notify their senders", _bounce)
-    _verb(under, "delete", "delete recipients without telling anybody", _delete)
+    _verb(under, "delete", "delete recipients without a notification", _delete)
 
     verb = under.add_parser("undo", help="undo an earlier command as far as possible")
     verb.add_argument("id", type=int, metavar="AUDIT", help="the number of its audit row")

@@ -39,7 +39,7 @@ _FORGET: Final = Change("retention", "", (), "forgotten", argument={"table": "au
 
 @dataclass(slots=True)
 class RuleRun:
-    """What one rule is about. counted: how many recipients, bytes, the oldest; done: None until something was done."""
+    """The mail of one rule. counted: how many recipients, bytes, the oldest; done: None until something was done."""
 
     rule: Rule
     asking: Query | None
@@ -129,7 +129,7 @@ async def _forget(
 def _show(
     options: argparse.Namespace, found: list[RuleRun], old: database.Row | None, keep_audit: timedelta | None
 ) -> None:
-    """What would be deleted."""
+    """Show the mail that would be deleted."""
     if options.json:
         told: list[dict[str, Any]] = [_told(each) for each in found]
         if old is not None and keep_audit is not None:
@@ -152,7 +152,7 @@ def _show(
 
 
 def _tell(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | None) -> None:
-    """What was deleted."""
+    """Show the deleted mail."""
     if options.json:
         told = [_told(each) for each in found]
         if forgotten is not None:

@@ -23,7 +23,7 @@ from typing import Final
 
 
 class Ending(IntEnum):
-    """What happens to a transaction from DATA on, the gravest last."""
+    """The end of a transaction from DATA on, the gravest last."""
 
     ACCEPT = 0
     SLOW = 1

@@ -39,7 +39,7 @@ _RECORDED: Final = "250 2.0.0 OK recorded"
 
 
 class Session(asyncio.BufferedProtocol):
-    """One connection; `sink` is told of messages and violations."""
+    """One connection; `sink` gets messages and violations."""
 
     def __init__(self, sink: Sink) -> None:
         """A session that has not greeted yet."""
@@ -400,7 +400,7 @@ class Sink:
         self._news.clear()
         await self._news.wait()
 
-    # What follows is called by the sessions.
+    # The sessions call the methods below.
 
     def joined(self, session: Session) -> bool:
         """A connection was made; whether it is one too many."""

@@ -25,7 +25,7 @@ def read_path(argument: bytes, keyword: bytes) -> tuple[bytes, bytes] | None:
 
 
 def refuse_parameters(parameters: bytes, offered: AbstractSet[str], size_limit: int) -> tuple[str | None, str | None]:
-    """The refusal of MAIL's parameters and the one nobody offered, None and None when they are fine."""
+    """The refusal of MAIL's parameters and the one that was not offered, None and None when they are fine."""
     for parameter in parameters.upper().decode("ascii", "replace").split():
         key, _, value = parameter.partition("=")
         if key == "SIZE" and "SIZE" in offered and value.isdigit():

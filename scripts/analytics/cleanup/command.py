@@ -36,7 +36,7 @@ _SHOWN = 10  # examples of each kind of orphan
 
 @dataclass(frozen=True, slots=True)
 class DayVerdict:
-    """What became of a day: verified, dropped, or why not."""
+    """The result for a day: verified, dropped, or why not."""
 
     table: str
     day: str
@@ -47,7 +47,7 @@ class DayVerdict:
 
 @dataclass
 class CleanupReport:
-    """What a run found and did."""
+    """The findings and changes of a run."""
 
     days: list[DayVerdict] = field(default_factory=list)
     orphans: Orphans | None = None
@@ -74,7 +74,7 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def run(options: argparse.Namespace) -> int:
-    """Verify, and with --yes drop and mend."""
+    """Verify, and with --yes drop and repair."""
     from scripts.analytics import session  # noqa: PLC0415 - as beside it
     from scripts.analytics.cleanup import orphans as cleanup_orphans  # noqa: PLC0415 - as beside it
     from scripts.analytics.export import day as export_day  # noqa: PLC0415 - as beside it

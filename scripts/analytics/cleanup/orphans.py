@@ -22,13 +22,13 @@ from scripts.analytics.source import copying, source
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Looked up and mended by one statement.
+#: Looked up and repaired by one statement.
 _BATCH: Final = 1000
 
 
 @dataclass(slots=True)
 class Orphans:
-    """What was found, and how much of it was mended."""
+    """The findings, and how many of them were repaired."""
 
     bodies: list[str] = field(default_factory=list)
     recipients: list[int] = field(default_factory=list)

@@ -69,7 +69,7 @@ def content(reading: Reading) -> Content:
 def fault(
     conninfo: str, lake: Path, leaf: Leaf, known: Manifest, runner: Runner, tell: Callable[[int], None]
 ) -> str | None:
-    """What keeps a day from being dropped; None when the lake has it exactly."""
+    """The reason not to drop a day; None when the lake has it exactly."""
     history = HISTORIES[known.table]
     now = day.sums(conninfo, history, leaf.day)
     if now != known.fingerprint:

@@ -38,7 +38,7 @@ _ROW: Final = 250  # octets of a row of history, to choose Spark's settings by
 
 @dataclass
 class ExportReport:
-    """What a run did."""
+    """The work of a run."""
 
     exported: list[Manifest] = field(default_factory=list)
     current: int = 0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scripts.analytics.runner import Runner
     from scripts.analytics.source.columns import History
 
-_ROUNDS: Final = 3  # how often a day that grows while it is read is read anew
+_ROUNDS: Final = 3  # how often a day that grows while it is read is read again
 
 
 class DayRefused(PillarboxError):
@@ -40,7 +40,7 @@ class DayRefused(PillarboxError):
 
 
 def sums(conninfo: str, history: History, day: date) -> Fingerprint:
-    """What PostgreSQL has of a day."""
+    """PostgreSQL's rows of a day."""
     since = datetime(day.year, day.month, day.day, tzinfo=UTC)
     with copying.session(conninfo) as session:
         there = {row.name for row in copying.rows(session, "analytics_columns", table=history.name)}

@@ -55,7 +55,7 @@ _PIECE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one worker has to do: a portion, and its number within the day."""
+    """The task of one worker: a portion, and its number within the day."""
 
     conninfo: str
     table: str
@@ -68,7 +68,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What it did: the files, their paths still below the staging folder, the sums, what was put aside."""
+    """Its result: the files, their paths still below the staging folder, the sums, the rows put aside."""
 
     files: tuple[LakeFile, ...]
     fingerprint: Fingerprint

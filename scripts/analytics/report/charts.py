@@ -210,7 +210,7 @@ def _svg(title: str, said: str, high: float, content: Markup) -> Markup:
 
 
 def _over(text: str) -> Markup:
-    """What the numbers at the right are."""
+    """The meaning of the numbers at the right."""
     return tag("text", text, x=_WIDE - _RIGHT + 8, y=18, class_="key")
 
 

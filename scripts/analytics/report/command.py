@@ -41,7 +41,7 @@ _ONE: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What to report on: days from `since` to before `until`, from the lake if there is one, else from PostgreSQL."""
+    """The scope of a report: days from `since` to before `until`, from the lake if there is one, or from PostgreSQL."""
 
     since: date
     until: date
@@ -129,7 +129,7 @@ def make(
 
 
 def _parts(asked: Period) -> list[Part]:
-    """What is to be read, shared out among workers."""
+    """The portions to read, shared out among workers."""
     from scripts.analytics.report import rollup_read  # noqa: PLC0415 - as beside it
 
     tables, last = ("attempts", "archive"), asked.until - _ONE
@@ -140,7 +140,7 @@ def _parts(asked: Period) -> list[Part]:
 
 
 def _untold(_: int) -> None:
-    """Nobody asked how far it is."""
+    """The default: progress is not shown."""
 
 
 def recommended(layout: Layout, weights: Rows, leaves: int | None) -> dict[str, list[str]]:

@@ -37,7 +37,7 @@ def counted(keys: Mapping[str, pa.Array], values: Mapping[str, tuple[Any, How]],
         asked.append((name, how, pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)))
     if rows is not None:
         asked.append((_ROW, "count"))
-    # One thread: whoever calls this is one of several that Spark runs at a time.
+    # One thread: the caller is one of several that Spark runs at a time.
     found = pa.table(columns).group_by(_GROUP, use_threads=False).aggregate(asked)
     first = whole(found[f"{_ROW}_min"])
     made = {name: decoded(whole(array).take(first)) for name, array in keys.items()}
@@ -53,7 +53,7 @@ def stacked(parts: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str,
 
 
 def together(parts: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str, How]) -> pa.Table:
-    """What was counted in parts, counted together."""
+    """The sum of counts of parts."""
     table = stacked(parts, keys, values)
     return counted({name: table[name] for name in keys}, {name: (table[name], how) for name, how in values.items()})
 

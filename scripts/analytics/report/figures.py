@@ -43,7 +43,7 @@ type Rows = list[dict[str, Any]]
 
 #: Sections that are whole, however many rows they have: a chart with gaps says something else.
 WHOLE: Final = frozenset({"volume", "forecast", "steps", "weights", "soundness"})
-#: What suits small tables: plans are run as they are, for compiling or adapting them costs more than running them.
+#: Settings for small tables: plans are run as they are, because compiling or adapting them costs more than a run.
 _SMALL: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -38,7 +38,7 @@ def joined(*children: object) -> Markup:
 
 
 def escaped(value: object) -> str:
-    """A value as it may stand in text or between double quotes."""
+    """A value escaped for text and for double quotes."""
     if isinstance(value, Markup):
         return value
     shown = "".join(letter if letter.isprintable() or letter in "\n\t\u2009" else "�" for letter in str(value))

@@ -120,7 +120,7 @@ def two_digits(seconds: Any) -> Any:
 
 
 def _held(archive: pa.Table) -> pa.Table:
-    """What was held by policy at some time, by its marks and what became of it."""
+    """Mail that was held by policy at some time, by its marks and its result."""
     metadata = whole(archive["metadata"])
     marked = pc.fill_null(pc.match_substring_regex(decoded(metadata), _HELD), fill_value=False)
     some = archive.select(["metadata", "result"]).filter(marked)
@@ -128,7 +128,7 @@ def _held(archive: pa.Table) -> pa.Table:
 
 
 def _refusals(archive: pa.Table) -> pa.Table:
-    """What was refused, but for policy or reputation, by address."""
+    """Refusals, except for policy or reputation, by address."""
     failed = pa.array(np.flatnonzero(equals(archive["result"], "failed")))
     some = archive.select([*_ADDRESS, "finished", "last_error"]).take(failed)
     reply = pc.fill_null(decoded(whole(some["last_error"])), "")

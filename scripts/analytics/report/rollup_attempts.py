@@ -106,7 +106,7 @@ def _slowed(attempts: pa.Table) -> Any:
 
 
 def _replies(attempts: pa.Table) -> pa.Table:
-    """What failed or was deferred, by the reply without what differs from mail to mail."""
+    """Failed and deferred attempts, by the reply without the parts that differ from mail to mail."""
     outcome = attempts["outcome"]
     troubled = pa.array(np.flatnonzero(equals(outcome, "failed") | equals(outcome, "deferred")))
     some = attempts.select(["outcome", "reply_code", "reply_enhanced", "recipientdomain", "reply_text"]).take(troubled)

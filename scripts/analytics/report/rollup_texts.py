@@ -20,7 +20,7 @@ _LONGEST: Final = 300  # of a wording
 _ALIEN: Final = re.compile("[\\x00-\\x20\\x7f<>@,;\\\\\N{REPLACEMENT CHARACTER}]")
 
 _WORD: Final = r"[\pL\pN_]"
-#: What differs between two replies that say the same, tried from left to right at each place; one pass over the text.
+#: The parts that differ between two equal replies, tried from left to right at each place; one pass over the text.
 _NOISE: Final = (
     r"(?i)https?://[^\s<>\"]+"
     r"|<[^<>\s]*>"

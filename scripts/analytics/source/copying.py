@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 TIMEOUT: Final = timedelta(minutes=5)
 NAME: Final = "pillarbox analytics"
 
-#: Somebody keeps a lock for longer than we wait.
+#: Another session keeps a lock for longer than we wait.
 LOCKED: Final = database.LOCKED
 
 type Session = psycopg.Connection[Any]
 
 
 class PartitionDropped(PillarboxError):
-    """A day partition was dropped, or made anew, between planning and reading."""
+    """A day partition was dropped, or created again, between planning and reading."""
 
 
 @contextmanager
@@ -114,12 +114,12 @@ def copy_out(connection: Session, history: History, portion: Portion, columns: S
 
 
 def listing(connection: Session, name: str) -> memoryview:
-    """What the COPY of sql/queries/<name>.sql sends, as CSV."""
+    """The CSV that the COPY of sql/queries/<name>.sql sends."""
     return _sent(connection, sql.SQL(query(name)))
 
 
 def _sent(connection: Session, statement: sql.Composable) -> memoryview:
-    """What a COPY sends, from libpq itself: PostgreSQL sends row by row, and psycopg waits for each."""
+    """The data of a COPY, from libpq itself: PostgreSQL sends row by row, and psycopg waits for each."""
     sink = io.BytesIO()
     results = [connection.pgconn.exec_(statement.as_bytes(connection))]
     if results[0].status == ExecStatus.COPY_OUT:

@@ -33,7 +33,7 @@ _PAUSES: Final = (0.2, 1.0, 5.0)  # seconds before a cancelled read is tried aga
 
 
 class BadRows(PillarboxError):
-    """What COPY sent cannot be read as rows of this table."""
+    """The data of COPY cannot be read as rows of this table."""
 
 
 def read(conninfo: str, history: History, portion: Portion, names: Sequence[str]) -> pa.Table:

@@ -58,7 +58,7 @@ def cut(leaf: Leaf, pages: int = PAGES) -> list[Portion]:
 
 
 def within(leaves: Iterable[Leaf], since: datetime | None, until: datetime | None) -> list[Leaf]:
-    """The days that lie at least in part from `since` (included) to `until` (included)."""
+    """The days that are at least in part from `since` (included) to `until` (included)."""
     return [
         leaf
         for leaf in leaves

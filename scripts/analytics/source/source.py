@@ -77,7 +77,7 @@ class HistorySource(datasource.DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What follows `format`."""
+        """The name after `format`."""
         return "pillarbox"
 
     def schema(self) -> str:

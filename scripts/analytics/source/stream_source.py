@@ -46,7 +46,7 @@ class AttemptsStream(datasource.DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What follows `format`."""
+        """The name after `format`."""
         return NAME
 
     def schema(self) -> str:
