@@ -65,7 +65,9 @@ CELLS: Final = (
     _killed("smtpd-before-commit", _SMTPD, "copied, before COMMIT", "spool.before_commit:kill:8", short=True),
     _killed("smtpd-after-commit", _SMTPD, "after COMMIT, no reply sent", "spool.after_commit:kill:30", short=True),
     _killed("smtpd-before-reply", _SMTPD, "COMMIT known, before 250", "receive.before_reply:kill:60"),
-    _killed("smtpd-child-after-commit", _CHILD, "after COMMIT, no reply sent", "spool.after_commit:kill:20", processes=2),
+    _killed(
+        "smtpd-child-after-commit", _CHILD, "after COMMIT, no reply sent", "spool.after_commit:kill:20", processes=2
+    ),
     Cell("smtpd-child", _CHILD, _RANDOM, "smtpd_child", processes=2),
     Cell("smtpd-supervisor", "smtpd's supervisor, kill -9", _RANDOM, "smtpd_supervisor", processes=2),
     _killed(
