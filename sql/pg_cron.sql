@@ -7,7 +7,7 @@
 --
 --     psql --single-transaction --set ON_ERROR_STOP=1 --file sql/pg_cron.sql "$PILLARBOX_DATABASE_URI"
 --
--- It may be run again at any time: a name that is scheduled already is scheduled anew. postgresql.conf must say
+-- It may be run again at any time: a name that is scheduled already is scheduled again. postgresql.conf must say
 -- shared_preload_libraries = 'pg_cron' and cron.database_name = the name of this database. `SELECT * FROM cron.job` shows
 -- what is scheduled, cron.job_run_details what became of it, cron.unschedule(jobname) ends one.
 --

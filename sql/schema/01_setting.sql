@@ -1,5 +1,5 @@
--- What belongs to the whole: the schema, which migrations it has, what the configuration says and SQL must know too,
--- and the functions that every other file may call.
+-- The parts that all other files use: the schema, its list of migrations, settings of the configuration that SQL needs,
+-- and functions that every other file may call.
 --
 -- Every function names its search_path, so that nothing a caller sets can redirect it.
 CREATE SCHEMA IF NOT EXISTS pillarbox;
@@ -12,7 +12,7 @@ CREATE TABLE migrations (
     applied timestamptz NOT NULL DEFAULT now()
 );
 
--- What the code's configuration says and SQL must know too; `pillarbox migrate` writes it.
+-- Settings of the configuration that SQL needs; `pillarbox migrate` writes them.
 CREATE TABLE settings (
     only_row   boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     partitions integer NOT NULL DEFAULT 6 CHECK (partitions BETWEEN 1 AND 1024) -- environment.database.partitions.count
@@ -41,12 +41,12 @@ SET search_path = pillarbox, pg_temp AS $$
     SELECT 'pillarbox_' || (('x' || encode(substr(sha256(convert_to(coalesce(partid, ''), 'UTF8')), 1, 4), 'hex'))::bit(32)::bigint % 64)
 $$;
 
--- Wakes the workers of a partition at COMMIT; whether it will. It is a hint, so it is left out where it could do harm:
--- whoever may connect to any database of the cluster can fill the queue of notifications by listening in a transaction
--- that does not end, and a COMMIT that notifies fails when that is full. So nothing is sent from half on, and workers
--- find the mail at their next poll. Commits that notify wait for each other in the whole cluster, each for as long as
--- the one before writes to its disk: an application with many commits leaves it out by SET pillarbox.wake = off. What
--- is no plain id travels as `any:`, for which everybody on that channel looks.
+-- Wakes the workers of a partition at COMMIT; returns whether it will. It is a hint, so it is left out where it could do
+-- harm: a login that may connect to any database of the cluster can fill the queue of notifications by listening in a
+-- transaction that does not end, and a COMMIT that notifies fails when the queue is full. So nothing is sent once it is
+-- half full, and workers find the mail at their next poll. Commits that notify wait for each other in the whole cluster,
+-- each for as long as the one before writes to its disk: an application with many commits leaves it out by
+-- SET pillarbox.wake = off. An id that is not plain is sent as `any:`, for which all workers on that channel look.
 CREATE FUNCTION notify_partition(partid text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pillarbox, pg_temp AS $$
 BEGIN

@@ -2,8 +2,8 @@
 -- ../README.md.
 SET LOCAL search_path = pillarbox;
 
--- A body is never updated: what changes is counted beside it, in rows so narrow that counting does not copy the body
--- (which stood in the counted row once: a quarter of the server's time for a message).
+-- A body is never updated: its recipients are counted beside it, in rows so narrow that counting does not copy the body
+-- (with the body in the counted row it took a quarter of the server's time for a message).
 --
 -- Room of bodies that are gone is kept for the next ones (vacuum_truncate). Bodies come and go within seconds, so
 -- vacuum would find the end of the table empty again and again, take a lock that stops all mail to cut it off, and the
@@ -39,7 +39,7 @@ CREATE TABLE released (
         vacuum_truncate = off);
 CREATE INDEX released_ts ON released (ts);
 
--- For people: every body, how many recipients need it, and since when none does.
+-- For people: every body, the number of recipients that need it, and since when none does.
 CREATE VIEW bodies AS
 SELECT m.id, m.ts, m.size, coalesce(c.refcount, 0) AS refcount, r.ts AS released
   FROM messages m LEFT JOIN refcounts c ON c.messages__id = m.id LEFT JOIN released r ON r.messages__id = m.id;
@@ -53,9 +53,9 @@ SELECT m.id, m.ts, m.size, coalesce(c.refcount, 0) AS refcount, r.ts AS released
 -- Recipients have arrived: adds `by` to the counts of these bodies; returns how many of the bodies there are.
 --
 -- A body this transaction did not write itself is locked against the sweep, which locks before it looks for recipients:
--- it either sees these, or has taken the body and it is not found here. Only what was locked is counted as found: a
--- body that is committed while this waits for its count is not. Everybody locks messages before refcounts. `ts` beside
--- xmin, for ids of transactions come round again after 2^32.
+-- it either sees these, or has taken the body and it is not found here. Only locked bodies are counted as found: a body
+-- that is committed while this waits for its count is not. All transactions lock messages before refcounts. `ts` beside
+-- xmin, because ids of transactions come round again after 2^32.
 CREATE FUNCTION refcount_up(bodies uuid[], by integer[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -75,8 +75,8 @@ BEGIN
                 OR m.id = ANY (bodies) AND m.xmin = pg_current_xact_id()::xid AND m.ts = now());
 END $$;
 
--- Recipients have left: takes `by` from the counts, and notes the bodies nobody needs any more. Nearly always these are
--- all, which is one DELETE. Without bitmaps every plan goes in id order.
+-- Recipients have left: takes `by` from the counts, and notes the bodies that no recipient needs any more. Nearly always
+-- these are all, which is one DELETE. Without bitmaps every plan goes in id order.
 CREATE FUNCTION refcount_down(bodies uuid[], by integer[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pillarbox, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -101,10 +101,10 @@ BEGIN
         ON CONFLICT (messages__id) DO NOTHING;
 END $$;
 
--- Counts the recipients of these bodies anew; returns how many of the bodies there are. For a transaction that has
+-- Counts the recipients of these bodies again; returns how many of the bodies there are. For a transaction that has
 -- moved rows, since the transition tables of a MERGE hold the rows its UPDATE moved as well, as if they had left or
--- arrived (measured on 15 and 18), and for an operator after a miscount. Bodies and counts are locked first, hence
--- whoever else changes their number either is seen or adds to this one later.
+-- arrived (measured on 15 and 18), and for an operator after a miscount. Bodies and counts are locked first, hence any
+-- other change of their number either is seen or adds to this one later.
 CREATE FUNCTION refcount_anew(bodies uuid[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
 DECLARE

@@ -1,9 +1,9 @@
--- Recipients: one row for each that is not finished, the indexes that claims read, and which status may follow which.
+-- Recipients: one row for each that is not finished, the indexes that claims read, and the legal moves of status.
 SET LOCAL search_path = pillarbox;
 
 CREATE TYPE queue_status AS ENUM ('HOLD', 'DELIVER', 'DELETE', 'BOUNCE');
 
--- Which status may follow which. The same list is shared/mail/states.py; a test compares both with sql/README.md.
+-- The legal moves of status. The same list is in shared/mail/states.py; a test compares both with sql/README.md.
 CREATE TABLE status_transitions (
     previous queue_status,           -- NULL: the row is new
     next     queue_status NOT NULL,
@@ -16,12 +16,12 @@ INSERT INTO status_transitions (previous, next) VALUES
     ('DELIVER', 'BOUNCE'), ('HOLD', 'BOUNCE');
 
 -- Nothing in an envelope may carry a second line into a log, a header or another command (RFC 5321 section 4.1.2). A
--- domain is checked where a value is written; a constraint of the table would be checked anew by each claim.
+-- domain is checked where a value is written; a constraint of the table would be checked again by each claim.
 CREATE DOMAIN envelope_text AS text CONSTRAINT envelope_text_is_one_line CHECK (VALUE !~ '[\x01-\x1f\x7f]');
 
 CREATE SEQUENCE queue_id_seq;
 
--- Tokens of history that is made up; those of claims are random.
+-- Tokens of synthetic history; those of claims are random.
 CREATE SEQUENCE claim_token_seq;
 
 -- One row per recipient. No primary key is possible: a unique constraint would have to contain both partition keys, and
@@ -75,16 +75,16 @@ CREATE TABLE queue_def_def PARTITION OF queue_def DEFAULT;
 -- Claims read these indexes from their lower ends and nothing else: one for each class of priority, each in the order
 -- mail is due.
 --
--- Fresh mail is found without reading what waits to be tried again, and the other way round: a million retries that
--- fall due at once are older than whatever comes after them, and one index in the order of time would put them all in
--- front of it. `last_error` tells the two apart and nothing new is written for it: a result or a parking that sets it
--- moves `next_retry` as well, so it is no HOT update anyway, and claims leave it alone. queue_due_urgent has both kinds
--- of urgent mail, for questions about all of it.
+-- Fresh mail is found without reading mail that waits to be tried again, and the other way round: a million retries that
+-- fall due at once are older than all mail that comes later, and one index in the order of time would put them all in
+-- front of it. `last_error` distinguishes the two without a further write: a result or a parking that sets it moves
+-- `next_retry` as well, so it is not a HOT update anyway, and claims leave it alone. queue_due_urgent has both kinds of
+-- urgent mail, for questions about all of it.
 CREATE INDEX queue_due_urgent ON queue (next_retry, id) WHERE status = 'DELIVER' AND priority > 0;
 CREATE INDEX queue_due ON queue (next_retry, id) WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NULL;
 CREATE INDEX queue_due_bulk ON queue (next_retry, id) WHERE status = 'DELIVER' AND priority < 0;
 
--- What claims have lost is found without reading what is merely due: claims look for it once a poll
+-- Recipients whose claims were lost are found without reading those that are merely due: claims look for them once a poll
 -- (queued/claiming/claim.py). Nearly always empty. A claim changes lost_count only of a row that it takes over from a
 -- lost one, and a result only of a row that was lost before; so all other claims and results stay HOT, which `token` in
 -- the condition would end.
@@ -100,14 +100,14 @@ CREATE INDEX queue_due_urgent_retried ON queue (next_retry, id)
 
 -- The sweep's anti-join, and every question about one message.
 CREATE INDEX queue_messages__id ON queue (messages__id);
--- What an operator deleted or bounced and a worker has yet to finish: nearly always empty.
+-- Mail that an operator deleted or bounced and a worker has yet to finish: nearly always empty.
 CREATE INDEX queue_finish ON queue (id) WHERE status IN ('DELETE', 'BOUNCE');
--- Retention of what is held.
+-- Retention of held mail.
 CREATE INDEX queue_hold_ts ON queue_hold (ts);
 -- Reviewers look at one quarantine at a time, its oldest first.
 CREATE INDEX queue_hold_quarantine ON queue_hold ((metadata->>'_quarantineid'), ts);
 
--- What people and programs see: the stored status, refined by time.
+-- The state for people and programs: the stored status, refined by time.
 CREATE VIEW queue_state AS
 SELECT q.id, q.messages__id, q.actionid, q.status, q.ts, q.senderip, q.serverid, q.senderhelo, q.saslusername,
        q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain, q.size, q.metadata, q.transportid,
@@ -120,7 +120,7 @@ SELECT q.id, q.messages__id, q.actionid, q.status, q.ts, q.senderip, q.serverid,
             ELSE 'DEFER' END AS state
   FROM queue q;
 
--- Refuses moves that are not in status_transitions, whoever asks.
+-- Refuses moves that are not in status_transitions, for every role.
 CREATE FUNCTION queue_moved() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 BEGIN
@@ -150,8 +150,8 @@ CREATE TRIGGER queue_identity BEFORE UPDATE OF id, messages__id ON queue
     FOR EACH ROW WHEN (OLD.id IS DISTINCT FROM NEW.id OR OLD.messages__id IS DISTINCT FROM NEW.messages__id)
     EXECUTE FUNCTION queue_refused();
 
--- Who works with granted rights decides about what is held, and about nothing else; who owns the queue is an operator.
--- It runs with the rights of the statement: what a function of ours moves, its owner moves.
+-- A role with granted rights decides about held mail only; the owner of the queue is an operator. It runs with the rights
+-- of the statement: a move by a function of ours is a move by its owner.
 CREATE FUNCTION queue_reviewed() RETURNS trigger LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 BEGIN
     IF NOT pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = 'pillarbox.queue'::regclass), 'USAGE') THEN
@@ -174,10 +174,10 @@ END $$;
 CREATE TRIGGER queue_held BEFORE UPDATE OF status ON queue
     FOR EACH ROW WHEN (OLD.status = 'DELIVER' AND NEW.status = 'HOLD') EXECUTE FUNCTION queue_held();
 
--- Mail that is on its way again has no reason to be held, whoever releases, by the view `mail`, at the root or at the
--- leaf: it would else be taken for poison at its next DELETE (maintain_finish). Mail that is released is tried now, and
--- not when its last deferral said; but what was to wait for its time still waits. Only undoing a hold brings back the
--- time that was.
+-- Released mail has no reason to be held any more, whether it is released by the view `mail`, at the root or at the leaf:
+-- otherwise it would be taken for poison at its next DELETE (maintain_finish). Released mail is tried now, and not when
+-- its last deferral said; but mail that was to wait for its time still waits. Only undoing a hold brings back the earlier
+-- time.
 CREATE FUNCTION queue_released() RETURNS trigger LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 BEGIN
     NEW.metadata := NEW.metadata - ARRAY['_quarantineid', '_heldat'];

@@ -1,4 +1,4 @@
--- Leaves of the queue: what each must have, and making one.
+-- Leaves of the queue: the requirements for each, and making one.
 --
 -- Statement triggers with transition tables count: a hold or release (an UPDATE that moves the row) fires neither, so
 -- nothing is counted down and up again; row triggers would see DELETE first and lose the body.

@@ -62,15 +62,15 @@ CREATE TABLE archive (
 CREATE INDEX archive_messages__id ON archive (messages__id);
 
 -- Finding a finished recipient by the id that logs, notifications and `pillarbox deadletters` name. Rows arrive nearly
--- in the order of their ids, so ranges of pages are told apart by their lowest and highest; a few stragglers that
+-- in the order of their ids, so ranges of pages differ by their lowest and highest; a few stragglers that
 -- waited for days widen no range with this operator class. Of 300,000 rows a day, one is found in 5 ms where reading
 -- the day takes 50. A settled recipient pays 25 octets of WAL for it, with a btree 106, of 1330.
 CREATE INDEX archive_id ON archive USING brin (id int8_minmax_multi_ops)
     WITH (pages_per_range = 32, autosummarize = on);
 
--- Maintenance goes by the server's clock for whoever works with granted rights: a caller's clock drops the history of
--- years to come. So each function here, and each of the other files that maintenance calls, is there twice: the one
--- that is given the time is for the owner, and for the tests.
+-- For roles with granted rights maintenance uses the server's clock: a caller's clock could drop the history of years to
+-- come. So each function here, and each of the other files that maintenance calls, exists twice: the one with the time
+-- as an argument is for the owner, and for the tests.
 
 -- History by day (UTC): makes the days from today to `ahead` days on, and says how many it made. Two callers at once
 -- are harmless: the lock lets one of them do it.
@@ -102,8 +102,8 @@ END $$;
 CREATE FUNCTION history_create(ahead integer) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$ SELECT history_create(now(), ahead) $$;
 
--- Drops the days of history that ended more than `keep` ago; at most one of each table a call, because it needs a lock
--- nobody may hold, and gives up after lock_timeout rather than make everybody wait behind it.
+-- Drops the days of history that ended more than `keep` ago; at most one of each table a call, because it needs an
+-- exclusive lock, and gives up after lock_timeout rather than make other sessions wait behind it.
 CREATE FUNCTION maintain_history_drop(at timestamptz, keep interval) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
@@ -129,8 +129,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 AS $$ SELECT maintain_history_drop(now(), kept(keep)) $$;
 
 -- Drops one day of history if it ended more than `keep` ago and holds exactly `expected` rows; says whether it did.
--- Writers of that day wait for the counting, so that no late row is lost between it and the drop; nobody else does.
--- Gives up after lock_timeout rather than make everybody wait behind it.
+-- Only writers of that day wait for the counting, so that no late row is lost between it and the drop. Gives up after
+-- lock_timeout rather than make other sessions wait behind it.
 CREATE FUNCTION history_drop_if_counted(history text, day date, expected bigint, at timestamptz, keep interval)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET lock_timeout = '500ms' AS $$

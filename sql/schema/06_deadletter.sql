@@ -1,18 +1,18 @@
--- Dead letters: what finished without success is announced as it happens, looked at, and sent once more.
+-- Dead letters: mail that finished without success; its announcement, the view of it, and sending it once more.
 SET LOCAL search_path = pillarbox;
 
--- A result that somebody asked for is no news.
+-- A result that an operator or application asked for is not announced.
 CREATE FUNCTION archive_is_dead(result text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
 $$ SELECT result NOT IN ('success', 'deleted', 'bounced') $$;
 
--- Looking for them must not read the history of everything that went well.
+-- Looking for them must not read the history of successful mail.
 CREATE INDEX archive_dead ON archive (finished) WHERE result NOT IN ('success', 'deleted', 'bounced');
 
 -- One WARNING for each statement that finishes recipients without success, so that a batch of failures is one line of
 -- the server's log; at commit, or not at all. The transaction that records results announces nothing else: its worker
--- does, after COMMIT (queued/result.py). What maintenance finishes as lock_expired is announced here on dead_message,
--- for pg_cron has nobody else who could: ids travel, nothing else, since a notification is limited to 8000 octets and
--- would fail the commit beyond.
+-- does, after COMMIT (queued/result.py). Mail that maintenance finishes as lock_expired is announced here on
+-- dead_message, because with pg_cron no worker could: only ids are sent, since a notification is limited to 8000 octets
+-- and a longer one would fail the commit.
 CREATE FUNCTION archive_died() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
@@ -30,10 +30,10 @@ END $$;
 CREATE TRIGGER archive_died AFTER INSERT ON archive REFERENCING NEW TABLE AS finished
     FOR EACH STATEMENT EXECUTE FUNCTION archive_died();
 
--- Sends dead letters once more: a new queue row for each, at once, its tries and its age counted anew; returns the ids
--- of the new rows. The archive keeps its row: it happened. Each is sent once more and not twice, whoever asks at the
--- same time: what has been requeued is left out, whether that is queued still or has finished. A body that retention
--- has taken cannot be sent: `gone` counts those.
+-- Sends dead letters once more: a new queue row for each, at once, its tries and its age counted from 0; returns the ids
+-- of the new rows. The archive keeps its row: it happened. Each is sent once more and not twice, even by callers at the
+-- same time: one that has been requeued is left out, whether the new row is still queued or has finished. A letter whose
+-- body retention has deleted cannot be sent: `gone` counts those.
 CREATE FUNCTION dead_letters_requeue(ids bigint[], OUT requeued bigint[], OUT gone integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 BEGIN
@@ -66,7 +66,7 @@ BEGIN
       INTO requeued, gone;
 END $$;
 
--- What finished without success: `body` says whether it could be sent again, `requeued` whether it was.
+-- Mail that finished without success: `body` says whether it could be sent again, `requeued` whether it was.
 CREATE VIEW dead_letters AS
 SELECT a.id, a.messages__id AS message, a.finished, a.result,
        CASE WHEN a.senderdomain IS NULL THEN '' ELSE a.senderlocalpart || '@' || a.senderdomain END AS sender,

@@ -1,8 +1,8 @@
 -- The queue for applications: enqueue inside their own transaction.
 SET LOCAL search_path = pillarbox;
 
--- Keys an application has used, in a table of their own: a unique constraint on the partitioned queue is not to be had.
--- Each login has its own: nobody can use up, or ask after, the keys of another.
+-- Keys an application has used, in a table of their own, because the partitioned queue cannot have such a unique
+-- constraint. Each login has its own keys and cannot use up, or ask about, those of another.
 CREATE TABLE idempotency (
     application  text NOT NULL,
     key          text NOT NULL CHECK (key <> '' AND length(key) <= 255),
@@ -30,7 +30,7 @@ CREATE FUNCTION maintain_forget_keys(keep interval, batch integer) RETURNS integ
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 AS $$ SELECT maintain_forget_keys(now(), kept(keep), batch) $$;
 
--- When mail that is asked for at this time is due: what has passed, or is not said, means at once.
+-- When mail with this delivery time is due: a time that has passed, or none, means at once.
 CREATE FUNCTION due_at(asked timestamptz) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF asked >= '9999-01-01 00:00:00+00' THEN

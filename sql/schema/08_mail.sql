@@ -1,7 +1,7 @@
 -- The queue for people and applications to look at and act with: one row for each recipient.
 SET LOCAL search_path = pillarbox;
 
--- The simple face: UPDATE and DELETE on it act on the queue by its rules, with the rights of whoever asks.
+-- The simple interface: UPDATE and DELETE on it act on the queue by its rules, with the rights of the caller.
 CREATE VIEW mail AS
 SELECT id, messages__id AS message, state,
        CASE WHEN senderdomain IS NULL THEN '' ELSE senderlocalpart || '@' || senderdomain END AS sender,
@@ -11,7 +11,7 @@ SELECT id, messages__id AS message, state,
   FROM queue_state;
 
 -- state may be set to HOLD, DELIVER, DELETE or BOUNCE; priority to -9 … 9; next_retry to a time, past meaning at once;
--- DELETE is state = 'DELETE'. What has finished meanwhile does not count as changed.
+-- DELETE is state = 'DELETE'. A row that has finished meanwhile does not count as changed.
 CREATE FUNCTION mail_acted() RETURNS trigger LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     changed boolean := false;
@@ -46,8 +46,8 @@ BEGIN
 END $$;
 CREATE TRIGGER mail_acted INSTEAD OF INSERT OR UPDATE OR DELETE ON mail FOR EACH ROW EXECUTE FUNCTION mail_acted();
 
--- What the login that asks has enqueued itself, and nothing else: it may look, cancel (DELETE), and change when and how
--- urgently it is sent. Holding and releasing are for operators and reviewers.
+-- Only the mail that the calling login has enqueued itself: it may look, cancel (DELETE), and change when and how urgently
+-- it is sent. Holding and releasing are for operators and reviewers.
 CREATE VIEW own_mail WITH (security_barrier) AS
 SELECT id, messages__id AS message, state,
        CASE WHEN senderdomain IS NULL THEN '' ELSE senderlocalpart || '@' || senderdomain END AS sender,

@@ -1,16 +1,16 @@
--- Results that hold mail: what a worker may not do with its granted rights, each fenced by id, message and token.
+-- Results that hold mail, which a worker may not do with its granted rights; each is fenced by id, message and token.
 --
 -- The fence names the message too: a standby that lagged when it was promoted gives ids and tokens again that were
 -- given before; the message's UUID is never given again.
 --
--- They look in the leaves of `partids` alone (a NULL among them is mail without a partition), and not at what is on
--- hold; `partids` NULL is the whole queue. They are planned for the ids at hand, each time: PostgreSQL locks every leaf
+-- They look in the leaves of `partids` alone (a NULL among them is mail without a partition), and not at mail on hold;
+-- `partids` NULL is the whole queue. They are planned for the given ids, each time: PostgreSQL locks every leaf
 -- that a plan names, with its indexes, and a kept plan would have to name all.
 SET LOCAL search_path = pillarbox;
 
--- Holds claimed recipients whose claim is still ours, each for its reason, and returns them by id and token. Whoever
--- works with granted rights may not move mail, so this moves it with its owner's (queue_reviewed); the token is the
--- fence. What an operator has held, deleted or bounced meanwhile stays as the operator said; only the claim ends.
+-- Holds claimed recipients whose claim is still ours, each for its reason, and returns them by id and token. A role with
+-- granted rights may not move mail, so this moves it with its owner's (queue_reviewed); the token is the fence. Mail that
+-- an operator has held, deleted or bounced meanwhile stays so; only the claim ends.
 CREATE FUNCTION result_hold(at timestamptz, ids bigint[], messages uuid[], tokens bigint[], partids text[],
                             reasons text[], quarantines text[], due timestamptz[])
 RETURNS TABLE (id bigint, token bigint)
@@ -47,8 +47,8 @@ BEGIN
 END $$;
 
 -- Holds claimed recipients that have no body, with the reason, and returns them by id and token: no further try could
--- send them. That they have none is looked up here, whatever the caller says. Each gets the attempt row that its claim
--- is owed.
+-- send them. This function checks itself that the body is missing, whatever the caller says. Each gets the attempt row of
+-- its claim.
 CREATE FUNCTION hold_missing_body(at timestamptz, ids bigint[], messages uuid[], tokens bigint[], partids text[])
 RETURNS TABLE (id bigint, token bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET plan_cache_mode = force_custom_plan AS $$

@@ -1,5 +1,4 @@
--- What has lost its other half: recipients without a body, bodies without a recipient, and messages of which nothing is
--- left.
+-- Orphans: recipients without a body, bodies without a recipient, and messages of which nothing is left.
 SET LOCAL search_path = pillarbox;
 
 -- Which messages that smtpd answered 250 this database does not know, asked after a failover: those of `ids` of which
@@ -14,7 +13,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 $$;
 
 -- Gives the sweep the bodies among `bodies` that no recipient needs and of which no note says so, whatever is counted;
--- returns them. Bodies that somebody has locked are left alone, and those younger than an hour.
+-- returns them. Bodies that another session has locked are left alone, and those younger than an hour.
 CREATE FUNCTION orphans_release(bodies uuid[], at timestamptz) RETURNS SETOF uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE

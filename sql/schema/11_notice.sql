@@ -1,10 +1,9 @@
--- Notices: what senders are to be told of their recipients (RFC 3461, RFC 3464), as an outbox; and addresses that get
--- no mail.
+-- Notices: notifications to senders about their recipients (RFC 3461, RFC 3464), as an outbox; and addresses that get no
+-- mail.
 SET LOCAL search_path = pillarbox;
 
--- One row for each recipient and event that somebody is to be told of, written by the statement that records the event;
--- gone in the transaction that queues the notification. What a row says is copied, since the queue row may be gone by
--- then.
+-- One row for each recipient and event that needs a notification, written by the statement that records the event and
+-- deleted by the transaction that queues the notification. Its values are copied, since the queue row may be gone by then.
 CREATE TABLE notices (
     id                 bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ts                 timestamptz   NOT NULL DEFAULT now(),  -- when it happened
@@ -37,8 +36,8 @@ CREATE TABLE notice_counts (
     PRIMARY KEY (hour, sender)
 );
 
--- Queues one notification and forgets what it tells of, in the caller's transaction: it is sent if, and only if, these
--- rows go. Rows that are gone already make it fail, so that nobody is told twice. `recipients` is the sender's address,
+-- Queues one notification and deletes its notices, in the caller's transaction: it is sent if, and only if, these rows
+-- go. Rows that are gone already make it fail, so that no sender is notified twice. `recipients` is the sender's address,
 -- its domain in A-labels as enqueue takes it. A notification of mail that asked for REQUIRETLS asks for it too, and so
 -- does its copy (RFC 8689 section 5).
 CREATE FUNCTION notice_send(at timestamptz, ids bigint[], recipients text[], content bytea, transport text,
@@ -106,7 +105,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
                       AND lower(q.recipientlocalpart) = lower(localpart) AND lower(q.recipientdomain) = lower(domain))
 $$;
 
--- The one recipient of a message that had no other: whom a report means that leaves the address out.
+-- The one recipient of a message that had no other: the one that a report without an address means.
 CREATE FUNCTION report_only_recipient(message uuid) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
     SELECT CASE WHEN count(*) = 1 THEN min(address) END

@@ -1,7 +1,7 @@
--- What must wait, limits that workers share, and warm-ups: see "Pacing" in ../README.md.
+-- Suspends, limits that workers share, and warm-ups: see "Pacing" in ../README.md.
 SET LOCAL search_path = pillarbox;
 
--- What must wait: a selection of mail, why, who says so, until when.
+-- Suspends: a selection of mail that must wait, why, who suspended it, until when.
 CREATE TABLE suspends (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     selection jsonb       NOT NULL,                 -- lists of values by field, as `match` in queued.yaml; {}: all
@@ -25,7 +25,7 @@ END $$;
 CREATE TRIGGER suspends_changed AFTER INSERT OR UPDATE OR DELETE ON suspends
     FOR EACH STATEMENT EXECUTE FUNCTION suspends_changed();
 
--- Whether one of these values is meant; a value that begins with a dot is every domain below. It reads nothing.
+-- Whether one of these values matches; a value that begins with a dot is every domain below. It reads nothing.
 CREATE FUNCTION suspend_fits(wanted jsonb, given text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SET search_path = pillarbox, pg_temp AS $$
     SELECT wanted IS NULL OR EXISTS (
@@ -33,8 +33,8 @@ CREATE FUNCTION suspend_fits(wanted jsonb, given text) RETURNS boolean LANGUAGE 
          WHERE lower(given) = lower(w) OR (left(w, 1) = '.' AND right(lower(given), length(w)) = lower(w)))
 $$;
 
--- One row for each limit that workers share: its token bucket as it was when somebody took from it last. Whoever takes
--- or gives back locks it first, so that this is the one place where a shared limit is decided.
+-- One row for each limit that workers share: its token bucket as it was when a worker took from it last. A worker that
+-- takes or gives back locks it first, so that this is the one place where a shared limit is decided.
 CREATE TABLE pace_limits (
     key    text PRIMARY KEY,
     tokens double precision NOT NULL,
@@ -53,10 +53,10 @@ CREATE TABLE pace_shares (
 );
 
 -- Takes a portion of a shared limit for a worker: up to `want` tokens and up to `more` slots beside the `keep` it says
--- it has. `give` tokens come back unused. What a worker does not say it keeps is free at once: an answer that was lost
--- is thus mended by the next call, and until then counts as taken. `seconds` is how long until there is a token again;
--- `starved` whether another worker waits for its first slot, or all of them hold more than there are: what is done with
--- is not kept then. Among those the one that has waited longest comes first.
+-- it has. `give` tokens come back unused. Slots that a worker does not say it keeps are free at once: a lost answer is
+-- thus repaired by the next call, and until then counts as taken. `seconds` is how long until there is a token again;
+-- `starved` whether another worker waits for its first slot, or all of them hold more than there are: finished slots are
+-- not kept then. Among those the one that has waited longest comes first.
 CREATE FUNCTION pace_share(limit_key text, holder text, at timestamptz, rate double precision, burst integer,
                            give integer, want integer, most integer, keep integer, more integer, lease interval,
                            OUT tokens integer, OUT seconds double precision, OUT slots integer, OUT starved boolean)

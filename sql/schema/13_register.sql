@@ -1,9 +1,9 @@
--- Who is at work, what nobody serves, and how much room there is: rows that their writers renew by a beat.
+-- Running workers, unserved mail, and the room on volumes: rows that their writers renew by a beat.
 SET LOCAL search_path = pillarbox;
 
--- The register of workers: who is delivering now, and which rows each has taken on, so that `pillarbox doctor` can
--- prove that somebody serves every partition. A worker writes its row when it starts, renews `seen` every `beat`, and
--- removes it when it stops. A row that is not renewed is what a crash leaves.
+-- The register of workers: those that run now, and the rows that each serves, so that `pillarbox doctor` can prove that
+-- every partition has a worker. A worker writes its row when it starts, renews `seen` every `beat`, and removes it when it
+-- stops. A crash leaves a row that is not renewed.
 CREATE TABLE workers (
     worker          text PRIMARY KEY,        -- id@host:pid, as in queue.worker and attempts.worker
     id              text        NOT NULL,    -- in queued.yaml
@@ -21,10 +21,9 @@ CREATE TABLE workers (
 CREATE VIEW workers_seen AS
 SELECT w.*, w.seen > now() - 5 * w.beat AS live FROM workers w;
 
--- Mail that no worker serves, so that figures and alarms can tell of it: each worker knows its own condition only.
+-- Mail that no worker serves, for figures and alarms: each worker knows its own condition only.
 -- Maintenance notes the longest due of each leaf and partition; every worker withdraws, with each beat, what its own
--- condition selects. What stays is what no living worker selects, whoever that worker is: nobody runs another's
--- condition.
+-- condition selects. The rows that stay are selected by no living worker: a worker cannot run another's condition.
 CREATE TABLE unserved (
     queue__id bigint      PRIMARY KEY,
     leaf      text        NOT NULL,
@@ -33,8 +32,7 @@ CREATE TABLE unserved (
     noted     timestamptz NOT NULL   -- since when it stands here
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- How much room PostgreSQL's volumes have, as somebody on the server's host reports it (`pillarbox volumes`), for smtpd
--- on others.
+-- The room on PostgreSQL's volumes, as `pillarbox volumes` on the server's host reports it, for smtpd on others.
 CREATE TABLE volumes (
     host text        NOT NULL,
     path text        NOT NULL,
@@ -45,6 +43,6 @@ CREATE TABLE volumes (
     PRIMARY KEY (host, path)
 ) WITH (fillfactor = 50);
 
--- As workers_seen: five beats without a report, and nobody knows how much room there is.
+-- As workers_seen: after five beats without a report the room is unknown.
 CREATE VIEW volumes_seen AS
 SELECT v.*, v.seen > now() - 5 * v.beat AS fresh FROM volumes v;

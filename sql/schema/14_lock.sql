@@ -1,11 +1,11 @@
--- Locks that only our roles can take. Advisory locks are open to whoever may connect to the database, and their keys
--- are no secret: a stranger's session could keep maintenance, migrations, repartitioning and notices waiting for ever.
+-- Locks that only our roles can take. Advisory locks are open to every login that may connect to the database, and their
+-- keys are public: a stranger's session could keep maintenance, migrations, repartitioning and notices waiting for ever.
 -- See "Lock order" in ../README.md.
 SET LOCAL search_path = pillarbox;
 
--- One row for each thing that only one may do at a time. For the length of a transaction its row is locked
--- (`lock_try`); what takes several transactions has a lease (`holder`, `until`), so that no transaction stays open for
--- it, that it works behind a pooler, and that a holder that died keeps it no longer than its lease.
+-- One row for each task that one process may do at a time. For the length of a transaction its row is locked
+-- (`lock_try`); a task of several transactions has a lease (`holder`, `until`), so that no transaction stays open for it,
+-- that it works behind a pooler, and that a holder that died keeps it no longer than its lease.
 CREATE TABLE locks (
     name   text PRIMARY KEY,
     holder text,
@@ -13,8 +13,8 @@ CREATE TABLE locks (
 ) WITH (fillfactor = 50);
 INSERT INTO locks (name) VALUES ('history_create'), ('maintain'), ('notices');
 
--- Whoever repartitions locks this table for as long as it takes, in a transaction of a second connection that does
--- nothing else: it has neither a snapshot nor a number, so it keeps nothing from vacuum, and ends with its process.
+-- A repartitioning locks this table for as long as it takes, in a transaction of a second connection that does nothing
+-- else: it has neither a snapshot nor a number, so it does not hold back vacuum, and ends with its process.
 CREATE TABLE repartition_lock ();
 
 -- Whether this transaction has the lock now; it has it until it ends.

@@ -1,15 +1,15 @@
 -- Maintenance as functions, so that a worker or pg_cron does the very same. Each works in bounded batches, in id or
--- time order, and returns how much it did; none waits for a row somebody else holds.
+-- time order, and returns how much it did; none waits for a row that another session has locked.
 --
 -- Each reads what it needs by index, however long the queue and the history, and may be cut short at any call. Each is
--- there twice: with the server's clock, and for the owner and the tests with a time that is given (05_history.sql says
+-- there twice: with the server's clock, and, for the owner and the tests, with a time as an argument (05_history.sql says
 -- why).
 SET LOCAL search_path = pillarbox;
 
 -- Bodies whose last recipient left before the grace began. The counter only proposes: the anti-join decides, so a
 -- miscount can keep a body too long but never lose one. `since` is the time of the notes to begin at, which keeps the
--- scan off the index entries of notes that are gone while somebody holds an old snapshot. `looked` is how many notes it
--- came by, `swept` with how many it is done, `reached` where the next call goes on.
+-- scan off the index entries of deleted notes while a session holds an old snapshot. `looked` is how many notes it read,
+-- `swept` how many of them are done, `reached` where the next call goes on.
 --
 -- A call takes at most `batch` notes, and bodies of 64 MiB together: to delete a body costs as much as it is long.
 -- Everything is asked for by `id = ANY`, so that the plan a session keeps is right at any size. The dead letters of a
@@ -80,8 +80,8 @@ CREATE FUNCTION maintain_sweep(grace interval, keep interval, batch integer) RET
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 AS $$ SELECT maintain_sweep(now(), kept(grace), kept(keep), batch) $$;
 
--- What an operator set to DELETE or BOUNCE and nobody is sending at this moment. A recipient that was held because it
--- kept killing its worker finishes as lock_expired, whatever it was told to do. The sender of what is bounced is told,
+-- Finishes mail that an operator set to DELETE or BOUNCE and that is not being sent at this moment. A recipient that was
+-- held because it kept killing its worker finishes as lock_expired in both cases. The sender of bounced mail is notified,
 -- unless NOTIFY says no.
 CREATE FUNCTION maintain_finish(at timestamptz, who text, batch integer) RETURNS TABLE (result text, recipients bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
@@ -119,9 +119,9 @@ CREATE FUNCTION maintain_finish(who text, batch integer) RETURNS TABLE (result t
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 AS $$ SELECT * FROM maintain_finish(now(), who, batch) $$;
 
--- Recipients whose claims ended `poison` times in a row without a result: whatever sends them dies of it. They are
--- held, with the reason, for a person to look at. By the index of what was lost (queue_suspect): `poison` is at least
--- 2, since what no claim has taken over from a lost one is not in it.
+-- Holds recipients whose claims ended `poison` times in a row without a result, because they kill every worker that sends
+-- them, with the reason, for a person to look at. By the index of lost claims (queue_suspect): `poison` is at least 2,
+-- since a row that no claim has taken over from a lost one is not in it.
 CREATE FUNCTION maintain_hold_poison(at timestamptz, poison integer, batch integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -155,8 +155,8 @@ CREATE FUNCTION maintain_hold_poison(poison integer, batch integer) RETURNS inte
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 AS $$ SELECT maintain_hold_poison(now(), poison, batch) $$;
 
--- Mail that has been due for longer than `overdue`, since `since` or later, and is in no worker's hand: of each leaf
--- and class of a claim the `most` longest due. Leaf by leaf, so that the backlog of one does not hide another's.
+-- Mail that has been due for longer than `overdue`, since `since` or later, and is not claimed: of each leaf and class of
+-- a claim the `most` longest due. Leaf by leaf, so that the backlog of one does not hide another's.
 CREATE FUNCTION maintain_overdue(at timestamptz, overdue interval, most integer, since timestamptz)
 RETURNS TABLE (leaf text, id bigint, partid text, due timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp
@@ -211,10 +211,10 @@ CREATE FUNCTION maintain_renotify(overdue interval, batch integer) RETURNS integ
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 AS $$ SELECT maintain_renotify(now(), kept(overdue), batch) $$;
 
--- Notes what has been due for longer than `overdue`, `most` of each leaf and partition, and forgets what no longer is;
--- it looks at fifty times as many of each leaf and class, so that a backlog of one partition hides no other of its
--- leaf; returns how many stand there now. What stood there keeps its `noted`; what fell due before `since` is not
--- looked for, and stays as long as it is queued.
+-- Notes mail that has been due for longer than `overdue`, `most` of each leaf and partition, and deletes notes of mail
+-- that no longer is; it looks at fifty times as many of each leaf and class, so that a backlog of one partition hides no
+-- other of its leaf; returns how many notes there are now. Notes that stay keep their `noted`; mail that fell due before
+-- `since` is not looked for, and its notes stay as long as it is queued.
 CREATE FUNCTION maintain_unserved(at timestamptz, overdue interval, most integer, since timestamptz DEFAULT '-infinity')
 RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$

@@ -1,7 +1,6 @@
--- Recurring mail: what is to be sent, how often, and when next. Workers compute the times (shared/cron.py), PostgreSQL
--- sends.
+-- Recurring mail: the message, how often, and when next. Workers compute the times (shared/cron.py), PostgreSQL sends.
 --
--- A worker can send what a schedule says and nothing else, and cannot read its mail.
+-- A worker can send only a schedule's own message, and cannot read it.
 SET LOCAL search_path = pillarbox;
 
 CREATE TABLE schedules (
@@ -26,8 +25,8 @@ CREATE TABLE schedules (
 );
 CREATE INDEX schedules_next ON schedules (next_at) WHERE enabled;
 
--- Queues one occurrence and moves next_at on to `following`, in the caller's transaction; NULL when the schedule is not
--- due with this occurrence any more, or somebody else is at it. Every occurrence gets a Date and a Message-ID of its
+-- Queues one occurrence and advances next_at to `following`, in the caller's transaction; NULL when the schedule is not
+-- due with this occurrence any more, or another session has it. Every occurrence gets a Date and a Message-ID of its
 -- own, since receivers silently drop a message whose Message-ID they have seen; the same occurrence always gets the
 -- same.
 CREATE FUNCTION schedule_send(schedule text, occurrence timestamptz, following timestamptz, at timestamptz) RETURNS uuid
@@ -57,7 +56,7 @@ BEGIN
     RETURN message;
 END $$;
 
--- Takes a schedule that cannot be sent out of the way, with the reason; whether it was still due with this occurrence.
+-- Disables a schedule that cannot be sent, with the reason; whether it was still due with this occurrence.
 CREATE FUNCTION schedule_disable(schedule text, occurrence timestamptz, reason text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- What operators and reviewers did to the queue, and what is needed to undo it.
+-- The record of operators' and reviewers' changes of the queue, with the values that undo needs.
 --
--- It is recorded by functions, from what the rows really were, in the transaction that changes them: an operator's
--- `undo` does what the record says, so nobody may write it by hand.
+-- Functions record it, from the real rows, in the transaction that changes them: an operator's `undo` does what the record
+-- says, so no role may write it by hand.
 SET LOCAL search_path = pillarbox;
 
 -- One row for each command that acted. `done` and `skipped` grow with each batch, in the batch's own transaction: after
@@ -25,7 +25,7 @@ CREATE TABLE audit (
 );
 CREATE INDEX audit_ts ON audit (ts);
 
--- What each recipient was before: status, next_retry, priority, transport, partition, quarantine.
+-- The earlier state of each recipient: status, next_retry, priority, transport, partition, quarantine.
 CREATE TABLE audit_rows (
     audit__id    bigint NOT NULL REFERENCES audit ON DELETE CASCADE,
     queue__id    bigint NOT NULL,
@@ -36,8 +36,7 @@ CREATE TABLE audit_rows (
 );
 CREATE INDEX audit_rows_messages__id ON audit_rows (messages__id);
 
--- The commands that may be forgotten: begun before a time, and at their end or given up; not one that a remembered one
--- undid.
+-- The commands that may be deleted: begun before a time, and finished or given up; not one that a kept one undid.
 CREATE FUNCTION audit_older(before timestamptz) RETURNS SETOF audit
 LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
     SELECT a.* FROM audit a
@@ -46,12 +45,12 @@ LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
                         WHERE u.undoes = a.id AND NOT (u.ts < before AND (u.finished IS NOT NULL OR u.ts < now() - interval '1 day')));
 $$;
 
--- Whether the login is an operator: whoever owns the queue.
+-- Whether the login is an operator, that is, owns the queue.
 CREATE FUNCTION is_operator() RETURNS boolean LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
     SELECT pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'pillarbox.queue'::regclass), 'USAGE')
 $$;
 
--- The command of this login that has not come to its end; whoever else asks is refused.
+-- The command of this login that is not finished; other logins are refused.
 CREATE FUNCTION audit_open(audit bigint) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pillarbox, pg_temp AS $$
 BEGIN
@@ -60,8 +59,7 @@ BEGIN
     END IF;
 END $$;
 
--- Notes that a command of this login begins; the number of its row. Reviewers decide about what is held, and undo
--- nothing.
+-- Notes that a command of this login begins; the number of its row. Reviewers decide about held mail, and undo nothing.
 CREATE FUNCTION audit_begin(operator text, verb text, condition text, argument jsonb, reason text,
                             undoes bigint, wanted bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
@@ -79,7 +77,7 @@ BEGIN
     RETURN made;
 END $$;
 
--- Locks these recipients and keeps what they are before this transaction changes them; how many.
+-- Locks these recipients and keeps their state before this transaction changes them; how many.
 CREATE FUNCTION audit_remember(audit bigint, ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
@@ -129,7 +127,7 @@ BEGIN
     UPDATE audit a SET undone = now() FROM audit mine WHERE mine.id = audit_finish.audit AND a.id = mine.undoes;
 END $$;
 
--- Who works with granted rights reads all that was done; the owner of the queue is not bound.
+-- Roles with granted rights read the whole record; the owner of the queue is not restricted.
 ALTER TABLE audit ENABLE ROW LEVEL SECURITY;
 CREATE POLICY audit_read ON audit FOR SELECT USING (true);
 ALTER TABLE audit_rows ENABLE ROW LEVEL SECURITY;

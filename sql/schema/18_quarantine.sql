@@ -1,8 +1,8 @@
--- What reviewers do to held mail beyond releasing and deleting it, and what they were told of.
+-- Acts of reviewers on held mail beyond releasing and deleting it, and their digests.
 SET LOCAL search_path = pillarbox;
 
 -- Releases copies of held recipients and leaves the held ones where they are: new rows, in a transaction like any
--- other. With the rights of its owner, and only for what is held, so that reviewers may.
+-- other. With the rights of its owner, and only for held mail, so that reviewers may.
 CREATE FUNCTION queue_release_copies(ids bigint[], to_localpart text, to_domain text)
 RETURNS TABLE (id bigint, partid text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
@@ -23,8 +23,8 @@ BEGIN
     RETURNING queue.id, queue.metadata->>'_partid';
 END $$;
 
--- Releases held recipients to other addresses: a copy to each, and the held one is deleted, in one step, so that who is
--- cut off and repeats it sends nothing twice. With the rights of whoever asks.
+-- Releases held recipients to other addresses: a copy to each, and the held one is deleted, in one step, so that a command
+-- that is cut off and repeated sends nothing twice. With the rights of the caller.
 CREATE FUNCTION queue_redirect(ids bigint[], localparts text[], domains text[]) RETURNS TABLE (id bigint, partid text)
 LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 #variable_conflict use_column
@@ -39,14 +39,14 @@ BEGIN
     UPDATE queue q SET status = 'DELETE' WHERE q.id = ANY (ids) AND q.status = 'HOLD' RETURNING q.id, partids[1];
 END $$;
 
--- When the reviewers of a quarantine were last told what is new, by which message.
+-- When the reviewers of a quarantine last got a digest, and its message.
 CREATE TABLE digests (
     quarantine   text        PRIMARY KEY,
     sent         timestamptz,
     messages__id uuid
 );
 
--- The held recipients they were told of; a row goes when its recipient is held there no more.
+-- The held recipients of past digests; a row goes when its recipient is held there no more.
 CREATE TABLE digest_rows (
     quarantine text        NOT NULL REFERENCES digests ON DELETE CASCADE,
     queue__id  bigint      NOT NULL,

@@ -1,5 +1,5 @@
--- Users who may submit, where smtpd.yaml says `authentication.source: table`. Verifiers of passwords are read by smtpd
--- alone.
+-- Users that may submit mail, where smtpd.yaml says `authentication.source: table`. Only smtpd reads the verifiers of
+-- passwords.
 SET LOCAL search_path = pillarbox;
 
 CREATE TABLE users (

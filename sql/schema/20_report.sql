@@ -1,4 +1,4 @@
--- What reports found, for the console and for whoever asks in SQL; and figures by the minute.
+-- Findings of reports, for the console and for queries in SQL; and figures by the minute.
 SET LOCAL search_path = pillarbox;
 
 -- One row for each section of a report. A report of the same period replaces the one before.

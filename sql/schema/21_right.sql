@@ -1,8 +1,8 @@
 -- Least privilege: group roles an administrator grants to login roles. They belong to the cluster, their rights to this
 -- database. Where the migrating role may not create roles, they are left out and the owner does everything.
 --
--- The count triggers and functions that say SECURITY DEFINER run with their owner's rights, so that nobody needs a
--- right on refcounts and released, or to make and drop tables.
+-- The count triggers and functions that say SECURITY DEFINER run with their owner's rights, so that no role needs a right
+-- on refcounts and released, or to make and drop tables.
 SET LOCAL search_path = pillarbox;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pillarbox FROM PUBLIC;
