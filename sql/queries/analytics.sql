@@ -105,7 +105,7 @@ SELECT CASE grouping(recipientdomain, transportid) WHEN 3 THEN 'queue_time' WHEN
  ORDER BY section, recipients DESC, name
 
 -- name: analytics_ask_weights
--- What each partition id costs: attempts, and the seconds they took.
+-- The cost of each partition id: attempts, and the seconds they took.
 SELECT partid, count(*) AS attempts, sum(date_part('epoch', duration)) FILTER (WHERE duration >= '0') AS seconds
   FROM pillarbox.attempts
  WHERE ts >= %(since)s AND ts < %(until)s
@@ -206,7 +206,7 @@ SELECT id FROM unnest(%(ids)s::bigint[]) AS named(id)
    AND NOT EXISTS (SELECT FROM pillarbox.archive a WHERE a.id = named.id) ORDER BY id
 
 -- name: analytics_unneeded
--- Takes a second look at bodies that seemed to belong to nobody, and lists those that do.
+-- Takes a second look at bodies that seemed to be orphans, and lists those that are.
 SELECT m.id::text FROM pillarbox.messages m
  WHERE m.id = ANY(%(ids)s) AND NOT EXISTS (SELECT FROM pillarbox.queue q WHERE q.messages__id = m.id)
    AND NOT EXISTS (SELECT FROM pillarbox.released r WHERE r.messages__id = m.id) ORDER BY m.id

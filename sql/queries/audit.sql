@@ -1,4 +1,4 @@
--- Who did what to the queue, and what it was before.
+-- Commands that changed the queue, and the earlier state of recipients.
 
 -- name: audit_add
 -- Adds what a batch did to the audit row of its command, in the batch's own transaction; how many it changed.

@@ -5,7 +5,7 @@
 SELECT pg_backend_pid() AS pid
 
 -- name: connection_patience
--- Nobody's open transaction may hold up everything a worker does: what waits longer than this for a lock is tried again.
+-- No open transaction may hold up all of a worker's work: a statement that waits longer than this for a lock is retried.
 SET lock_timeout = '2s'
 
 -- name: connection_walk

@@ -6,7 +6,7 @@
 SELECT set_config('transaction_read_only', 'on', true) AS looks, set_config('search_path', 'pg_catalog, pillarbox, pg_temp', true) AS finds
 
 -- name: coverage_serves
--- What a worker's condition says of each partition id, with every column unknown but the id and the status: true, false,
+-- A worker's condition evaluated for each partition id, with every column unknown but the id and the status: true, false,
 -- or NULL where it depends on the unknown.
 SELECT metadata->>'_partid' AS partid, ({where}) AS serves
   FROM (SELECT (jsonb_populate_record(NULL::pillarbox.queue, jsonb_build_object(

@@ -1,4 +1,4 @@
--- What `pillarbox doctor` looks at.
+-- The queries of `pillarbox doctor`.
 
 -- name: doctor_bodies_span
 -- The oldest and the newest message, between which a sample begins.
@@ -41,7 +41,7 @@ SELECT result, count(*) AS recipients
  ORDER BY result
 
 -- name: doctor_default
--- Which partition ids lie in the default leaf, where mail without a leaf of its own goes, among its `batch` first rows.
+-- The partition ids in the default leaf, where mail without a leaf of its own goes, among its `batch` first rows.
 SELECT metadata->>'_partid' AS partid, count(*) AS recipients
   FROM (SELECT metadata FROM pillarbox.queue_def_def LIMIT %(batch)s) AS rows
  GROUP BY 1
@@ -80,7 +80,7 @@ SELECT history || '_' || to_char(day, 'YYYYMMDD') AS missing, day - (now() AT TI
  ORDER BY day, history
 
 -- name: doctor_horizon
--- Who keeps vacuum from removing dead rows of this database, the oldest first: open transactions with a snapshot or a
+-- The sessions that keep vacuum from removing dead rows of this database, the oldest first: open transactions with a snapshot or a
 -- number of their own, prepared ones, and standbys that report theirs.
 SELECT what, who, age FROM (
     SELECT CASE WHEN backend_type = 'walsender' THEN 'standby' ELSE 'transaction' END AS what,
@@ -171,7 +171,7 @@ SELECT count(*) AS looked, count(*) FILTER (WHERE refcount <> rows) AS wrong,
   FROM counted
 
 -- name: doctor_server
--- What the server as a whole says of itself: version, durability, connections, room for locks, the queue of notifications.
+-- Facts of the server as a whole: version, durability, connections, room for locks, the queue of notifications.
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer AS number,
        pg_is_in_recovery() AS standby,
        array(SELECT name || '=' || setting FROM pg_settings

@@ -52,7 +52,7 @@ SELECT pillarbox.maintain_unserved(%(overdue)s::interval, %(most)s,
            CASE WHEN %(recent)s THEN now() - %(overdue)s::interval - interval '5 minutes' ELSE '-infinity' END)
 
 -- name: maintain_vacuum
--- Vacuums one leaf now; a leaf somebody else is vacuuming, or has locked, is left to them.
+-- Vacuums one leaf now; a leaf that another session vacuums, or has locked, is left to it.
 VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) pillarbox.{table}
 
 -- name: maintain_vacuum_wanted

@@ -5,7 +5,7 @@
 SELECT number, name FROM pillarbox.migrations ORDER BY number
 
 -- name: migrate_holders
--- Who holds locks in our schema and since when, the oldest transaction first; of sessions we may not look into, only that. An
+-- The sessions that hold locks in our schema and since when, the oldest transaction first; of sessions we may not look into, only that. An
 -- autovacuum is known by having no user, too: an ordinary role is not shown what kind of process it is.
 SELECT a.pid, coalesce(nullif(a.application_name, ''), a.backend_type, CASE WHEN a.usesysid IS NULL THEN 'autovacuum worker' ELSE 'unnamed' END), coalesce(a.state, 'at work'),
        coalesce(extract(epoch FROM now() - a.xact_start)::integer::text, '?'),

@@ -19,7 +19,7 @@ SELECT id, selection, reason, who, made, expires,
  ORDER BY id
 
 -- name: suspend_add
--- Suspends mail, or says anew why and until when; its number. Without `seconds` it lasts until it is removed.
+-- Suspends mail, or changes the reason and the end of a suspend; its number. Without `seconds` it lasts until it is removed.
 INSERT INTO pillarbox.suspends AS s (selection, reason, who, made, expires)
 VALUES (%(selection)s::jsonb, %(reason)s, coalesce(%(who)s::text, current_user), coalesce(%(now)s::timestamptz, now()),
         coalesce(%(now)s::timestamptz, now()) + make_interval(secs => %(seconds)s::double precision))
@@ -27,7 +27,7 @@ ON CONFLICT (selection, who) DO UPDATE SET reason = excluded.reason, made = excl
 RETURNING s.id, s.expires
 
 -- name: suspend_release
--- Makes due what was parked for a suspend that is no longer: up to `batch` rows of this worker's partitions; how many.
+-- Makes mail due that was parked for a suspend that is gone: up to `batch` rows of this worker's partitions; how many.
 -- A recipient that was never tried says in last_error why it waits; of those tried before, whose last_error is a server's, all
 -- that are due within the longest time of parking come now. What fits is asked by the columns; site and source are none.
 WITH parked AS MATERIALIZED (

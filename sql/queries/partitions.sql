@@ -12,7 +12,7 @@ ALTER TABLE pillarbox.queue_def ATTACH PARTITION pillarbox.{leaf} {bound};
 ALTER TABLE pillarbox.{leaf} DROP CONSTRAINT repartition_bound
 
 -- name: partitions_audit
--- What the tables of the queue lack of what the model and the root have, or have too much of, and what mends it: first
+-- The faults of the queue's tables, compared with the model and the root, missing or surplus, and their repairs: first
 -- what must be built outside a transaction, then the rest.
 WITH tables AS (
     SELECT c.oid, c.relname::text AS leaf, t.level, t.isleaf, t.parentrelid, c.reloptions
@@ -103,7 +103,7 @@ LOCK TABLE {leaves} IN ACCESS EXCLUSIVE MODE
 SELECT pillarbox_repartition.finish({batch})
 
 -- name: partitions_holders
--- Who holds locks on these tables and since when, the oldest transaction first.
+-- The sessions that hold locks on these tables and since when, the oldest transaction first.
 SELECT a.pid, a.application_name, a.state, extract(epoch FROM now() - a.xact_start)::integer AS seconds
   FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
  WHERE l.relation = ANY (%(tables)s::regclass[]::oid[]) AND l.granted AND a.pid <> pg_backend_pid()
@@ -119,7 +119,7 @@ SELECT c.relname::text AS leaf, pg_get_expr(c.relpartbound, c.oid) AS bound, gre
  ORDER BY c.relname COLLATE "C"
 
 -- name: partitions_leftovers
--- What an interrupted repartitioning left: its triggers on leaves, its constraint on the default leaf, its schema.
+-- The remains of an interrupted repartitioning: its triggers on leaves, its constraint on the default leaf, its schema.
 SELECT 'capture' AS kind, c.relname::text AS leaf
   FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
  WHERE t.tgname = 'repartition_capture' AND c.relnamespace = 'pillarbox'::regnamespace
@@ -141,7 +141,7 @@ SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN %(milliseconds)s::tex
   FROM pg_settings WHERE name IN ('lock_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')
 
 -- name: partitions_model
--- A table such as pillarbox.queue_guard makes it now, for the rest of this transaction and nobody else.
+-- A table such as pillarbox.queue_guard makes it now, for the rest of this transaction only.
 CREATE TEMPORARY TABLE repartition_model (LIKE pillarbox.queue) ON COMMIT DROP;
 SELECT pillarbox.queue_guard('pg_temp.repartition_model')
 
@@ -175,7 +175,7 @@ CREATE SCHEMA pillarbox_repartition;
 
 CREATE TABLE pillarbox_repartition.queue_def (LIKE pillarbox.queue INCLUDING ALL) PARTITION BY LIST ((metadata->>'_partid'));
 
--- The ids of rows that changed while they were copied. Unlogged: a crash ends the run, and the next begins anew.
+-- The ids of rows that changed while they were copied. Unlogged: a crash ends the run, and the next begins again.
 CREATE UNLOGGED TABLE pillarbox_repartition.changes (id bigint NOT NULL);
 
 -- The old leaves, and up to which id each is copied.
@@ -254,7 +254,7 @@ SELECT c.relname::text AS leaf, q.partid, q.recipients
  ORDER BY c.relname COLLATE "C", q.partid COLLATE "C"
 
 -- name: partitions_settle
--- Lets a vacuum of these leaves end and keeps the next one out; nobody who reads or writes rows notices.
+-- Lets a vacuum of these leaves end and keeps the next one out; sessions that read or write rows are not affected.
 LOCK TABLE {leaves} IN SHARE UPDATE EXCLUSIVE MODE
 
 -- name: partitions_shield

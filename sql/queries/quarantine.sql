@@ -17,14 +17,14 @@ RETURNING d.sent, now() AS now, date_bin(%(every)s::interval, now(), '2001-01-01
           coalesce(date_bin(%(every)s::interval, d.sent, '2001-01-01 00:00:00+00') < date_bin(%(every)s::interval, now(), '2001-01-01 00:00:00+00'), true) AS due
 
 -- name: quarantine_digest_forget
--- Forgets recipients that are held there no more, so that one that is held again is told of again.
+-- Deletes recipients that are held there no more, so that one that is held again is in a digest again.
 DELETE FROM pillarbox.digest_rows r
  WHERE r.quarantine = %(quarantine)s
    AND NOT EXISTS (SELECT FROM pillarbox.queue q
                     WHERE q.id = r.queue__id AND q.status = 'HOLD' AND q.metadata->>'_quarantineid' = r.quarantine)
 
 -- name: quarantine_digest_rows
--- The latest of the recipients that are told of now, with the beginning of their message.
+-- The latest of the recipients of this digest, with the beginning of their message.
 SELECT q.id, q.ts AS received, q.size,
        CASE WHEN q.senderdomain IS NULL THEN '' ELSE q.senderlocalpart || '@' || q.senderdomain END AS sender,
        q.recipientlocalpart || '@' || q.recipientdomain AS recipient,
@@ -45,7 +45,7 @@ UPDATE pillarbox.digests
 RETURNING messages__id AS message
 
 -- name: quarantine_digest_tell
--- Notes every held recipient that nobody was told of as told now, and returns how many there are.
+-- Notes every held recipient that was in no digest as part of this one, and returns how many there are.
 WITH told AS (
     INSERT INTO pillarbox.digest_rows (quarantine, queue__id, told)
     SELECT %(quarantine)s, q.id, now() FROM pillarbox.queue q
@@ -56,7 +56,7 @@ WITH told AS (
 SELECT count(*) AS recipients FROM told
 
 -- name: quarantine_list
--- What is held in each quarantine: how many, how large, the oldest and the latest.
+-- The held mail of each quarantine: how many, how large, the oldest and the latest.
 SELECT q.metadata->>'_quarantineid' AS id, count(*) AS recipients, count(DISTINCT q.messages__id) AS messages,
        coalesce(sum(q.size), 0)::bigint AS bytes, min(q.ts) AS oldest, max(q.ts) AS latest
   FROM pillarbox.queue q
@@ -65,7 +65,7 @@ SELECT q.metadata->>'_quarantineid' AS id, count(*) AS recipients, count(DISTINC
  ORDER BY 2 DESC, 1
 
 -- name: quarantine_login
--- Who asks: the login, every role whose rights it has, whether it owns the queue, and whether it may spool mail.
+-- The calling login, every role whose rights it has, whether it owns the queue, and whether it may spool mail.
 SELECT current_user AS login,
        ARRAY(SELECT rolname::text FROM pg_roles WHERE pg_has_role(current_user, oid, 'USAGE')) AS roles,
        coalesce((SELECT pg_has_role(current_user, c.relowner, 'USAGE')

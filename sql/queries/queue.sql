@@ -79,7 +79,7 @@ SELECT q.id, q.messages__id AS message, q.state, q.ts AS received, q.size, q.pri
  LIMIT %(limit)s::bigint
 
 -- name: queue_lock
--- Locks those of these recipients that are still where a command left them; `sending` says that a worker has it in hand. By
+-- Locks those of these recipients that are still where a command left them; `sending` says that a worker has claimed it. By
 -- message too: ids are given again once a standby that lagged is promoted.
 SELECT q.id, coalesce(q.lease_until > now(), false) AS sending
   FROM pillarbox.queue q JOIN unnest(%(ids)s::bigint[], %(messages)s::uuid[]) AS r(id, message) ON r.id = q.id AND r.message = q.messages__id

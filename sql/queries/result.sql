@@ -55,10 +55,10 @@ SELECT id, claimed_token AS token, false AS kept FROM finished
 -- another claim has taken since is left alone, and it does not come back;
 -- result_record_lost then records that attempt. There is no condition on status: mail that an operator put on hold while it
 -- was being sent is delivered all the same, and must not be sent again on release. But it does not expire: that stays
--- held, and its sender is not told that it is late.
+-- held, and its sender is not notified that it is late.
 --
 -- What the queue row says already is not sent here again: it would double what is written, sent and read for each result.
--- A notice is what the sender is to be told of (queued/dsn/requested.py): one of `delayed` for each recipient, however many of
+-- A notice is a notification for the sender (queued/dsn/requested.py): one of `delayed` for each recipient, however many of
 -- its tries ask for it (`late` says so). It is written here, so that neither a crash nor a second worker loses or
 -- doubles it. There is rarely any, so they come apart, and the rest pays nothing for them.
 --

@@ -1,7 +1,7 @@
--- What has been held, or is remembered, for long enough.
+-- Held mail and audit rows that are older than their retention.
 
 -- name: retention_audit
--- How many commands may be forgotten, the oldest of them, and whether whoever asks may forget them.
+-- How many commands may be deleted, the oldest of them, and whether the caller may delete them.
 SELECT count(*) AS commands, min(ts) AS oldest, has_table_privilege('pillarbox.audit', 'DELETE') AS allowed
   FROM pillarbox.audit_older(%(before)s::timestamptz)
 

@@ -1,4 +1,4 @@
--- Who may submit after authenticating.
+-- Users that may submit after authenticating.
 
 -- name: user_add
 -- Adds a user; no row when the name is taken.
@@ -17,7 +17,7 @@ SELECT name, argon2, scram, disabled, senders, messages, recipients, partitionid
 FROM pillarbox.users WHERE name = %(name)s
 
 -- name: user_iterations
--- What the SCRAM keys of the users cost, each number once: an unknown user is shown one of them.
+-- The iteration counts of the users' SCRAM keys, each number once: an unknown user is shown one of them.
 SELECT DISTINCT substring(scram FROM '^SCRAM-SHA-256[$]([0-9]+):')::integer AS iterations
 FROM pillarbox.users WHERE scram IS NOT NULL
 
