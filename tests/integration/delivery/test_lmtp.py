@@ -111,7 +111,7 @@ async def test_a_421_among_the_replies_is_one_recipients_and_ends_the_connection
     assert not usable
 
 
-async def test_a_reply_too_many_is_nobodys() -> None:
+async def test_a_surplus_reply_is_not_taken_by_the_next_transaction() -> None:
     """The next transaction must not take it for its own."""
     async with ScriptedPeer(*GREETING, *ENVELOPE, OK, OK, OK, OK, GO, CONTENT, OK * 4, HANG) as peer:
         result, usable = await speak(peer, *THREE)

@@ -57,7 +57,7 @@ async def test_what_means_something_else_waits_for_its_retry(said: bytes) -> Non
         assert (one, two) == (("success", "2.0.0"), ("deferred", said.decode().split()[1]))
 
 
-async def test_nobody_taken_is_not_asked_again() -> None:
+async def test_a_host_that_took_no_recipient_is_not_asked_again() -> None:
     script = ("MAIL", OK, "RCPT", TOO_MANY, "RCPT", TOO_MANY)
     async with ScriptedPeer(*PLAIN, *script) as peer, routing({}, connection=to(peer)) as routed:
         assert await outcomes(routed, ONE, TWO) == [("deferred", "4.5.3")] * 2

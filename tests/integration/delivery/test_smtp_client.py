@@ -237,7 +237,7 @@ async def test_one_connection_too_many() -> None:
         await first.close()
 
 
-async def test_nobody_listens() -> None:
+async def test_a_refused_connection_is_a_connect_fault() -> None:
     async with Sink() as sink:
         port = sink.port
     with pytest.raises(ConversationError) as caught:

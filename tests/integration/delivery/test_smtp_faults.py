@@ -256,7 +256,7 @@ async def test_what_a_host_says_cannot_harm_a_terminal() -> None:
         await connection.close()
 
 
-async def test_no_time_to_connect() -> None:
+async def test_a_connection_that_takes_too_long_is_a_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(ConversationError) as caught:

@@ -120,7 +120,7 @@ async def test_a_token_that_is_about_to_end_is_replaced(authority: Authority, mo
         assert await source.get() == "two"
 
 
-async def test_a_failure_is_everybodys_who_waits_and_nobodys_later(
+async def test_a_failure_reaches_all_that_wait_and_is_not_kept(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0

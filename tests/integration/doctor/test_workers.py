@@ -148,7 +148,7 @@ async def test_a_claim_that_opens_leaves_of_others(patient: Patient, where: str,
         ),
     ],
 )
-async def test_every_partition_is_somebodys(patient: Patient, wheres: list[str], verdict: Severity, told: str) -> None:
+async def test_every_partition_has_a_worker(patient: Patient, wheres: list[str], verdict: Severity, told: str) -> None:
     patient.only(*wheres)
     finding = await patient.worst("partition.served")
     assert finding.verdict is verdict

@@ -75,7 +75,7 @@ async def asked(folder: Path, *words: str) -> AsyncIterator[Asked]:
 
 
 @pytest.mark.parametrize("answer", [b"y\n", b"Yes\n"])
-async def test_yes_does_it(factory: Factory, folder: Path, answer: bytes) -> None:
+async def test_the_answer_yes_starts_the_move(factory: Factory, folder: Path, answer: bytes) -> None:
     whole = contents(factory)
     async with asked(folder, "move", "1", "456") as command:
         command.type(answer)

@@ -51,7 +51,9 @@ UNSAID = {"failed": "failed", "expired": "failed", "rejected": "failed", "late":
         (["DELAY", "FAILURE", "SUCCESS"], {**UNSAID, "success": "relayed"}),
     ],
 )
-async def test_who_is_told(factory: Factory, made: str, notify: list[str] | None, told: dict[str, str]) -> None:
+async def test_notify_decides_about_notices(
+    factory: Factory, made: str, notify: list[str] | None, told: dict[str, str]
+) -> None:
     factory.row()
     if notify is not None:
         factory.sql(

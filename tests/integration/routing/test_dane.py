@@ -61,7 +61,7 @@ async def test_names_and_dates_do_not_matter_to_dane_ee(authority: Authority) ->
 
 
 @pytest.mark.parametrize("wrong", ["name", "date", "issuer"])
-async def test_they_do_to_dane_ta(wrong: str, authority: Authority, tmp_path: Path) -> None:
+async def test_a_wrong_name_date_or_issuer_matters_to_dane_ta(wrong: str, authority: Authority, tmp_path: Path) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
     more = {"not_after": yesterday} if wrong == "date" else {}
     pair, issuer = chained(authority, tmp_path, "other.example" if wrong == "name" else MX, **more)

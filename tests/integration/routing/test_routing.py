@@ -80,7 +80,7 @@ async def test_an_address_literal_is_where_it_says() -> None:
         ("bob@[300.1.1.1]", "5.1.2"),
     ],
 )
-async def test_no_way_for_good(recipient: str, enhanced: str) -> None:
+async def test_a_permanent_routing_failure_is_rejected(recipient: str, enhanced: str) -> None:
     async with routing(ZONE) as routed:
         [result] = await routed.send(recipient)
         outcome = result.outcome
@@ -89,7 +89,7 @@ async def test_no_way_for_good(recipient: str, enhanced: str) -> None:
 
 
 @pytest.mark.parametrize("domain", ["servfail.test", "silent.test", "halfway.test"])
-async def test_no_way_for_now_is_tried_again_and_decided_anew(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_temporary_routing_failure_is_decided_again(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
         result = await routed.send_one(f"bob@{domain}")
         assert (result.outcome.kind, result.outcome.enhanced, result.result) == ("deferred", "4.4.3", None)
@@ -177,7 +177,7 @@ async def test_stopping_does_not_wait_for_dns_and_gives_the_mail_back_untried() 
         assert await attempt is None
 
 
-async def test_nobody_there_at_all() -> None:
+async def test_hosts_that_all_refuse_the_connection_defer() -> None:
     async with routing(ZONE, connection={"port": free_port()}) as routed:
         result = await routed.send_one()
         assert (result.outcome.kind, result.outcome.enhanced) == ("deferred", "4.4.1")

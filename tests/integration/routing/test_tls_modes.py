@@ -122,7 +122,7 @@ async def opened(
     ("mode", "kind", "expected"),
     [(mode, kind, expected) for mode, kinds in OUTCOMES.items() for kind, expected in kinds.items()],
 )
-async def test_a_mode_meets_a_peer(
+async def test_each_tls_mode_against_each_kind_of_peer(
     mode: str, kind: str, expected: str, authority: Authority, elsewhere: Authority
 ) -> None:
     async with peer(kind, authority, elsewhere) as host:

@@ -56,7 +56,7 @@ def test_hard_text_comes_back_alone(factory: Factory, value: str | None) -> None
         ("float8", [0.0, 1e-07, 1.5, 123456.789, None]),
     ],
 )
-def test_numbers_come_back(factory: Factory, type_: str, values: list[float | None]) -> None:
+def test_numbers_survive_the_text_form_of_an_array(factory: Factory, type_: str, values: list[float | None]) -> None:
     assert factory.one(f"SELECT %(a)s::{type_}[]", a=numbers(values)) == values
 
 

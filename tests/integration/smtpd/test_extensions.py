@@ -110,7 +110,7 @@ async def test_future_release_can_be_left_out(factory: Factory) -> None:
         (b"AUTH", "5"),
     ],
 )
-async def test_small_commands(factory: Factory, command: bytes, reply: str) -> None:
+async def test_each_command_line_gets_its_reply(factory: Factory, command: bytes, reply: str) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.ask(command)).startswith(reply)
 

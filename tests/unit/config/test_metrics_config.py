@@ -28,7 +28,7 @@ def test_an_address(written: str, address: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     "written", ["", "9464", 9464, ":9464", "localhost", "localhost:", "::1:9464", "h:65536", "h:-1"]
 )
-def test_what_is_none(written: object) -> None:
+def test_a_bad_address_to_listen_on_is_refused(written: object) -> None:
     with pytest.raises(ValidationError, match="allowed: HOST:PORT such as"):
         Metrics.model_validate({"listen": written})
 

@@ -163,7 +163,7 @@ def test_what_would_be_done_is_told(by: Signer, field: bytes, would: str | None,
     assert by.would_seal(field + MESSAGE, NOW) == (would, why)
 
 
-def test_where_nobody_seals_or_may_now_that_is_told(tmp_path: Path) -> None:
+def test_without_a_sealer_or_a_valid_key_the_reason_is_given(tmp_path: Path) -> None:
     assert signer().would_seal(RESULTS + MESSAGE, NOW) == (None, None)
     late = signer(arc=arc(tmp_path, notafter=NOW.isoformat()))
     assert late.would_seal(RESULTS + MESSAGE, NOW) == (None, "signing.arc has no key for this time")

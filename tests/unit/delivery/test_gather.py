@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from queued import commit_delay
 
 
-def test_a_lone_message_waits_for_nobody() -> None:
+def test_a_lone_message_does_not_wait() -> None:
     assert commit_delay.seconds(0) == commit_delay.seconds(3) == commit_delay.seconds(3, 1) == 0.0
 
 

@@ -40,7 +40,7 @@ def test_what_did_not_change_is_not_named() -> None:
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_what_is_live_is_used(changed: dict[str, Any]) -> None:
+def test_a_live_key_takes_effect_by_a_reload(changed: dict[str, Any]) -> None:
     found, ignored = effective(config(), config(**changed))
     assert found == config(**changed)
     assert found != config()

@@ -44,7 +44,7 @@ def test_a_policy_that_is_not_enforced_changes_nothing(policy: StsPolicy | None)
     assert asked("require", policy=policy) == ("must", "none")
 
 
-def test_a_transport_without_tls_heeds_nobody() -> None:
+def test_a_transport_without_tls_ignores_dane_and_mta_sts() -> None:
     assert asked("disabled", policy=ENFORCED) == ("never", "none")
 
 

@@ -21,7 +21,7 @@ def test_the_time_before_the_first_of_them_is_not_slowness(started: float) -> No
     assert late.seconds < 3
 
 
-def test_where_nobody_leaves_the_line_grows() -> None:
+def test_the_line_grows_while_no_place_is_freed() -> None:
     unproven = Unproven(200)
     assert unproven.enter(150, 0.0) is None
     first, second = unproven.enter(1, 300.0), unproven.enter(1, 300.0)

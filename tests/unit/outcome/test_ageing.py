@@ -48,11 +48,11 @@ NEXT = Deferral(0.5, "policy gentle: 2/sec", 0.5)
         (NEXT, 120, "waits"),
     ],
 )
-def test_what_becomes_of_it(until: Deferral, hours: float, became: Fate) -> None:
+def test_the_fate_of_waiting_mail_by_its_age(until: Deferral, hours: float, became: Fate) -> None:
     assert fate(RECEIVED + hours * HOUR, until, received=RECEIVED, schedule=SCHEDULE) == became
 
 
-def test_mail_from_nobody_is_given_up_by_its_own_age() -> None:
+def test_mail_from_the_null_sender_is_given_up_by_its_own_age() -> None:
     for null, became in ((True, "expired"), (False, "late")):
         assert fate(RECEIVED + 48 * HOUR, SUSPENDED, received=RECEIVED, schedule=SCHEDULE, null=null) == became
 

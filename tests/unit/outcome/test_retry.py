@@ -57,7 +57,7 @@ def test_a_clock_behind_the_receipt_still_schedules() -> None:
     assert decide(earlier, received=RECEIVED, tries=1, schedule=Schedule(), roll=0) == earlier + MINUTE
 
 
-def test_mail_from_nobody_is_given_up_earlier_and_never_later() -> None:
+def test_mail_from_the_null_sender_is_given_up_earlier_and_never_later() -> None:
     schedule = Schedule(nullage=timedelta(days=1))
     at = RECEIVED + timedelta(hours=23, minutes=59)
     assert decide(at, received=RECEIVED, tries=9, schedule=schedule, roll=0, null=True) == RECEIVED + timedelta(days=1)

@@ -89,14 +89,14 @@ CONTROLS = ["\r", "\n", "\0", "\t", "\x7f", "\x1b", "\x85", "\u2028", "\u2029", 
 
 
 @pytest.mark.parametrize(("text", "localpart", "domain"), GOOD)
-def test_good(text: str, localpart: str, domain: str) -> None:
+def test_a_good_address_is_parsed_and_written_back(text: str, localpart: str, domain: str) -> None:
     found = parse(text)
     assert found == Address(localpart, domain)
     assert parse(str(found)) == found
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_bad(text: str) -> None:
+def test_a_bad_address_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(AddressRefused) as refusal:
         parse(text)
     assert "\n" not in str(refusal.value)

@@ -50,7 +50,7 @@ def test_a_request(head: bytes, path: str) -> None:
         (b"POST /metrics HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\n", HTTPStatus.METHOD_NOT_ALLOWED),
     ],
 )
-def test_what_is_none(head: bytes, status: HTTPStatus) -> None:
+def test_a_malformed_request_gets_its_status(head: bytes, status: HTTPStatus) -> None:
     assert asked(head + b"\r\n") is status
 
 

@@ -43,7 +43,7 @@ def client(address: str, user: User | None = None) -> Client:
     return Client(address, 1, "mx", user=user)
 
 
-async def test_an_address_a_network_and_nobody_else() -> None:
+async def test_an_address_and_its_network_are_limited_apart() -> None:
     asked = rates(address={"messages": 1}, network={"messages": 2})
     assert (await asked.hit("message", client("192.0.2.1"))).allowed
     refused = await asked.hit("message", client("192.0.2.1"))
@@ -70,7 +70,7 @@ async def test_what_counts_as_one_address(first: str, second: str, *, same: bool
     assert (await asked.hit("message", client(second))).allowed is not same
 
 
-async def test_who_is_exempt() -> None:
+async def test_loopback_and_listed_networks_are_exempt_from_rates() -> None:
     settings: dict[str, Any] = {"address": {"messages": 1, "sessions": 1, "connections": 1}}
     by_default, by_name = rates(**settings), rates(**settings, exempt=["192.0.2.0/24"])
     for asked, free in ((by_default, "127.0.0.1"), (by_name, "192.0.2.1"), (by_name, "::ffff:192.0.2.9")):
@@ -116,7 +116,7 @@ async def test_recipients_are_counted_as_many_as_there_are() -> None:
     assert (await asked.hit("recipient", client("192.0.2.1"), 2)).allowed
 
 
-async def test_counts_of_ones_own() -> None:
+async def test_a_count_under_a_key_of_the_callers() -> None:
     asked = rates()
     assert await asked.count("auth/192.0.2.1", 1, 60, 0) == 0
     assert await asked.count("auth/192.0.2.1", 1, 60) == 0

@@ -30,7 +30,7 @@ def servers(**changes: Any) -> list[dict[str, Any]]:
     return [{**first, **changes}, second]
 
 
-def test_the_same_is_the_same() -> None:
+def test_an_unchanged_configuration_changes_nothing() -> None:
     assert effective(config(), config()) == (config(), [])
 
 

@@ -67,7 +67,7 @@ def test_plus_binds_to_the_channel() -> None:
     converse(client, ScramServer(plus=True, plus_offered=True, bindings=POINT))
 
 
-def test_somebody_between_us_is_found_out() -> None:
+def test_an_attacker_that_removes_plus_is_detected() -> None:
     """The client sees the certificate of whoever stands between; RFC 5929."""
     client = ScramClient(["SCRAM-SHA-256-PLUS"], "user", "pencil", channel_binding=("tls-server-end-point", b"m" * 32))
     with pytest.raises(ScramRefused, match="channel bindings differ"):

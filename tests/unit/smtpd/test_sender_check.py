@@ -25,7 +25,7 @@ ALICE = User("alice", senders=("alice@example.com", "*.lists.example"))
         b"",
     ],
 )
-def test_own(header: bytes) -> None:
+def test_the_users_own_from_passes(header: bytes) -> None:
     assert from_is_own(ALICE, header + b"\r\n\r\nFrom: mallory@elsewhere.example\r\n")
 
 
@@ -57,7 +57,7 @@ def test_own(header: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("rest", [b"\r\n\r\nbody\r\n", b"\r\n", b""])
-def test_not_own(header: bytes, rest: bytes) -> None:
+def test_another_from_is_refused(header: bytes, rest: bytes) -> None:
     assert not from_is_own(ALICE, header + rest)
 
 
