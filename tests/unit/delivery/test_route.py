@@ -201,9 +201,7 @@ def test_a_host_that_can_be_reached_is_enough() -> None:
         ([Answer("nothing")], False, ("failed", "5.1.2")),
     ],
 )
-def test_a_domain_without_a_usable_address_is_unroutable(
-    answers: list[Answer[Address]], by_mx: bool, expected: tuple[str, str]
-) -> None:  # noqa: FBT001 - as above
+def test_no_usable_address(answers: list[Answer[Address]], by_mx: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001 - as above
     hosts = [Host(f"h{n}", 25, 10) for n in range(len(answers))]
     by_name = {host.name: answer for host, answer in zip(hosts, answers, strict=True)}
     with pytest.raises(Unroutable) as error:
