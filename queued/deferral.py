@@ -24,7 +24,7 @@ class Deferral(NamedTuple):
     of: tuple[
         str, ...
     ] = ()  # the line to be placed in: a limit and what it counts; empty when the gate has placed them
-    stopped: Scope | None = None  # whose doing it is that nobody's turn comes, however long one waits
+    stopped: Scope | None = None  # the scope that stops all turns, however long one waits
 
 
 class ParkedError(Exception):

@@ -96,7 +96,7 @@ class Recorder:
         self._timeline = Timeline()
         self._minimal: set[Fence] = set()  # successes that PostgreSQL refused even without their texts
         self._aside: list[Result] = []  # refused in every form, until they are tried again
-        self._locked: set[UUID] = set()  # messages of which somebody kept something locked at the last try
+        self._locked: set[UUID] = set()  # messages of which another session kept something locked at the last try
 
     def add(self, results: Sequence[Result]) -> None:
         """Take results over, if there are any; they are recorded soon."""

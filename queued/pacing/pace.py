@@ -117,7 +117,7 @@ class Paces:
         return bool(self._connecting)
 
     def ask(self, fields: Fields) -> Turn | Deferral:
-        """Whether a message may begin now, as far as can be told before its hosts are known."""
+        """Whether a message may begin now, as far as can be decided before its hosts are known."""
         if times := self._times.get(fields.transport):
             now = self._now()
             opens = windows.next_open(times, now)
@@ -128,7 +128,7 @@ class Paces:
         return self._ask(fields, self._early, late=False)
 
     def ask_host(self, fields: Fields) -> Turn | Deferral:
-        """What remains once site and source are known. The turn that `ask` gave is held besides."""
+        """The limits that remain once site and source are known. The turn that `ask` gave is held besides."""
         return self._ask(fields, self._late, late=True)
 
     def ask_connect(self, fields: Fields) -> Deferral | None:

@@ -2,10 +2,9 @@
 
 Owns: choosing a source address and the name that goes with it, asking the pacing policies that name site or source, the
     interval between new connections, and the limit of a host that all workers share.
-Guarantees: a source fits the host's family, has allowance left and may go by every policy; else another one is
-    taken, in an order drawn by weight. Nothing is taken for a host that is not asked, and what was taken is given back
-    when it did not come to a transaction. Without `sources` the system chooses the address, and only the policies are
-    asked.
+Guarantees: a source fits the host's family, has allowance left and is allowed by every policy; else another one is
+    taken, in an order drawn by weight. Nothing is taken for a host that is not tried, and a turn is given back when it
+    did not come to a transaction. Without `sources` the system chooses the address, and only the policies are asked.
 Raises: ConversationError for a host that cannot be spoken to from here; ParkedError when a connection may not be
     opened.
 See: queued/routing/source.py for the decisions; queued/routing/warmup.py for the count;

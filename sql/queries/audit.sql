@@ -13,7 +13,7 @@ SELECT pillarbox.audit_begin(%(operator)s, %(verb)s, %(condition)s, %(argument)s
 SELECT pillarbox.audit_finish(%(id)s::bigint)
 
 -- name: audit_list
--- What was done to the queue, the latest first.
+-- Commands that changed the queue, the latest first.
 SELECT id, ts, who, operator, verb, condition, argument, reason, undoes, wanted, done, skipped, finished, undone
   FROM pillarbox.audit
  WHERE (%(id)s::bigint IS NULL OR id = %(id)s::bigint)
