@@ -17,10 +17,12 @@ import ssl
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
 from queued.smtp import secret_files
 from queued.smtp.secret_files import UnusableSecret
 from shared.errors import ConfigError, cause
+from shared.http import HttpClient, HttpFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,7 +38,11 @@ _ERROR: Final = re.compile(r"[!#-\[\]-~]{1,60}")  # RFC 6749 section 5.2, withou
 _AGAIN: Final = 1.0  # seconds after a failure until we ask once more
 _FRESH: Final = 10.0  # seconds for which a token cannot be outdated
 _SERVERS_FAULT: Final = 500
-_HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
+_HEADERS: Final = (
+    ("Accept", "application/json"),
+    ("Content-Type", "application/x-www-form-urlencoded"),
+    ("User-Agent", "Pillarbox"),
+)
 
 
 class NoTokenError(Exception):
@@ -163,9 +169,10 @@ class _Refreshed:
         self._refresh = secret_files.read(settings.refresh) if settings.refresh else None
         self.secrets = self._secret, self._refresh
         try:
-            self._context = ssl.create_default_context(cafile=settings.ca)
+            context = ssl.create_default_context(cafile=settings.ca)
         except (OSError, ValueError) as error:
             raise ConfigError(f"oauth.ca: {settings.ca}: {cause(error)}") from None
+        self._http = HttpClient(_LONGEST, context)
 
     async def ask(self) -> tuple[str, float]:
         """A fresh token and how long it is to be used."""
@@ -189,26 +196,15 @@ class _Refreshed:
         return token, max(seconds - _EARLY, seconds / 2)
 
     async def _post(self, form: dict[str, str]) -> dict[str, Any]:
-        # Here, since only those who have this login need it: it takes a worker 0.1 s and 10 MB.
-        import httpx  # noqa: PLC0415
-
         url = self._settings.url
         try:
-            async with (
-                asyncio.timeout(_PATIENCE),
-                httpx.AsyncClient(verify=self._context, timeout=_PATIENCE) as client,
-                client.stream("POST", url, data=form, headers=_HEADERS) as answer,
-            ):
-                octets = b""
-                async for piece in answer.aiter_raw():
-                    octets += piece
-                    if len(octets) > _LONGEST:
-                        raise NoTokenError(f"{url} response is larger than {_LONGEST} octets", lasting=False)
+            async with asyncio.timeout(_PATIENCE):
+                answer = await self._http.ask("POST", url, _HEADERS, urlencode(form).encode())
         except TimeoutError:
             raise NoTokenError(f"{url} returned no token within {_PATIENCE:g} s", lasting=False) from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise NoTokenError(f"{url}: {cause(error)}", lasting=False) from None
-        return _answer(url, answer.status_code, octets)
+        except HttpFailed as error:
+            raise NoTokenError(f"{url}: {error}", lasting=False) from None
+        return _answer(url, answer.status, answer.body)
 
 
 def _answer(url: str, status: int, octets: bytes) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """context — OpenSSL's settings for sessions with next hops
 
-Owns: the contexts of one transport: one that verifies certificates and one that does not, made when first needed.
+Owns: the contexts of one transport: for SMTP one that verifies certificates and one that does not, and one for HTTPS;
+    each is made when first needed.
 Guarantees: a file of ours that cannot be used is one clear line when the transport is made, not a fault of a host's.
-    TLS 1.2 at least, no compression, no password prompt for a key. Names are not compared here: queued.tls.verify does.
+    TLS 1.2 at least, no compression, no password prompt for a key. Names are compared here for HTTPS only: for SMTP
+    queued.tls.verify does.
 Raises: ConfigError from the constructor.
 See: ssl.SSLContext; RFC 8996 (no TLS below 1.2); Postfix smtp_tls_CAfile and smtp_tls_cert_file.
 Bugs: the files are read once; new ones count after a restart, or a reload that replaces the transport.
@@ -11,7 +13,7 @@ Bugs: the files are read once; new ones count after a restart, or a reload that 
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from shared.config.queued.transport_tls import TransportTls
 from shared.errors import ConfigError, cause
@@ -19,7 +21,10 @@ from shared.errors import ConfigError, cause
 if TYPE_CHECKING:
     from queued.tls.demanded import Proof
 
+    type _Use = Literal["unverified", "verified", "https"]
+
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_USES: Final[tuple[_Use, ...]] = ("unverified", "verified", "https")
 
 
 class Contexts:
@@ -29,25 +34,30 @@ class Contexts:
         """`where` is the place in the configuration that messages name: transports[default].tls."""
         self._settings = settings or TransportTls()
         self._where = where
-        self._made: dict[bool, ssl.SSLContext] = {}
+        self._made: dict[_Use, ssl.SSLContext] = {}
         if self._settings.ca is not None or self._settings.certificate is not None:
-            self._context(verifying=True)
-            self._context(verifying=False)
+            for use in _USES:
+                self._context(use)
 
     def context(self, proof: Proof) -> ssl.SSLContext:
         """The context for a session that must prove this. What DANE asks is not OpenSSL's to verify."""
-        return self._context(verifying=proof == "certificate")
+        return self._context("verified" if proof == "certificate" else "unverified")
 
-    def _context(self, *, verifying: bool) -> ssl.SSLContext:
-        context = self._made.get(verifying)
+    def https(self) -> ssl.SSLContext:
+        """The context for HTTPS, whose protocols (ALPN) an HTTP client may set."""
+        return self._context("https")
+
+    def _context(self, use: _Use) -> ssl.SSLContext:
+        context = self._made.get(use)
         if context is None:
-            context = self._made[verifying] = self._make(verifying=verifying)
+            context = self._made[use] = self._make(use)
         return context
 
-    def _make(self, *, verifying: bool) -> ssl.SSLContext:
-        settings = self._settings
+    def _make(self, use: _Use) -> ssl.SSLContext:
+        settings, verifying = self._settings, use != "unverified"
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
+        context.check_hostname = use == "https"
+        context.hostname_checks_common_name = False
         context.verify_mode = ssl.CERT_REQUIRED if verifying else ssl.CERT_NONE
         context.minimum_version = _VERSIONS[settings.minimum]
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION

@@ -10,28 +10,24 @@ See: RFC 8461 section 3.3; RFC 9110 section 15.4 (redirects).
 from __future__ import annotations
 
 import asyncio
-import ssl
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-import h11
 
 from queued.routing.route import may_connect
 from queued.tls.mta_sts import LONGEST, StsPolicy, read_policy
-from queued.tls.verify import misnamed
-from shared.errors import cause
+from shared.http import HttpClient, HttpFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    import ssl
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from queued.routing.resolver import Resolver
+    from shared.http import HttpAnswer
 
-    type Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-    #: Connects to the HTTPS server of this host name.
-    type Connect = Callable[[str, ssl.SSLContext], Awaitable[Streams]]
+    #: Where the HTTPS server of this host name may be asked: addresses as URLs have them.
+    type Find = Callable[[str], Awaitable[Sequence[str]]]
 
-_PORT: Final = 443
-_BLOCK: Final = 16384  # octets read at once
 _OK: Final = 200
 _TRIES: Final = 4  # addresses
 
@@ -53,90 +49,56 @@ _USUAL: Final = Trust()
 class Fetcher:
     """Fetches policies with one TLS context."""
 
-    def __init__(
-        self, context: Callable[[], ssl.SSLContext], connect: Connect, limit: float, trust: Trust = _USUAL
-    ) -> None:
-        """`context` verifies certificates, not names; `limit`: seconds for one policy, everything included.
+    def __init__(self, context: Callable[[], ssl.SSLContext], find: Find, limit: float, trust: Trust = _USUAL) -> None:
+        """`context` verifies certificates and names; `limit`: seconds for one policy, everything included.
 
-        trust: what `context` and `connect` were made for.
+        trust: what `context` and `find` were made for.
         """
         self.trust = trust
         self._context = context
-        self._connect = connect
+        self._find = find
         self._limit = limit
+
+    @cached_property
+    def _client(self) -> HttpClient:
+        return HttpClient(LONGEST, self._context())
 
     async def fetch(self, domain: str) -> StsPolicy:
         """The policy that the domain publishes."""
         host = f"mta-sts.{domain}"
         try:
             async with asyncio.timeout(self._limit):
-                octets = await self._get(host)
+                answer = await self._get(host)
         except TimeoutError:
             raise NoPolicyError(f"https://{host}: no policy within {self._limit:g} s") from None
-        except ssl.SSLError as error:
-            reason = getattr(error, "verify_message", None) or error.reason or "handshake refused"
-            raise NoPolicyError(f"https://{host}: TLS failed: {reason}") from None
-        except (OSError, EOFError, ValueError, h11.RemoteProtocolError) as error:
-            raise NoPolicyError(f"https://{host}: {cause(error)}") from None
-        policy = read_policy(octets)
+        except (HttpFailed, ValueError) as error:
+            raise NoPolicyError(f"https://{host}: {error}") from None
+        if answer.status != _OK:  # a redirect is no policy either
+            raise NoPolicyError(f"https://{host}: answered {answer.status}")
+        if answer.kind != "text/plain":
+            raise NoPolicyError(f"https://{host}: answered with another content type than text/plain")
+        policy = read_policy(answer.body)
         if policy is None:
             raise NoPolicyError(f"https://{host}: the file is not a valid MTA-STS policy")
         return policy
 
-    async def _get(self, host: str) -> bytes:
-        reader, writer = await self._connect(host, self._context())
-        try:
-            session = writer.get_extra_info("ssl_object")
-            # RFC 8461 section 3.3: the certificate is for this very host.
-            reason = misnamed(session.getpeercert() or {}, (host,))
-            if reason is not None:
-                raise NoPolicyError(f"https://{host}: showed {reason}")
-            http = h11.Connection(h11.CLIENT)
-            headers = [("Host", host), ("Accept", "text/plain"), ("Connection", "close")]
-            request = h11.Request(method="GET", target="/.well-known/mta-sts.txt", headers=headers)
-            writer.write((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
-            await writer.drain()
-            return await _receive(http, reader, host)
-        finally:
-            writer.transport.abort()
+    async def _get(self, host: str) -> HttpAnswer:
+        headers = [("Host", host), ("Accept", "text/plain")]
+        failure = HttpFailed("has no address that may be connected to")
+        for address in (await self._find(host))[:_TRIES]:
+            try:
+                return await self._client.ask("GET", f"https://{address}/.well-known/mta-sts.txt", headers, name=host)
+            except HttpFailed as error:
+                failure = error
+        raise failure
 
 
-async def _receive(http: h11.Connection, reader: asyncio.StreamReader, host: str) -> bytes:
-    body = bytearray()
-    while True:
-        event = http.next_event()
-        if event is h11.NEED_DATA:
-            http.receive_data(await reader.read(_BLOCK))
-        elif isinstance(event, h11.Response):
-            if event.status_code != _OK:  # a redirect is no policy either
-                raise NoPolicyError(f"https://{host}: answered {event.status_code}")
-            kind = dict(event.headers).get(b"content-type", b"")
-            if kind.partition(b";")[0].strip().lower() != b"text/plain":
-                raise NoPolicyError(f"https://{host}: answered with another content type than text/plain")
-        elif isinstance(event, h11.Data):
-            body += event.data
-            if len(body) > LONGEST:
-                raise NoPolicyError(f"https://{host}: sends more than {LONGEST} octets")
-        elif isinstance(event, h11.EndOfMessage):
-            return bytes(body)
+def by_resolver(resolver: Resolver, *, private: bool) -> Find:
+    """The addresses that the resolver finds; `private` allows those that only our own networks reach."""
 
-
-def by_resolver(resolver: Resolver, *, private: bool) -> Connect:
-    """Connects to the addresses that the resolver finds; `private` allows those that only our own networks reach."""
-
-    async def connect(host: str, context: ssl.SSLContext) -> Streams:
+    async def find(host: str) -> list[str]:
         answer = await resolver.addresses(host)
         allowed = [address for address in answer.records if may_connect(address, private=private)]
-        failure: OSError | None = None
-        for address in allowed[:_TRIES]:
-            try:
-                return await asyncio.open_connection(
-                    str(address), _PORT, ssl=context, server_hostname=host, limit=_BLOCK
-                )
-            except ssl.SSLError:
-                raise
-            except OSError as error:
-                failure = error
-        raise failure or NoPolicyError(f"https://{host}: has no address that may be connected to")
+        return [f"[{address}]" if address.version == 6 else str(address) for address in allowed]  # noqa: PLR2004 - IPv6
 
-    return connect
+    return find

@@ -46,8 +46,8 @@ class TlsPlanner:
         self._transport = transport
         self._resolver = resolver
         private = transport.allow.private
-        connect, trust = by_resolver(resolver, private=private), Trust(transport.tls.ca, private)
-        self._fetcher = Fetcher(lambda: contexts.context("certificate"), connect, _FETCH, trust)
+        find, trust = by_resolver(resolver, private=private), Trust(transport.tls.ca, private)
+        self._fetcher = Fetcher(contexts.https, find, _FETCH, trust)
         self._sts = sts or MtaSts()
         # With smart hosts all are named by queued.yaml, and without DANE nothing is asked about them.
         self._settled = transport.connection.mode == "smarthost" and transport.tls.mode != "dane"

@@ -4,7 +4,7 @@ Owns: the MIME structure as far as a reviewer needs it: the parts with type, nam
 Guarantees: pure; never raises, for any octets; its time grows with the size alone: it goes
     from delimiter line to delimiter line, reads the headers of MOST_PARTS parts at most, looks no deeper than DEEPEST,
     counts no further than MOST_COUNTED, and says so. The standard library's parser builds a tree of everything,
-    recursively, and takes quadratic time for some headers.
+    recursively: it takes 16 seconds for 200,000 small parts, and ends in a RecursionError at 2000 levels.
 See: RFC 2046 section 5.1 (multipart), RFC 2183 (Content-Disposition), RFC 2045 section 5.1 (parameters).
 """
 

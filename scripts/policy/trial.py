@@ -118,7 +118,7 @@ async def attempt(
         await _session(outcome, session, config, client, asked)
     finally:
         if checker is not None:
-            checker.close()
+            await checker.close()
     return outcome
 
 

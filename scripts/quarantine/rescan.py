@@ -77,9 +77,9 @@ class Checks:
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._means = settings.actions.by_name
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the connections."""
-        self._checker.close()
+        await self._checker.close()
 
     async def portion(self, connection: database.Connection, rows: list[database.Row]) -> list[Rescanned]:
         """The verdicts on these recipients' messages, each asked once; raises PillarboxError when rspamd is down."""
@@ -136,7 +136,7 @@ def rescan(options: argparse.Namespace) -> int:
             with progress("checked", wanted, quiet=options.json) as bar:
                 clean = await _walk(connection, options, asking, checks, done, counted.last, bar)
         finally:
-            checks.close()
+            await checks.close()
         if releasing:
             await database.fetch(connection, "audit_finish", id=done.audit)
         _end(options, done, clean, releasing=releasing)

@@ -44,6 +44,6 @@ class ServerParts:
     async def close(self) -> None:
         """Give back threads and connections."""
         if self._checker is not None:
-            self._checker.close()
+            await self._checker.close()
         await self._queries.close()
         await self.authentication.close()

@@ -4,8 +4,9 @@ Owns: the messages and the proof. Pure: no socket, no lookup, no clock.
 Guarantees: proofs and channel bindings are compared in constant time. A client that was kept from -PLUS by an attacker
     between us is refused (section 6). Any deviation from the grammar is ScramRefused.
 Raises: ScramRefused, whose text is for the log, never for the client.
-See: RFC 5802, RFC 7677. Own, because the kept library (scramp) asks for the user in the middle of a message without
-    awaiting, names the unknown user and knows one binding for each server; it is the client the tests run against.
+See: RFC 5802, RFC 7677. Own, because the library that we use as a client (scramp) asks for the user in the middle of a
+    message without awaiting, knows one binding for each server, takes a binding in a mechanism without -PLUS, and
+    refuses an authorization name and salts under 12 octets; it is the client the tests run against.
 """
 
 from __future__ import annotations

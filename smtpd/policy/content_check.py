@@ -2,14 +2,17 @@
 
 Owns: rspamd's HTTP protocol: the facts of the envelope that it gets, and the strict parsing of its verdict.
 Guarantees: an answer is a CheckResult with a known action and a finite score; anything else is "down" and one event,
-    and policy.contentcheck.whendown applies. Content is only read: fields that rspamd wants to add are checked and
-    added; its wishes to remove fields or to rewrite the subject are ignored, because content is stored as submitted.
+    and policy.contentcheck.whendown applies. At most policy.contentcheck.concurrency requests run at once; its timeout
+    covers waiting, connecting and the whole answer. Content is only read: fields that rspamd wants to add are checked
+    and added; its wishes to remove fields or to rewrite the subject are ignored, because content is stored as
+    submitted.
 See: https://docs.rspamd.com/developers/protocol
 Bugs: of very many recipients rspamd gets only the first, about a thousand of ordinary length.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -17,22 +20,23 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shared.config.smtpd.policy_fields import RESERVED_FIELDS
+from shared.http import HttpClient, HttpFailed
 from shared.observe import events
 from smtpd.envelope.places import UNKNOWN
 from smtpd.policy.facts import CheckResult
-from smtpd.policy.http_post import HttpFailed, HttpPoster
 from smtpd.policy.texts import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from shared.config.smtpd.policy_check import ContentCheck
-    from smtpd.policy.http_post import HttpAnswer
+    from shared.http import HttpAnswer
     from smtpd.policy.session import Envelope
 
 ACTIONS: Final = frozenset({"reject", "soft reject", "greylist", "rewrite subject", "add header", "no action"})
 _SUSPECT: Final = frozenset({"reject", "soft reject", "rewrite subject", "add header"})
 _OK: Final = 200
+_LONGEST: Final = 4 * 2**20  # octets of an answer; rspamd's are a few thousand
 _MOST_RECIPIENTS: Final = 32_768  # octets of recipients that are sent: rspamd accepts 80 KiB of header at most
 _MOST_FIELDS: Final = 50  # that rspamd may have us add
 _NAME: Final = re.compile(r"[\x21-\x39\x3b-\x7e]{1,70}")
@@ -44,9 +48,10 @@ class ContentChecker:
 
     def __init__(self, settings: ContentCheck) -> None:
         self._most = settings.maxsize
-        self._poster = HttpPoster(
-            settings.url, "/checkv2", most=settings.concurrency, seconds=settings.timeout.total_seconds()
-        )
+        self._url = settings.url.rstrip("/") + "/checkv2"
+        self._seconds = settings.timeout.total_seconds()
+        self._free = asyncio.Semaphore(settings.concurrency)
+        self._http = HttpClient(_LONGEST, keep=True)
 
     async def check(self, content: bytes, envelope: Envelope) -> CheckResult | Literal["down", "skipped"]:
         """The verdict of rspamd on a message; "skipped" above policy.contentcheck.maxsize."""
@@ -55,8 +60,7 @@ class ContentChecker:
             return "skipped"
         started = monotonic()
         try:
-            answer = await self._poster.post(_told(envelope), content)
-            result = read_answer(answer)
+            result = read_answer(await self._ask(content, envelope))
         except (HttpFailed, ValueError) as error:
             events.emit("content.unavailable", client=envelope.client, error=error, seconds=monotonic() - started)
             return "down"
@@ -69,9 +73,16 @@ class ContentChecker:
         )
         return result
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close what is kept open."""
-        self._poster.close()
+        await self._http.close()
+
+    async def _ask(self, content: bytes, envelope: Envelope) -> HttpAnswer:
+        try:
+            async with asyncio.timeout(self._seconds), self._free:
+                return await self._http.ask("POST", self._url, _told(envelope), content)
+        except TimeoutError:
+            raise HttpFailed(f"no answer within {self._seconds:g} s") from None
 
 
 def read_answer(answer: HttpAnswer) -> CheckResult:

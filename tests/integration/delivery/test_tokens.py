@@ -151,7 +151,7 @@ async def test_without_a_refresh_token_the_client_asks_in_its_own_name(authority
         (200, {}, False, "returned no access_token"),
         (200, b"<html>", False, "answers 200"),
         (200, b"[" * 50_000, False, "answers 200"),
-        (200, b" " * 100_000, False, "response is larger than 65536 octets"),
+        (200, b" " * 100_000, False, "answers 200 with more than 65536 octets"),
         (200, {"access_token": "in jected\r\nMAIL"}, True, "characters that are not allowed"),
     ],
 )

@@ -19,14 +19,13 @@ from shared.config.queued.transport_tls import TransportTls
 from tests.fixtures.daemons.routed import Routed, routing
 from tests.fixtures.heard import until
 from tests.fixtures.peers.fake_dns import SERVFAIL, FakeDns
+from tests.fixtures.peers.free_port import free_port
 from tests.fixtures.peers.policy_host import PolicyHost, answer, leading_to, policy
 from tests.fixtures.peers.tls_peer import TlsPeer, server_context
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
-    from queued.tls.mta_sts_fetch import Streams
     from tests.fixtures.heard import Heard
     from tests.fixtures.peers.certificates import Authority
 
@@ -38,14 +37,31 @@ RECORD: Final = (f"_mta-sts.{DOMAIN}", "TXT")
 
 def fetcher(host: PolicyHost, authority: Authority, limit: float = 5.0) -> Fetcher:
     contexts = Contexts(TransportTls.model_validate({"ca": str(authority.file)}))
-    return Fetcher(lambda: contexts.context("certificate"), host.connect, limit)
+    return Fetcher(contexts.https, host.find, limit)
 
 
 async def test_a_policy_is_fetched_from_its_own_host(authority: Authority) -> None:
     async with PolicyHost(authority.issue(HOST), answer(policy(MX))) as host:
         assert await fetcher(host, authority).fetch(DOMAIN) == StsPolicy("enforce", 86400, (MX,))
-        assert host.asked[0][0] == HOST
-        assert host.requests == [b"GET /.well-known/mta-sts.txt HTTP/1.1"]
+        assert host.asked == [(HOST, b""), (HOST, b"GET /.well-known/mta-sts.txt HTTP/1.1")]
+
+
+async def test_an_address_that_fails_leads_to_the_next_one(authority: Authority) -> None:
+    class Second(PolicyHost):
+        async def find(self, host: str) -> Sequence[str]:
+            return [f"127.0.0.1:{free_port()}", *await super().find(host)]
+
+    async with Second(authority.issue(HOST), answer(policy(MX))) as host:
+        assert await fetcher(host, authority).fetch(DOMAIN) == StsPolicy("enforce", 86400, (MX,))
+
+
+async def test_two_domains_at_one_address_each_prove_their_name(authority: Authority) -> None:
+    async with PolicyHost(authority.issue(HOST), answer(policy(MX))) as host:
+        asked = fetcher(host, authority)
+        await asked.fetch(DOMAIN)
+        with pytest.raises(NoPolicyError, match="Hostname mismatch"):
+            await asked.fetch("other.test")
+        assert len(host.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -73,12 +89,12 @@ async def test_the_certificate_is_for_this_very_host_and_from_somebody_we_trust(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     async with PolicyHost(authority.issue(DOMAIN), answer(policy(MX))) as host:
-        with pytest.raises(NoPolicyError, match=r"a certificate for example\.test, not for mta-sts\.example\.test"):
+        with pytest.raises(NoPolicyError, match=r"certificate is not valid for .mta-sts\.example\.test"):
             await fetcher(host, authority).fetch(DOMAIN)
         assert host.requests == []
     elsewhere = type(authority)(tmp_path_factory.mktemp("elsewhere"))
     async with PolicyHost(elsewhere.issue(HOST), answer(policy(MX))) as host:
-        with pytest.raises(NoPolicyError, match="TLS failed"):
+        with pytest.raises(NoPolicyError, match="certificate verify failed"):
             await fetcher(host, authority).fetch(DOMAIN)
 
 
@@ -86,7 +102,7 @@ async def test_strangers_do_not_lead_us_into_our_own_network() -> None:
     async with FakeDns({(HOST, "A"): ["127.0.0.1", "10.0.0.1"]}) as dns:
         resolver = Resolver(Dns.model_validate({"servers": [dns.where]}))
         with pytest.raises(NoPolicyError, match="no address that may be connected to"):
-            await by_resolver(resolver, private=False)(HOST, Contexts().context("certificate"))
+            await Fetcher(Contexts().https, by_resolver(resolver, private=False), 5.0).fetch(DOMAIN)
         await resolver.close()
 
 
@@ -173,9 +189,9 @@ async def test_a_policy_that_has_to_go_while_it_is_fetched_counts_for_all_who_wa
     go = asyncio.Event()
 
     class Slow(PolicyHost):
-        async def connect(self, host: str, context: ssl.SSLContext) -> Streams:
+        async def find(self, host: str) -> Sequence[str]:
             await go.wait()
-            return await super().connect(host, context)
+            return await super().find(host)
 
     async with Slow(authority.issue(HOST), answer(policy(MX))) as host, kept(authority, host) as (sts, dns):
         dns.records["_mta-sts.other.test", "TXT"] = dns.records[RECORD]

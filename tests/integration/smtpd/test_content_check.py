@@ -1,6 +1,6 @@
 """test_content_check — what is asked of rspamd, and what becomes of answers that are none
 
-Owns: proofs about smtpd/policy/content_check.py and smtpd/policy/http_post.py before a scripted HTTP server.
+Owns: proofs about smtpd/policy/content_check.py and shared/http.py before a scripted HTTP server.
 See: tests/integration/smtpd/test_rspamd.py for the real one.
 """
 
@@ -18,6 +18,7 @@ from smtpd.policy.content_check import ContentChecker
 from smtpd.policy.engine import CheckResult
 from smtpd.policy.session import Envelope
 from tests.fixtures.heard import until
+from tests.fixtures.peers.free_port import free_port
 from tests.fixtures.peers.http_peer import CLOSE, DEAF, HANG, RESET, HttpPeer, verdict
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ ENVELOPE = Envelope("192.0.2.7", "app.example", "app", "alice", "a@b.example", (
 async def checker(peer: HttpPeer, **settings: Any) -> AsyncIterator[ContentChecker]:
     made = ContentChecker(ContentCheck.model_validate({"url": peer.url, "timeout": "10s", **settings}))
     yield made
-    made.close()
-    await asyncio.sleep(0)  # connections go at the loop's next turn
+    await made.close()
 
 
 async def check(peer: HttpPeer, content: bytes = CONTENT, **settings: Any) -> CheckResult | str:
@@ -76,11 +76,17 @@ async def test_a_kept_connection_that_was_reset_meanwhile_is_replaced() -> None:
     async with HttpPeer() as peer, checker(peer) as asked:
         assert isinstance(await asked.check(CONTENT, ENVELOPE), CheckResult)
         peer.reset()
-        [kept] = asked._poster._kept
-        await until(kept._writer.is_closing)
-        await asyncio.sleep(0)  # closed, and not only closing
         assert isinstance(await asked.check(CONTENT, ENVELOPE), CheckResult)
         assert peer.connections == 2
+
+
+async def test_a_kept_connection_that_is_closed_instead_of_an_answer_is_replaced_once() -> None:
+    async with HttpPeer(verdict(), CLOSE, verdict(), CLOSE) as peer, checker(peer) as asked:
+        for _ in range(2):
+            assert isinstance(await asked.check(CONTENT, ENVELOPE), CheckResult)
+        assert peer.connections == 2
+        assert await asked.check(CONTENT, ENVELOPE) == "down"
+        assert len(peer.requests) == 5
 
 
 @pytest.mark.parametrize(
@@ -123,6 +129,12 @@ async def test_nobody_listening_is_down(heard: Heard) -> None:
     assert len(heard.all("content.unavailable")) == 1
 
 
+async def test_a_proxy_in_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    async with HttpPeer() as peer:
+        assert isinstance(await check(peer), CheckResult)
+
+
 async def test_a_large_message_is_not_checked(heard: Heard) -> None:
     async with HttpPeer() as peer:
         assert isinstance(await check(peer, maxsize=len(CONTENT)), CheckResult)
@@ -152,3 +164,17 @@ async def test_a_client_that_gives_up_frees_its_place() -> None:
         await asyncio.gather(given_up, return_exceptions=True)
         peer.go.set()
         assert isinstance(await asked.check(CONTENT, ENVELOPE), CheckResult)
+
+
+async def test_clients_that_give_up_at_any_moment_leave_no_connection_behind() -> None:
+    async with HttpPeer() as peer, checker(peer, concurrency=1) as asked:
+        for turns in range(40):
+            given_up = asyncio.create_task(asked.check(CONTENT, ENVELOPE))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for _ in range(2):
+                given_up.cancel()
+                await asyncio.sleep(0)
+            await asyncio.gather(given_up, return_exceptions=True)
+        assert isinstance(await asked.check(CONTENT, ENVELOPE), CheckResult)
+        await until(lambda: len(peer._writers) <= 1, "all connections but the kept one to be closed")

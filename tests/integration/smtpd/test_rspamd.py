@@ -68,7 +68,7 @@ async def test_a_thousand_recipients_with_long_names_are_no_trouble(rspamd: str,
     checker = ContentChecker(ContentCheck.model_validate({"url": rspamd}))
     envelope = Envelope("192.0.2.7", None, "a", None, "a@sender.example", recipients)
     assert isinstance(await checker.check(mail(), envelope), CheckResult)
-    checker.close()
+    await checker.close()
     assert heard.all("content.unavailable") == []
 
 

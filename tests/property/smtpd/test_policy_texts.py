@@ -15,11 +15,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from shared.http import HttpAnswer
 from shared.patterns import matcher
 from smtpd.policy.content_check import ACTIONS, read_answer
 from smtpd.policy.engine import Facts
 from smtpd.policy.headers import HeaderFields, field_lines
-from smtpd.policy.http_post import HttpAnswer
 from smtpd.policy.texts import Text
 
 LINE = re.compile(rb"[\x21-\x39\x3b-\x7e]+: [\x20-\x7e]*\r\n")
