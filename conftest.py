@@ -15,14 +15,13 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from shared import event_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import pytest
 
 # A script that runs the tests in the background has them, and all they start, ignore it (POSIX, Shell Command Language,
 # 2.11).
@@ -92,6 +91,13 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
         if name.startswith(_ON_THE_DAEMONS_LOOP):
             return {"uvloop": event_loop.new}
     return {"asyncio": asyncio.new_event_loop}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep together, where several processes run tests, those of a file, and all that share one Spark session."""
+    for item in items:
+        path = item.path.relative_to(Path(__file__).parent).as_posix()
+        item.add_marker(pytest.mark.xdist_group("analytics" if path.startswith("tests/analytics/") else path))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
