@@ -93,11 +93,10 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
     return {"asyncio": asyncio.new_event_loop}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep together, where several processes run tests, those of a file, and all that share one Spark session."""
-    for item in items:
-        path = item.path.relative_to(Path(__file__).parent).as_posix()
-        item.add_marker(pytest.mark.xdist_group("analytics" if path.startswith("tests/analytics/") else path))
+    path = item.path.relative_to(Path(__file__).parent).as_posix()
+    item.add_marker(pytest.mark.xdist_group("analytics" if path.startswith("tests/analytics/") else path))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
