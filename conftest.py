@@ -13,7 +13,7 @@ import os
 import signal
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -93,10 +93,17 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
     return {"asyncio": asyncio.new_event_loop}
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Keep together, where several processes run tests, those of a file, and all that share one Spark session."""
-    path = item.path.relative_to(Path(__file__).parent).as_posix()
-    item.add_marker(pytest.mark.xdist_group("analytics" if path.startswith("tests/analytics/") else path))
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    class Together(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "analytics" if file.startswith("tests/analytics/") else file
+
+    return Together(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
