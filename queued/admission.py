@@ -1,7 +1,6 @@
 """admission — what a delivery passes before its attempt begins: its destination, and the policies
 
-Owns: the order of the gates, the deliveries that wait in memory, the count of those for destinations that have not been
-    reached of late.
+Owns: the order of the gates, and the deliveries that wait in memory.
 Guarantees: each gate answers now, lets the delivery wait in memory for `claim.wait` at most, or says for how long to
     park it; the answer is always a Deferral. What a gate gave is given back exactly once, by `leave`. The gates
     that need to know the hosts follow in the attempt (queued/deliver.py).
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from queued.deferral import Deferral
 from queued.destinations.destination import Busy
-from queued.destinations.unproven import Unproven
 from queued.outcome.verdict import DestinationVerdict
 from queued.smtp.envelope import fields
 
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from queued.deliver import Transport
     from queued.destinations.destination import Waiting
     from queued.destinations.destinations import Destinations
+    from queued.destinations.unproven import Unproven
     from queued.pacing.pace import Paces, Turn
     from queued.values import Claimed
     from queued.watchdog import Watch
@@ -59,16 +58,20 @@ class Admission:
         destinations: Destinations,
         paces: Paces,
         watch: Watch,
+        unproven: Unproven,
         settings: ClaimSettings,
     ) -> None:
-        """`transports` may change within while this is used. watch: what makes room when too much stands still."""
+        """`transports` may change within while this is used. watch: what makes room when too much stands still.
+
+        unproven: counts what is in flight for destinations that have not been reached of late.
+        """
         self._transports = transports
         #: What is known of each; the dispatcher reads which are full.
         self.destinations = destinations
         self._paces = paces
         self._watch = watch
         self._patience = settings.wait.total_seconds()  # in memory, for a turn
-        self._unproven = Unproven(settings.inflight)
+        self._unproven = unproven
         self.busy = 0  # recipients refused so far by a destination that takes all it may be sent
         self._patient: deque[tuple[float, Waiting]] = deque()  # those that wait in memory, and until when at most
         self._impatience: asyncio.TimerHandle | None = None

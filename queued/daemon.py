@@ -105,7 +105,9 @@ class _Daemon:
         )
         bodies = Bodies(pool, config.claim.maxbytes)
         transports, watch = delivering.transports, Watch()
-        admission = Admission(transports, delivering.destinations, delivering.paces, watch, config.claim)
+        admission = Admission(
+            transports, delivering.destinations, delivering.paces, watch, in_flight.unproven, config.claim
+        )
         attempts = Attempts(
             *(transports, admission, in_flight, bodies, self._recorder, delivering.signer, watch, self._screen)
         )

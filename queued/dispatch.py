@@ -129,7 +129,7 @@ class Dispatcher:
                 continue
             await self._start(claimed)
             if len(claimed) < free:
-                if wait := commit_delay.seconds(self.inflight):
+                if wait := commit_delay.seconds(self._in_flight.moving):
                     await _rest(self._stopping, wait)
                 await self._wait_for_mail()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.claiming.leaves import Leaves, among
 from queued.deferral import LATEST, SOONEST, Deferral
+from queued.destinations.unproven import Unproven
 from queued.values import fence
 from shared.observe import events
 from shared.postgres import database
@@ -118,6 +119,8 @@ class InFlight:
         self._all_parked = asyncio.Event()
         self._all_parked.set()
         self.messages = MessagesInFlight(max(1, settings.inflight // 2))
+        #: Those for destinations that have not been reached of late.
+        self.unproven = Unproven(settings.inflight)
         self.room = asyncio.Event()  # something has left
         self.due = asyncio.Event()  # there may be mail to claim
         self._passed_over = False  # the last claim left out what is in flight and late
@@ -130,6 +133,11 @@ class InFlight:
     def leaving(self) -> int:
         """Those of them that are to be parked."""
         return len(self._parking) + self._being_parked
+
+    @property
+    def moving(self) -> int:
+        """Those whose results may come within moments: an attempt that hangs at a stranger's host is no company."""
+        return len(self._expires) - self.leaving - self.unproven.recipients
 
     def take(self, claimed: Sequence[Claimed]) -> None:
         """These were claimed."""

@@ -52,8 +52,9 @@ _LEFT_OUT = "(left out: PostgreSQL refused the reply's text)"
 class Holder(Protocol):
     """Who holds the recipients whose results are recorded: queued.in_flight.InFlight."""
 
-    def __len__(self) -> int:
-        """Recipients claimed whose results are not recorded."""
+    @property
+    def moving(self) -> int:
+        """Recipients claimed whose results are not recorded, and may come within moments."""
 
     def recorded(self, claimed: Sequence[Claimed]) -> None:
         """The results of these are recorded."""
@@ -129,7 +130,7 @@ class Recorder:
         while True:
             await self._arrived.wait()
             ready = len(self._waiting)
-            under_way = 0 if self._in_flight is None else len(self._in_flight) - ready
+            under_way = 0 if self._in_flight is None else self._in_flight.moving - ready
             if wait := commit_delay.seconds(under_way, ready):
                 await asyncio.sleep(wait)
             group = self._next(limit)

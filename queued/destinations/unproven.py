@@ -23,25 +23,25 @@ class Unproven:
 
     def __init__(self, inflight: int) -> None:
         self._most = max(inflight * 3 // 4, min(inflight, LEAST))
-        self._recipients = 0
+        self.recipients = 0  # in flight
         self._line = ParkedLine()
         self._gap = _QUICKEST
         self._left = 0.0  # when the last one did, or the first of those in flight came
 
     def enter(self, recipients: int, now: float) -> Deferral | None:
         """Count these as in flight, or say for how long they are to be parked."""
-        if self._recipients and self._recipients + recipients > self._most:
+        if self.recipients and self.recipients + recipients > self._most:
             gap = max(self._gap, min((now - self._left) / self._most, _SLOWEST))
-            reason = f"{self._recipients} recipients for destinations that have not answered yet"
+            reason = f"{self.recipients} recipients for destinations that have not answered yet"
             return Deferral(self._line.seconds(now, gap), reason)
-        if not self._recipients:
+        if not self.recipients:
             self._left = now  # the time before has nothing to do with these
-        self._recipients += recipients
+        self.recipients += recipients
         return None
 
     def leave(self, recipients: int, now: float) -> None:
         """These are no longer in flight, however that came."""
-        self._recipients -= recipients
+        self.recipients -= recipients
         gap = min(max((now - self._left) / recipients, _QUICKEST), _SLOWEST)
         self._gap += _LATELY * (gap - self._gap)
         self._left = now
