@@ -1,7 +1,8 @@
 """test_backlog — a claim costs the same with a million rows in the queue as with none
 
-Owns: proofs about the time of claims beside a long queue, due and deferred, never analyzed and while an old snapshot
-    keeps vacuum from removing what has finished; and about the plan that the worker's own prepared statement has then.
+Owns: proofs about the pages that claims read beside a long queue, due and deferred, never analyzed and while an old
+    snapshot keeps vacuum from removing what has finished; and about the plan that the worker's own prepared statement
+    has then.
 See: queued/claiming/claim.py, the floor; sql/queries/connection.sql, connection_walk; test_claim_plan.py for the
     plans of other conditions.
 """
@@ -12,7 +13,6 @@ import re
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from statistics import median
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -64,21 +64,21 @@ def fill(factory: Factory, partid: str, count: int, due: timedelta) -> None:
 
 
 class Worker:
-    """Claims and settles like a worker; `took` are the milliseconds of its claims."""
+    """Claims and settles like a worker; `read` are the pages of the queue that each claim looked at."""
 
     def __init__(self, factory: Factory, pool: db.Pool, where: str) -> None:
         self.factory = factory
         self.where = where
         self.pool = pool
-        self.took: list[float] = []
+        self.read: list[int] = []
         self._claimer = Claimer(where, WORKER, SETTINGS)
         self._recorder = Recorder(pool, WORKER, 1)
 
     async def claim(self, wanted: int = BATCH) -> list[Claimed]:
         async with self.pool.connection() as connection:
-            started = perf_counter()
+            before = await _pages(connection)
             taken = await self._claimer.take(connection, BATCH)
-            self.took.append((perf_counter() - started) * 1000)
+            self.read.append(await _pages(connection) - before)
         assert len(taken) == wanted
         await self._recorder._record([finished(c, DELIVERED, "success") for c in taken])
         return taken
@@ -97,6 +97,17 @@ class Worker:
             cursor = await connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE {name} ({values})".encode())
             [[[plan]]] = await cursor.fetchall()
         return list(nodes(plan["Plan"]))
+
+
+async def _pages(connection: db.Connection) -> int:
+    """Pages of the queue and its indexes that were looked at so far, by whomever."""
+    await connection.execute("SELECT pg_stat_force_next_flush()")
+    cursor = await connection.execute(
+        """SELECT sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint
+             FROM pg_statio_user_tables WHERE schemaname = 'pillarbox' AND relname LIKE 'queue%'"""
+    )
+    [[pages]] = await cursor.fetchall()
+    return int(pages)
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -141,14 +152,14 @@ def opened(uri: str) -> Iterator[Factory]:
 
 
 async def side_by_side(long: Worker, short: Worker) -> tuple[float, float]:
-    """Claims in turn, so that whatever else this machine does touches both alike; the medians in milliseconds."""
+    """Claims in turn; the medians of the pages that one looked at."""
     for each in (long, short):
-        each.took.clear()
+        each.read.clear()
     for _ in range(CLAIMS):
         await long.claim()
         fill(short.factory, {DUE: "1", DEFERRED: "4"}[short.where], BATCH, timedelta(hours=-9))
         await short.claim()
-    return median(long.took), median(short.took)
+    return median(long.read), median(short.read)
 
 
 def assert_walks_its_indexes(plan: list[dict[str, Any]], leaf: str) -> None:
