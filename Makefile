@@ -4,8 +4,8 @@
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
-# Most tests wait for somebody, so three run at a time on each processor. conftest.py says which stay together.
-AT_ONCE := -n $(shell echo $$(( 3 * $$(getconf _NPROCESSORS_ONLN) ))) --dist loadfile --no-loadscope-reorder
+# Most tests wait for somebody, so two run at a time on each processor. conftest.py says which stay together.
+AT_ONCE := -n $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))) --dist loadfile --no-loadscope-reorder
 # The rings that take minutes; `make test-all` runs them too.
 HEAVY := tests/chaos tests/integration/bench
 POSTGRES15 := /usr/lib/postgresql/15/bin/postgres

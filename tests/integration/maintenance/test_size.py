@@ -132,7 +132,7 @@ async def test_rounds_follow_at_once_until_nothing_is_left(
 ) -> None:
     monkeypatch.setattr(maintain, "_ROUND", 0.5)
     monkeypatch.setattr(maintain, "_BATCH", 10)  # so slow that no machine is done in one round
-    factory.sql(_BODIES, count=20_000)
+    factory.sql(_BODIES, count=6_000)
     pool = await db.open_pool(factory.uri, "maintainer", 1)
     running = asyncio.create_task(maintain.run(pool, "worker", Maintenance.model_validate({"interval": "1h"})))
     try:
@@ -212,7 +212,7 @@ def test_a_sweep_goes_on_where_the_last_one_came_to(factory: Factory) -> None:
 
 def test_under_an_old_snapshot_a_sweep_does_not_read_what_is_gone(factory: Factory) -> None:
     factory.sql("ALTER TABLE pillarbox.released SET (autovacuum_enabled = off)")
-    factory.sql(_BODIES, count=20_000)
+    factory.sql(_BODIES, count=6_000)
     with factory.another() as old:
         old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         old.execute("SELECT count(*) FROM pillarbox.settings")

