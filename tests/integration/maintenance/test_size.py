@@ -212,7 +212,7 @@ def test_a_sweep_goes_on_where_the_last_one_came_to(factory: Factory) -> None:
 
 def test_under_an_old_snapshot_a_sweep_does_not_read_what_is_gone(factory: Factory) -> None:
     factory.sql("ALTER TABLE pillarbox.released SET (autovacuum_enabled = off)")
-    factory.sql(_BODIES, count=6_000)
+    factory.sql(_BODIES, count=20_000)
     with factory.another() as old:
         old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         old.execute("SELECT count(*) FROM pillarbox.settings")
