@@ -55,7 +55,7 @@ test: ready-test  ## run the tests, Spark and Postfix's programs included, but f
 test-all: ready-test  ## run every test: PostgreSQL 15, the crash matrix, failover and the benchmarks' own too
 	@$(PY) -m scripts.analytics.java_runtime || true
 	@$(PY) -m scripts.dev.peers || true
-	@if [ -x $(POSTGRES15) ]; then PILLARBOX_TEST_POSTGRES=debian15 $(PYTEST) $(AT_ONCE) $(ASKS_POSTGRES) $(ARGS); \
+	@if [ -x $(POSTGRES15) ]; then $(MAKE) --no-print-directory test-postgres15; \
 	 else echo 'pillarbox: PostgreSQL 15 is missing; its ring is left out (Debian 12: apt-get install postgresql-15)'; fi
 	@$(PYTEST) $(AT_ONCE) $(ARGS)
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.deferral import Deferral
 from queued.pacing.pace_shared import SharedGauge
 from shared.config.queued.pacing import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from queued.deferral import Deferral
     from queued.pacing.pace_shared import Shares
 
 _SWEEP: Final = 4096  # number of hosts from which on those without connections are forgotten
@@ -70,7 +70,7 @@ class HostSlots:
         held = gauge.look(now)
         if held is not None:
             reason = f"transport {limit.transport}: {limit.most} connections to {limit.host}, of all workers"
-            return Deferral(held.seconds, reason, held.every, (limit.transport, limit.host))
+            return held._replace(reason=reason, of=(limit.transport, limit.host))
         gauge.take(now)
         return Slot(self, gauge, now)
 
