@@ -1,8 +1,9 @@
 """commit_delay — how long a worker gathers work before it pays for a COMMIT
 
 Owns: the one decision on gathering, for claims and for results alike.
-Guarantees: pure. A worker with little under way does not wait, so a lone message is sent as soon as possible. Never
-    longer than 10 ms, which is the time that a crash of the worker may add to the window of duplicates.
+Guarantees: pure. A worker with little under way does not wait, so a lone message is sent as soon as possible; attempts
+    at hosts that have not answered lately do not count. Never longer than 10 ms, which is the time that a crash of the
+    worker may add to the window of duplicates.
 See: docs/explanation/benchmarks-flow.md, "Where the time goes"; commit_delay and commit_siblings of PostgreSQL, which
     do the same for a flush.
 """

@@ -128,7 +128,7 @@ class Transport:
 
         prefix: header fields to send before the content, such as signatures. sender: for MAIL FROM, instead of its own.
 
-        TimeoutError when the lease ended first: it is unknown what the peer has, and the row is no longer ours.
+        TimeoutError when the lease ended first: the peer may have the message, and another worker may own the row.
         """
         started = monotonic()
         site: str | None = None

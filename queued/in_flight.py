@@ -136,7 +136,7 @@ class InFlight:
 
     @property
     def moving(self) -> int:
-        """Those whose results may come within moments: an attempt that hangs at a stranger's host is no company."""
+        """Recipients whose results may come within moments; not those for hosts that have not answered lately."""
         return len(self._expires) - self.leaving - self.unproven.recipients
 
     def take(self, claimed: Sequence[Claimed]) -> None:

@@ -3,9 +3,9 @@
 Owns: Waiting and Destination: the window of one destination, its waiting line in memory, how long it was dead, and the
     estimate of when a parked delivery can be started.
 Guarantees: no await, no clock: the time comes with each call, in monotonic seconds. Never more turns at once than the
-    window, and only one to test whether a dead destination answers again. Turns go by priority, then by age; where
-    there is no room for an older delivery the youngest that waits makes way, so that parked mail is not overtaken for
-    ever. Every place ends in exactly one way: with a turn, or by being sent away.
+    window, and only one to test whether a dead destination answers again. Turns go by priority, then by age. Where
+    an older delivery finds no room, the youngest that waits is parked instead, so parked mail always gets its turn.
+    Every place ends in exactly one way: with a turn, or by being sent away.
 See: queued/destinations/feedback.py; docs/explanation/pacing.md, "Parking".
 """
 

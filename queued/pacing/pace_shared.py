@@ -116,7 +116,7 @@ class SharedGauge:
         return self._wants > 0
 
     def plan(self, now: float) -> Share | None:
-        """The request to PostgreSQL now; slots that go back are no longer ours from here on."""
+        """The next request to PostgreSQL; this worker stops using the slots that it gives back here."""
         give = 0
         if self._tokens and now >= self._tokens_until:
             give, self._tokens = self._tokens, 0

@@ -11,7 +11,7 @@ Guarantees: a question ends by `timeout`; the same question asked by many at onc
     exist. Memory is bounded by `entries`, the answer used longest ago going first. The result is always an Answer: only
     a name that cannot be asked for raises. An answer is `secure` only where `trusted` says that the name server's word
     counts.
-Raises: ValueError for text that is not a domain name; ParkedError where there is no answer yet; ResolverClosedError
+Raises: ValueError for text that is not a domain name; ParkedError while DNS has not answered; ResolverClosedError
     once `close` began.
 See: RFC 1035 section 7; RFC 2308 section 5 (how long no is kept); RFC 7505; RFC 6840 sections 5.7 and 5.8 (AD).
 Bugs: the name servers are read from the system when the first question is asked, and not again.

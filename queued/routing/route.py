@@ -32,7 +32,7 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")  # RFC 6052 section 2.1
 
 
 class Unroutable(Exception):
-    """There is no host to deliver to; `outcome` is the result for the recipients."""
+    """No host can take the mail; `outcome` is what the recipients get."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.text)

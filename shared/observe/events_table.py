@@ -111,7 +111,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "spool.space_restored": (INFO, "There is room again, and mail is accepted; `volume`, `free` octets."),
     "spool.space_unknown": (
         WARNING,
-        "The free space of PostgreSQL's volumes is no longer known; the last decision stays; `error`.",
+        "smtpd cannot read the free space of PostgreSQL's volumes and accepts or refuses as before; `error`.",
     ),
     "spool.recovered": (INFO, "PostgreSQL takes mail again, after spool.unavailable."),
     "spool.lost_after_failover": (
