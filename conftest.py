@@ -1,8 +1,9 @@
 """conftest — lists the fixtures every ring of tests may ask for
 
-Owns: the list, which pytest takes only from the root of the tree, how patient Hypothesis is, that SIGINT ends what a
-    test starts, which tests run on the event loop of the daemons (those of what listens and talks, since loops differ
-    in how connections end), and the line at the end that names what was skipped and why.
+Owns: the list, which pytest takes only from the root of the tree; how patient Hypothesis is; that SIGINT ends what a
+    test starts; that daemons start without importing; which tests run on the event loop of the daemons (those of what
+    listens and talks, since loops differ in how connections end); and the line at the end that names what was skipped
+    and why.
 See: tests/fixtures, one file per thing a test can need.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from shared import event_loop
+from tests.fixtures.daemons import preloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 # 2.11).
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests start hundreds of daemons and commands; most of a start would be imports.
+subprocess.Popen = preloaded.Popen  # type: ignore[misc]
 
 # How fast a machine is says nothing about our code, and a first run also builds Hypothesis' tables of characters.
 # In CI the examples are the same at every run: a gate says whether a change broke something, not whether luck ran out.

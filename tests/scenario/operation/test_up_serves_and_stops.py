@@ -6,12 +6,9 @@ See: scripts/commands/up.py, scripts/daemons.py.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import re
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,54 +16,19 @@ import psycopg
 import pytest
 
 from shared.postgres.embedded import embedded
+from tests.fixtures.daemons.running_up import Up
 from tests.fixtures.daemons.submit import Client, numbered
-from tests.fixtures.daemons.system import ROOT
 from tests.fixtures.database.postgres import temporary_var
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.submit import Books
 
-LISTENING = re.compile(r"^smtpd: listening 127\.0\.0\.1:(\d+)$", re.MULTILINE)
 WORKERS = {
     "queued-123": "metadata->>'_partid' IN ('1', '2', '3')",
     "rest": "metadata->>'_partid' NOT IN ('1', '2', '3')",
 }
 MESSAGES = 30
-
-
-class Up:
-    """`pillarbox up`, and what it has printed so far."""
-
-    def __init__(self, folder: Path) -> None:
-        self.out, self.err = folder / "out", folder / "err"
-        self._folder = folder
-
-    async def start(self) -> None:
-        with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.running = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "scripts.cli", "up", "--config", str(self._folder)),
-                cwd=ROOT,
-                stdout=out,
-                stderr=err,
-            )
-
-    def children(self) -> set[int]:
-        """The daemons it runs now."""
-        path = Path(f"/proc/{self.running.pid}/task/{self.running.pid}/children")
-        return {int(pid) for pid in path.read_text().split()}
-
-    async def ready(self) -> tuple[str, int]:
-        """Wait until the last worker has said that it serves; where smtpd listens."""
-
-        def said_so() -> bool:
-            assert self.running.returncode is None, self.err.read_text()
-            return f"rest: worker rest where {WORKERS['rest']}" in self.out.read_text()
-
-        await eventually(said_so, "pillarbox up serves")
-        found = LISTENING.search(self.out.read_text())
-        assert found
-        return "127.0.0.1", int(found[1])
 
 
 def alive(pids: set[int]) -> set[int]:
@@ -112,7 +74,7 @@ async def test_mail_flows_and_a_signal_ends_everything(books: Books, tmp_path: P
         up = Up(tmp_path)
         await up.start()
         try:
-            address = await up.ready()
+            address = await up.ready(WORKERS["rest"])
             children = up.children()
             assert len(children) == 1 + len(WORKERS)
             await submit(books, address, 0)
@@ -120,9 +82,7 @@ async def test_mail_flows_and_a_signal_ends_everything(books: Books, tmp_path: P
             status = embedded.status(var)
             assert status is not None
         finally:
-            up.running.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(30):
-                assert await up.running.wait() == 0
+            assert await up.stop() == 0
         assert alive(children) == set()
         assert embedded.status(var) is None
         with pytest.raises(ConnectionError):
@@ -139,7 +99,7 @@ async def test_it_keeps_what_it_runs_up_and_leaves_a_database_it_found_running(b
         up = Up(tmp_path)
         await up.start()
         try:
-            address = await up.ready()
+            address = await up.ready(WORKERS["rest"])
             before = up.children()
             await submit(books, address, 0)
             await books.until_arrived(MESSAGES)
@@ -150,9 +110,7 @@ async def test_it_keeps_what_it_runs_up_and_leaves_a_database_it_found_running(b
             await submit(books, address, MESSAGES)
             await books.until_arrived(2 * MESSAGES)
         finally:
-            up.running.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(30):
-                assert await up.running.wait() == 0
+            assert await up.stop() == 0
         assert up.err.read_text().count(" child.died ") == len(WORKERS)
         assert archived(uri) == 2 * MESSAGES
         assert books.account().clean
@@ -165,7 +123,7 @@ async def test_a_hangup_reloads_every_daemon_or_none(books: Books, tmp_path: Pat
         up = Up(tmp_path)
         await up.start()
         try:
-            address = await up.ready()
+            address = await up.ready(WORKERS["rest"])
             before = up.children()
             settings = json.loads((tmp_path / "queued.yaml").read_text())
             (tmp_path / "queued.yaml").write_text(json.dumps({**settings, "transports": 5}))
@@ -181,7 +139,5 @@ async def test_a_hangup_reloads_every_daemon_or_none(books: Books, tmp_path: Pat
             await books.until_arrived(MESSAGES)
             assert up.children() == before
         finally:
-            up.running.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(30):
-                assert await up.running.wait() == 0
+            assert await up.stop() == 0
         assert up.err.read_text().count("daemon.reload_refused") == 1
