@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 import pytest
-import pytest_asyncio
 
 from shared.errors import SpoolUnavailable
 from shared.postgres.migrate import migrate
@@ -21,7 +20,7 @@ from tests.fixtures.database.standby import replicated
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable, Iterator
 
     from shared.mail.message import Submission
     from shared.spool.spool import Spool
@@ -37,16 +36,24 @@ GROUPS: Final[dict[str, Callable[[], Submission]]] = {
 }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def pair() -> AsyncIterator[Pair]:
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
     """A primary whose synchronous standby is there, and hears nothing: nothing that is committed gets to it."""
-    async with replicated() as servers:
-        await asyncio.to_thread(migrate, servers.primary, LEAVES)
-        async with await psycopg.AsyncConnection.connect(servers.standby, autocommit=True) as standby:
-            await standby.execute("ALTER SYSTEM SET primary_conninfo = ''")
-            await standby.execute("SELECT pg_reload_conf()")
-        await eventually(lambda: one(servers, "SELECT count(*) FROM pg_stat_replication") == 0, "the standby is gone")
-        yield servers
+    with asyncio.Runner() as runner:  # an asynchronous fixture would be made again for every test
+        servers = replicated()
+        found = runner.run(servers.__aenter__())
+        try:
+            migrate(found.primary, LEAVES)
+            with psycopg.connect(found.standby, autocommit=True) as standby:
+                standby.execute("ALTER SYSTEM SET primary_conninfo = ''")
+                standby.execute("SELECT pg_reload_conf()")
+            gone = eventually(
+                lambda: one(found, "SELECT count(*) FROM pg_stat_replication") == 0, "the standby is gone"
+            )
+            runner.run(gone)
+            yield found
+        finally:
+            runner.run(servers.__aexit__(None, None, None))
 
 
 def one(pair: Pair, text: str, *values: object) -> object:

@@ -191,22 +191,25 @@ def test_a_port_for_metrics_in_use(folder: Folder, taken: socket.socket) -> None
     refused(folder.start("queued"), UNAVAILABLE, "metrics.listen", address, "cannot listen")
 
 
-@pytest.mark.parametrize("command", ["queued", "up"])
+CONDITIONS = [
+    ("metadata->>'_partid' IN ('1'", ("parentheses",)),
+    ("metadata->>'_partid' IN", ("syntax error",)),
+    ("_partid IN ('1')", ("_partid", "does not exist")),
+    ("priority = 'high'", ("high",)),
+    ("1", ("boolean",)),
+    ("true); DROP TABLE pillarbox.queue; SELECT (true", ("parentheses",)),
+    ("(true); DROP TABLE pillarbox.queue; SELECT (true)", ("';'",)),
+    ("true; DROP TABLE pillarbox.queue", ("';'",)),
+    ("true -- and nothing else", ("'--'",)),
+]
+
+
+# `up` repeats what its worker says, so one that PostgreSQL refuses and one that we refuse are enough for it.
 @pytest.mark.parametrize(
-    ("where", "words"),
-    [
-        ("metadata->>'_partid' IN ('1'", ("parentheses",)),
-        ("metadata->>'_partid' IN", ("syntax error",)),
-        ("_partid IN ('1')", ("_partid", "does not exist")),
-        ("priority = 'high'", ("high",)),
-        ("1", ("boolean",)),
-        ("true); DROP TABLE pillarbox.queue; SELECT (true", ("parentheses",)),
-        ("(true); DROP TABLE pillarbox.queue; SELECT (true)", ("';'",)),
-        ("true; DROP TABLE pillarbox.queue", ("';'",)),
-        ("true -- and nothing else", ("'--'",)),
-    ],
+    ("command", "where", "words"),
+    [("queued", *each) for each in CONDITIONS] + [("up", *CONDITIONS[2]), ("up", *CONDITIONS[7])],
 )
-def test_a_condition_that_is_none(
+def test_a_condition_that_is_not_valid(
     folder: Folder, database: str, free: int, command: str, where: str, words: tuple[str, ...]
 ) -> None:
     folder.queued["workers"] = [{"id": "all", "where": where}]

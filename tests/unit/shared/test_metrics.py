@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from functools import cache
 from pathlib import Path
 from timeit import repeat
 from typing import TYPE_CHECKING
@@ -122,15 +123,25 @@ def test_counting_an_event_is_cheap(event: str) -> None:
     assert min(repeat(once, number=1000, repeat=30)) < MOST * min(repeat(lambda: None, number=1000, repeat=30))
 
 
+@cache
+def emissions() -> list[tuple[str, set[str]]]:
+    """Every call of events.emit: the text of its first argument, and the names of its fields."""
+    return [
+        (ast.unparse(node.args[0]), {keyword.arg for keyword in node.keywords if keyword.arg})
+        for path in python_files(*PACKAGES)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func) == "events.emit"
+    ]
+
+
 def fields_emitted(event: str) -> set[str]:
     """The fields that every place that emits this event gives it."""
     found = [
-        {keyword.arg for keyword in node.keywords if keyword.arg}
-        for path in python_files(*PACKAGES)
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "events.emit"
-        if event in ast.unparse(node.args[0])
-        or (event in RESULTS and ast.unparse(node.args[0]).startswith("f'result.{"))
+        fields
+        for text, fields in emissions()
+        if event in text or (event in RESULTS and text.startswith(("f'result.{", 'f"result.{')))
     ]
     return set.intersection(*found)
 

@@ -1,0 +1,61 @@
+"""test_preloaded_starts — a preloaded start of a daemon or command looks like an ordinary one from outside
+
+Owns: proofs about tests/fixtures/daemons/preloaded.py, on which every test that starts a process stands.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.daemons.system import ROOT
+
+COLD = {**os.environ, "PILLARBOX_TEST_COLD": "1"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("smtpd", "--help"),
+        ("queued", "--dry-run", "0"),
+        ("queued", "--config", "missing.yaml"),
+        ("scripts.cli", "queue", "--help"),
+        ("scripts.cli", "config", "show"),
+    ],
+)
+def test_it_prints_the_same_and_exits_with_the_same_status(words: tuple[str, ...], tmp_path: Path) -> None:
+    warm, cold = (
+        subprocess.run((sys.executable, "-m", *words), cwd=tmp_path, env=env, capture_output=True, check=False)
+        for env in (None, COLD)
+    )
+    assert (warm.returncode, warm.stdout, warm.stderr) == (cold.returncode, cold.stdout, cold.stderr)
+    assert warm.stdout or warm.stderr
+
+
+def test_it_is_our_child_with_the_environment_session_and_files_it_was_given(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        sink = subprocess.Popen(
+            (sys.executable, "-m", "scripts.cli", "sink", "--port", "0"),
+            cwd=ROOT,
+            env={**os.environ, "GIVEN": "to it"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    with sink:
+        assert sink.stdout is not None
+        assert sink.stdout.readline()
+        process = Path("/proc", str(sink.pid))
+        files = {each.name: each.resolve() for each in (process / "fd").iterdir()}
+        assert files["0"] == Path(os.devnull)
+        assert files["2"] == tmp_path / "log"
+        assert os.getsid(sink.pid) == sink.pid
+        assert process.joinpath("stat").read_text().rpartition(")")[2].split()[1] == str(os.getpid())
+        sink.send_signal(signal.SIGKILL)
+        assert sink.wait() == -signal.SIGKILL
