@@ -219,7 +219,14 @@ class _Exchange:
 
     async def _say(self, line: str) -> Reply:
         self._wire.write(line.encode() + b"\r\n", replies=1)
-        return await self._wire.reply("auth", self._limit)
+        try:
+            return await self._wire.reply("auth", self._limit)
+        except ConversationError as error:
+            # What is no reply is told in part, and a part of our own words would not be found by `_clean`.
+            what, quoted, _ = error.fault.text.partition(": ")
+            if error.fault.kind != "protocol" or not quoted:
+                raise
+            raise _fault("protocol", f"{what} to AUTH") from None
 
     def _refused(self, mechanism: Mechanism, reply: Reply, why: str) -> ConversationError:
         outdated = self._login.refused(self._secret)

@@ -359,6 +359,19 @@ async def test_what_a_host_says_back_to_us_shows_nothing(authority: Authority, h
         assert response.decode() not in said
 
 
+@pytest.mark.parametrize("said", ["syntax error: AUTH PLAIN %s", "syntax error: " + SECRET])
+async def test_what_is_no_reply_shows_nothing_either(authority: Authority, heard: Heard, said: str) -> None:
+    response = b64encode(b"\0alice\0" + SECRET.encode()).decode()
+    echo = f"{said.replace('%s', response)}\r\n".encode()
+    script = (offering("PLAIN"), "AUTH PLAIN", echo, HANG)
+    async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
+        result = await routed.send_one()
+    assert (result.outcome.kind, result.outcome.text) == ("deferred", "not an SMTP reply to AUTH")
+    for told in (str(heard.events), repr(result)):
+        assert SECRET[:12] not in told
+        assert response[:12] not in told
+
+
 async def test_a_temporary_failure_is_no_alarm(authority: Authority, heard: Heard) -> None:
     script = (offering("PLAIN"), "AUTH PLAIN", b"454 4.7.0 not now\r\n", "QUIT")
     async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
