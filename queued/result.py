@@ -154,16 +154,23 @@ class Recorder:
                 limit = 1  # it is one of them; alone each shows whether it is the one
                 continue
             except (*database.OUTAGE, *database.REFUSAL) as error:
-                # A refusal that does not depend on the values may pass: read-only servers, missing rights.
-                self._doubtful.update(map(_key, group))
-                events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
-                await self._rest(pause)
-                if len(group) == 1 and not database.is_outage(error):
-                    self._waiting.rotate(-1)  # the others need not wait for what is refused
-                pause, limit = min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
+                pause, limit = await self._kept(group, error, pause, limit)
                 continue
             pause, limit = _FIRST_PAUSE, min(2 * limit, _GROUP)
             self._done(group)
+
+    async def _kept(self, group: list[Result], error: Exception, pause: float, limit: int) -> tuple[float, int]:
+        """These wait: for a server that is back, or for a refusal to pass. The next pause and limit."""
+        # A refusal that does not depend on the values may pass: read-only servers, missing rights.
+        self._doubtful.update(map(_key, group))
+        refused = not database.is_outage(error)
+        if refused and len(group) > 1:
+            return pause, 1  # perhaps it is one of them: alone each shows, and the others need not rest for it
+        events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
+        await self._rest(pause)
+        if refused:
+            self._waiting.rotate(-1)  # the others need not wait for what is refused
+        return min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
 
     def _next(self, limit: int) -> list[Result]:
         """The first that wait, of few leaves; alone, where its message was locked when it was last tried."""

@@ -40,8 +40,19 @@ type Pool = AsyncConnectionPool[Connection]
 OUTAGE: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, OSError)
 #: PostgreSQL's refusal of what we asked: the next try fails the same way unless something changes.
 REFUSAL: Final = (psycopg.Error,)
-#: PostgreSQL's refusal of a value, by a type, a constraint or a function's own check.
-BAD_VALUE: Final = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException)
+#: PostgreSQL's refusal of a value: by a type, a constraint, a limit (class 54: too long for an index), a function's own
+#: check (class P0), or a trigger that is not content with the state of things (SQLSTATE 55000).
+BAD_VALUE: Final = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.PlpgsqlError,
+    psycopg.errors.RaiseException,
+    psycopg.errors.NoDataFound,
+    psycopg.errors.TooManyRows,
+    psycopg.errors.AssertFailure,
+    psycopg.errors.ObjectNotInPrerequisiteState,
+)
 #: Another transaction moved or locked the same row first (SQLSTATE 40001, 40P01): nothing is wrong, try again at once.
 CONFLICT: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 #: Another session keeps a row locked for longer than we wait (SQLSTATE 55P03).
@@ -203,8 +214,8 @@ async def run_on(connection: Connection, name: str, table: str) -> None:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the server or the way to it is in trouble. A message beyond PostgreSQL's limits (class 54) is not."""
-    return isinstance(error, OUTAGE) and not isinstance(error, psycopg.errors.ProgramLimitExceeded)
+    """Whether the server or the way to it is in trouble. A value that it does not take says nothing of that."""
+    return isinstance(error, OUTAGE) and not isinstance(error, BAD_VALUE)
 
 
 def unavailable(error: BaseException) -> DatabaseUnavailable:

@@ -113,6 +113,55 @@ async def test_a_success_whose_text_is_refused_is_recorded_without_it(
     assert (refused["recipient_id"], refused["then"]) == (taken[4].id, "recorded without its texts")
 
 
+#: An operator's trigger on attempts that refuses one text, by a SQLSTATE.
+REFUSING = """
+CREATE FUNCTION pillarbox.mine() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.reply_text = 'poison' THEN
+        RAISE EXCEPTION 'mine' USING ERRCODE = '{code}';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER mine BEFORE INSERT ON pillarbox.attempts FOR EACH ROW EXECUTE FUNCTION pillarbox.mine()
+"""
+
+
+@pytest.mark.parametrize("code", ["54000", "55000", "P0002", "P0004"])
+async def test_a_text_is_left_out_by_whatever_class_of_error_it_is_refused(factory: Factory, code: str) -> None:
+    """Too long for an index of the operator's (54000), or a trigger that ends in an error of its own."""
+    factory.rows(9)
+    factory.sql(REFUSING.replace("{code}", code))
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri)
+        poison = replace(DELIVERED, text="poison")
+        recorder.add([finished(c, poison if c is taken[4] else DELIVERED, "success") for c in taken])
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert factory.queue() == []
+    said = {row.queue__id: row.reply_text for row in factory.attempts()}
+    assert said.pop(taken[4].id).startswith("(left out")
+    assert set(said.values()) == {DELIVERED.text}
+
+
+async def test_a_result_that_is_refused_for_an_unknown_reason_holds_up_no_other(factory: Factory) -> None:
+    """SQLSTATE 45000 is nobody's but the operator's: it may pass, so the result waits as it is."""
+    factory.rows(300)
+    factory.sql(REFUSING.replace("{code}", "45000"))
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri, 300)
+        texts = ["poison" if number == 5 else DELIVERED.text for number in range(300)]
+        results = [finished(c, replace(DELIVERED, text=text), "success") for c, text in zip(taken, texts, strict=True)]
+        for first in range(0, 300, 10):
+            recorder.add(results[first : first + 10])
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(5):
+            await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
+        factory.sql("DROP TRIGGER mine ON pillarbox.attempts")
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert len(factory.archive()) == 300
+
+
 @pytest.mark.parametrize("result", ["failed", None])
 async def test_what_is_owed_after_a_refused_text_is_owed_all_the_same(factory: Factory, result: str | None) -> None:
     """The failure is recorded and its sender told; the deferral waits for its time."""
