@@ -276,8 +276,9 @@ async def _look(connection: Connection) -> None:
 async def _mind_pooler(connection: Connection) -> None:
     """Prepare nothing where the next query may reach another backend, which does not know it.
 
-    A pooler makes up the backend id it gives its clients at login, so the server's own answer differs.
+    A pooler makes up the backend id it gives its clients at login, so the server's own answer differs. Without one, the
+    session gets the settings that our statements are made for, whatever those of the database and of the role are.
     """
-    [row] = await fetch(connection, "connection_backend")
+    [row] = await fetch(connection, "connection_backend", announced=connection.info.backend_pid)
     if row.pid != connection.info.backend_pid:
         connection.prepare_threshold = None

@@ -42,6 +42,38 @@ async def one_round(connection: db.Connection, **settings: Any) -> bool:
     return elected
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "default_transaction_isolation = 'repeatable read'",
+        "DateStyle = 'German, DMY'",
+        "IntervalStyle = 'sql_standard'",
+    ],
+)
+async def test_what_a_database_is_given_for_others_stops_no_round(factory: Factory, heard: Heard, setting: str) -> None:
+    """The sweep needs READ COMMITTED, and the driver reads times and spans in one style only."""
+    factory.message()  # which no recipient needs
+    factory.sql("INSERT INTO pillarbox.released SELECT id, now() - interval '1 hour' FROM pillarbox.messages")
+    name = factory.one("SELECT current_database()")
+    factory.sql(f"ALTER DATABASE {name} SET {setting}")
+    try:
+        connection = await db.connect(factory.uri, "maintainer")
+        pool = await db.open_pool(factory.uri, "worker", 1)
+        try:
+            assert await one_round(connection)
+            async with pool.connection() as pooled:
+                [asked] = await db.fetch(pooled, "schedule_clock")
+                [[span]] = await (await pooled.execute("SELECT interval '1 day 2 hours'")).fetchall()
+        finally:
+            await pool.close()
+            await connection.close()
+    finally:
+        factory.sql(f"ALTER DATABASE {name} RESET ALL")
+    assert heard.all("maintain.failed") == []
+    assert factory.one("SELECT count(*) FROM pillarbox.messages") == 0
+    assert (asked.now.tzinfo is not None, span) == (True, timedelta(days=1, hours=2))
+
+
 # What takes away what each step needs, and the event that tells of its work.
 BREAKS = {
     "make_days": "ALTER FUNCTION pillarbox.history_create(timestamptz, integer) RENAME TO away",
