@@ -60,7 +60,8 @@ END $$;
 -- A span of time that is kept. A negative one is another way to write a clock that is fast.
 CREATE FUNCTION kept(span interval) RETURNS interval LANGUAGE plpgsql SET search_path = pillarbox, pg_temp AS $$
 BEGIN
-    IF span < interval '0' THEN
+    -- Spans compare as if every month had 30 days: one of -3600 months and 108000 days is 0 there, and years ahead on the calendar.
+    IF span < interval '0' OR now() - span > now() THEN
         RAISE EXCEPTION 'keeping for % is not possible', span USING ERRCODE = 'invalid_parameter_value', HINT = 'allowed: 0 and more';
     END IF;
     RETURN span;

@@ -187,6 +187,9 @@ def test_history_of_coming_years_cannot_be_dropped_by_a_negative_span_either(fac
             "maintain_history_drop('-20 years')",
             "history_drop_if_counted('archive', '2035-03-08', 0, '-20 years')",
             "maintain_sweep('-1 day', '0s', 1)",
+            # Compared as if every month had 30 days these are 0; on the calendar they are years ahead.
+            "maintain_history_drop('-9600 months 288000 days')",
+            "history_drop_if_counted('archive', '2035-03-08', 0, '-9600 months 288000 days')",
         ):
             with pytest.raises(psycopg.errors.InvalidParameterValue, match="keeping for"):
                 session.execute(f"SELECT {call}".encode())
