@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from shared.mail.smtp_reply import Reply
 
 _CLOSING = 421  # RFC 5321 §3.8: may answer any command, and the connection ends
+_BYE = 221  # RFC 5321 §4.3.2: answers QUIT and nothing else
 _GO_ON = 354  # RFC 5321 §4.3.2: the one reply that lets content follow DATA
 
 
@@ -103,8 +104,7 @@ class SmtpConnection:
         try:
             await self._converse(transaction, progress)
             shifted = True
-            await self._in_step(progress)
-            self._ready = not self._wire.surplus  # one that says 250 twice has taken it, and is out of step
+            self._ready = await self._in_step(progress)
         except _Closing as closing:
             progress.close(closing.phase, closing.reply)
         except ConversationError as error:
@@ -152,30 +152,32 @@ class SmtpConnection:
         else:
             progress.settle(progress.data)
 
-    async def _in_step(self, progress: TransactionReplies) -> None:
-        """ConversationError when replies and commands do not belong together after all.
+    async def _in_step(self, progress: TransactionReplies) -> bool:
+        """Whether the conversation goes on; ConversationError if replies and commands do not belong together after all.
 
-        354 proves that they did up to there. Without one, a refusal may be that of another recipient, moved by a reply
-        too many: the reply to RSET, which is due before the next transaction anyway, tells. So it does where the final
-        replies of several recipients differ (RFC 2033 section 4.2).
+        354 proves that they did up to there. Without one, a refusal may be that of another recipient, or of an earlier
+        transaction, moved by a reply too many; so may the final replies of several recipients where they differ (RFC
+        2033 section 4.2). The reply to QUIT tells: only QUIT is answered by 221, while a 250 may be the answer to
+        anything that is still due.
         """
-        # After the final dot the peer may have the message, whatever becomes of RSET.
+        # After the final dot the peer may have the message, whatever becomes of QUIT.
         phase: Phase = "dot" if progress.final is not None else "mail"
-        if not self._wire.surplus and progress.may_be_shifted:
-            self._wire.write(b"RSET\r\n", replies=1)
+        late = self.transactions > 1 and progress.is_turned_away
+        asked = not self._wire.surplus and (late or progress.may_be_shifted)
+        if asked:
+            self._wire.write(b"QUIT\r\n", replies=1)
             try:
                 reply = await self._wire.reply(phase, self._timeouts.rset)
             except ConversationError as error:
                 if error.fault.kind == "protocol":
                     raise
-                self._wire.abort()  # many hang up on whom they refuse
-                return
-            if reply.code != _CLOSING and not reply.is_positive:
-                raise ConversationError(Fault("protocol", phase, f"unexpected reply to RSET: {reply}"))
-            self._reset_due = False
+                return False  # many hang up on whom they refuse
+            if reply.code not in {_CLOSING, _BYE}:
+                raise ConversationError(Fault("protocol", phase, f"unexpected reply to QUIT: {reply}"))
         said = self._wire.surplus_reply
         if self._wire.surplus and not (progress.is_taken_for_all and said is not None and said.is_positive):
             raise ConversationError(Fault("protocol", phase, self._wire.surplus))
+        return not (asked or self._wire.surplus)  # one that says 250 twice has taken it, and is out of step
 
     async def _offer(self, progress: TransactionReplies, mail: bytes, rcpts: list[bytes]) -> bool:
         """The envelope; whether the peer accepts the message for any recipient."""
@@ -305,6 +307,11 @@ class TransactionReplies:
     def is_taken_for_all(self) -> bool:
         """Whether the peer's reply to the final dot accepts the message, for all accepted recipients."""
         return self.final is not None and self.final.is_positive and all(reply.is_positive for reply in self._finals)
+
+    @property
+    def is_turned_away(self) -> bool:
+        """Whether the sender was refused permanently."""
+        return self.mail is not None and self.mail.is_permanent
 
     @property
     def may_be_shifted(self) -> bool:

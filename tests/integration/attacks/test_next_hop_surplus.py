@@ -7,20 +7,25 @@ See: RFC 2920 section 3.1; queued/smtp/client.py.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from queued.outcome.classify import classify
 from queued.smtp.client import SmtpConnection
+from queued.smtp.lmtp import LmtpConnection
 from queued.smtp.transaction import Timeouts, Transaction
 from tests.fixtures.peers.hostile_peer import hostile
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from queued.smtp.transaction import TransactionResult
 
 TWO = Transaction("alice@example.com", ("alive@example.net", "gone@example.net"), b"Subject: x\r\n\r\nx\r\n")
 EXTRA = b"250 2.0.0 surplus\r\n"
+SECOND = 2
 LIMITS = Timeouts(mail=2, rcpt=2, data=2, dot=2, rset=1)
 
 
@@ -37,7 +42,8 @@ class Script:
         verb = line[:4].upper().strip()
         if verb == b"EHLO":
             return b"250-evil.test\r\n250 PIPELINING\r\n" if self._pipelining else b"250 evil.test\r\n"
-        honest = {b"DATA": b"354 go on\r\n", b".": b"250 2.0.0 taken\r\n"}.get(verb, b"250 2.0.0 ok\r\n")
+        known = {b"DATA": b"354 go on\r\n", b".": b"250 2.0.0 taken\r\n", b"QUIT": b"221 2.0.0 bye\r\n"}
+        honest = known.get(verb, b"250 2.0.0 ok\r\n")
         if b"gone@" in line:
             honest = b"550 5.1.1 no such user\r\n"
         extra = self._extra.get(verb, b"")
@@ -78,6 +84,90 @@ async def test_a_late_extra_250_moves_no_refusal(order: tuple[str, ...]) -> None
     result, usable = await send(Late({b"MAIL": EXTRA}), transaction)
     assert {outcome.kind for outcome in classify(result)} == {"deferred"}
     assert not usable
+
+
+async def test_two_late_replies_too_many_move_no_refusal() -> None:
+    """The acceptance of alive@ is still due when we ask for proof: it proves nothing."""
+    order = Transaction("alice@example.com", ("gone@example.net", "alive@example.net"), TWO.content)
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        script = Script({}, pipelining=False)
+        writer.write(b"220 evil.test\r\n")
+        while line := await reader.readline():
+            for said in (EXTRA, EXTRA) * line.startswith(b"MAIL"):
+                writer.write(said)
+                await asyncio.sleep(0.02)
+            writer.write(await script(line))
+            await asyncio.sleep(0.02)
+        writer.close()
+
+    assert await kinds(peer, SmtpConnection, order) == ["deferred", "deferred"]
+
+
+@pytest.mark.parametrize("pipelining", [True, False])
+async def test_a_late_refusal_of_a_message_is_not_that_of_the_next(*, pipelining: bool) -> None:
+    """The host says 250 to the final dot, and 554 when the next MAIL is on its way."""
+    order = Transaction("alice@example.com", ("alive@example.net", "gone@example.net"), TWO.content)
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        script, content, mails = Script({}, pipelining=pipelining), False, 0
+        writer.write(b"220 evil.test\r\n")
+        while line := await reader.readline():
+            if content and line != b".\r\n":
+                continue
+            mails += line.startswith(b"MAIL")
+            said = await script(line)
+            content = said.startswith(b"354")
+            if line.startswith(b"MAIL") and mails == SECOND:
+                writer.write(b"554 5.7.1 late\r\n")
+                await asyncio.sleep(0.02)
+            if mails == SECOND and line.startswith(b"DATA"):
+                content, said = False, b"554 5.5.1 no valid recipients\r\n"
+            writer.write(said)
+        writer.close()
+
+    first = order._replace(recipients=("alive@example.net",))
+    assert set(await kinds(peer, SmtpConnection, first, order)) == {"deferred"}
+
+
+async def test_a_reply_too_many_by_lmtp_moves_no_reply_of_its_recipients() -> None:
+    """It says first that it has the message, and then for each recipient what came of it, as each delivery ends."""
+    names = ("gone@example.net", "alive@example.net", "alive-too@example.net")
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        content = False
+        writer.write(b"220 evil.test LMTP\r\n")
+        while line := await reader.readline():
+            if content and line != b".\r\n":
+                continue
+            content = line.startswith(b"DATA")
+            if line == b".\r\n":
+                for said in (EXTRA, b"550 5.1.1 no such user\r\n", b"250 2.1.5 has it\r\n", b"250 2.1.5 has it\r\n"):
+                    writer.write(said)
+                    await asyncio.sleep(0.02)
+            else:
+                writer.write(b"354 go on\r\n" if content else b"250 2.0.0 ok\r\n")
+        writer.close()
+
+    assert await kinds(peer, LmtpConnection, TWO._replace(recipients=names)) == ["deferred"] * 3
+
+
+async def kinds(
+    peer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    protocol: type[SmtpConnection],
+    *transactions: Transaction,
+) -> list[str]:
+    """What becomes of the recipients of the last of these transactions on one connection."""
+    server = await asyncio.start_server(peer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    connection = await protocol.open("127.0.0.1", port, hostname="us.test", timeouts=LIMITS)
+    try:
+        for transaction in transactions:
+            result = await connection.send(transaction)
+    finally:
+        connection.abort()
+        server.close()
+    return [outcome.kind for outcome in classify(result)]
 
 
 async def test_without_a_reply_too_many_each_has_its_own() -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 GREETING = (b"220 peer.example LMTP\r\n", "LHLO", b"250-peer.example\r\n250 PIPELINING\r\n")
 THREE = ("bob@example.net", "carol@example.net", "dave@example.net")
 ENVELOPE = ("MAIL", "RCPT", "RCPT", "RCPT", "DATA")
-OK, GO = b"250 2.0.0 OK\r\n", b"354 go ahead\r\n"
+OK, GO, BYE = b"250 2.0.0 OK\r\n", b"354 go ahead\r\n", b"221 2.0.0 bye\r\n"
 
 
 def lmtp(**connection: Any) -> dict[str, Any]:
@@ -76,14 +76,14 @@ async def test_each_recipient_has_its_own_reply(offers: bytes) -> None:
     else:
         envelope = ("MAIL", OK, "RCPT", OK, "RCPT", b"550 5.1.1 who\r\n", "RCPT", OK, "DATA", GO)
     last = (CONTENT, b"250 2.1.5 bob has it\r\n", b"452 4.2.2 dave is full\r\n")
-    async with ScriptedPeer(*greeting, *envelope, *last, "RSET", OK, HANG) as peer:
+    async with ScriptedPeer(*greeting, *envelope, *last, "QUIT", BYE, HANG) as peer:
         result, usable = await speak(peer, *THREE)
     assert [(o.kind, o.scope, o.phase, o.enhanced) for o in classify(result)] == [
         ("delivered", "recipient", "dot", "2.1.5"),
         ("failed", "recipient", "rcpt", "5.1.1"),
         ("deferred", "recipient", "dot", "4.2.2"),
     ]
-    assert usable
+    assert not usable  # the reply to QUIT shows that none was moved by one too many
     assert result.fault is None
 
 
@@ -133,7 +133,7 @@ async def test_a_reply_too_many_among_different_ones_leaves_all_uncertain(replie
 
 
 async def test_a_reply_too_many_that_comes_late_is_seen_where_replies_differ() -> None:
-    script = (*GREETING, *ENVELOPE, OK, OK, OK, OK, GO, CONTENT, OK + OK + GONE, "RSET", OK, OK, HANG)
+    script = (*GREETING, *ENVELOPE, OK, OK, OK, OK, GO, CONTENT, OK + OK + GONE, "QUIT", OK, BYE, HANG)
     async with ScriptedPeer(*script) as peer:
         result, usable = await speak(peer, *THREE)
     assert [o.kind for o in classify(result)] == ["deferred"] * 3
@@ -170,13 +170,13 @@ async def test_content_for_nobody_is_not_sent() -> None:
     assert b"." not in peer.heard
 
 
-async def test_a_refused_data_leaves_the_connection_in_step() -> None:
+async def test_a_refused_data_refuses_all() -> None:
     refused = b"550 5.1.1 who\r\n"
-    script = (*GREETING, *ENVELOPE, OK, refused, refused, refused, b"503 5.5.1 nobody\r\n", "RSET", OK, HANG)
+    script = (*GREETING, *ENVELOPE, OK, refused, refused, refused, b"503 5.5.1 nobody\r\n", "QUIT", BYE, HANG)
     async with ScriptedPeer(*script) as peer:
         result, usable = await speak(peer, *THREE)
     assert [o.kind for o in classify(result)] == ["failed"] * 3
-    assert usable
+    assert not usable
 
 
 async def test_who_is_full_at_the_dot_is_not_sent_the_message_again_at_once() -> None:
