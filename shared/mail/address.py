@@ -68,6 +68,14 @@ def parse(text: str) -> Address:
     return Address(localpart, _domain(domain))
 
 
+def least_quoted(localpart: str) -> str:
+    r"""The local-part with as few quotes as possible: `"a"` and `"\a"` are `a` (RFC 5321 section 4.1.2)."""
+    if not _QUOTED_STRING.fullmatch(localpart):
+        return localpart
+    text = re.sub(r"\\(.)", r"\1", localpart[1:-1])
+    return text if _DOT_STRING.fullmatch(text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+
+
 def _domain(domain: str) -> str:
     if domain.startswith("["):
         return _literal(domain)

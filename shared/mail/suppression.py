@@ -1,8 +1,8 @@
 """suppression — the spelling of addresses in the table of suppressions, and the signed return path
 
 Owns: the spelling in which addresses are compared; making and checking return paths that name a message. Pure.
-Guarantees: an address has one spelling in every writer: lower case, the domain in A-labels. A return path that was not
-    made with the secret is not accepted; it holds only the message's id.
+Guarantees: an address has one spelling in every writer: lower case, no quotes without need, the domain in A-labels. A
+    return path that was not made with the secret is not accepted; it holds only the message's id.
 See: sql/schema/11_notice.sql; docs/how-to/suppression.md; VERP, https://cr.yp.to/proto/verp.txt.
 """
 
@@ -13,6 +13,7 @@ import hmac
 from typing import Final
 from uuid import UUID
 
+from shared.mail.address import least_quoted
 from shared.mail.domain import comparable
 
 _PREFIX: Final = "b"
@@ -24,7 +25,7 @@ _PARTS: Final = 3
 def target(written: str) -> str:
     """An address or a domain as the table has it."""
     localpart, at, domain = written.strip().rpartition("@")
-    return f"{localpart.lower()}{at}{comparable(domain)}"
+    return f"{least_quoted(localpart).lower()}{at}{comparable(domain)}"
 
 
 def return_path(message: UUID, secret: bytes) -> str:

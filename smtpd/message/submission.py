@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import NoSpace, SpoolFull, SpoolUnavailable
 from shared.failure_points import reach
+from shared.mail.address import least_quoted
 from shared.mail.message import MessageDsn, Recipient, RecipientDsn, Submission
 from shared.observe import events, tracing
 from smtpd import replies
@@ -130,7 +131,7 @@ def _recipients(accepted: list[Accepted], judged: PolicyResult) -> tuple[Recipie
     for each, row in zip(accepted, rows, strict=True):
         notify, orcpt = each.parameters.notify, each.parameters.orcpt
         asked = replace(row, dsn=RecipientDsn(notify, orcpt)) if notify or orcpt else row
-        wanted.setdefault((row.address.localpart, row.address.domain.lower(), notify, orcpt), asked)
+        wanted.setdefault((least_quoted(row.address.localpart), row.address.domain.lower(), notify, orcpt), asked)
     return tuple(wanted.values())
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from smtpd import replies
 from smtpd.rates.counters import REMEMBERED, Limit
 from smtpd.rates.server import LocalRateCounts, RateServer
 from tests.fixtures.daemons.serving import Dialogue, serving
@@ -88,3 +89,17 @@ async def test_a_flood_of_other_keys_pushes_out_no_ban(flood: str) -> None:
     for number in range(REMEMBERED + 1):
         await counts.hit([Limit(flood.format(number), 10, 600.0)], 1)
     assert await counts.hit([ban], 0) > 0
+
+
+@pytest.mark.parametrize(
+    "written", [b"gone@example.com", b'"gone"@example.com', rb'"g\one"@EXAMPLE.com', b"Gone@example.com"]
+)
+async def test_quotes_do_not_go_round_a_suppression(factory: Factory, written: bytes) -> None:
+    """RFC 5321 section 4.1.2: the quoted form is the same mailbox."""
+    factory.sql(
+        "INSERT INTO pillarbox.suppressions (target, reason, source) VALUES ('gone@example.com', 'x', 'operator')"
+    )
+    async with serving(factory.uri, suppression={"action": "reject"}) as port, Dialogue(port) as client:
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250")
+        assert await client.ask(b"RCPT TO:<" + written + b">") == replies.R550_SUPPRESSED
+        assert (await client.ask(b'RCPT TO:<"gone too"@example.com>')).startswith("250")

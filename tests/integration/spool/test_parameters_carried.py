@@ -202,3 +202,12 @@ async def test_mail_for_later_wakes_its_worker_to_ask_when(factory: Factory) -> 
         async with running_spool(factory.uri) as spool:
             await spool.submit(submission(recipient("4"), not_before=datetime(2030, 1, 1, tzinfo=UTC)))
             assert [n.payload for n in await first(listener)] == ["4"]
+
+
+async def test_who_is_named_again_in_needless_quotes_gets_the_message_once(factory: Factory) -> None:
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250")
+        for written in (b"b@example.com", b'"b"@example.com', rb'"\b"@EXAMPLE.com', b'"b c"@example.com'):
+            assert (await client.ask(b"RCPT TO:<" + written + b">")).startswith("250")
+        assert (await client.data()).startswith("250")
+    assert [row.recipientlocalpart for row in factory.queue()] == ["b", '"b c"']

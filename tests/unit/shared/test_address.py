@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.mail.address import AddressRefused, DomainMissing, parse
+from shared.mail.address import AddressRefused, DomainMissing, least_quoted, parse
 from shared.mail.message import Address
 
 GOOD = [
@@ -124,3 +124,22 @@ def test_lower_case_may_be_longer_and_then_it_is_what_counts() -> None:
     label = "\u0130" * 30
     with pytest.raises(AddressRefused):
         parse(f"user@{label}.example")
+
+
+@pytest.mark.parametrize(
+    ("written", "least"),
+    [
+        ("a", "a"),
+        ('"a"', "a"),
+        (r'"\a.\b"', "a.b"),
+        ('"a b"', '"a b"'),
+        (r'"a\ b"', '"a b"'),
+        (r'"a\"b\\\c"', r'"a\"b\\c"'),
+        ('"a."', '"a."'),
+        ('""', '""'),
+        ('"a"b', '"a"b'),
+    ],
+)
+def test_a_local_part_has_one_spelling_without_needless_quotes(written: str, least: str) -> None:
+    assert least_quoted(written) == least
+    assert least_quoted(least) == least
