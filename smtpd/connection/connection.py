@@ -3,7 +3,8 @@
 Owns: the PROXY header, TLS (implicit or by STARTTLS), the look for early talkers and the greeting; the loop from octets
     to replies: lines, content, commands out of turn, the cost of errors, and the stop.
 Guarantees: of the clear-text session before it, a session under TLS knows only the client's address and policy's
-    decision about it. A client is greeted once, and only after policy and rates have accepted it. Commands that need
+    decision about it. A client is greeted once, and only after policy and rates have accepted it; rates count it before
+    a handshake that comes first. Commands that need
     not wait are answered in the call that brought them, those pipelined together in one write; a coroutine runs as a
     task only while it waits, so that an idle connection is a buffer and a timer. No exception of ours reaches a client:
     it gets 451, with an id in the log, or 421 where the state is not certain. A connection that must stop finishes the
@@ -78,6 +79,11 @@ async def start(connection: Connection) -> None:
             connection.hang_up(linger=True)
             return
     if listener.tls == "implicit" and connection.service.certificates is not None:
+        refused = await _refused_a_handshake(connection)
+        if refused is not None:
+            connection.session.refused(refused)
+            connection.hang_up()  # it waits for TLS, and could not read why
+            return
         await begin_tls(connection)
     if not connection.hanging_up:
         await _greet(connection)
@@ -91,6 +97,7 @@ async def begin_tls(connection: Connection) -> None:
     service, plain, old = connection.service, connection.transport, connection.session
     if plain is None or service.certificates is None:
         return
+    limit = service.server.timeout.tls.total_seconds()
     hello = connection.lines.take()  # of TLS: it may have come with the PROXY header
     handshake = asyncio.Task(
         connection.loop.start_tls(
@@ -98,7 +105,7 @@ async def begin_tls(connection: Connection) -> None:
             connection,
             service.certificates.context(),
             server_side=True,
-            ssl_handshake_timeout=service.server.timeout.tls.total_seconds(),
+            ssl_handshake_timeout=limit if service.load is None else service.load.patience(limit),
         ),
         loop=connection.loop,
         eager_start=True,
@@ -138,6 +145,17 @@ async def begin_tls(connection: Connection) -> None:
     if not known:
         connection.say(session.refused(replies.R421_USERS_UNAVAILABLE))
         connection.hang_up(linger=True)
+
+
+async def _refused_a_handshake(connection: Connection) -> str | None:
+    """Why the client is not worth a handshake: who never begins it must not hold more sessions than another.
+
+    A certificate may give the right to relay; only the handshake tells.
+    """
+    session, load, settings = connection.session, connection.service.load, connection.service.server.tls
+    by_certificate = settings is not None and settings.client is not None and settings.client.relay
+    full = None if load is None or by_certificate or session.may_relay() else load.refusal_of_stranger()
+    return full or await phases.counted(session)
 
 
 async def _proxied(connection: Connection, client: Client) -> None:

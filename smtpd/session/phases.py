@@ -25,13 +25,18 @@ if TYPE_CHECKING:
     from smtpd.session.session import Session
 
 
-async def at_connect(session: Session) -> str | None:
-    """Before the greeting: rates, then policy."""
+async def counted(session: Session) -> str | None:
+    """As soon as the client's address is known: rates, once."""
     if session.counted is None:
         session.counted = await session.service.rates.connected(session.client)
         if not session.counted.allowed:
             return session.counted.reply
-    return await _said(await session.policy.connect())
+    return None
+
+
+async def at_connect(session: Session) -> str | None:
+    """Before the greeting: rates, then policy."""
+    return await counted(session) or await _said(await session.policy.connect())
 
 
 async def at_helo(session: Session) -> str | None:

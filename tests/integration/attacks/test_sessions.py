@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from smtpd import replies
-from tests.fixtures.daemons.serving import Dialogue, serving
+from tests.fixtures.daemons.serving import HOSTNAME, Dialogue, serving
 
 if TYPE_CHECKING:
     from tests.fixtures.heard import Heard
+    from tests.fixtures.peers.certificates import Authority
 
 FRIEND = "127.0.0.2"
 PROXY = {"listeners": [{"address": "127.0.0.1", "port": 0, "proxy": {"networks": ["127.0.0.0/8"]}}]}
@@ -65,3 +66,53 @@ async def test_the_last_sessions_are_for_who_may_relay(database: str, heard: Hea
         async with Dialogue(port, ehlo=None, source=FRIEND) as late:
             assert late.greeting == [replies.R421_TOO_BUSY]
     assert [each["reason"] for each in heard.all("load.refused")] == ["reserve", "sessions"]
+
+
+async def test_who_never_begins_tls_fills_no_more_sessions_than_another(
+    database: str, authority: Authority, heard: Heard
+) -> None:
+    """Where TLS comes first, a client is counted before its handshake."""
+    listener = {"address": "127.0.0.1", "port": 0, "tls": "implicit"}
+    settings: dict[str, Any] = {
+        "server": {"tls": authority.issue(HOSTNAME), "listeners": [listener]},
+        "load": {"sessions": 20},
+        "relay": {"networks": [FRIEND]},
+    }
+
+    async def said(source: str) -> bytes:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, local_addr=(source, 0), ssl=authority.trust(), server_hostname=HOSTNAME
+        )
+        stack.callback(writer.close)
+        async with asyncio.timeout(20):
+            return (await reader.readline())[:3]
+
+    async with serving(database, **settings) as port, AsyncExitStack() as stack:
+        for _ in range(20):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.9", 0))
+            stack.callback(writer.close)
+        await heard.wait("rates.exceeded", 15)
+        assert await said(FRIEND) == await said("127.0.1.1") == b"220"
+
+
+async def test_handshakes_that_do_not_come_leave_the_last_sessions_to_who_may_relay(
+    database: str, authority: Authority, heard: Heard
+) -> None:
+    listener = {"address": "127.0.0.1", "port": 0, "tls": "implicit"}
+    settings: dict[str, Any] = {
+        "server": {"tls": authority.issue(HOSTNAME), "listeners": [listener]},
+        "load": {"sessions": 20},
+        "rates": {"network": {"sessions": 0}},
+        "relay": {"networks": [FRIEND]},
+    }
+    async with serving(database, **settings) as port, AsyncExitStack() as stack:
+        for number in range(20):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(f"127.0.0.{10 + number}", 0))
+            stack.callback(writer.close)
+        await heard.wait("load.refused", 2)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, local_addr=(FRIEND, 0), ssl=authority.trust(), server_hostname=HOSTNAME
+        )
+        stack.callback(writer.close)
+        async with asyncio.timeout(20):
+            assert (await reader.readline()).startswith(b"220")
