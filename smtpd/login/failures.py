@@ -6,7 +6,7 @@ Guarantees: a user cannot be locked out from elsewhere: a name is banned only fo
     so that a ban reveals nothing. A login that succeeds clears no failure: the owner of one account could otherwise
     guess the passwords of others for ever. A proof is counted before it is checked, and the count is taken back when it
     was right: of many at the same time no more are checked than may still fail, and one more in each process. Memory is
-    bounded: the oldest are forgotten first.
+    bounded, however long the names are: the oldest are forgotten first.
 See: smtpd/rates/limits.py, which counts for all processes of a host; jail.conf(5) of fail2ban and Stalwart's
     auto-ban for the idea; Postfix smtpd_client_auth_rate_limit also counts logins that succeed, and has no bans.
 Bugs: the delay of a failure is counted by each process alone.
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakValueDictionary
 
 from smtpd.envelope import places
-from smtpd.rates.counters import Hits, Limit
+from smtpd.rates.counters import Hits, Limit, short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -186,7 +186,7 @@ class Failures:
     def _delayed(self, address: str, name: str) -> float:
         """Seconds for one more failure."""
         delay = self._lengthen(_address_key(address))
-        return max(delay, self._lengthen(f"name/{name}")) if name else delay
+        return max(delay, self._lengthen(f"name/{short(name)}")) if name else delay
 
     def _lengthen(self, key: str) -> float:
         """Seconds for one more failure of this key: twice those of the last, unless that is long ago."""
@@ -217,4 +217,4 @@ def _address_key(address: str) -> str:
 
 def _name_key(name: str, address: str) -> str:
     """A name and the network it is said in."""
-    return f"name/{places.network(address, *_SITE)}/{name}"
+    return f"name/{places.network(address, *_SITE)}/{short(name)}"

@@ -23,6 +23,7 @@ from smtpd.policy.engine import decide, merged
 from smtpd.policy.facts import CheckResult, Facts
 from smtpd.policy.headers import WHOLE, Extent, HeaderFields, field_lines
 from smtpd.policy.lists import ListUnavailable, QueryList
+from smtpd.rates.counters import short
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -298,4 +299,4 @@ class PolicySession:
 
 def _counted(rule: str, key: tuple[str, ...]) -> str:
     """The counter's name; values are separated by a character that none of them holds."""
-    return "\0".join((f"policy/{rule}", *key))
+    return "\0".join((f"policy/{rule}", *map(short, key)))

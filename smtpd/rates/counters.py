@@ -13,6 +13,7 @@ See: the generic cell rate algorithm, ITU-T I.371 annex A: one number for each k
 from __future__ import annotations
 
 from collections import OrderedDict
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,8 +25,16 @@ REMEMBERED: Final = 100_000
 
 #: How keys begin: those of rates.count, and below that smtpd.login.failures'.
 OWN: Final = "own/"
+_LONGEST_WORD: Final = 128  # characters
 _BANS: Final = "auth/ban/"
 _FAILURES: Final = "auth/"
+
+
+def short(word: str) -> str:
+    """A client's word as part of a key: itself, or its digest where it is long, so that keys stay small."""
+    if len(word) <= _LONGEST_WORD:
+        return word
+    return blake2b(word.encode(errors="surrogatepass"), digest_size=32).hexdigest()
 
 
 class Limit(NamedTuple):

@@ -132,6 +132,24 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(counted._lately) == 10
 
 
+async def test_long_names_take_no_more_memory_than_others() -> None:
+    """A name may have nine thousand characters, and a stranger may say as many names as there are keys."""
+    keys: list[str] = []
+
+    class Counts:
+        async def count(self, key: str, _most: int, _window: float, _n: int = 1) -> float:
+            keys.append(key)
+            return 0.0
+
+    counted = Failures(Settings.model_validate({}), [], Counts(), clock=Clock())
+    long = ["x" * 9000 + end for end in "ab"]
+    for name in long:
+        await counted.failed("192.0.2.1", name)
+    assert len({key for key in keys if "failures/name" in key}) == len(long)
+    assert max(map(len, keys)) < 200
+    assert max(map(len, counted._lately)) < 200
+
+
 async def test_what_was_right_is_no_failure() -> None:
     counted = failures(ban=2)
     for _ in range(20):
