@@ -2,7 +2,7 @@
 
 Owns: the end of a PROXY header and the client that it names; the parsing is aiosmtpd's.
 Guarantees: at most 107 octets of version 1 or 536 of version 2 are read. The octets after the header are left alone:
-    they are the client's.
+    they are the client's. A client whose address the proxy does not know has none of the rights of the proxy's address.
 Raises: ProxyRefused.
 See: https://www.haproxy.org/download/1.8/doc/proxy-protocol.txt, sections 2.1 and 2.2.
 """
@@ -13,6 +13,8 @@ import asyncio
 from typing import Final
 
 from aiosmtpd.proxy_protocol import AF, V2_CMD, V2_SIGNATURE, ProxyData, get_proxy
+
+from smtpd.envelope.places import UNKNOWN
 
 _V1: Final = b"PROXY "
 _V1_LIMIT: Final = 107  # section 2.1: the longest line with its CR LF
@@ -44,7 +46,7 @@ def header_length(octets: bytes) -> int | None:
 
 
 async def peer(header: bytes) -> tuple[str, int] | None:
-    """Address and port of the client; None where the proxy speaks for itself or does not know."""
+    """Address and port of the client, UNKNOWN if the proxy does not know it; None if the proxy speaks for itself."""
     reader = asyncio.StreamReader(limit=_V2_LIMIT)
     reader.feed_data(header)
     reader.feed_eof()
@@ -52,6 +54,8 @@ async def peer(header: bytes) -> tuple[str, int] | None:
     if not found.valid:
         raise ProxyRefused(found.error or "malformed header")
     local = found.version == 2 and found.command == V2_CMD.LOCAL  # noqa: PLR2004 - the protocol's version
-    if local or found.family not in {AF.INET, AF.INET6} or found.src_addr is None:
+    if local:
         return None
+    if found.family not in {AF.INET, AF.INET6} or found.src_addr is None:
+        return UNKNOWN, 0
     return str(found.src_addr), found.src_port or 0

@@ -1,15 +1,18 @@
 """test_xclient — who comes through a proxy gets none of the proxy's own rights
 
-Owns: what XCLIENT leaves of the proxy's address and certificate to a client about whom the proxy knows nothing.
+Owns: what XCLIENT, or the header of the PROXY protocol, leaves of the proxy's address and certificate to a client about
+    whom the proxy knows nothing.
 See: https://www.postfix.org/XCLIENT_README.html; smtpd/envelope/places.py, UNKNOWN.
 """
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiosmtpd.proxy_protocol import V2_SIGNATURE
 from cryptography import x509
 
 from tests.fixtures.daemons.serving import HOSTNAME, Dialogue, serving
@@ -49,6 +52,31 @@ async def test_a_client_of_no_known_address_may_do_nothing(factory: Factory, unk
     [row] = factory.queue()
     assert (row.senderip, row.saslusername) == ("unknown", "alice")
     assert b"([unknown])" in next(iter(factory.bodies().values())).content
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"PROXY UNKNOWN\r\n",
+        b"PROXY UNKNOWN ffff::1 ffff::2 65535 65535\r\n",
+        V2_SIGNATURE + b"\x21\x00\x00\x00",
+        V2_SIGNATURE + b"\x21\x31\x00\xd8" + bytes(216),
+    ],
+    ids=["unknown", "unknown-with-addresses", "unspecified", "unix"],
+)
+async def test_nor_may_a_client_whose_address_the_proxy_header_does_not_tell(factory: Factory, header: bytes) -> None:
+    server = {"listeners": [{"address": "127.0.0.1", "port": 0, "proxy": LOOPBACK}]}
+    async with serving(factory.uri, server=server, relay=LOOPBACK) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(header)
+        async with asyncio.timeout(20):
+            assert (await reader.readline()).startswith(b"220")
+            replies = []
+            for line in (b"HELO c.example", b"MAIL FROM:<a@sender.example>", b"RCPT TO:<b@example.com>"):
+                writer.write(line + b"\r\n")
+                replies.append((await reader.readline())[:3])
+        writer.close()
+    assert replies == [b"250", b"250", b"554"]
 
 
 async def test_clients_of_no_known_address_are_limited_together(factory: Factory) -> None:

@@ -60,7 +60,6 @@ async def line(reader: asyncio.StreamReader) -> bytes:
     [
         (b"PROXY TCP4 192.0.2.7 192.0.2.1 4321 25\r\n", "192.0.2.7"),
         (b"PROXY TCP6 2001:db8::7 2001:db8::1 4321 25\r\n", "2001:db8::7"),
-        (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
         (v2("192.0.2.7"), "192.0.2.7"),
         (v2("2001:db8::7"), "2001:db8::7"),
         (v2("192.0.2.7", tail=b"\x04\0\x03abc"), "192.0.2.7"),
