@@ -27,6 +27,8 @@ _TEXT: Final = 65_536  # octets of a part's body that become text
 _LINES, _WIDTH = 200, 500
 _NAME: Final = 100  # characters of a file name
 _ONCE: Final = {name.lower(): name for name in FIELDS}  # RFC 5322 section 3.6
+# Mail programs differ in which of these they read the body by.
+_OF_FORM: Final = {name.lower(): name for name in ("Content-Type", "Content-Transfer-Encoding", "Content-Disposition")}
 _TOLD: Final = 5  # notes of one kind
 _PIECES: Final = 20  # of a file name that is cut to pieces (RFC 2231 section 3)
 
@@ -87,7 +89,11 @@ def fields_of(content: bytes) -> dict[str, str]:
 
 def _odd(content: bytes) -> Iterator[str]:
     """Fields that the header has twice: mail programs differ in which of them they show."""
-    more, cut = again(content, _ONCE)
+    more, cut = again(content, {**_ONCE, **_OF_FORM})
+    forms = [_OF_FORM[name] for name, _ in more if name in _OF_FORM]
+    more = [each for each in more if each[0] in _ONCE]
+    for name in dict.fromkeys(forms):
+        yield f"{name} is there again, and a mail program may show another text, and other parts, than are shown here"
     for name, value in more[:_TOLD]:
         yield f'{_ONCE[name]} is there again, and a mail program may show this one: "{decoded(value)}"'
     if len(more) > _TOLD:

@@ -292,3 +292,18 @@ def test_a_part_that_cannot_be_shown_is_refused(number: int, why: str) -> None:
     content = MULTIPART + b"--b\r\n\r\none\r\n--b\r\nContent-Type: image/png\r\n\r\ntwo\r\n--b--\r\n"
     with pytest.raises(NotShown, match=why):
         render(content, number)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"Content-Type: text/plain\r\ncontent-type: text/html\r\n",
+        b"Content-Type: multipart/mixed; boundary=a\r\nContent-Type : multipart/mixed; boundary=b\r\n",
+        b"Content-Transfer-Encoding: 7bit\r\nContent-Transfer-Encoding: base64\r\n",
+    ],
+)
+def test_a_form_that_is_told_twice_is_told_to_the_reviewer(header: bytes) -> None:
+    """One mail program reads the body by the first of them, another by the last."""
+    said = render(header + b"\r\n--a\r\n\r\nharmless\r\n--a--\r\n--b\r\n\r\nphish\r\n--b--\r\n").notes
+    assert any("is there again" in note for note in said)
+    assert not any("is there again" in note for note in render(header.partition(b"\r\n")[0] + b"\r\n\r\nx").notes)
