@@ -95,6 +95,10 @@ class Attempts:
             self.admission.leave(each)
         await self._in_flight.give_back([c for each in admitted for c in each.delivery])
 
+    def relieve(self) -> None:
+        """Nothing can be claimed: end the attempts that stand still."""
+        self._watch.relieve(monotonic())
+
     async def drained(self) -> None:
         """Return when every attempt has ended."""
         while self._tasks:
@@ -141,7 +145,7 @@ class Attempts:
             return without_transport(delivery)
         if body is None:
             return await self._hold(delivery)
-        send = partial(self._send, transport, body, lease, bool(admitted.unproven))
+        send = partial(self._send, transport, body, lease, admitted)
         return await (self._screen.around(delivery, body.content, send) if self._screen else send(delivery))
 
     async def _send(
@@ -149,7 +153,7 @@ class Attempts:
         transport: Transport,
         body: Body,
         lease: Lease,
-        unproven: bool,  # noqa: FBT001 - given by position, before the delivery
+        admitted: Admitted,
         delivery: Delivery,
     ) -> list[Result] | Deferral | None:
         """Sign and send; None when it did not come to that."""
@@ -159,7 +163,7 @@ class Attempts:
         limit, whole = self._limit(transport.settings)
         started = monotonic()
         sender = self._screen.sender(delivery[0]) if self._screen is not None else None
-        progress = AttemptStep(lease, limit, whole, unproven=unproven)
+        progress = AttemptStep(lease, limit, whole, unproven=bool(admitted.unproven))
         self._watch.begin(progress)
         try:
             ended = await transport.attempt(delivery, body, lease, signed.fields, sender=sender)
@@ -174,6 +178,8 @@ class Attempts:
             "attempt.stuck", id=delivery[0].message_id, recipients=len(delivery), phase=phase, seconds=progress.seconds
         )
         text = f"{progress.stuck} while waiting for {phase}"
+        if progress.starved:
+            self.admission.destinations.shut(admitted.place, text)
         outcome = Outcome("deferred", "destination", None, "4.4.2", text, uncertain=progress.uncertain)
         duration = timedelta(seconds=monotonic() - started)
         return [deferred(c, outcome, None, duration, transport.settings.retry) for c in delivery]

@@ -41,6 +41,8 @@ _CEILING, _HIGHEST = 0.5, 5.0
 _A_SECOND: Final = 0.01  # of it, for each recipient that is sent in a second
 _MOST: Final = 0.5  # of the claim was parked
 _NEARLY_ALL: Final = 0.9  # of the claim was for such destinations
+# Without room to claim for so many seconds, the worker ends attempts that stand still.
+_STARVED: Final = 5.0
 
 
 class Dispatcher:
@@ -64,6 +66,7 @@ class Dispatcher:
         self._attempts = attempts
         self._settings = settings
         self._ceiling, self._ceiling_until = 0, 0.0
+        self._claimed_at = monotonic()
         self._stopping = asyncio.Event()
         self._idle = asyncio.Event()
         #: Set by whoever learns that there may be mail to claim.
@@ -114,8 +117,11 @@ class Dispatcher:
             free = min(self._settings.batch, ceiling - self.inflight)
             # A claim costs the same for one row as for many: wait until a good part of a batch fits.
             if free * 4 < min(self._settings.batch, self._settings.inflight):
-                await _rest(self._in_flight.room, self._ceiling_until - started if below else None)
+                if not below and started - self._claimed_at > _STARVED:
+                    self._attempts.relieve()
+                await _rest(self._in_flight.room, self._ceiling_until - started if below else _STARVED)
                 continue
+            self._claimed_at = started
             try:
                 self.due.clear()
                 claimed = await self._claim(free)

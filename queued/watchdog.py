@@ -5,7 +5,7 @@ Guarantees: a connection opened for an attempt by a task of its own counts for t
     moved for its limit is cut off through its lease, at that moment, and so is one that as a whole takes longer than it
     may, however often it moves; one timer serves all, and a step costs no more than reading the clock. Where others
     wait for room, the one that has not moved for longest, and for _LONG_STANDING at least, is cut off before its
-    content.
+    content; where the worker has had no room to claim anything, so are all that stand still, much sooner.
 See: RFC 1047 (why it matters whether the final dot was out); docs/explanation/admission.md.
 """
 
@@ -20,13 +20,27 @@ if TYPE_CHECKING:
     from queued.values import Lease
 
 _LONG_STANDING: Final = 30.0  # seconds; smtp_connect_timeout, longer than honest hosts let clients wait for a greeting
+_STARVED: Final = 10.0  # seconds; what Postfix lets smtpd wait for a client under stress
+_DRIPPING: Final = 60.0  # seconds, however often it moved: replies that come singly end no attempt of their own accord
 _CONTENT: Final = frozenset({"body", "dot"})  # the phases in which the peer has content of ours
 
 
 class AttemptStep:
     """The step an attempt has reached; None before a host was spoken to. stuck: why it was cut off, else ""."""
 
-    __slots__ = ("ends", "lease", "limit", "moved", "phase", "seconds", "stuck", "unproven", "whole")
+    __slots__ = (
+        "begun",
+        "ends",
+        "lease",
+        "limit",
+        "moved",
+        "phase",
+        "seconds",
+        "starved",
+        "stuck",
+        "unproven",
+        "whole",
+    )
 
     def __init__(self, lease: Lease, limit: float, whole: float, *, unproven: bool = False) -> None:
         """limit: seconds without a step after which it is stuck. whole: seconds for all steps. Then its lease is cut.
@@ -38,9 +52,10 @@ class AttemptStep:
         self.whole = whole
         self.unproven = unproven
         self.phase: Phase | None = None
-        self.moved = monotonic()
-        self.ends = self.moved + whole
+        self.begun = self.moved = monotonic()
+        self.ends = self.begun + whole
         self.stuck = ""
+        self.starved = False  # so that other mail could be claimed
         self.seconds = 0.0  # of the limit that it came to
 
     @property
@@ -116,6 +131,15 @@ class Watch:
         self._watched.discard(longest)
         seconds = now - longest.moved
         longest.cut(f"no progress for {seconds:.0f} seconds, and others wait for their turn,", seconds)
+
+    def relieve(self, now: float) -> None:
+        """Nothing can be claimed: cut off every attempt that stands still before its content."""
+        for each in [each for each in self._watched if each.phase not in _CONTENT]:
+            if now >= min(each.moved + _STARVED, each.begun + _DRIPPING):
+                self._watched.discard(each)
+                seconds = now - each.moved
+                each.starved = True
+                each.cut(f"no progress for {seconds:.0f} seconds, and no other mail can be claimed,", seconds)
 
     def _wait(self, seconds: float) -> None:
         if self._timer is not None:

@@ -110,7 +110,7 @@ class Destination:
         self.waiting: list[Waiting] = []
         self.recipients = self.octets = 0  # in flight, waiting or not
         self.touched = now
-        self.proven = False  # it was reached, and has not died since
+        self.proven = False  # the last attempt that says something about it reached it
         self._patient = patient
         self._steering = steering
         self._rest = rest
@@ -186,6 +186,7 @@ class Destination:
             self._dead_for = self._rest.first
             self._last_end, self.proven = now, True
         elif reached is False:
+            self.proven = False
             self.lower(now, why, barred=barred)
         self._advance(now)
 

@@ -89,6 +89,10 @@ class Destinations:
             now = self._clock()
             self._lane(known, destination, now).lower(now, "a rule of queued.yaml lowers it")
 
+    def shut(self, place: Waiting, why: str) -> None:
+        """Leave a destination alone at once: its attempts stand still while the worker can claim nothing more."""
+        place.destination.lower(self._clock(), why, barred=True)
+
     def paced(self, wait: Deferral) -> Deferral:
         """For how long to park what a policy lets wait, so that all of them do not come back at the same moment."""
         if not wait.every:  # all may go at that moment

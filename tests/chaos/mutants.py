@@ -77,13 +77,13 @@ MUTANTS: Final = (
         "",
         "quiet",
         "duplicates",
-        times=6,
+        times=8,
     ),
     Mutant(
         "results kept until recorded",
         "queued/result.py",
-        "                await self._rest(pause)\n",
-        "                self._done(group)\n                continue\n",
+        "pause, limit = await self._kept(group, error, pause, limit)",
+        "self._done(group)",
         "results-wait",
         "duplicates",
     ),
@@ -102,8 +102,19 @@ MUTANTS: Final = (
         "interval '0'",
         "late-recipient",
         "lost",
+        times=2,
     ),
 )
+
+
+def changed(mutant: Mutant) -> str:
+    """The text of the mutant's file with its change."""
+    file, _, query = mutant.file.partition("#")
+    whole = (ROOT / file).read_text(encoding="utf-8")
+    text = dict(sections(whole))[query] if query else whole
+    found = text.count(mutant.old)
+    assert found == mutant.times, f"{mutant.file}: {mutant.old!r} is there {found} times, not {mutant.times}"
+    return whole.replace(text, text.replace(mutant.old, mutant.new))
 
 
 def mutated(mutant: Mutant | None, folder: Path) -> Mapping[str, str]:
@@ -111,13 +122,7 @@ def mutated(mutant: Mutant | None, folder: Path) -> Mapping[str, str]:
     for package in _PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     if mutant is not None:
-        file, _, query = mutant.file.partition("#")
-        path = folder / file
-        whole = path.read_text(encoding="utf-8")
-        text = dict(sections(whole))[query] if query else whole
-        found = text.count(mutant.old)
-        assert found == mutant.times, f"{mutant.file}: {mutant.old!r} is there {found} times, not {mutant.times}"
-        path.write_text(whole.replace(text, text.replace(mutant.old, mutant.new)), encoding="utf-8")
+        (folder / mutant.file.partition("#")[0]).write_text(changed(mutant), encoding="utf-8")
     # Safe path: the folder we are in, which is the tree itself, must not come first.
     environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
     asked = subprocess.run(

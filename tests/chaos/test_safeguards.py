@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.cells import BY_NAME
-from tests.chaos.mutants import MUTANTS, Mutant, mutated
+from tests.chaos.mutants import MUTANTS, Mutant, changed, mutated
 from tests.chaos.run_cell import run_cell
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 _ALL = os.environ.get("PILLARBOX_CHAOS") == "all"
 _OTHERS = pytest.mark.skipif(not _ALL, reason="make chaos-mutants runs it")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.safeguard.replace(" ", "-"))
+def test_what_it_takes_out_is_there(mutant: Mutant) -> None:
+    assert changed(mutant)
 
 
 @pytest.mark.slow
