@@ -1,9 +1,9 @@
 """conftest — lists the fixtures every ring of tests may ask for
 
 Owns: the list, which pytest takes only from the root of the tree; how patient Hypothesis is; that SIGINT ends what a
-    test starts; that daemons start without importing; which tests run on the event loop of the daemons (those of what
-    listens and talks, since loops differ in how connections end); and the line at the end that names what was skipped
-    and why.
+    test starts; that daemons start without importing; that long tests begin first; which tests run on the event loop of
+    the daemons (those of what listens and talks, since loops differ in how connections end); and the line at the end
+    that names what was skipped and why.
 See: tests/fixtures, one file per thing a test can need.
 """
 
@@ -87,7 +87,11 @@ _ON_THE_DAEMONS_LOOP = (
     "smtpd/test_proxy_and_xclient",
     "smtpd/test_session",
 )
-_INTEGRATION = Path(__file__).parent / "tests" / "integration"
+#: Rooms of tests with the longest files, which begin first where several processes run tests: a long one that begins
+#: last keeps one process busy while the others have nothing left.
+_LONG_FIRST = ("analytics", "property", "scenario", "integration")
+_TESTS = Path(__file__).parent / "tests"
+_INTEGRATION = _TESTS / "integration"
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -97,6 +101,16 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
         if name.startswith(_ON_THE_DAEMONS_LOOP):
             return {"uvloop": event_loop.new}
     return {"asyncio": asyncio.new_event_loop}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the rooms with long files first."""
+
+    def room(item: pytest.Item) -> int:
+        name = item.path.relative_to(_TESTS).parts[0]
+        return _LONG_FIRST.index(name) if name in _LONG_FIRST else len(_LONG_FIRST)
+
+    items.sort(key=room)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -82,8 +82,8 @@ MUTANTS: Final = (
     Mutant(
         "results kept until recorded",
         "queued/result.py",
-        "pause, limit = await self._kept(group, error, pause, limit)",
-        "self._done(group)",
+        "        await self._rest(pause)\n        if refused:\n",
+        "        self._done(group)\n        return pause, limit\n        if refused:\n",
         "results-wait",
         "duplicates",
     ),
