@@ -121,7 +121,7 @@ def test_rounds_of_other_machines_count_where_they_measured_the_same() -> None:
     ours.absorb(theirs.document(), "theirs.json")
     assert len(ours.by_round()["settle_vs_pgmq"]) == 6
     assert "machine=another" in ours.markdown()
-    with pytest.raises(PillarboxError, match=r"less.json: other cells were measured there"):
+    with pytest.raises(PillarboxError, match=r"less.json: the run measured other cells"):
         ours.absorb(book(peers=False).document(), "less.json")
 
 
