@@ -86,7 +86,7 @@ def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, tmp_path: Path
     file.write_bytes(b"PAR1" + b"\x00" * 100 + b"PAR1")
     with pytest.raises(PillarboxError) as refused:
         rollup_read.tables(OnSpark(spark), [rollup_read.Part("attempts", (str(file),))], 10)
-    assert str(refused.value) == f"{file} is damaged and cannot be read; nothing was reported; export its day again"
+    assert str(refused.value) == f"{file}: the file is damaged; no report was written; export its day again"
 
 
 def test_days_before_all_history_make_a_report_of_nothing(spark: SparkSession, factory: Factory) -> None:
