@@ -3,7 +3,7 @@
 Owns: MUTANTS, which text is replaced by which, and the cell that must notice; `mutated`, which makes the copy.
 Guarantees: a replacement that does not apply exactly as often as it says is an error: a mutant that is no mutant would
     prove nothing. The tree itself is never touched; daemons find the copy first.
-See: docs/explanation/crash-table.md, "What each safeguard is for".
+See: docs/explanation/crash-table.md, "The purpose of each safeguard".
 """
 
 from __future__ import annotations
