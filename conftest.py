@@ -29,8 +29,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: the speed of the machine is not a property of our code, and a first run also builds Hypothesis' tables.
-# In CI every run has the same examples, so that a failure comes from the change, not from chance. Elsewhere examples are
-# new in each run.
+# In CI every run has the same examples, so that a failure comes from the change, not from chance. Elsewhere each run
+# has new examples.
 settings.register_profile(
     "pillarbox",
     deadline=None,
