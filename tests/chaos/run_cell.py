@@ -35,7 +35,7 @@ _STRIKES: Final = (strikes_daemons, strikes_database, strikes_around, strikes_st
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a cell. bound: arrivals in flight when faults struck, by the sinks and the claims;
-    unexplained: duplicates of other mail. uncertain: attempts that the history marks so; at least as many as duplicates.
+    unexplained: duplicates of other mail. uncertain: attempts that the history marks so, at least as many.
     Times in seconds from the fault's end: to the first new acceptance, to the first new delivery, until all mail
     accepted before had arrived.
     """
