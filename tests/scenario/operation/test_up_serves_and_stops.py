@@ -1,6 +1,6 @@
-"""test_up_serves_and_stops — one command brings everything up, and SIGTERM takes everything down
+"""test_up_serves_and_stops — one command starts everything, and SIGTERM stops everything
 
-Owns: `pillarbox up` on a database of its own: it serves, and afterwards no child and no PostgreSQL is left.
+Owns: `pillarbox up` on its own database: it serves, and leaves no child and no PostgreSQL behind.
 See: scripts/commands/up.py, scripts/daemons.py.
 """
 
@@ -36,7 +36,7 @@ MESSAGES = 30
 
 
 class Up:
-    """`pillarbox up`, and what it has printed so far."""
+    """`pillarbox up`, and its output so far."""
 
     def __init__(self, folder: Path) -> None:
         self.out, self.err = folder / "out", folder / "err"
@@ -57,7 +57,7 @@ class Up:
         return {int(pid) for pid in path.read_text().split()}
 
     async def ready(self) -> tuple[str, int]:
-        """Wait until the last worker has said that it serves; where smtpd listens."""
+        """Wait until the last worker serves; smtpd's address."""
 
         def said_so() -> bool:
             assert self.running.returncode is None, self.err.read_text()
