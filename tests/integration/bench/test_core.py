@@ -1,4 +1,4 @@
-"""test_core — the benchmark of the core measures what it says, and refuses what does not add up
+"""test_core — the benchmark of the core measures what it claims, and rejects results whose ledger does not agree
 
 Owns: one tiny run of scripts/bench/core/__main__.py as a program, and proofs of its arithmetic and its ledger.
 """

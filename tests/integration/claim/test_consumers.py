@@ -1,4 +1,4 @@
-"""test_consumers — several workers share a queue: each row once, in order of class and time, while they live
+"""test_consumers — several workers share a queue: each row once, in order of class and time, until a worker dies
 
 Owns: proofs about whole workers' claims: how many at once, which order, how a heartbeat keeps a claim, and what ends
     when it is lost. test_claim_together.py has the claim alone against holds and releases.

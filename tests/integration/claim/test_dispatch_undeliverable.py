@@ -1,4 +1,4 @@
-"""test_dispatch_undeliverable — mail without a body is held at once, mail without a transport expires like any other
+"""test_dispatch_undeliverable — mail without a body is held at once; mail without a transport expires like other mail
 
 Owns: proofs about what queued.dispatch does with recipients that come to no attempt.
 See: test_holds.py for the function that holds; docs/reference/results.md, "On hold".

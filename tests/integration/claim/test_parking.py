@@ -1,4 +1,4 @@
-"""test_parking — what cannot be started soon goes back to the queue, without a try, and comes again
+"""test_parking — mail that cannot be started soon returns to the queue without counting a try, and is claimed again
 
 Owns: proofs about claim_park_if_ours.sql, queued/in_flight.py and queued/attempts.py: dead destinations,
     full destinations,

@@ -1,4 +1,4 @@
-"""test_shares — retries that are due do not keep fresh mail waiting, nor fresh mail the retries
+"""test_shares — due retries do not delay new mail, and new mail does not delay retries
 
 Owns: proofs about the two classes of ordinary mail in claim.sql and what `claim.retried` keeps for each.
 See: queued/claiming/claim.py; sql/schema/03_queue.sql; Postfix qmgr(8), which takes from its incoming and

@@ -1,4 +1,4 @@
-"""test_retention_page — every command of the pages on held mail and retention does what it says there
+"""test_retention_page — every command of the pages on held mail and retention works as documented
 
 Owns: running them, in the order they stand, with the configuration of the page, on a queue in which each finds
     something.

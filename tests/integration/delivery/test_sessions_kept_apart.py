@@ -1,4 +1,4 @@
-"""test_sessions_kept_apart — connections are shared only by those who would have opened the same one"""
+"""test_sessions_kept_apart — deliveries share a connection only if they would have opened the same one"""
 
 from __future__ import annotations
 

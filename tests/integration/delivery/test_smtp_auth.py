@@ -1,4 +1,4 @@
-"""test_smtp_auth — we log in to our own smtpd, to Postfix, and to nobody who does not deserve our password
+"""test_smtp_auth — we log in to our own smtpd and to Postfix, and never to a host that is not authenticated
 
 See: RFC 4954; queued/smtp/auth.py; docs/how-to/log-in-to-a-relay.md.
 """

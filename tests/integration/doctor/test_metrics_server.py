@@ -1,4 +1,4 @@
-"""test_metrics_server — real sockets, and clients that are slow, rude, many or gone
+"""test_metrics_server — the metrics server with real sockets, and clients that are slow, incorrect, many or gone
 
 Owns: proofs that the little HTTP server is bounded whoever asks, and that it ends cleanly.
 """

@@ -1,4 +1,4 @@
-"""test_pace_shared — workers that share a limit never have more of it together, whoever dies or is cut off
+"""test_pace_shared — workers that share a limit never exceed it together, even if one dies or is cut off
 
 Owns: proofs about queued/pacing/pace_shared.py and pace_share of sql/schema/12_pacing.sql.
 """

@@ -1,4 +1,4 @@
-"""test_answer_lost — the connection goes while a result is recorded: it is recorded once, and told once
+"""test_answer_lost — the connection is lost while a result is recorded: it is recorded once, and notified once
 
 Owns: proofs about queued.result.Recorder when PostgreSQL's answer to a COMMIT is lost.
 See: test_result_trouble.py for outages in which nothing was recorded.

@@ -1,4 +1,4 @@
-"""test_notices — the statement that records a result also writes down what its sender is to be told
+"""test_notices — the statement that records a result also writes the notice for its sender
 
 Owns: the matrix of NOTIFY and outcome, and that a delay is told once.
 """

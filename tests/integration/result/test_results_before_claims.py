@@ -1,4 +1,4 @@
-"""test_results_before_claims — what a worker has sent it does not claim again, however long PostgreSQL was away
+"""test_results_before_claims — a worker does not claim again mail that it has sent, however long PostgreSQL was down
 
 Owns: proofs about a worker that holds results when an outage outlives its leases; the crash table's row 17.
 See: queued/dispatch.py, `_claim`; sql/README.md, "Claims". With whole daemons: test_outage_outlives_the_lease.

@@ -1,4 +1,4 @@
-"""test_trouble — results outlive outages, missing days and refusals of one among them
+"""test_trouble — results survive outages, missing days and the refusal of a single result
 
 Owns: proofs about queued.result.Recorder when PostgreSQL does not take what it is given.
 """

@@ -1,4 +1,4 @@
-"""test_tls — the certificate a client asked for, what is known of the session, and certificates that change
+"""test_tls — the certificate that a client requests, the recorded session, and certificates that change
 
 Owns: proofs about smtpd/tls.py with real handshakes on the loopback interface, apart from SMTP.
 """

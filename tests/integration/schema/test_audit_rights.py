@@ -1,4 +1,4 @@
-"""test_audit_rights — a record of what was done says what was done, whoever writes it
+"""test_audit_rights — an audit record states the actual change, whoever writes it
 
 Owns: the forgeries that a reviewer could try, so that an operator's `undo` does what the reviewer may not.
 See: sql/schema/17_audit.sql; tests/integration/schema/test_roles_refused.py.

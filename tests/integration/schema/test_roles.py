@@ -1,4 +1,4 @@
-"""test_roles — each role can do its whole work with its own rights and nothing more
+"""test_roles — each role can do all of its work with its own rights
 
 Owns: proofs about sql/schema/21_right.sql: real daemons as logins that have one role each, reviewers, analysts and
     maintainers at their work.

@@ -1,4 +1,4 @@
-"""test_clients — other people's clients submit with TLS and AUTH
+"""test_clients — other projects' clients submit with TLS and AUTH
 
 Owns: one test for each client and mechanism: swaks, CPython's smtplib, aiosmtplib, curl, msmtp, nodemailer.
 Guarantees: each client checks our certificate, and its name wherever it can be told which name that is.

@@ -1,4 +1,4 @@
-"""test_session_trouble — our own trouble is 451 without a detail, and a client that hangs up leaves nothing
+"""test_session_trouble — our own faults are 451 without details, and a disconnected client leaves nothing
 
 Owns: proofs about smtpd when the database is away, a hook fails, or a client goes in the middle.
 """
