@@ -1,4 +1,4 @@
-"""test-cleanup — days go only after the lake was seen to have them, and orphans are found, told of and mended"""
+"""test-cleanup — days are dropped only after the lake was verified, and orphans are found, reported and repaired"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test-export-once — closed days come into the lake once, grow with late rows, and are never overwritten by less"""
+"""test-export-once — closed days are exported once, grow with late rows, and never shrink"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test-report — one report from PostgreSQL: the same answers as PostgreSQL's own, kept once for its period
+"""test-report — a report from PostgreSQL gives PostgreSQL's own answers, and is stored once for its period
 
 Guarantees: the analyses and the SQL they are compared with were written apart, so one checks the other.
 """

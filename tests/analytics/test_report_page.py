@@ -1,4 +1,4 @@
-"""test-report-page — the page, the JSON and the tables of a report made of values that mean harm
+"""test-report-page — the page, the JSON and the tables of a report with hostile values
 
 Guarantees: the page is rendered by a real Chromium, which says what it fetched, what it complained of, and what it
     shows.

@@ -1,4 +1,4 @@
-"""test-source — Spark reads history from PostgreSQL: only what it needs, in short transactions"""
+"""test-source — Spark reads only the needed history from PostgreSQL, in short transactions"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test-volume — seasons, flags, forecasts, slow destinations and odd history, from hand-made hours"""
+"""test-volume — seasons, flags, forecasts, throttling and faulty history, from synthetic hours"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test-wordings — one provider wording is one row, whatever ids, numbers and addresses it carries"""
+"""test-wordings — one provider's wording is one row, with any ids, numbers and addresses"""
 
 from __future__ import annotations
 

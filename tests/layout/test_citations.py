@@ -1,4 +1,4 @@
-"""test_citations — every RFC and section that the sources cite exists, as far as docs/reference/rfcs.csv knows
+"""test_citations — every RFC and section that the sources cite is in docs/reference/rfcs.csv
 
 Owns: the comparison, and proofs that scripts/dev/citations.py sees what it should.
 """

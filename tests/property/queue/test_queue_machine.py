@@ -1,4 +1,4 @@
-"""test_queue_machine — whatever is done to the queue, in whatever order and at once, every rule of it holds
+"""test_queue_machine — any operations on the queue, in any order and concurrently, preserve its invariants
 
 Owns: the state machine: workers, applications, operators and maintenance on a real PostgreSQL, alone and two at once,
     with backends that are killed in the middle. After each step the tables are compared with a model in Python.

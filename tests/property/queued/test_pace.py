@@ -1,4 +1,4 @@
-"""test_pace — no order of messages gets past a limit, and nothing waits for a limit that is not reached
+"""test_pace — no order of messages exceeds a limit, and none waits for a limit that is not reached
 
 Owns: proofs about queued/pacing/pace.py and pace_gauge.py with a clock of the test's own.
 """

@@ -1,4 +1,4 @@
-"""test_analytics_pure — digests, portions, classes, quarantine, Spark's settings and counts, without any server"""
+"""test_analytics_pure — digests, portions, classes, quarantine, Spark's settings and counts, without a server"""
 
 from __future__ import annotations
 

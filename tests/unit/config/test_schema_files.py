@@ -1,4 +1,4 @@
-"""test_schema_files — the schemas and shipped YAML in config/ say what the models say
+"""test_schema_files — the schemas and the shipped YAML in config/ agree with the models
 
 Owns: the agreement of config/*.schema.json and config/*.yaml with the models, in values and in words.
 """

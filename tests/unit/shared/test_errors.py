@@ -1,4 +1,4 @@
-"""test_errors — whatever fails, whoever reads of it is told something, in one line
+"""test_errors — every failure is reported in one line to its reader
 
 Owns: proofs about the words of shared/errors.py, and about the doors that exceptions come to people by.
 """

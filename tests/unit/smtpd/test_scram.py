@@ -1,4 +1,4 @@
-"""test_scram — the server's half of SCRAM-SHA-256 against the RFC's example and against somebody else's client
+"""test_scram — the server's half of SCRAM-SHA-256 against the RFC's example and an independent client
 
 Guarantees: the other half is scramp's, which shares no line with ours.
 """
