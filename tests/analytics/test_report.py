@@ -79,7 +79,7 @@ def test_a_period_is_stored_once(factory: Factory) -> None:
 
 
 def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - as beside it
+    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.runner import OnSpark  # noqa: PLC0415
 
     file = tmp_path / "part-0.parquet"

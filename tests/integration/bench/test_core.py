@@ -63,7 +63,7 @@ def test_a_ledger_that_does_not_agree_is_refused() -> None:
 
 
 def book(*, peers: bool) -> Results:
-    """Three rounds, the second of them slow for everybody."""
+    """Three rounds, of which the second is slow for all systems."""
     made = Results({})
     for settle, theirs in ((100.0, 50.0), (10.0, 10.0), (90.0, 30.0)):
         made.add("schedule, 1 KB", "group 500", **{"rows/s": 7.4})

@@ -124,7 +124,7 @@ def urgent(factory: Factory, count: int) -> list[int]:
 
 
 async def test_urgent_mail_without_end_leaves_a_share_to_ordinary_mail(factory: Factory) -> None:
-    """Whoever may submit may call all its mail urgent."""
+    """A client may submit all its mail as urgent."""
     urgent(factory, 200)
     factory.rows(12)
     retried(factory, 12)

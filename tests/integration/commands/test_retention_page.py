@@ -35,7 +35,7 @@ def commands(page: str) -> list[list[str]]:
 
 
 def held(factory: Factory, quarantine: str) -> int:
-    """A recipient that was held a year ago, from and to whoever the pages speak of."""
+    """A recipient held a year ago, with the sender and recipient of the pages' examples."""
     one = factory.row(status="HOLD", received=datetime.now(UTC) - timedelta(days=365))
     factory.sql(
         """UPDATE pillarbox.queue SET senderlocalpart = 'bob', senderdomain = 'customer.example',

@@ -262,7 +262,7 @@ async def test_a_limit_that_is_lowered_meanwhile_holds_under_load_too(pool: db.P
         paces.use(Pacing.model_validate({"policies": [lowered]}), {})
 
     def busy() -> int:
-        """One delivery after the other: each that ends, and whatever else may, begins anew."""
+        """One delivery after the other: each one that ends, and every other event, starts the loop again."""
         for name, paces in workers.items():
             ended, out[name] = out[name], []
             for turn in ended:

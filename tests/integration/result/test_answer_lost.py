@@ -30,7 +30,7 @@ def results(taken: list[Claimed], kind: str) -> list[Result]:
 
 
 async def lose_the_answer(factory: Factory, proxy: Proxy, operator: Any) -> None:
-    """Whoever waits for the operator's lock gets on with it and commits, but the client never hears of it."""
+    """The backend that waits for the operator's lock continues and commits, but its client gets no answer."""
     await until(lambda: factory.waiting(RECORDER), "the recorder to be at it")
     proxy.deaf()
     operator.commit()

@@ -39,7 +39,7 @@ SENT = 12
 
 
 class Peer:
-    """A sink that answers no final dot until it is told to."""
+    """A sink that delays its replies to final dots until it is released."""
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()

@@ -115,7 +115,7 @@ async def test_a_success_whose_text_is_refused_is_recorded_without_it(
 
 @pytest.mark.parametrize("result", ["failed", None])
 async def test_what_is_owed_after_a_refused_text_is_owed_all_the_same(factory: Factory, result: str | None) -> None:
-    """The failure is recorded and its sender told; the deferral waits for its time."""
+    """The failure is recorded and its sender notified; the deferral waits until it is due."""
     factory.row()
     later = datetime.now(UTC) + timedelta(hours=1)
     async with running_recorder(factory.uri) as recorder:
@@ -173,7 +173,7 @@ async def test_what_is_refused_in_every_form_keeps_its_claim_until_it_is_taken(
 
 
 async def test_a_result_that_meets_a_hold_in_the_making_is_recorded_after_it(factory: Factory, heard: Heard) -> None:
-    """Whoever deletes a row while it moves to another partition gets SQLSTATE 40001, which is no refusal."""
+    """Deleting a row while it moves to another partition gives SQLSTATE 40001, which is not a refusal."""
     [id_] = factory.rows(1)
     async with running_recorder(factory.uri) as recorder:
         [c] = await claim(factory.uri)

@@ -26,7 +26,7 @@ ADD = "SELECT pillarbox.audit_add(%s, %s::bigint[], %s)"
 
 @pytest.fixture
 def operator(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Pillarbox:
-    """Whoever owns the queue."""
+    """The owner of the queue."""
     return Pillarbox(write_config(tmp_path / "operator", database), capsys, "queue")
 
 
@@ -62,7 +62,7 @@ def test_a_reviewers_hand_written_rows_are_refused_and_nothing_can_be_undone(
 def test_what_a_reviewer_remembers_and_does_not_change_is_not_undone(
     factory: Factory, logins: Logins, operator: Pillarbox
 ) -> None:
-    """Rows are kept as they are, not as somebody says; and only those that the same transaction changes count."""
+    """The actual rows are recorded, not the caller's; and only those that the same transaction changes count."""
     released, left = (factory.row(status="HOLD") for _ in range(2))
     waiting = factory.row()
     with logins.session("reviewer") as reviewer:

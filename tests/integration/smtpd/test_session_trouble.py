@@ -37,7 +37,7 @@ class Faulty(Spool):
 
 
 class Gate:
-    """Closes a database to everybody, and opens it again."""
+    """Closes a database to all logins, and opens it again."""
 
     def __init__(self, server: ServerUnderTest, uri: str) -> None:
         self._server = server
@@ -63,7 +63,7 @@ class Gate:
 
 
 def reset(client: Dialogue) -> None:
-    """Hang up so that the other side knows nobody listens (TCP RST, as from a program that was killed)."""
+    """Close with a TCP RST, as by a killed program."""
     linger = struct.pack("ii", 1, 0)
     client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     client.writer.transport.abort()

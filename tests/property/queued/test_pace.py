@@ -20,7 +20,7 @@ MAIL = Fields("default", "example.com", "example.org", "acme", "news", "mx.examp
 
 
 class Clock:
-    """Time that goes only when it is told to."""
+    """A clock that advances only on request."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -187,7 +187,7 @@ async def test_suppression_is_as_the_new_file_says(system: System, books: Books)
 async def test_of_what_is_wrong_about_bounces_nothing_is_used(
     system: System, books: Books, wrong: dict[str, Any], named: str
 ) -> None:
-    """The rest of the file is good: senders would no longer be told, and what is suppressed would be delivered."""
+    """The rest of the file is valid: senders would not be notified, and suppressed mail would be delivered."""
     good = {"bounces": {"enabled": False}, "suppression": {"atdelivery": "off"}}
     await system.rows("INSERT INTO suppressions (target, reason, source) VALUES ('oak.example', 'x', 'operator')")
     smtpd = await system.smtpd()

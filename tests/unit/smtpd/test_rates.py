@@ -26,7 +26,7 @@ TRUSTED = [ip_network("127.0.0.0/8")]
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that advances only on request."""
 
     now = 1000.0
 
