@@ -129,7 +129,7 @@ async def test_no_rounds_and_no_earlier_run_is_one_line() -> None:
     status, _, complaints = await run("core", "--rounds", "0")
     assert (status, complaints) == (
         78,
-        "bench-core: --rounds 0: nothing is measured; allowed: --with FILE besides\n",
+        "bench-core: --rounds: 0 requires --with FILE\n",
     )
 
 
