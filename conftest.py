@@ -1,10 +1,10 @@
-"""conftest — lists the fixtures every ring of tests may ask for
+"""conftest — configures pytest for all tests
 
-Owns: the list, which pytest takes only from the root of the tree; how patient Hypothesis is; that SIGINT ends what a
-    test starts; that daemons start without importing; that long tests begin first; which tests run on the event loop of
-    the daemons (those of what listens and talks, since loops differ in how connections end); and the line at the end
-    that names what was skipped and why.
-See: tests/fixtures, one file per thing a test can need.
+Owns: the list of fixture modules, which pytest accepts only in the root of the tree; Hypothesis' settings; the handling
+    of SIGINT; the start of daemons without imports; the order of the rooms; the choice of tests that run on the
+    daemons' event loop (those of network code, because loops differ in how connections end); and the last line, which
+    names the skipped tests and the reasons.
+See: tests/fixtures, one file for each kind of fixture.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tests.fixtures.daemons import preloaded
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# A script that runs the tests in the background has them, and all they start, ignore it (POSIX, Shell Command Language,
-# 2.11).
+# A shell script that runs the tests in the background makes them and their children ignore SIGINT (POSIX, Shell Command
+# Language, 2.11).
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests start hundreds of daemons and commands; most of a start would be imports.
 subprocess.Popen = preloaded.Popen  # type: ignore[misc]
 
-# How fast a machine is says nothing about our code, and a first run also builds Hypothesis' tables of characters.
-# In CI the examples are the same at every run: a gate says whether a change broke something, not whether luck ran out.
-# Elsewhere each run searches anew.
+# No deadline: the speed of the machine is not a property of our code, and a first run also builds Hypothesis' tables.
+# In CI every run has the same examples, so that a failure comes from the change, not from chance. Elsewhere each run
+# has new examples.
 settings.register_profile(
     "pillarbox",
     deadline=None,
@@ -70,7 +70,7 @@ pytest_plugins = [
     "tests.fixtures.daemons.system",
 ]
 
-#: Folders and files below tests/integration whose tests run on the event loop of the daemons.
+#: Folders and files below tests/integration whose tests run on the daemons' event loop.
 _ON_THE_DAEMONS_LOOP = (
     "attacks/",
     "delivery/test_connections",
@@ -95,7 +95,7 @@ _INTEGRATION = _TESTS / "integration"
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The event loop of this test, by its file."""
+    """The event loop of a test, by its file."""
     if item.path.is_relative_to(_INTEGRATION):
         name = item.path.relative_to(_INTEGRATION).as_posix()
         if name.startswith(_ON_THE_DAEMONS_LOOP):
@@ -115,7 +115,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Keep together, where several processes run tests, those of a file, and all that share one Spark session."""
+    """Run the tests of a file, and all tests that share a Spark session, in one process."""
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # noqa: PLC0415
 
     class Together(LoadScopeScheduling):  # type: ignore[misc]
@@ -127,7 +127,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name in one line what was skipped."""
+    """Print one line with the skipped tests and the reasons."""
     reasons = Counter(
         str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")
     )

@@ -1,7 +1,7 @@
-"""classes — the few classes of destinations by which a day of the lake is divided
+"""classes — the classes of destinations that divide a day of the lake
 
-Owns: the table of domains and the class of each, ours or one of the operator's own.
-Guarantees: a pure function of the domain; one that is not in the table is `other`. A class can be the name of a folder.
+Owns: the table of domains and their classes, ours or the operator's own.
+Guarantees: a pure function of the domain; a domain that is not in the table is `other`. A class is a valid folder name.
 Raises: ConfigError naming file, line, value and the allowed values.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OTHER: Final = "other"
 _CLASS: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _WORDS: Final = 2
-#: The mailbox providers that most lists of recipients begin with.
+#: The largest mailbox providers.
 KNOWN: Final = {
     **dict.fromkeys(("gmail.com", "googlemail.com"), "google"),
     **dict.fromkeys(("outlook.com", "hotmail.com", "live.com", "msn.com", "hotmail.co.uk", "hotmail.fr"), "microsoft"),
@@ -32,7 +32,7 @@ KNOWN: Final = {
 
 
 def load(file: Path | None) -> dict[str, str]:
-    """The table in a file, a domain and its class on each line, # for remarks; ours without a file."""
+    """The table in a file, a domain and its class on each line, # for comments; without a file, our own."""
     if file is None:
         return dict(KNOWN)
     try:
@@ -46,7 +46,7 @@ def load(file: Path | None) -> dict[str, str]:
             continue
         if len(words) != _WORDS or not _CLASS.fullmatch(words[1]):
             allowed = "a domain and its class, of a-z, 0-9, hyphen and underscore"
-            raise ConfigError(f"{file}:{number}: {line.strip()!r} is not usable; allowed: {allowed}")
+            raise ConfigError(f"{file}:{number}: {line.strip()!r} is not valid; allowed: {allowed}")
         found[words[0].lower()] = words[1]
     return found
 

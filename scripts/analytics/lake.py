@@ -1,8 +1,8 @@
 """lake — reads exported days of attempts and archive from Parquet, by their manifests
 
-Owns: the choice of files for a reader, after a check that they exist; the schema they are read with.
-Guarantees: only committed files are read, each once; columns an older file lacks are NULL; a file that is missing or of
-    another size is one clear line before Spark starts on it.
+Owns: the choice of files for a reader, the check that they exist, and their schema.
+Guarantees: only committed files are read, each once; columns missing in an older file are NULL; a file that is missing
+    or has another size is a one-line error before Spark reads it.
 Raises: LakeFault.
 See: scripts/analytics/manifest.py.
 """
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 def days(lake: Path, table: str, since: date | None = None, until: date | None = None) -> list[manifest.Manifest]:
     """The manifests of the days from `since` to `until`, both included."""
     if not (lake / manifest.MANIFESTS).is_dir():
-        raise LakeFault(f"{lake}: is not a Pillarbox lake; `pillarbox analytics export --lake {lake}` makes one")
+        raise LakeFault(f"{lake}: not a Pillarbox lake; `pillarbox analytics export --lake {lake}` creates one")
     found = manifest.every(lake, table)
     return [each for each in found if (since is None or each.day >= since) and (until is None or each.day <= until)]
 
 
 def files(lake: Path, found: Sequence[manifest.Manifest]) -> list[str]:
-    """The paths of the files of these days, each seen to be there in its full length."""
+    """The paths of the files of these days; each must exist with its full length."""
     paths = []
     for entry in (entry for each in found for entry in each.files):
         path = lake / entry.path
@@ -41,7 +41,7 @@ def files(lake: Path, found: Sequence[manifest.Manifest]) -> list[str]:
         except OSError as error:
             raise LakeFault(f"{path}: {error.strerror}; restore it, or export the day again") from None
         if size != entry.octets:
-            raise LakeFault(f"{path}: has {size} octets where {entry.octets} were written; restore it, or export again")
+            raise LakeFault(f"{path}: has {size} octets, expected {entry.octets}; restore it, or export the day again")
         paths.append(str(path))
     return paths
 

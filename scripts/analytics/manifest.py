@@ -1,8 +1,8 @@
-"""manifest — the files of the lake that hold a day, and their content
+"""manifest — the list of a day's files in the lake, and their content
 
-Owns: `_manifests/TABLE/DAY.json`: version, rows, fingerprint, files with their SHA-256, what was quarantined.
-Guarantees: a day is in the lake if its manifest is, as the manifest says, and not otherwise: the rename of the
-    manifest is the commit, on disk before the next step. A file that no manifest names is not part of the lake.
+Owns: `_manifests/TABLE/DAY.json`: version, rows, fingerprint, files with their SHA-256, quarantined rows.
+Guarantees: a day is in the lake if and only if its manifest is: the rename of the manifest is the commit, on disk
+    before the next step. A file that no manifest names is not part of the lake.
 Raises: LakeFault, naming the file, the fault and the remedy.
 See: docs/explanation/analytics.md.
 """
@@ -31,7 +31,7 @@ QUARANTINE: Final = "_quarantine"
 
 
 class LakeFault(PillarboxError):
-    """The lake cannot be read or written, or does not hold what its manifests say."""
+    """The lake cannot be read or written, or differs from its manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +56,21 @@ class Manifest:
     quarantined: dict[str, int] = field(default_factory=dict)
     aside: tuple[str, ...] = ()  # files of the quarantine
     schema_version: int = SCHEMA_VERSION
-    dropped: str | None = None  # when PostgreSQL's partition was dropped after verification
+    dropped: str | None = None  # the time when PostgreSQL's partition was dropped after verification
 
     @property
     def rows(self) -> int:
-        """Rows that can be read; the others are in the quarantine."""
+        """Rows in the files; the others are in the quarantine."""
         return self.fingerprint.rows - sum(self.quarantined.values())
 
 
 def place(lake: Path, table: str, day: date) -> Path:
-    """Where the manifest of a day is."""
+    """The path of a day's manifest."""
     return lake / MANIFESTS / table / f"{day}.json"
 
 
 def load(lake: Path, table: str, day: date) -> Manifest | None:
-    """The manifest of a day; None when the lake does not have the day."""
+    """The manifest of a day; None if the day is not in the lake."""
     file = place(lake, table, day)
     try:
         return _read(file)
@@ -89,7 +89,7 @@ def every(lake: Path, table: str) -> Iterator[Manifest]:
 
 
 def commit(lake: Path, manifest: Manifest) -> None:
-    """Make this the manifest of its day: all of it or nothing, and on disk."""
+    """Make this the manifest of its day, atomically and on disk."""
     file = place(lake, manifest.table, manifest.day)
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".draft")
@@ -102,7 +102,7 @@ def commit(lake: Path, manifest: Manifest) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Have the names in a folder on disk."""
+    """Flush the names in a folder to disk."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -120,20 +120,20 @@ def sha256(file: Path) -> str:
 
 
 def check(lake: Path, entry: LakeFile) -> None:
-    """Raise LakeFault unless the file is there as it was written."""
+    """Raise LakeFault unless the file exists unchanged."""
     file = lake / entry.path
     try:
         found = file.stat().st_size
         same = found == entry.octets and sha256(file) == entry.sha256
     except FileNotFoundError:
         raise LakeFault(
-            f"{file}: is missing, though its manifest names it; restore it, or export the day again"
+            f"{file}: the file is missing, but its manifest names it; restore it, or export the day again"
         ) from None
     except OSError as error:
         raise LakeFault(f"{file}: {error.strerror}") from None
     if not same:
         raise LakeFault(
-            f"{file}: is damaged ({found} octets, {entry.octets} were written); restore it, or export the day again"
+            f"{file}: the file is damaged ({found} octets, expected {entry.octets}); restore it or export the day again"
         )
 
 
@@ -141,7 +141,7 @@ def _read(file: Path) -> Manifest:
     try:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if found["schema_version"] > SCHEMA_VERSION:
-            newer = f"{found['schema_version']} is newer than this Pillarbox, which knows up to {SCHEMA_VERSION}"
+            newer = f"{found['schema_version']} is not supported; allowed: up to {SCHEMA_VERSION}; upgrade Pillarbox"
             raise LakeFault(f"{file}: schema_version: {newer}")
         found["day"] = date.fromisoformat(found["day"])
         found["fingerprint"] = Fingerprint(**found["fingerprint"])
@@ -149,5 +149,5 @@ def _read(file: Path) -> Manifest:
         found["aside"] = tuple(found["aside"])
         return Manifest(**found)
     except (ValueError, KeyError, TypeError) as error:
-        text = f"{file}: is not a Pillarbox manifest ({error}); remove it, and the day is exported again"
+        text = f"{file}: not a Pillarbox manifest ({error}); remove it, then export the day again"
         raise LakeFault(text) from None

@@ -1,8 +1,8 @@
-"""runner — the same work on many portions: on Spark, or here
+"""runner — runs a function on many portions, on Spark or in this process
 
 Owns: handing portions to Spark's workers and reporting how many are done.
-Guarantees: answers come in the order of the portions; rows never pass through Java. A PillarboxError of a worker is
-    raised here as the same, in one line.
+Guarantees: results are in the order of the portions; rows never pass through Java. A worker's PillarboxError is raised
+    here with the same type and text.
 Raises: PillarboxError.
 """
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_LOOK: Final = 0.5  # seconds between looks at how far Spark is
-# An exception as Python and Java write it, whatever it is called; before Java's there is a colon.
+_LOOK: Final = 0.5  # seconds between looks at Spark's progress
+# The line of an exception in Python's or Java's stack trace; before Java's there is a colon.
 _NAMED: Final = re.compile(r"(?:: )?(?:[\w$]+\.)*[A-Z][\w$]*: \S")
 _RAISED: Final = re.compile(r"^((?:scripts|shared)\.[\w.]+)\.(\w+): (.+)$", re.MULTILINE)
 
@@ -29,19 +29,19 @@ _RAISED: Final = re.compile(r"^((?:scripts|shared)\.[\w.]+)\.(\w+): (.+)$", re.M
 class Runner(Protocol):
     """Runs a function on portions."""
 
-    at_once: int  # how many threads may call `run` so that none waits for the last portion of another
+    at_once: int  # threads that may call `run` concurrently, so that none waits for another's last portion
 
     def run[P, A](self, function: Callable[[P], A], portions: Sequence[P], tell: Callable[[int], None]) -> list[A]:
-        """What the function answers for each."""
+        """The function's results, in the order of the portions."""
 
 
 class Here:
-    """One after the other in this process: for little, and for tests."""
+    """Runs one portion after another in this process, for small inputs and tests."""
 
     at_once = 1
 
     def run[P, A](self, function: Callable[[P], A], portions: Sequence[P], tell: Callable[[int], None]) -> list[A]:
-        """What the function answers for each."""
+        """The function's results, in the order of the portions."""
         answers = []
         for portion in portions:
             answers.append(function(portion))
@@ -50,17 +50,17 @@ class Here:
 
 
 class OnSpark:
-    """In parallel in Spark's Python workers, one portion each."""
+    """Runs portions in parallel in Spark's Python workers."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
-        # Beside a single worker, what PostgreSQL does for a second day would take the core that was left to mail.
+        # With a single worker, PostgreSQL's work for a second day would take the core left for mail.
         self.at_once = min(2, self._context.defaultParallelism)
 
     def run[P, A](self, function: Callable[[P], A], portions: Sequence[P], tell: Callable[[int], None]) -> list[A]:
-        """What the function answers for each."""
+        """The function's results, in the order of the portions."""
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - comes with PySpark
-        from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded only when Spark is wanted
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - loaded only for Spark
 
         if not portions:
             return []
@@ -89,7 +89,7 @@ class OnSpark:
 
 
 def _ours(said: str) -> PillarboxError:
-    """The error a worker raised, from the text of its stack trace; in its own type if that is one of ours."""
+    """A worker's error, from the text of its stack trace; in its own type if that is a PillarboxError."""
     raised = _RAISED.search(said)
     if raised is None:
         line = next(filter(_NAMED.match, said.splitlines()), "a worker failed")

@@ -1,9 +1,9 @@
-"""session — a Spark session that suits this machine and its task
+"""session — a Spark session configured for this machine and its task
 
-Owns: the choice of Java, Spark's settings, and a session that lives as long as a block.
-Guarantees: a local Spark listens on loopback only, shows no web page and logs nothing; a cluster (`--master`) is left
-    as it is configured. It runs at a lower priority than mail, on all cores but one: at nice 10, and Java and the
-    Python workers it starts only when nothing else wants to (SCHED_IDLE). Java that is missing or too old is one line.
+Owns: the choice of Java, Spark's settings, and a session for the length of a block.
+Guarantees: a local Spark listens on loopback only, serves no web page and logs nothing; the configuration of a cluster
+    (`--master`) is not changed. Spark runs at a lower priority than mail, on all cores except one: at nice 10, and Java
+    and its Python workers only on idle processors (SCHED_IDLE). A missing or too old Java is a one-line error.
 Raises: PillarboxError.
 See: scripts/analytics/java_runtime.py; https://spark.apache.org/docs/latest/configuration.html; sched(7).
 """
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NICE: Final = 10
-#: A local Spark of as many workers as leave a core to mail.
+#: A local Spark whose workers leave one core for mail.
 MASTER: Final = f"local[{max(1, (os.cpu_count() or 1) - 1)}]"
 _SMALLEST, _LARGEST = 1 << 30, 8 << 30  # octets of driver memory
-_LIGHTEST: Final = 3 << 30  # where rows do not pass through Java: at 50 million attempts 1 GB loses the workers' tables
-#: Where Java only plans and hands out work: its second compiler and its other collectors never earn what they cost.
+_LIGHTEST: Final = 3 << 30  # if rows bypass Java: 1 GB cannot hold the workers' tables of 50 million attempts
+#: Options for a Java that only plans and hands out work: its second compiler and parallel collector do not pay off.
 _LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: Loggers of PySpark that write a page of JSON to the terminal about an error which is raised as well.
+#: Loggers of PySpark that print a page of JSON about an error that is also raised.
 _TALKATIVE: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _PATIENCE: Final = 30.0  # seconds for Java to end
-_LONGEST: Final = 300  # characters of what an error says
+_LONGEST: Final = 300  # characters of an error's text
 _MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 
 
 def java_home() -> Path:
-    """The folder of a Java that Spark runs on; PillarboxError in one line when there is none."""
+    """The folder of a Java that Spark supports; PillarboxError if there is none."""
     if (java_runtime.JAVA_HOME / "bin" / "java").exists():
         return java_runtime.JAVA_HOME
     old = []
@@ -73,7 +73,7 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, light: b
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
-            # Arrow keeps freed memory: given back, it would be fetched again, and cleared, for the next rows.
+            # Arrow keeps freed memory: if returned, it would be allocated and cleared again for the next rows.
             "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",
         }
         if light:
@@ -85,7 +85,7 @@ def settings(master: str, memory: str | None, cores: int, free: int, *, light: b
 
 @contextmanager
 def started(master: str = MASTER, memory: str | None = None, *, light: bool = False) -> Iterator[SparkSession]:
-    """A Spark session for the block; it and its Java process are gone afterwards.
+    """A Spark session for the block; it and its Java process end with it.
 
     light: as in `settings`.
     """
@@ -99,7 +99,7 @@ def started(master: str = MASTER, memory: str | None = None, *, light: bool = Fa
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     if master == MASTER:
         _leave_a_core()
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - loaded only when Spark is wanted
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - loaded only for Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
@@ -115,7 +115,7 @@ def started(master: str = MASTER, memory: str | None = None, *, light: bool = Fa
             with _errors_to(said):
                 spark = builder.getOrCreate()
         except (PySparkException, Py4JJavaError, OSError) as error:
-            raise PillarboxError(f"Spark does not start with --master {master}: {_reason(error, said)}") from None
+            raise PillarboxError(f"Spark cannot start with --master {master}: {_reason(error, said)}") from None
         context = type(spark.sparkContext)
         gateway = context._gateway  # noqa: SLF001 - the only way to its process
         try:
@@ -131,16 +131,16 @@ def started(master: str = MASTER, memory: str | None = None, *, light: bool = Fa
                     gateway.proc.stdin.close()
                     try:
                         gateway.proc.wait(timeout=_PATIENCE)
-                    except subprocess.TimeoutExpired:  # it comes last, and the machine is busy
+                    except subprocess.TimeoutExpired:  # it has the lowest priority, and the machine is busy
                         gateway.proc.kill()
-                # Or the next session of this process would look for the Java that is gone.
+                # Otherwise the next session of this process would use the Java that has ended.
                 context._gateway = context._jvm = None  # noqa: SLF001 - see above
             said.seek(0)
             sys.stderr.writelines(line for line in said if line.startswith("pillarbox: "))
 
 
 def _leave_a_core() -> None:
-    """Keep this process and what it starts, Java's own threads included, off one core where that can be asked for."""
+    """Keep this process and its children, Java's threads included, off one core, if the system allows it."""
     with suppress(AttributeError, OSError):
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) == os.cpu_count() and len(cores) > 1:
@@ -148,9 +148,9 @@ def _leave_a_core() -> None:
 
 
 def _come_last(java: int) -> None:
-    """Let Java, and all it starts from now on, run only on an idle processor; nice alone still takes its turns."""
+    """Let Java and its future children run only on idle processors; nice alone still gets a share of busy ones."""
     done: set[str] = set()
-    # A thread that is made meanwhile has the class of its maker, which may not have been changed yet.
+    # A thread created meanwhile inherits the class of its creator, which may not have been changed yet.
     while new := {thread.name for thread in Path(f"/proc/{java}/task").glob("*")} - done:
         for thread in new:
             with suppress(AttributeError, OSError):  # not Linux, or a thread that has just ended
@@ -160,7 +160,7 @@ def _come_last(java: int) -> None:
 
 @contextmanager
 def _errors_to(file: IO[str]) -> Iterator[None]:
-    """Give processes started in this block `file` as their standard error: Java always prints a greeting there."""
+    """Make `file` the standard error of processes started in this block: Java always prints a greeting there."""
     ours = os.dup(2)
     try:
         os.dup2(file.fileno(), 2)
@@ -171,7 +171,7 @@ def _errors_to(file: IO[str]) -> Iterator[None]:
 
 
 def first_words(error: Exception) -> str:
-    """The text of an error of Spark, in one line: of Java's the exception, which comes after the place of the call."""
+    """The text of a Spark error in one line; for Java's errors the exception, which follows the place of the call."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     thrown = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
     return " ".join(thrown.split())[:_LONGEST]
@@ -185,7 +185,7 @@ def _reason(error: Exception, said: IO[str]) -> str:
 
 
 def _free() -> int:
-    """Octets of memory that are available."""
+    """Available memory in octets."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) * 1024

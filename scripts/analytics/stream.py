@@ -1,9 +1,9 @@
-"""stream — `pillarbox analytics stream`: attempts by the minute, seconds after they were recorded
+"""stream — `pillarbox analytics stream`: counts attempts by minute, seconds after they were recorded
 
-Owns: the streaming query: each attempt once, counted by minute and outcome, written as it changes.
-Guarantees: a minute's figure is written as a whole, so a batch that is repeated after a crash changes nothing. It
-    begins at a whole minute, so no minute is written in part. A minute is settled LATE after it; what comes later is
-    left out here. Ctrl-C ends it at once; with --checkpoint the next start goes on where this one was.
+Owns: the streaming query: each attempt once, counted by minute and outcome, written when a count changes.
+Guarantees: a minute's figure is written as a whole, so a batch repeated after a crash changes nothing. The query begins
+    at a whole minute, so no minute is incomplete. A minute is final LATE after it ends; later attempts are not counted.
+    Ctrl-C ends the query at once; with --checkpoint the next start continues there.
 Raises: PillarboxError.
 See: docs/how-to/report.md; scripts/analytics/source/stream_source.py, on late commits.
 """
@@ -29,17 +29,21 @@ if TYPE_CHECKING:
 
 LATE: Final = "10 minutes"
 _BACK: Final = timedelta(minutes=10)
-#: Below --checkpoint: its content depends on the key that distinguishes attempts, and Spark reads no other form.
+#: Folder below --checkpoint: its content depends on the columns that identify attempts; Spark cannot read another form.
 _KEPT: Final = "id-token"
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `stream`."""
-    verb = verbs.add_parser("stream", help="attempts by the minute as they happen, to the table report_minutes")
-    verb.add_argument("--console", action="store_true", help="print them instead of writing the table")
-    verb.add_argument("--once", action="store_true", help="process the attempts that are there now, then end")
-    verb.add_argument("--every", type=terminal.count, default=5, metavar="N", help="seconds between looks (5)")
-    verb.add_argument("--checkpoint", type=Path, metavar="DIR", help="where it remembers how far it was")
+    verb = verbs.add_parser("stream", help="count attempts by minute as they happen, in the table report_minutes")
+    verb.add_argument("--console", action="store_true", help="print the counts instead of writing the table")
+    verb.add_argument("--once", action="store_true", help="process the present attempts, then end")
+    verb.add_argument(
+        "--every", type=terminal.count, default=5, metavar="N", help="seconds between batches (default 5)"
+    )
+    verb.add_argument(
+        "--checkpoint", type=Path, metavar="DIR", help="folder that keeps the position for the next start"
+    )
     terminal.add_spark(verb)
     terminal.add_common(verb, run)
 
@@ -76,7 +80,7 @@ def start(
     every: float = 5,
     reread: float = 10,
 ) -> StreamingQuery:
-    """The query, running: attempts since a whole minute, to `sink` as figures that changed."""
+    """The running query: it counts attempts since a whole minute and passes changed figures to `sink`."""
     from scripts.analytics.source.stream_source import NAME, AttemptsStream  # noqa: PLC0415 - it loads Spark
 
     spark.dataSource.register(AttemptsStream)
@@ -95,8 +99,8 @@ def start(
 
 
 def minutes(attempts: DataFrame) -> DataFrame:
-    """Rows: minute, outcome, attempts, seconds; each attempt once, whatever is read again."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 - see start
+    """Rows: minute, outcome, attempts, seconds; an attempt that is read again counts once."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - it loads Spark
 
     once = attempts.withWatermark("ts", LATE).dropDuplicatesWithinWatermark(["id", "token"])
     counted = once.groupBy(f.window("ts", "1 minute").alias("span"), "outcome").agg(

@@ -1,8 +1,8 @@
-"""terminal — the parts that the analytics' verbs share: options, the database they read, a progress line
+"""terminal — the command-line parts of all analytics verbs: options, the database they read, a progress line
 
 Owns: `--config`, `--database`, `--json`, days and counts on the command line, and progress on standard error.
-Guarantees: progress is one line that is written over on a terminal, and a line every ten seconds elsewhere; nothing
-    of it is on standard output, so that `--json` stays JSON.
+Guarantees: progress is one line that is overwritten on a terminal, and a line every ten seconds elsewhere. It never
+    goes to standard output, so that `--json` stays JSON.
 Raises: ConfigError for a database that cannot be used.
 """
 
@@ -31,9 +31,9 @@ def add_common(parser: argparse.ArgumentParser, func: Callable[[argparse.Namespa
     """The options of every verb."""
     add_config(parser)
     parser.add_argument(
-        "--database", metavar="URI", help="a libpq URI instead of environment.database.uri: a replica, another role"
+        "--database", metavar="URI", help="libpq URI instead of environment.database.uri: a replica, another role"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(func=func)
 
 
@@ -43,15 +43,15 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
         "--master",
         default=MASTER,
         metavar="MASTER",
-        help=f"Spark's: local[N], spark://…, yarn ({MASTER}: all cores but one)",
+        help=f"Spark's master: local[N], spark://…, yarn (default {MASTER}: all cores but one)",
     )
     parser.add_argument(
-        "--memory", metavar="SIZE", help="of Spark's driver, such as 2g (default: a quarter of what is free)"
+        "--memory", metavar="SIZE", help="memory of Spark's driver, such as 2g (default: a quarter of the free memory)"
     )
 
 
 def conninfo(options: argparse.Namespace) -> str:
-    """The libpq connection string that the options name."""
+    """The libpq connection string from the options."""
     if options.database is None:
         return configured(options)
     return database.resolve(options.database, load_smtpd(options.config / "smtpd.yaml").environment.var, "--database")
@@ -74,7 +74,7 @@ def count(text: str) -> int:
 
 
 class Progress:
-    """Tells on standard error how far a long run is."""
+    """Reports the progress of a long run on standard error."""
 
     def __init__(self, verb: str, total: int, unit: str) -> None:
         self._begun = self._told = monotonic()
@@ -83,7 +83,7 @@ class Progress:
         self._ended = False
 
     def tell(self, done: int, what: str = "") -> None:
-        """So many of the total are done."""
+        """Report that `done` of the total are done."""
         now = monotonic()
         if self._ended:
             return

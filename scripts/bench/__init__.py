@@ -1,1 +1,1 @@
-"""bench — every benchmark: for the people who build Pillarbox, so it is not in the wheel."""
+"""bench — every benchmark, for developers of Pillarbox; not in the wheel."""

@@ -1,10 +1,10 @@
-"""book — the cells of a run: medians, ratios, tables and the last line
+"""book — the results of a run: medians, ratios, tables and the last line
 
-Owns: what the rounds amount to, whatever was measured, on the screen and as Markdown. Pure but for printing.
-Guarantees: a ratio compares figures of the same round; every figure is shown with its least, its median and its most
-    over the rounds, and those of other runs, perhaps on other machines, may be added to them. The worst cell is named
-    beside the figures. What was not measured says so and is never a number. The last line has one shape, `name=median`
-    in the order of `by_round`, with two digits behind the point but for what is counted a second.
+Owns: the results of every benchmark, on the screen and as Markdown. Pure except for printing.
+Guarantees: a ratio compares figures of the same round. Every figure is shown with its minimum, median and maximum over
+    the rounds; rounds of other runs, perhaps on other machines, can be added. The worst cell is named beside the
+    figures. A figure that was not measured is shown as unmeasured, never as a number. The last line has one form,
+    `name=median` in the order of `by_round`, with two decimals; rates per second have none.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _UNMEASURED: Final = "unmeasured"
 
 @dataclass(slots=True)
 class Cell:
-    """One figure of one measurement in every round: `what` names it, `per` says what it counts."""
+    """One row of a table: `what` names it; `values` has each column's value in every round."""
 
     table: str
     what: str
     values: dict[str, list[float]] = field(default_factory=dict)
 
     def median(self, column: str) -> float:
-        """Over the rounds."""
+        """The column's median over the rounds."""
         return median(self.values[column])
 
 
@@ -50,29 +50,29 @@ class Book(ABC):
     others: list[dict[str, str]] = field(default_factory=list)  # settings of the runs whose rounds were added
 
     def add(self, table: str, what: str, **values: float | None) -> None:
-        """One round's figures; a None is left out."""
+        """Add one round's figures; None is skipped."""
         cell = self.cells.setdefault((table, what), Cell(table, what))
         for column, value in values.items():
             if value is not None:
                 cell.values.setdefault(column, []).append(value)
 
     def median(self, table: str, what: str, column: str) -> float | None:
-        """Of one cell, over the rounds; None where it was not measured."""
+        """One cell's median over the rounds; None if it was not measured."""
         cell = self.cells.get((table, what))
         return cell.median(column) if cell and column in cell.values else None
 
     def rounds(self, table: str, what: str, column: str) -> Sequence[float]:
-        """Of one cell, every round; none where it was not measured."""
+        """One cell's values in every round; empty if it was not measured."""
         cell = self.cells.get((table, what))
         return cell.values.get(column, ()) if cell else ()
 
     def absorb(self, document: Mapping[str, Any], name: str) -> None:
-        """Add the rounds of another run; PillarboxError names the one that measured other things."""
+        """Add the rounds of another run; PillarboxError if that run measured other cells."""
         theirs = {(each["table"], each["what"]): each["rounds"] for each in document["cells"]}
         if self.cells and {key: set(cell.values) for key, cell in self.cells.items()} != {
             key: set(rounds) for key, rounds in theirs.items()
         }:
-            raise PillarboxError(f"{name}: other cells were measured there; allowed: runs of the same form and peers")
+            raise PillarboxError(f"{name}: the run measured other cells; allowed: runs with the same sizes and peers")
         for (table, what), rounds in theirs.items():
             values = self.cells.setdefault((table, what), Cell(table, what)).values
             for column, more in rounds.items():
@@ -82,18 +82,18 @@ class Book(ABC):
 
     @abstractmethod
     def by_round(self) -> dict[str, Sequence[float]]:
-        """The figures of the last line, in its order, each with its value in every round; none where unmeasured."""
+        """The figures of the last line, in its order, each with its value in every round; empty if unmeasured."""
 
     def worst(self) -> list[str]:
-        """What stands beside the figures: the cells in which a peer is ahead."""
+        """Lines that name the cells in which a peer is ahead."""
         return []
 
     def figures(self) -> dict[str, float | None]:
-        """The median of each figure; None for what was not measured."""
+        """The median of each figure; None if it was not measured."""
         return {name: median(values) if values else None for name, values in self.by_round().items()}
 
     def document(self) -> dict[str, object]:
-        """Everything, for programs: raw values by round."""
+        """The whole run for programs: raw values by round."""
         cells = [{"table": c.table, "what": c.what, "rounds": c.values} for c in self.cells.values()]
         return {"settings": self.settings, "figures": self.figures(), "cells": cells, "notes": self.notes}
 
@@ -109,13 +109,13 @@ class Book(ABC):
         return made
 
     def runs(self) -> list[str]:
-        """Under which settings each run was made, a line for each."""
+        """One line of settings for each run."""
         return [
             "  ".join(f"{name}={value}" for name, value in run.items()) for run in (self.settings, *self.others) if run
         ]
 
     def show(self, console: Console) -> None:
-        """The tables, and what they must not hide."""
+        """Print the settings, the tables, the worst cells and the notes."""
         for line in self.runs():
             console.print(line)
         for table in self.tables():
@@ -130,7 +130,7 @@ class Book(ABC):
             console.print(note, highlight=False, soft_wrap=True)
 
     def markdown(self) -> str:
-        """The same for a page of the documentation."""
+        """The same as Markdown, for a page of the documentation."""
         lines = ["```", *self.runs(), last_line(self.figures()), "```", ""]
         for table in self.tables():
             heads = "".join(f" {column} |" for column in table.columns)
@@ -149,27 +149,27 @@ class Book(ABC):
 
 @dataclass(slots=True)
 class BesidePostfix(Book):
-    """Every cell of a run in which Postfix takes turns with ours; both are columns of it."""
+    """The cells of a run that alternates Postfix and ours; each has a column."""
 
     ours: ClassVar[str]
 
     def compared(self, table: str, what: str, **values: float) -> None:
-        """One round's figures a second, ours and perhaps Postfix's, with their ratio."""
+        """Add one round's rates, ours and perhaps Postfix's, with their ratio."""
         ratio = values[self.ours] / values[POSTFIX] if POSTFIX in values else None
         self.add(table, what, **values, ratio=ratio)
 
     def ratio(self, table: str, what: str) -> Sequence[float]:
-        """Ours to Postfix's in every round; none where one of them was not measured."""
+        """Our rate divided by Postfix's in every round; empty if either was not measured."""
         cell = self.cells.get((table, what))
         return cell.values.get("ratio", ()) if cell else ()
 
     def column(self, table: str, what: str, column: str) -> Sequence[float]:
-        """Of one cell, in every round; none where it was not measured."""
+        """One column of a cell in every round; empty if it was not measured."""
         cell = self.cells.get((table, what))
         return cell.values.get(column, ()) if cell else ()
 
     def worst(self) -> list[str]:
-        """The cells in which Postfix is ahead, by the median, and the lowest of all ratios."""
+        """The cells in which Postfix is ahead, by the median, and the lowest ratio."""
         compared = [cell for cell in self.cells.values() if "ratio" in cell.values]
         if not compared:
             return []
@@ -192,12 +192,12 @@ def _place(cell: Cell) -> str:
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Of the same round each."""
+    """Round by round, ours divided by theirs."""
     return [a / b for a, b in zip(ours, theirs, strict=True)]
 
 
 def percentiles(ordered: Sequence[float]) -> dict[str, float]:
-    """The 50th and the 99th of seconds in order, in milliseconds."""
+    """The 50th and 99th percentile of sorted seconds, in milliseconds."""
     return {f"p{each}": 1e3 * ordered[min(len(ordered) - 1, len(ordered) * each // 100)] for each in (50, 99)}
 
 
@@ -222,7 +222,7 @@ def _three(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _spread(values: Sequence[float]) -> str:
-    """The median, with the least and the most where there are several; nothing for nothing."""
+    """The median, with minimum and maximum if there are several values; "" if there are none."""
     if not values:
         return ""
     least, middle, most = map(_number, _three(values))

@@ -1,10 +1,10 @@
-"""burst — `python -m scripts.bench.burst`: messages per second through the whole system, by Postfix's own load tools
+"""burst — `python -m scripts.bench.burst`: messages per second through the whole system, with Postfix's load tools
 
 Owns: one measured run: smtp-source → smtpd → PostgreSQL → workers → smtp-sink, fsync and synchronous_commit on.
 Guarantees: a figure is printed only if every message was accepted and archived as delivered, once; the last line is
     `accept_msgs_s=… flow_msgs_s=… messages=… size=… sessions=… workers=…`.
 Raises: PillarboxError when a tool is missing or the ledger of the run does not agree.
-See: smtp-source(1), smtp-sink(1). accept: until smtp-source ends. flow: until the last recipient is archived.
+See: smtp-source(1), smtp-sink(1). accept ends when smtp-source ends; flow ends when the last recipient is archived.
 """
 
 from __future__ import annotations
@@ -39,12 +39,20 @@ transports: [{{id: default, hostname: bench.pillarbox.example, connection: {{ser
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench.burst", description="Messages a second, end to end.")
-    parser.add_argument("--messages", type=int, default=5000, metavar="N", help="default 5000")
-    parser.add_argument("--size", type=int, default=4096, metavar="OCTETS", help="of each message (4096)")
-    parser.add_argument("--sessions", type=int, default=20, metavar="N", help="SMTP sessions at once (20)")
-    parser.add_argument("--reuse", action="store_true", help="send more than one message over a connection")
-    parser.add_argument("--var", type=Path, default=Path("var/bench"), metavar="DIR", help="emptied first (var/bench)")
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.bench.burst", description="Messages per second, end to end."
+    )
+    parser.add_argument("--messages", type=int, default=5000, metavar="N", help="messages to send (default 5000)")
+    parser.add_argument("--size", type=int, default=4096, metavar="OCTETS", help="size of a message (default 4096)")
+    parser.add_argument("--sessions", type=int, default=20, metavar="N", help="concurrent SMTP sessions (default 20)")
+    parser.add_argument("--reuse", action="store_true", help="send several messages over one connection")
+    parser.add_argument(
+        "--var",
+        type=Path,
+        default=Path("var/bench"),
+        metavar="DIR",
+        help="working directory, emptied first (default var/bench)",
+    )
     try:
         return run(parser.parse_args(arguments))
     except PillarboxError as error:
@@ -92,7 +100,7 @@ async def _send(options: argparse.Namespace, port: int, domain: str) -> None:
 
 
 async def _delivered(conninfo: str, messages: int) -> None:
-    """Return when as many recipients are archived as delivered; more or other results are an error."""
+    """Return when `messages` recipients are archived as delivered; more of them, or other results, are an error."""
     connection = await database.connect(conninfo, "pillarbox bench")
     try:
         while True:

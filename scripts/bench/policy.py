@@ -1,6 +1,6 @@
 """policy — measures the cost of a policy for each recipient
 
-Owns: one measurement: a policy of 50 rules that all have to be asked, at rcptto.
+Owns: one measurement: a policy of 50 rules in phase rcptto, of which none matches, so that each is evaluated.
 Guarantees: needs no database and writes nothing; the last line is `policy_50_rules_us=…`, the median of the rounds.
 """
 
@@ -19,11 +19,11 @@ from smtpd.policy.engine import Facts, decide
 
 RULES: Final = 50
 _ROUNDS: Final = 9
-_RECIPIENTS: Final = 2000  # of a round
+_RECIPIENTS: Final = 2000  # in each round
 
 
 def policy(rules: int) -> Policy:
-    """Rules of three conditions each; none matches, so each is asked, and most as far as their second condition."""
+    """Rules of three conditions each; each is evaluated, most up to the second condition, and none matches."""
     written = [
         {
             "id": f"customer-{number}",
@@ -40,7 +40,7 @@ def policy(rules: int) -> Policy:
 
 
 def measure(rules: int = RULES) -> float:
-    """Microseconds of CPU for each recipient, facts made anew for each as smtpd does; the median of the rounds."""
+    """Microseconds of CPU for each recipient, with new facts for each as in smtpd; the median of the rounds."""
     compiled = compile_policy(policy(rules))
     now, sender = datetime.now(UTC), Address("news", "example.com")
     recipients = [Address("someone", f"mail{number % 100}.example.net") for number in range(_RECIPIENTS)]

@@ -1,9 +1,9 @@
 """run — one run of a benchmark, from its command line to its last line
 
-Owns: the options that all benchmarks have, where their figures go, and the exit status.
-Guarantees: rounds of earlier runs, perhaps on other machines, count beside this one's where they are named. Figures
-    come on standard output, the last line last of all; what is going on, and why it failed, on standard error. Nobody
-    is left behind when whoever started us gives up on us.
+Owns: the options that all benchmarks share, the output of their figures, and the exit status.
+Guarantees: --with adds the rounds of earlier runs, perhaps on other machines, to this one's. Figures go to standard
+    output, and the summary line is the last; progress and errors go to standard error. SIGTERM ends the run like
+    Ctrl-C, so that no process is left behind.
 """
 
 from __future__ import annotations
@@ -36,14 +36,18 @@ _END: Final = "<!-- end -->"
 
 
 def parser(module: str, description: str, *, quick: str = "tiny sizes") -> argparse.ArgumentParser:
-    """The command line of scripts.bench.`module`; `quick` says what `--quick` leaves."""
+    """The command line of scripts.bench.`module`; `quick` is the help text of --quick."""
     made = argparse.ArgumentParser(prog=f"python -m scripts.bench.{module}", description=description)
     var = Path("var") / f"bench-{module}"
     made.add_argument(
-        "--rounds", type=int, default=3, metavar="N", help="of every measurement (default 3); 0: only what --with names"
+        "--rounds",
+        type=int,
+        default=3,
+        metavar="N",
+        help="rounds of every measurement (default 3); 0 measures nothing and shows the files of --with",
     )
-    made.add_argument("--quick", action="store_true", help=f"{quick}: proves the benchmark, not speed")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write every value of every round there")
+    made.add_argument("--quick", action="store_true", help=f"{quick}: tests the benchmark, not speed")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write every value of every round to this file")
     made.add_argument(
         "--with",
         dest="earlier",
@@ -51,15 +55,15 @@ def parser(module: str, description: str, *, quick: str = "tiny sizes") -> argpa
         action="append",
         default=[],
         metavar="FILE",
-        help="count the rounds of this --json of an earlier run too, perhaps of another machine; repeatable",
+        help="add the rounds of an earlier run's --json file, perhaps of another machine; repeatable",
     )
-    made.add_argument("--write", action="store_true", help=f"put the tables into their page below {_PAGES}")
-    made.add_argument("--var", type=Path, default=var, metavar="DIR", help="emptied first")
+    made.add_argument("--write", action="store_true", help=f"write the tables into their page below {_PAGES}")
+    made.add_argument("--var", type=Path, default=var, metavar="DIR", help=f"working directory, emptied first ({var})")
     return made
 
 
 def run(name: str, options: argparse.Namespace, measure: Callable[[], Book], book: Book, page: str) -> int:
-    """Measure, with what is to be counted besides, and show; the exit status. `book`: an empty one, for no rounds."""
+    """Measure, add earlier runs, and show; the exit status. `book` is empty, for a run of no rounds."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.rounds:
@@ -67,7 +71,7 @@ def run(name: str, options: argparse.Namespace, measure: Callable[[], Book], boo
         for path in options.earlier:
             book.absorb(_document(path), str(path))
         if not book.cells:
-            raise ConfigError("--rounds 0: nothing is measured; allowed: --with FILE besides")
+            raise ConfigError("--rounds: 0 requires --with FILE")
     except KeyboardInterrupt:
         return _INTERRUPTED
     except PillarboxError as error:
@@ -83,7 +87,7 @@ def run(name: str, options: argparse.Namespace, measure: Callable[[], Book], boo
 
 
 def write(path: Path, command: str, text: str) -> None:
-    """Put the text between the marks of this command on a page."""
+    """Write the text between this command's marks on a page."""
     begin = f"<!-- written by `{command} ARGS=--write`: begin -->"
     before, found, rest = path.read_text(encoding="utf-8").partition(begin)
     _, ended, after = rest.partition(_END)
@@ -93,20 +97,20 @@ def write(path: Path, command: str, text: str) -> None:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    """What an earlier run wrote."""
+    """The JSON document of an earlier run."""
     with suppress(OSError, ValueError):
         found = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(found, dict) and found.keys() >= {"settings", "cells", "notes"}:
             return found
-    raise ConfigError(f"--with: {path} is not what a run has written; allowed: a file made by --json")
+    raise ConfigError(f"--with: {path} is not the result of a run; allowed: a file written by --json")
 
 
 def machine() -> str:
-    """On what is measured. A Python that was built without a profile makes everything that is ours a third slower."""
+    """The machine and its Python. A Python built without PGO makes our code a third slower."""
     build = "with" if is_optimised(sysconfig.get_config_vars()) else "without"
     return f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()} {build} PGO"
 
 
 def progress(name: str, text: str) -> None:
-    """What is going on."""
+    """Print progress to standard error."""
     sys.stderr.write(f"{name}: {text}\n")

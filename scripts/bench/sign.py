@@ -1,8 +1,8 @@
-"""sign — how long a signature takes, per message
+"""sign — measures DKIM signing, per message
 
 Owns: the measurement that docs/how-to/sign-with-dkim.md quotes.
-Guarantees: the messages are signed as queued signs them, one after another in one thread; the figure is the best of
-    several rounds, since whatever else the machine does can only make it worse. Keys are made for it and forgotten.
+Guarantees: messages are signed as in queued, one after another in one thread. The figure is the best of several rounds,
+    because other work on the machine can only make it worse. The keys are temporary.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _CASES: Final = {"rsa2048": (False,), "ed25519": (True,), "both": (False, True)}
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print one line."""
     parser = argparse.ArgumentParser(prog="python -m scripts.bench.sign", description="Measure DKIM signing.")
-    parser.add_argument("--size", type=int, default=4096, metavar="OCTETS", help="of each message (4096)")
-    parser.add_argument("--messages", type=int, default=300, metavar="N", help="in each round (300)")
+    parser.add_argument("--size", type=int, default=4096, metavar="OCTETS", help="size of a message (default 4096)")
+    parser.add_argument("--messages", type=int, default=300, metavar="N", help="messages in each round (default 300)")
     options = parser.parse_args(arguments)
     content = _HEADER + _LINE * max(1, (options.size - len(_HEADER)) // len(_LINE))
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +56,7 @@ def _signer(folder: Path, name: str, kinds: tuple[bool, ...]) -> Signer:
 
 
 def _best(signer: Signer, content: bytes, messages: int) -> float:
-    """Microseconds per message in the quickest round."""
+    """Microseconds per message in the fastest round."""
     now = datetime.now(UTC)
     best = float("inf")
     for _ in range(_ROUNDS):

@@ -1,6 +1,6 @@
-"""sink — the smtp-sink that measured mail is delivered to
+"""sink — the smtp-sink that receives the mail of a benchmark
 
-Owns: its process, and finding a free port for programs that cannot find one themselves.
+Owns: its process, and finding a free port for programs that need one given.
 Raises: PillarboxError when smtp-sink is missing.
 See: smtp-sink(1).
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def sink() -> AsyncIterator[int]:
-    """An smtp-sink as long as the block; the port it listens on."""
+    """An smtp-sink for the block; the port it listens on."""
     port = free_port()
     unprivileged = ("-u", "nobody") if os.geteuid() == 0 else ()  # it refuses to serve as root
     running = await asyncio.create_subprocess_exec(need_peer("smtp-sink"), *unprivileged, f"127.0.0.1:{port}", "1000")
@@ -33,7 +33,7 @@ async def sink() -> AsyncIterator[int]:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """A free port of 127.0.0.1."""
     with socket.create_server(("127.0.0.1", 0)) as door:
         port: int = door.getsockname()[1]
     return port

@@ -1,1 +1,1 @@
-"""dev — programs that build, check and document Pillarbox: not in the wheel."""
+"""dev — programs that build, check and document Pillarbox; not in the wheel."""

@@ -1,8 +1,8 @@
 """citations — `python -m scripts.dev.citations`: lists RFCs and the files that cite them, and checks cited sections
 
 Owns: finding "RFC n section m" in the sources, comparing it with docs/reference/rfcs.csv, and the page rfcs.md.
-Guarantees: an RFC or a section that is not in the table is a fault with its file and line. The table lists each section
-    only after it was looked up in the RFC's text, so that a slip of the pen does not pass as a source.
+Guarantees: an RFC or a section that is not in the table is a fault with its file and line. A section enters the table
+    only after a look-up in the RFC's text, so that a typo does not pass as a source.
 Raises: nothing; the exit status is 1 when there are faults.
 """
 
@@ -27,10 +27,10 @@ FOLDERS: Final = ("smtpd", "shared", "queued", "scripts", "sql", "config", "docs
 _KINDS: Final = {".py", ".sql", ".md", ".yaml"}
 #: The meaning of each status; in this order on the page.
 STATUSES: Final = {
-    "implemented": "what it asks of us is done",
-    "partly": "the remark says what is not done",
-    "source": "for a format, a number or a term; there is nothing to implement",
-    "not": "known and left out",
+    "implemented": "its requirements on us are met",
+    "partly": "the remark says what is missing",
+    "source": "of a format, a number or a term; nothing to implement",
+    "not": "deliberately not implemented",
 }
 
 _NUMBER: Final = r"(?:[0-9]+|[A-Z])(?:\.[0-9]+)*"
@@ -39,7 +39,7 @@ _LIST: Final = rf"{_ITEM}(?:(?:, and |, | and | or | to ){_ITEM})*"
 _PLACE: Final = r",? (?:[Ss]ections?|[Aa]ppendix|[Aa]ppendices) "
 _CITED: Final = re.compile(rf"RFC ?(?P<rfc>[0-9]{{3,5}})(?:'s)?(?:{_PLACE}(?P<after>{_LIST})| (?P<sign>§{_LIST}))?")
 _BEFORE: Final = re.compile(rf"[Ss]ections? (?P<list>{_LIST}) of RFC ?(?P<rfc>[0-9]{{3,5}})")
-# A sentence goes on in the next line, behind its comment sign.
+# A sentence continues in the next line, after its comment sign.
 _CONTINUED: Final = re.compile(r"[ \t]*\n[ \t]*(?:#:? |-- )?[ \t]*")
 
 
@@ -94,7 +94,7 @@ def known(root: Path = ROOT) -> dict[int, Known]:
 
 
 def sources(root: Path = ROOT) -> Iterator[Path]:
-    """Every file that may cite."""
+    """Every file that may contain citations."""
     for folder in FOLDERS:
         yield from sorted(
             path
@@ -105,7 +105,7 @@ def sources(root: Path = ROOT) -> Iterator[Path]:
 
 
 def examine(files: Iterable[Path], table: dict[int, Known], root: Path = ROOT) -> tuple[dict[int, Cited], list[str]]:
-    """Where each RFC is cited, and what is wrong."""
+    """The files that cite each RFC, and the faults."""
     cited: dict[int, Cited] = {}
     faults = []
     for path in files:
@@ -120,15 +120,20 @@ def examine(files: Iterable[Path], table: dict[int, Known], root: Path = ROOT) -
                 for section in sorted(sections - table[rfc].sections)
             ]
     faults += [f"{TABLE}: RFC {rfc} is cited nowhere" for rfc in sorted(table.keys() - cited.keys())]
-    faults += [f"{TABLE}: RFC {k.rfc}: no such status: {k.status}" for k in table.values() if k.status not in STATUSES]
+    allowed = ", ".join(STATUSES)
+    faults += [
+        f"{TABLE}: RFC {k.rfc}: status {k.status} is not valid; allowed: {allowed}"
+        for k in table.values()
+        if k.status not in STATUSES
+    ]
     return cited, faults
 
 
 def page(root: Path = ROOT) -> str:
-    """docs/reference/rfcs.md: what is kept, and in which files of the product."""
+    """docs/reference/rfcs.md: each RFC with its status and the files that cite it."""
     table = known(root)
     cited, _ = examine(sources(root), table, root)
-    text = "# RFCs\n\nWhat of each RFC is kept, and where the product cites it: from rfcs.csv and the sources.\n"
+    text = "# RFCs\n\nThe status of each RFC, and the product's files that cite it, from rfcs.csv and the sources.\n"
     for status, meaning in STATUSES.items():
         rows = [k for k in table.values() if k.status == status]
         if not rows:

@@ -25,51 +25,51 @@ _INTRO = """\
 Each recipient of an attempt gets an outcome: *delivered*, *deferred* (tried again by the [retry
 schedule](../explanation/retries.md)) or *failed* (given up; the sender is notified). Unknown replies and faults are
 deferred. An outcome has a scope, the mail that it concerns: this *recipient*, every recipient of the *message* at
-that host, or the *destination* with all its mail; trouble of our own has the scope *us*, and never bounces mail. Only
-scope *destination*, and trouble with our login, lowers the concurrency of a destination. Operators can override these
-tables by [rules](../how-to/react-to-replies.md).
+that host, or the *destination* with all its mail. Our own faults have the scope *us* and never bounce mail. Only
+the scope *destination*, and faults of our login, lower the concurrency of a destination. Operators can override these
+tables with [rules](../how-to/react-to-replies.md).
 
 ## Replies
 
-The class of the code decides about the recipient; the answered command decides about the scope. Only the reply to the
+The class of the code determines the outcome; the command that was answered determines the scope. Only the reply to the
 final dot delivers."""
 
 _STATUSES = """\
 ## Enhanced codes
 
-The code decides: an enhanced code of another class is an error of the host and is ignored, so `451 5.7.1` is deferred.
-One of the same class decides the scope of a refusal, where it is one of these (X is 4 or 5); before MAIL the scope is
-always the destination. They do not decide about the recipient: `5.2.2`, a full mailbox, has failed, with 552 as with
-550, since a host that means a temporary refusal says 4. To try such mail for longer, write a
+The code has precedence: an enhanced code of another class is an error of the host and is ignored, so `451 5.7.1` is
+deferred. An enhanced code of the same class sets the scope of a refusal if it is in this table (X is 4 or 5); before
+MAIL the scope is always the destination. It does not change the outcome: `5.2.2`, a full mailbox, is a failure with 552
+as with 550, because a host that means a temporary refusal replies 4yz. To retry such mail for longer, write a
 [rule](../how-to/react-to-replies.md)."""
 
 _LOGINS = """\
-These concern our login, not the mail: whatever the code, mail is deferred, with scope *us*, and no rule bounces it.
-After such a reply to our login, or to MAIL, the destination is [left alone for a
-while](../how-to/log-in-to-a-relay.md)."""
+These concern our login, not the mail: with any code, mail is deferred with scope *us*, and no rule bounces it.
+After such a reply to our login, or to MAIL, we [pause](../how-to/log-in-to-a-relay.md) deliveries to the
+destination."""
 
 _FAULTS = """\
 ## Faults
 
-Mail is always deferred when a conversation breaks. If it broke while we waited for the reply to the final dot, the
+Mail is always deferred when a session breaks. If it broke while we waited for the reply to the final dot, the
 host may have the message: the attempt is *uncertain*, and the message is sent again with the same envelope and
 content."""
 
 _NEXT = """\
 ## Too many recipients
 
-`452`, or `552` without an enhanced code, in answer to RCPT, while the host accepts the message for others: the refused
-recipients are sent in a next transaction over the same connection at once (RFC 5321 section 4.5.3.1.10), as often as
-the host accepts at least one more. The rest waits for the retry."""
+If a host replies to RCPT with `452`, or with `552` without an enhanced code, but accepts the message for other
+recipients, the refused recipients follow at once in another transaction over the same connection (RFC 5321 section
+4.5.3.1.10). This repeats while the host accepts at least one more recipient. The rest waits for the retry."""
 
 
 def page() -> str:
     """The page."""
     parts = [
         _INTRO,
-        _table(("what was answered", "4yz", "5yz"), _by_phase()),
-        "Some codes say more, or less (*bare*: without an enhanced code, or with X.5.Z):",
-        _table(("what was answered", "code", "outcome", "because"), _exceptions()),
+        _table(("reply to", "4yz", "5yz"), _by_phase()),
+        "Exceptions (*bare*: without an enhanced code, or with X.5.Z):",
+        _table(("reply to", "code", "outcome", "reason"), _exceptions()),
         _NEXT,
         _STATUSES,
         _table(("enhanced code", "scope", "meaning"), ((f"X.{s}", scope, why) for s, (scope, why) in STATUSES.items())),
@@ -83,7 +83,7 @@ def page() -> str:
 
 def _by_phase() -> Iterator[tuple[str, ...]]:
     for phase in get_args(Phase.__value__):
-        yield (phase, *(_told(classify_reply(Reply(code, None, ("",)), phase)) for code in (450, 550)))
+        yield (phase, *(_written(classify_reply(Reply(code, None, ("",)), phase)) for code in (450, 550)))
 
 
 def _exceptions() -> Iterator[tuple[str, ...]]:
@@ -95,10 +95,10 @@ def _by_fault() -> Iterator[tuple[str, ...]]:
     for kind in get_args(FaultKind.__value__):
         early = classify_fault(Fault(kind, "greeting", ""))
         late = classify_fault(Fault(kind, "dot", ""))
-        yield kind, _told(early), _told(late) + (", uncertain after the dot" * late.uncertain), FAULT_STATUS[kind]
+        yield kind, _written(early), _written(late) + (", uncertain after the dot" * late.uncertain), FAULT_STATUS[kind]
 
 
-def _told(outcome: Outcome) -> str:
+def _written(outcome: Outcome) -> str:
     return f"{outcome.kind}, {outcome.scope}" if outcome.kind != "delivered" else outcome.kind
 
 

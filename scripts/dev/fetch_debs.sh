@@ -1,11 +1,11 @@
 #!/bin/sh
-# fetch_debs — unpack Debian packages, and the shared libraries they miss, into a folder instead of the system
+# fetch_debs — unpack Debian packages, and the shared libraries they need, into a folder
 #
 # usage: sh scripts/dev/fetch_debs.sh FOLDER PACKAGE...
 #
-# Owns: FOLDER, which appears whole or not at all, and FOLDER.partial while it works.
-# Guarantees: needs no root; runs no maintainer script, starts no service, installs nothing; keeps its own package
-#   lists, so it works on images that ship without any; signatures are checked with the system's keyring as usual.
+# Owns: FOLDER, which appears complete or not at all, and FOLDER.partial meanwhile.
+# Guarantees: needs no root; runs no maintainer script, starts no service, installs nothing; downloads its own package
+#   lists, so it works on images without any; checks signatures with the system's keyring as usual.
 # Fails: one line on standard error, exit status 1.
 # See: apt.conf(5) for Dir::State and Dir::Cache, dpkg-deb(1).
 set -eu
@@ -25,8 +25,8 @@ rm -rf "$partial"
 mkdir -p "$partial/lists/partial" "$partial/cache/archives/partial" "$partial/debs" "$partial/tree"
 trap 'rm -rf "$partial"' EXIT
 
-# The settings go through a file because a checkout's path may hold spaces. As root, apt would hand its downloads
-# to the user _apt, who may not enter this folder; the sandbox user is therefore whoever runs this.
+# The settings are in a file because a checkout's path may contain spaces. As root, apt would download as the user
+# _apt, who may lack access to this folder; so the sandbox user is turned off.
 cat >"$partial/apt.conf" <<CONF
 Dir::State "$partial";
 Dir::State::lists "$partial/lists";
@@ -42,10 +42,10 @@ apt() { apt-get -qq -c "$partial/apt.conf" "$@"; }
 apt update >"$partial/log" 2>&1 ||
   die "apt-get update failed: $(grep -m1 '^E:' "$partial/log" || tail -n 1 "$partial/log")"
 
-# A simulated installation names exactly the libraries this system does not have yet.
+# A simulated installation names exactly the libraries that this system lacks.
 libraries=$(apt -s install --no-install-recommends "$@" 2>"$partial/log" | sed -n 's/^Inst \(lib[^ ]*\) .*/\1/p') || true
 
-# shellcheck disable=SC2086  # package names hold no spaces; there may be none
+# shellcheck disable=SC2086  # package names have no spaces; the list may be empty
 (cd "$partial/debs" && apt download "$@" $libraries >"$partial/log" 2>&1) ||
   die "apt-get download $* failed: $(grep -m1 '^E:' "$partial/log" || tail -n 1 "$partial/log")"
 

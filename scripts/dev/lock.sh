@@ -1,12 +1,12 @@
 #!/bin/sh
-# lock — write constraints.txt anew: the exact version of every package a clean resolve installs
+# lock — regenerate constraints.txt: the exact version of every package that a clean resolve installs
 #
 # usage: make lock      (PYTHON=/path/to/python3.12 chooses the interpreter)
 #
 # Owns: constraints.txt.
-# Guarantees: pins only, in `name==version` form: no hashes, no hosts and no file paths, so the same file serves
-#   behind any mirror; resolved on the oldest Python we support, so that nothing newer sneaks in.
-# Fails: pip's own message, or one line, exit status 1; the old file then stays.
+# Guarantees: only pins of the form `name==version`, without hashes, hosts and file paths, so the file works with any
+#   mirror; resolved on the oldest supported Python, so that no package needs a newer one.
+# Fails: pip's own message, or one line, exit status 1; the old file is kept.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -27,7 +27,7 @@ freeze >"$work/test"
 freeze >"$work/all"
 
 if grep -v '^[A-Za-z0-9._-]*==[A-Za-z0-9.+!-]*$' "$work/all"; then
-  echo 'lock: the lines above are not plain pins; constraints.txt stays as it was' >&2
+  echo 'lock: the lines above are not plain pins; constraints.txt was not changed' >&2
   exit 1
 fi
 {

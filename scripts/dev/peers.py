@@ -2,12 +2,13 @@
 
 Owns: .tools/bin (wrappers) and .tools/postfix, .tools/swaks, … (unpacked Debian packages); nothing outside the
     checkout.
-Guarantees: a program the system has is used as it is; otherwise Debian's package is unpacked without installing a mail
-    server, needs no root, and counts as found only when the program really starts.
-Raises: PillarboxError from `need_peer`; else a program that cannot be installed is one line on standard error and exit
-    status 1.
+Guarantees: the system's own program is used if it starts; otherwise Debian's package is unpacked, without root and
+    without installing a mail server. A program counts as found only if it starts.
+Raises: PillarboxError from `need_peer`; otherwise a program that cannot be installed is one line on standard error and
+    exit status 1.
 See: smtp-source(1), smtp-sink(1), swaks(1), curl(1), msmtp(1), https://nodemailer.com, pgbouncer(1), faketime(1).
-Bugs: run as root, smtp-sink wants `-u nobody`. Elsewhere than on Debian and Ubuntu the programs are for you to install.
+Bugs: run as root, smtp-sink requires `-u nobody`. On systems other than Debian and Ubuntu, install the programs
+    yourself.
 """
 
 from __future__ import annotations
@@ -28,38 +29,38 @@ TOOLS: Final = ROOT / ".tools"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Where a program comes from, and what it says of itself when it really starts."""
+    """The package of a program, and a call that proves that it starts."""
 
     package: str  # Debian's
     program: str  # its path in the package
-    besides: tuple[str, ...] = ()  # packages it does not pull in as libraries
+    besides: tuple[str, ...] = ()  # packages that are not among its libraries
     arguments: tuple[str, ...] = ("--version",)
-    says: str = ""  # in lower case; its own name when empty
+    says: str = ""  # expected output in lower case; the program's name if empty
 
 
 PEERS: Final = {
     # Without arguments Postfix's programs print their usage.
     "smtp-source": Peer("postfix", "usr/sbin/smtp-source", arguments=()),
     "smtp-sink": Peer("postfix", "usr/sbin/smtp-sink", arguments=()),
-    # Without a recipient swaks asks for one; without Perl's OpenSSL it speaks no TLS.
+    # Without a recipient swaks asks for one; without Perl's OpenSSL it does not support TLS.
     "swaks": Peer("swaks", "usr/bin/swaks", ("libnet-ssleay-perl",), ("--support",), "=== tls supported"),
     "curl": Peer("curl", "usr/bin/curl"),
     "msmtp": Peer("msmtp", "usr/bin/msmtp"),
-    # Not a program but a library; what runs is node, which finds it.
+    # Not a program but a library, which node loads.
     "nodemailer": Peer(
         "node-nodemailer", "usr/bin/node", ("nodejs",), ("-p", "require('nodemailer/package.json').name")
     ),
     "pgbouncer": Peer("pgbouncer", "usr/sbin/pgbouncer"),
     # Evaluates our sample alerts as Prometheus does.
     "promtool": Peer("prometheus", "usr/bin/promtool"),
-    # Mail::DKIM's verifier knows RSA only.
+    # Mail::DKIM's verifier supports RSA only.
     "dkimproxy-verify": Peer("libmail-dkim-perl", "usr/bin/dkimproxy-verify", arguments=("--help",)),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library to preload (ld.so(8)): its package, its path in there, and a proof that it works."""
+    """A library to preload (ld.so(8)): its package, its path, and a call that proves that it works."""
 
     package: str  # Debian's
     files: tuple[str, ...]  # patterns; the folder's name depends on the processor and the distribution
@@ -78,11 +79,11 @@ LIBRARIES: Final = {
     ),
 }
 
-# Postfix's programs live outside an ordinary user's PATH.
+# Postfix's programs are outside an ordinary user's PATH.
 _SYSTEM_FOLDERS: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/postfix/sbin", "/usr/libexec/postfix")
 
-# Paths are relative to the wrapper, so that a checkout may move. Postfix reads its settings from MAIL_CONFIG even in
-# these two programs; one line is enough for them.
+# Paths are relative to the wrapper, so that a checkout can be moved. These two Postfix programs also read MAIL_CONFIG;
+# one line suffices.
 _WRAPPER: Final = """\
 #!/bin/sh
 tree=$(cd "$(dirname "$0")/../{package}" && pwd) || exit 127
@@ -100,9 +101,9 @@ exec "$program" "$@"
 
 
 def find_peer(name: str) -> Path | None:
-    """Where the program `name` (a key of PEERS) is on this machine; None when it is not.
+    """The path of the program `name` (a key of PEERS) on this machine; None if it is missing.
 
-    What we unpacked comes first: it is only there because the system's own was missing or did not start.
+    An unpacked program comes first: it exists only because the system's own was missing or did not start.
     """
     path = os.pathsep.join((str(TOOLS / "bin"), os.environ.get("PATH", os.defpath), *_SYSTEM_FOLDERS))
     found = shutil.which(name, path=path)
@@ -110,7 +111,7 @@ def find_peer(name: str) -> Path | None:
 
 
 def need_peer(name: str) -> Path:
-    """The same, for callers that cannot go on without it."""
+    """The path of the program; PillarboxError if it is missing."""
     found = find_peer(name)
     if found is None:
         raise PillarboxError(how_to_get(name))
@@ -118,7 +119,7 @@ def need_peer(name: str) -> Path:
 
 
 def find_library(name: str) -> Path | None:
-    """Where the library `name` (a key of LIBRARIES) is; None when it is missing, or does nothing when preloaded."""
+    """The path of the library `name` (a key of LIBRARIES); None if it is missing or preloading it has no effect."""
     library = LIBRARIES[name]
     for root in (TOOLS / library.package, Path("/")):
         for found in (found for pattern in library.files for found in sorted(root.glob(pattern))):
@@ -128,7 +129,7 @@ def find_library(name: str) -> Path | None:
 
 
 def preloads(library: Library, file: Path) -> bool:
-    """Whether it does its work in a program that preloads it."""
+    """Whether preloading the library has its effect on a program."""
     environment = {**os.environ, **dict(library.environment), "LD_PRELOAD": str(file)}
     try:
         run = subprocess.run(  # noqa: S603 - a program from LIBRARIES
@@ -140,14 +141,14 @@ def preloads(library: Library, file: Path) -> bool:
 
 
 def how_to_get(name: str) -> str:
-    """One line that says what to install where `name` is missing."""
+    """One line that says what to install if `name` is missing."""
     known: Peer | Library = PEERS[name] if name in PEERS else LIBRARIES[name]
     packages = " ".join((known.package, *(known.besides if isinstance(known, Peer) else ())))
     return f"{name} is missing; run `make peers`, or install it (Debian, Ubuntu: apt-get install {packages})"
 
 
 def fetch(name: str) -> str | None:
-    """Unpack the Debian package of `name` below .tools and write its wrapper; the reason when that fails, else None."""
+    """Unpack the Debian package of `name` below .tools and write its wrapper; the reason of a failure, else None."""
     peer = PEERS[name]
     tree = TOOLS / peer.package
     wrapper = TOOLS / "bin" / name
@@ -156,7 +157,7 @@ def fetch(name: str) -> str | None:
     draft.write_text(_WRAPPER.format(package=peer.package, program=peer.program), encoding="utf-8")
     draft.chmod(0o755)
     draft.replace(wrapper)
-    if starts(wrapper):  # another program's package brought this one along
+    if starts(wrapper):  # another program's package contained this one
         return None
     reason = _unpack(tree, peer.package, *_besides(peer))
     if reason is not None:
@@ -165,21 +166,21 @@ def fetch(name: str) -> str | None:
     (tree / "main.cf").write_text("compatibility_level = 3.6\n", encoding="utf-8")
     if not starts(wrapper):
         wrapper.unlink()
-        return f"Debian's {peer.package} was unpacked, but {name} does not start from there"
+        return f"Debian's {peer.package} was unpacked, but its {name} does not start"
     return None
 
 
 def fetch_library(name: str) -> str | None:
-    """Unpack the Debian package of the library `name` below .tools; the reason when that fails, else None."""
+    """Unpack the Debian package of the library `name` below .tools; the reason of a failure, else None."""
     package = LIBRARIES[name].package
     reason = _unpack(TOOLS / package, package)
     if reason is None and find_library(name) is None:
-        return f"Debian's {package} was unpacked, but a program that preloads {name} does not feel it"
+        return f"Debian's {package} was unpacked, but preloading {name} has no effect"
     return reason
 
 
 def _unpack(tree: Path, *packages: str) -> str | None:
-    """Unpack these into the folder `tree`; the reason when that fails, else None."""
+    """Unpack these packages into the folder `tree`; the reason of a failure, else None."""
     unpack = subprocess.run(  # noqa: S603 - our own script with names from PEERS and LIBRARIES
         ["/bin/sh", str(ROOT / "scripts" / "dev" / "fetch_debs.sh"), str(tree), *packages],
         capture_output=True,
@@ -190,7 +191,7 @@ def _unpack(tree: Path, *packages: str) -> str | None:
 
 
 def starts(program: Path) -> bool:
-    """Whether the program runs far enough to say what it should: a missing library or Perl module shows here."""
+    """Whether the program starts and prints the expected output: it does not if a library or Perl module is missing."""
     peer = PEERS[program.name]
     try:
         run = subprocess.run(  # noqa: S603 - a program from PEERS
@@ -203,16 +204,16 @@ def starts(program: Path) -> bool:
 
 
 def _besides(peer: Peer) -> list[str]:
-    """The packages to unpack beside it: not node where the system has one, perhaps from elsewhere than Debian."""
+    """The further packages to unpack, without node if the system has one from any source."""
     return [package for package in peer.besides if package != "nodejs" or shutil.which("node") is None]
 
 
 def main() -> int:
-    """Make every program of PEERS, and every library, available; the exit status says whether all are."""
+    """Provide every program of PEERS and every library; the exit status is 1 if one is missing."""
     missing = [name for name in PEERS if (found := find_peer(name)) is None or not starts(found)]
     missing += [name for name in LIBRARIES if find_library(name) is None]
     if missing:
-        print(f"pillarbox: fetching {', '.join(missing)} for the tests …", flush=True)
+        print(f"pillarbox: downloading {', '.join(missing)} for the tests …", flush=True)
     status = 0
     for name in missing:
         reason = fetch(name) if name in PEERS else fetch_library(name)

@@ -1,7 +1,7 @@
 """policy_examples — one worked example for each action of a policy rule
 
 Owns: the examples of docs/reference/policy.md: a policy, an envelope, and the output of `pillarbox policy test`.
-Guarantees: every action has one; `says` is the command's output.
+Guarantees: every action has an example; `says` is the command's output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Example:
 
 EXAMPLES: Final[dict[str, Example]] = {
     "accept": Example(
-        "The monitoring host is never bothered by the rules below it.",
+        "The rules below do not apply to the monitoring host.",
         """\
 rules:
   - id: monitoring
@@ -36,7 +36,7 @@ rules:
         ("x@closed.example: DELIVER partition 1 transport default _policyrule='monitoring'",),
     ),
     "reject": Example(
-        "The old domain takes no mail any more; the client learns it at RCPT and can tell its user.",
+        "The old domain accepts no more mail; the client gets the refusal at RCPT and can report it to its user.",
         """\
 rules:
   - id: old-domain
@@ -50,7 +50,7 @@ rules:
         ),
     ),
     "defer": Example(
-        "Large mail is welcome at night only; the client tries again by itself.",
+        "Large mail is accepted at night only; clients retry automatically.",
         """\
 rules:
   - id: large-only-at-night
@@ -80,7 +80,7 @@ rules:
         ),
     ),
     "metadata": Example(
-        "Every row says whose mail it is and by which campaign, for queries and statistics.",
+        "Every row names its tenant and campaign, for queries and statistics.",
         """\
 rules:
   - id: tenant
@@ -100,7 +100,7 @@ rules:
         ),
     ),
     "partition": Example(
-        "One slow destination gets a worker of its own, so that no other mail waits behind it.",
+        "One slow destination gets its own worker, so that no other mail waits behind it.",
         """\
 rules:
   - id: slow-destination
@@ -111,7 +111,7 @@ rules:
         ("x@slow.example: DELIVER partition slow transport default _policyrule='slow-destination'",),
     ),
     "partitionkey": Example(
-        "Bulk mail is spread by its user instead of its destination, so that one mailing stays in one partition.",
+        "Bulk mail is partitioned by user instead of destination, so that one mailing stays in one partition.",
         """\
 rules:
   - id: bulk
@@ -126,7 +126,7 @@ rules:
         ),
     ),
     "transport": Example(
-        "Mail to the partner goes over the transport that queued.yaml calls partner.",
+        "Mail to the partner uses the transport partner of queued.yaml.",
         """\
 rules:
   - id: partner
@@ -137,7 +137,7 @@ rules:
         ("x@partner.example: DELIVER partition 2 transport partner _policyrule='partner'",),
     ),
     "priority": Example(
-        "Passwords go before newsletters.",
+        "Login codes are delivered before newsletters.",
         """\
 rules:
   - id: codes
@@ -153,7 +153,7 @@ rules:
         ("x@example.net: DELIVER partition 4 transport default priority 5 _policyrule='codes'",),
     ),
     "addheader": Example(
-        "Every message says who submitted it, whatever the client wrote.",
+        "Every message names its submitter, whatever the client wrote.",
         """\
 rules:
   - id: submitter
@@ -168,7 +168,7 @@ rules:
         ),
     ),
     "delay": Example(
-        "A client that greets with a name no mail server has waits, which programs that send spam do not like.",
+        "A client with an implausible HELO name is delayed, which deters spam programs.",
         """\
 rules:
   - id: nonsense-name

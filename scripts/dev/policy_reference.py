@@ -1,7 +1,7 @@
 """policy_reference — the page docs/reference/policy.md
 
 Owns: the page's prose and tables: phases, conditions, actions with their examples, lists, the content check.
-Guarantees: tables come from the models, examples from scripts.dev.policy_examples, so neither can be out of date.
+Guarantees: tables come from the models and examples from scripts.dev.policy_examples, so both are always current.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from shared.config.fields import Section
 
 _PHASES: Final = {
-    "connect": "a client has connected; before the greeting, and instead of it when refused",
-    "helo": "HELO or EHLO; what an earlier one changed is forgotten",
-    "auth": "the client has proven who it is; before 235",
-    "mailfrom": "MAIL FROM, for the message that begins",
-    "rcptto": "RCPT TO, for each recipient; after it is known that the client may relay",
-    "eod": "the end of data: content has come and its form is sound; before it is committed",
+    "connect": "after a client has connected, before the greeting; a refusal replaces the greeting",
+    "helo": "at HELO or EHLO; changes made by an earlier one are dropped",
+    "auth": "after the client has authenticated, before 235",
+    "mailfrom": "at MAIL FROM, for the new message",
+    "rcptto": "at RCPT TO, for each recipient, after the check that the client may relay",
+    "eod": "at the end of data: after the content was received and its form checked, before it is committed",
 }
 
 _INTRODUCTION: Final = """\
 # Policy
 
-What smtpd does with a client, a message and each recipient is decided by `policy` in `smtpd.yaml`. A rule has
+`policy` in `smtpd.yaml` decides how smtpd treats a client, a message and each recipient. A rule has
 an `id`, a `phase` (default `rcptto`), conditions (`if`) and actions (`then`):
 
     policy:
@@ -42,48 +42,48 @@ an `id`, a `phase` (default `rcptto`), conditions (`if`) and actions (`then`):
           if: {recipientdomain: [old.example]}
           then: {reject: "550 5.1.2 Please write to new.example"}
 
-`pillarbox policy test` says what would happen to an envelope and why, rule by rule; `pillarbox policy check`
-whether the file can be used. smtpd takes a changed file at SIGHUP: as a whole or not at all, and for new
+`pillarbox policy test` shows the result for an envelope, rule by rule; `pillarbox policy check` checks
+the file. smtpd reloads a changed file at SIGHUP: completely or not at all, and for new
 sessions.
 
-## How rules add up
+## How rules combine
 
-1. Phases come in the order of SMTP, and within a phase rules in the order of the file; `servers` restricts a
+1. Phases run in the order of SMTP, and within a phase rules in the order of the file; `servers` restricts a
    rule to some of `servers[].id`.
-2. **The first rule that decides ends its phase**: `accept`, `reject` or `defer`. `accept` ends only its own
-   phase. Without a decision the client goes on.
-3. **Changes add up**: `hold`, `metadata`, `partition` (or `partitionkey`), `transport` and `priority` are set
+2. **The first decision ends its phase**: `accept`, `reject` or `defer`. `accept` ends only its own
+   phase. Without a decision the session continues.
+3. **Changes accumulate**: `hold`, `metadata`, `partition` (or `partitionkey`), `transport` and `priority` are set
    by the first rule that sets them, over all phases; metadata key by key. `addheader` adds every field. Of
    several delays in one phase the longest counts.
-4. What connect, helo and auth change holds for the session, mailfrom and eod for the message, rcptto for the
+4. Changes in connect, helo and auth apply to the session, in mailfrom and eod to the message, in rcptto to the
    recipient.
-5. At eod a rule that asks for a recipient, or writes one, is asked for each: what it changes it changes for
-   those that match. SMTP has one reply to a message, so if it refuses one recipient there, it refuses the
+5. At eod a rule with a condition or text about the recipient runs for each recipient, and its changes apply to the
+   recipients that match. SMTP has one reply to a message, so a refusal for one recipient there refuses the
    message.
-6. `policy.holds` are standing holds. They are asked before the rules of their phase (eod if they ask for
-   header, score, symbols, size or number of recipients, else rcptto), so no `accept` passes them by.
+6. `policy.holds` are standing holds. They run before the rules of their phase (eod if they have a condition on
+   header, score, symbols, size or number of recipients, else rcptto), so no `accept` bypasses them.
 7. No action discards mail: a message that was answered 250 is delivered, returned or held. No action opens a relay:
    `relay.networks` and `authentication` decide which clients may relay. Metadata `_policyrule` names the rules that
    matched.
-8. A user's own hold, partition and transport apply where no rule has set them.
+8. A user's own hold, partition and transport apply if no rule has set them.
 
-When a rule's condition cannot be decided (a list's query fails), the client gets 451 and may try again.
+If a rule's condition cannot be evaluated (a list's query fails), the client gets 451 and may try again.
 """
 
 _CONDITIONS: Final = """\
-All that are given must match; one entry of a list is enough. An unknown fact matches nothing. Patterns are
-globs (`*`, `?`) that match the whole text, or `/regular expressions/` in RE2's syntax that match any part; both
-in any case and in linear time.
+All conditions of a rule must match; one entry of a list suffices. An unknown fact matches nothing. Patterns are
+globs (`*`, `?`) that match the whole text, or `/regular expressions/` in RE2's syntax that match any part. Both
+ignore case and take linear time.
 """
 
 _LISTS: Final = """\
-A file has one entry a line; `#` begins a comment. Asked for `client`, entries are networks and addresses; for a
-domain or host name, `example.com` and `*.example.com` (those below it); for addresses, mailboxes in any case and
-quoted or not; for users the text itself. The file is looked at when a session and when a message begins, and
-read again if it changed; if it cannot be read, the entries it had stay and an event says so. A query runs
-read-only in the queue's database with smtpd's rights, on connections of its own; its answers are kept for
-`keep`. It is given addresses in lower case, without quotes and with the domain in A-labels: another spelling is
-no way around it. Example:
+A file has one entry per line; `#` begins a comment. For `client`, entries are networks and addresses; for a
+domain or host name, `example.com` and `*.example.com` (its subdomains); for addresses, mailboxes in any case,
+quoted or not; for users, the exact name. smtpd checks the file at the start of each session and message, and
+reads it again if it changed; if it cannot be read, the old entries stay and an event reports it. A query runs
+read-only in the queue's database with smtpd's rights, on its own connections; its answers are cached for
+`keep`. It gets addresses in lower case, without quotes and with the domain in A-labels, so that another spelling
+does not evade it. Example:
 
     lists:
       - {id: customers, file: /etc/pillarbox/customers}
@@ -96,14 +96,14 @@ no way around it. Example:
 """
 
 _CHECK: Final = """\
-With a section `contentcheck`, rspamd looks at every message at eod: when the first rule that asks for `score`
-or `symbols` comes up, or after the last rule. A rule that accepts before that spares the message the check.
-Rules decide before rspamd's verdict; where none does, `actions` says what the verdict means: *tag* adds the
-fields rspamd asks for, with `X-Spam: Yes` and `X-Spam-Score` (also on *hold*); *no action* adds only those
-rspamd asks for. Content is stored as submitted: a subject is not rewritten and no field is removed, so fields
-of these names that a client wrote itself stay. Checked are at most `maxsize` octets; larger mail goes unchecked
-and no rule on score or symbols matches it. rspamd is spoken to in clear text, so it belongs on the same host or
-a network of your own.
+With a section `contentcheck`, rspamd checks every message at eod: before the first rule with a condition on `score`
+or `symbols`, or after the last rule. A rule that accepts earlier skips the check.
+Rules have precedence over rspamd's verdict; if none decides, `actions` maps the verdict: *tag* adds the
+fields that rspamd requests, with `X-Spam: Yes` and `X-Spam-Score` (also on *hold*); *no action* adds only those
+that rspamd requests. Content is stored as submitted: no subject is rewritten and no field removed, so fields
+of these names written by the client remain. Mail larger than `maxsize` octets is not checked,
+and no rule on score or symbols matches it. The connection to rspamd is not encrypted, so run rspamd on the same host or
+in your own network.
 
     contentcheck: {url: "http://127.0.0.1:11333", whendown: hold}
     rules:
@@ -118,15 +118,15 @@ def page() -> str:
     braced = [f"{{{name}}}" for name in sorted(PLACEHOLDERS)]
     parts = [
         _INTRODUCTION,
-        "## Phases\n\n| phase | when | known from here on |\n|---|---|---|" + phases,
+        "## Phases\n\n| phase | when | new facts |\n|---|---|---|" + phases,
         "## Rules\n\n" + _table(Rule),
         "## Conditions\n\n" + _CONDITIONS + "\n" + _table(Condition),
         "### `time`\n\n" + _table(TimeSpan),
-        "### `rate`\n\nCounted over all processes of the host by the rule; what is over the limit is not counted.\n\n"
+        "### `rate`\n\nCounted for each rule over all processes of the host; events over the limit are not counted.\n\n"
         + _table(RateCondition),
         "### `in`\n\n" + _table(ListCondition),
         "## Actions\n\n" + _table(Action),
-        f"Placeholders in texts: {_words(braced)}.\nWhat a client said is made printable; the unknown is empty.",
+        f"Placeholders in texts: {_words(braced)}.\nA client's text is made printable; an unknown value is empty.",
         *(_example(name) for name in EXAMPLES),
         "## Standing holds\n\n" + _table(Hold),
         "## Lists\n\n" + _LISTS + "\n" + _table(ListSource),

@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         stale += 1
         if options.check:
-            sys.stderr.write(f"{file}: is out of date; run python -m scripts.dev.reference\n")
+            sys.stderr.write(f"{file} is out of date; run python -m scripts.dev.reference\n")
         else:
             file.write_text(text, encoding="utf-8")
             print(f"{file}: written")
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def pages() -> dict[str, str]:
-    """The pages as they should be."""
+    """The current text of each page."""
     return {
         "classification.md": f"{_HEADING}\n{classification_reference.page()}",
         "condition.md": _condition(),
@@ -65,7 +65,7 @@ def pages() -> dict[str, str]:
 
 
 def _configuration() -> str:
-    intro = "Every key of both files. `[]` after a name is a list, `<name>` a key of one's own."
+    intro = "Every key of both files. `[]` after a name marks a list; `<name>` is a key that you choose."
     parts = [f"{_HEADING}\n# Configuration\n\n{intro}"]
     for schema in SCHEMAS:
         root = json.loads(schema_text(SCHEMAS[schema]))
@@ -77,7 +77,7 @@ def _configuration() -> str:
 def _keys(
     node: dict[str, Any], root: dict[str, Any], path: str, above: tuple[int, ...] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Every key below a schema node with its description, depth first; a section inside itself is not unfolded."""
+    """Every key below a schema node with its description, depth first; a recursive section is not expanded again."""
     target = _followed(node, root)
     above = (*above, id(target))
     for name, child in target.get("properties", {}).items():
@@ -98,7 +98,7 @@ def _keys(
 
 
 def _followed(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    """The node a reference, or the one alternative to null, stands for."""
+    """The node that a reference, or the only alternative to null, refers to."""
     for alternative in (node, *node.get("anyOf", ())):
         if "$ref" in alternative:
             found: dict[str, Any] = root["$defs"][alternative["$ref"].rpartition("/")[2]]
@@ -109,17 +109,17 @@ def _followed(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
 def _condition() -> str:
     intro = (
         "# Conditions\n\n"
-        "Every verb of `pillarbox queue` that lists or acts takes one, and so do those of `quarantine`:\n\n"
+        "Every verb of `pillarbox queue` and `pillarbox quarantine` that lists or acts takes a condition:\n\n"
         '    state=HOLD recipientdomain=example.com age>1h retry_count=3..10 "last_error~try later"\n\n'
-        "Terms side by side must all fit (`and` may stand between them); `or`, `not` and parentheses do what they\n"
-        "say, and `and` binds closer than `or`. A term is a name, an operator and a value: `=` and `!=`; `~` and\n"
-        "`!~` (text that occurs, in whatever case); `<`, `<=`, `>`, `>=`. Several values with commas between them:\n"
-        "any of them. `3..10` is a range with both ends, `3..` and `..10` have one. `*` in a value stands for any\n"
-        "characters, unless it is in quotes. Nothing after `=` means that it is not set; what is not set fits every\n"
-        "`!=`. In a shell put quotes around terms with `<`, `>`, `*` or spaces. A typo is shown with a caret under\n"
-        "it, and nothing is done."
+        "Adjacent terms must all match (`and` between them is optional); `or`, `not` and parentheses work as usual,\n"
+        "and `and` binds more tightly than `or`. A term is a name, an operator and a value. The operators are `=` and\n"
+        "`!=`; `~` and `!~` (contains the text, in any case); `<`, `<=`, `>`, `>=`. Values separated by commas match\n"
+        "any of them. `3..10` is a range with both ends, `3..` and `..10` have one. `*` in a value matches any\n"
+        "characters, unless it is in quotes. An empty value after `=` matches if the field is not set; a field that\n"
+        "is not set matches every `!=`. In a shell, quote terms with `<`, `>`, `*` or spaces. A syntax error is shown\n"
+        "with a caret under it, and nothing is done."
     )
-    head = f"{_HEADING}\n{intro}\n\n| name | also | value | what it is |\n|---|---|---|---|"
+    head = f"{_HEADING}\n{intro}\n\n| name | also | value | meaning |\n|---|---|---|---|"
     also: dict[str, list[str]] = {}
     for alias, name in ALIASES.items():
         also.setdefault(name, []).append(f"`{alias}`")
@@ -134,7 +134,7 @@ def _condition() -> str:
 
 
 def _events() -> str:
-    intro = "# Events\n\nOne line of log each (logfmt). Renaming one is a breaking change."
+    intro = "# Events\n\nEach event is one log line (logfmt). Renaming an event is a breaking change."
     head = f"{_HEADING}\n{intro}\n\n| event | level | meaning and fields |\n|---|---|---|"
     rows = (
         f"\n| `{name}` | {logging.getLevelName(level).lower()} | {_cell(text)} |"
@@ -146,22 +146,22 @@ def _events() -> str:
 def _doctor() -> str:
     intro = (
         "# Checks of `pillarbox doctor`\n\n"
-        "Each finding has a verdict: `ok`, `note` (nothing to do), `warn` (W: will hurt if it stays) or `alarm` (A:\n"
-        "mail is not delivered, or may be lost). The exit status is 1 when there is an alarm, else 0; what cannot be\n"
-        "looked at is a warning. The ids do not change. Doctor changes nothing and starts nothing."
+        "Each finding has a verdict: `ok`, `note` (nothing to do), `warn` (W: will cause trouble later) or `alarm`\n"
+        "(A: mail is not delivered, or may be lost). The exit status is 1 if there is an alarm, else 0. A check that\n"
+        "cannot run is a warning. The ids do not change. Doctor changes nothing and starts nothing."
     )
-    head = f"{_HEADING}\n{intro}\n\n| check | looks at |\n|---|---|"
+    head = f"{_HEADING}\n{intro}\n\n| check | examines |\n|---|---|"
     return head + "".join(f"\n| `{check}` | {_cell(text)} |" for check, text in CHECKS.items()) + "\n"
 
 
 def _metrics() -> str:
     intro = (
         "# Metrics\n\n"
-        "What a daemon with `metrics.listen` answers at `/metrics`, in Prometheus's text format. Counters and\n"
-        "histograms are fed by [events](events.md) and start at 0 with the process; gauges are read when Prometheus\n"
-        "asks. Times are seconds. `transport` is an id of the configuration, `destination` a class of\n"
-        "`metrics.destinations`, `code` a reply's; what is none of those is `other`. `partition` is empty for mail\n"
-        "without one. Renaming one is a breaking change."
+        "A daemon with `metrics.listen` serves these at `/metrics`, in Prometheus's text format. [Events](events.md)\n"
+        "update counters and histograms, which start at 0 with the process; gauges are read at each scrape. Times are\n"
+        "in seconds. `transport` is an id of the configuration, `destination` a class of `metrics.destinations`,\n"
+        "`code` a reply's code; other values are `other`. `partition` is empty for mail without a partition. Renaming\n"
+        "a metric is a breaking change."
     )
     tables = (f"## {name}\n\n{_table(table)}" for name, table in (("queued", QUEUED), ("smtpd", SMTPD)))
     return "\n\n".join([f"{_HEADING}\n{intro}", *tables]) + "\n"

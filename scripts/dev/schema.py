@@ -1,9 +1,9 @@
-"""schema — writes the JSON Schemas with which editors check our YAML
+"""schema — writes the JSON Schemas that editors use to check our YAML
 
 Owns: config/smtpd.schema.json and config/queued.schema.json, which are generated and never edited.
 Guarantees: without `--check` the files match the models afterwards; with it nothing is written.
 Raises: nothing; exit status 1 and one line for each file that is out of date.
-See: https://github.com/redhat-developer/yaml-language-server, whose heading the YAML files carry
+See: https://github.com/redhat-developer/yaml-language-server, for the first line of the YAML files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes or checks the schema files; the exit status."""
+    """Write or check the schema files; the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m scripts.dev.schema", description="Write the JSON Schemas of our YAML."
     )
@@ -30,13 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     if not options.config.is_dir():
-        print(f"{options.config}: is not a folder; run from the checkout or give --config DIR", file=sys.stderr)
+        print(f"{options.config} is not a folder; run from the checkout or give --config DIR", file=sys.stderr)
         return 1
     stale = [name for name in SCHEMAS if not _is_current(options.config / name)]
     for name in stale:
         file = options.config / name
         if options.check:
-            print(f"{file}: is out of date; run python -m scripts.dev.schema", file=sys.stderr)
+            print(f"{file} is out of date; run python -m scripts.dev.schema", file=sys.stderr)
         else:
             file.write_text(schema_text(SCHEMAS[name]), encoding="utf-8")
             print(f"{file}: written")

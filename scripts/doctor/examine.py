@@ -13,8 +13,7 @@ from time import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from scripts.doctor import logins, server, workers
-from scripts.doctor import queue as doctor_queue
+from scripts.doctor import logins, queue, server, workers
 from scripts.doctor.checks import Finding, Limits, Severity
 from scripts.doctor.conditions import prove
 from scripts.doctor.workers import Registered
@@ -130,18 +129,18 @@ class Look:
 
     async def _partitions(self) -> list[Finding]:
         [row] = await self._rows("doctor_settings")
-        return [doctor_queue.partitions(row, self._count)]
+        return [queue.partitions(row, self._count)]
 
     async def _tree(self) -> list[Finding]:
         self._leaves = await self._rows("doctor_leaves")
-        return doctor_queue.leaves(self._leaves, self._limits)
+        return queue.leaves(self._leaves, self._limits)
 
     async def _vacuum(self) -> list[Finding]:
-        return [doctor_queue.vacuum(await self._rows("doctor_vacuum"))]
+        return [queue.vacuum(await self._rows("doctor_vacuum"))]
 
     async def _history(self) -> list[Finding]:
         ahead = min(self._queued.maintenance.ahead, self._limits.days)
-        return [doctor_queue.history(await self._rows("doctor_history", ahead=ahead))]
+        return [queue.history(await self._rows("doctor_history", ahead=ahead))]
 
     async def _refcounts(self) -> list[Finding]:
         [ends] = await self._rows("doctor_bodies_span")
@@ -150,35 +149,35 @@ class Look:
         starts = [first, random.randint(first, last), max(first, last - (1 << 100))]
         sample = {"starts": [UUID(int=start) for start in starts], "batch": self._limits.sample}
         [row] = await self._rows("doctor_refcounts", **sample)
-        return [doctor_queue.refcounts(row)]
+        return [queue.refcounts(row)]
 
     async def _orphans(self) -> list[Finding]:
         [row] = await self._rows("doctor_orphans", batch=self._limits.sample)
-        return [doctor_queue.orphans(row)]
+        return [queue.orphans(row)]
 
     async def _due(self) -> list[Finding]:
         rows = await self._rows("doctor_due", batch=self._limits.backlog, grace=self._limits.lost)
-        return doctor_queue.due(rows, self._limits)
+        return queue.due(rows, self._limits)
 
     async def _transports(self) -> list[Finding]:
         known = [transport.id for transport in self._queued.transports]
         rows = await self._rows("doctor_transports", batch=self._limits.backlog, known=known)
         rules = (rule.action.transport for rule in self._smtpd.policy.rules)
-        return [doctor_queue.transports(rows, sorted({name for name in rules if name} - set(known)))]
+        return [queue.transports(rows, sorted({name for name in rules if name} - set(known)))]
 
     async def _logins(self) -> list[Finding]:
         return logins.refused(await self._rows("doctor_logins", batch=self._limits.backlog))
 
     async def _hosts(self) -> list[Finding]:
-        return [doctor_queue.hosts(await self._rows("doctor_shut", batch=self._limits.backlog), self._limits)]
+        return [queue.hosts(await self._rows("doctor_shut", batch=self._limits.backlog), self._limits)]
 
     async def _dead(self) -> list[Finding]:
-        return [doctor_queue.dead(await self._rows("doctor_dead", batch=self._limits.backlog), self._limits)]
+        return [queue.dead(await self._rows("doctor_dead", batch=self._limits.backlog), self._limits)]
 
     async def _default(self) -> list[Finding]:
         rows = await self._rows("doctor_default", batch=self._limits.backlog)
         self._stray = [row.partid for row in rows]
-        return [doctor_queue.default_leaf(rows, set(coverage.configured(self._count, *self._named())))]
+        return [queue.default_leaf(rows, set(coverage.configured(self._count, *self._named())))]
 
     async def _workers(self) -> list[Finding]:
         """The running workers, the proofs of their conditions, and the unserved partitions."""

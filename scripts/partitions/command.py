@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.options import finish
-from scripts.partitions import layout as partitions_layout
-from scripts.partitions import run as partitions_run
-from scripts.partitions import show as partitions_show
+from scripts.partitions import layout, run, show
 from scripts.partitions.audit import read_faults, repairs
 from scripts.partitions.balance import balance as balanced
 from scripts.partitions.balance import read_report
@@ -41,7 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     verb = verbs.add_parser("show", help="the leaves, their ids, recipients and faults; status 1 if there are faults")
     verb.add_argument("--json", action="store_true", help="one JSON object")
-    _finish(verb, show)
+    _finish(verb, show_leaves)
 
     verb = verbs.add_parser("plan", help="the steps to the leaves of smtpd.yaml, without taking them")
     forms = verb.add_mutually_exclusive_group()
@@ -94,18 +92,18 @@ def _finish(verb: argparse.ArgumentParser, func: Callable[[argparse.Namespace], 
     finish(verb, func, json=False)
 
 
-def show(options: argparse.Namespace) -> int:
+def show_leaves(options: argparse.Namespace) -> int:
     """Print the leaves; status 1 when one of them has a fault."""
     return asyncio.run(_show(options))
 
 
 async def _show(options: argparse.Namespace) -> int:
     conninfo, configured = _configured(options)
-    async with partitions_run.connected(conninfo) as connection:
-        state = await partitions_run.read_state(connection)
+    async with run.connected(conninfo) as connection:
+        state = await run.read_state(connection)
         faults = await read_faults(connection)
         counts = await _counts(connection)
-    partitions_show.leaves(state, counts, faults, configured, as_json=options.json)
+    show.leaves(state, counts, faults, configured, as_json=options.json)
     return 1 if faults else 0
 
 
@@ -116,10 +114,10 @@ def plan(options: argparse.Namespace) -> int:
 
 async def _plan(options: argparse.Namespace) -> int:
     conninfo, configured = _configured(options)
-    async with partitions_run.connected(conninfo) as connection:
-        state = await partitions_run.read_state(connection)
-        found, acts = await partitions_run.planned(connection, configured)
-    partitions_show.plan(found, acts, state, options.form)
+    async with run.connected(conninfo) as connection:
+        state = await run.read_state(connection)
+        found, acts = await run.planned(connection, configured)
+    show.plan(found, acts, state, options.form)
     return 0
 
 
@@ -132,8 +130,8 @@ def apply(options: argparse.Namespace) -> int:
 def split(options: argparse.Namespace) -> int:
     """Give ids of a leaf leaves of their own."""
     words = options.words[1:] if options.words[0] == "into" else options.words
-    parts = partitions_layout.read_parts(words)
-    return asyncio.run(_act(options, lambda layout: partitions_layout.split(layout, options.leaf, parts)))
+    parts = layout.read_parts(words)
+    return asyncio.run(_act(options, lambda present: layout.split(present, options.leaf, parts)))
 
 
 def merge(options: argparse.Namespace) -> int:
@@ -142,15 +140,15 @@ def merge(options: argparse.Namespace) -> int:
     if leaves[-1:] != ["into"] or not leaves[:-1]:
         raise PillarboxError("partitions merge: expected LEAF… into NAME")
 
-    def idle(layout: Layout) -> str:
-        return partitions_show.merged(layout, partitions_layout.absent(layout, leaves[:-1]), name)
+    def idle(present: Layout) -> str:
+        return show.merged(present, layout.absent(present, leaves[:-1]), name)
 
-    return asyncio.run(_act(options, lambda layout: partitions_layout.merge(layout, leaves[:-1], name), idle=idle))
+    return asyncio.run(_act(options, lambda present: layout.merge(present, leaves[:-1], name), idle=idle))
 
 
 def move(options: argparse.Namespace) -> int:
     """Move one id to another leaf."""
-    return asyncio.run(_act(options, lambda layout: partitions_layout.move(layout, options.id, options.leaf)))
+    return asyncio.run(_act(options, lambda present: layout.move(present, options.id, options.leaf)))
 
 
 def balance(options: argparse.Namespace) -> int:
@@ -161,17 +159,17 @@ def balance(options: argparse.Namespace) -> int:
 
 async def _balance(options: argparse.Namespace, given: dict[str, float]) -> int:
     conninfo, _ = _configured(options)
-    async with partitions_run.connected(conninfo) as connection:
-        state = await partitions_run.read_state(connection)
+    async with run.connected(conninfo) as connection:
+        state = await run.read_state(connection)
         counts = {} if given else await _counts(connection)
     weights = given or {
         id_: float(number)
         for leaf, ids in counts.items()
-        if leaf != partitions_layout.PREFIX + partitions_layout.DEFAULT
+        if leaf != layout.PREFIX + layout.DEFAULT
         for id_, number in ids.items()
     }
     proposed = balanced(state.layout, weights, options.leaves)
-    partitions_show.proposal(proposed, state.layout, weights, as_json=options.json)
+    show.proposal(proposed, state.layout, weights, as_json=options.json)
     return await _act(options, lambda _: proposed) if options.apply and proposed != state.layout else 0
 
 
@@ -180,19 +178,19 @@ async def _act(
 ) -> int:
     """Preview, consent, and the steps. `idle`: why there is nothing to do, when it is not as plain as that."""
     conninfo, configured = _configured(options)
-    async with partitions_run.connected(conninfo) as connection:
-        state = await partitions_run.read_state(connection)
+    async with run.connected(conninfo) as connection:
+        state = await run.read_state(connection)
         wanted, mending = change(state.layout), repairs(await read_faults(connection)) if repair else []
-        found, acts = await partitions_run.planned(connection, wanted)
+        found, acts = await run.planned(connection, wanted)
         why = {"idle": idle(state.layout)} if idle else {}
-        partitions_show.plan(found, [mending, *acts] if mending else acts, state, "table", **why)
+        show.plan(found, [mending, *acts] if mending else acts, state, "table", **why)
         if mending or acts:
             await _consent(yes=options.yes)
-            async with partitions_run.alone(connection):
-                await partitions_run.take(connection, mending, print)
-            await partitions_run.apply(connection, wanted, print)
+            async with run.alone(connection):
+                await run.take(connection, mending, print)
+            await run.apply(connection, wanted, print)
     if wanted != configured:
-        partitions_show.paste(wanted)
+        show.paste(wanted)
     return 0
 
 
@@ -218,11 +216,11 @@ def _configured(options: argparse.Namespace) -> tuple[str, Layout]:
     config = load_smtpd(options.config / "smtpd.yaml")
     settings = config.environment.database
     conninfo = database.resolve(settings.uri, config.environment.var)
-    return conninfo, partitions_layout.wanted(settings.partitions.leaves)
+    return conninfo, layout.wanted(settings.partitions.leaves)
 
 
-async def _counts(connection: database.Connection) -> partitions_show.Counts:
-    counts: partitions_show.Counts = {}
+async def _counts(connection: database.Connection) -> show.Counts:
+    counts: show.Counts = {}
     for row in await database.fetch(connection, "partitions_rows"):
         counts.setdefault(row.leaf, {})[row.partid or ""] = row.recipients
     return counts
@@ -232,7 +230,7 @@ def _weights(words: list[str]) -> dict[str, float]:
     weights = {}
     for word in words:
         id_, _, number = word.partition("=")
-        partitions_layout.check_id(id_)
+        layout.check_id(id_)
         try:
             weights[id_] = float(number)
         except ValueError:

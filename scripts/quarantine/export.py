@@ -21,9 +21,9 @@ from scripts.options import finish
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import progress
 from scripts.queue.query import add_condition, run
+from shared import masking
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
-from shared.masking import show as quoted
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def export(options: argparse.Namespace) -> int:
     if folder is None and sys.stdout.isatty():
         raise PillarboxError("quarantine export: a message could act on this terminal: redirect it, or give --to DIR")
     if folder is not None and not folder.is_dir():
-        raise PillarboxError(f"--to: {quoted(str(folder))} is not a folder")
+        raise PillarboxError(f"--to: {masking.show(str(folder))} is not a folder")
 
     async def go(connection: database.Connection) -> Counter[str]:
         asking = await narrowed(connection, await admit(connection, settings), options)
@@ -110,7 +110,7 @@ async def _file(
     except FileExistsError:
         return "present"
     except OSError as error:
-        raise PillarboxError(f"--to: {quoted(str(folder))}: {error.strerror}") from None
+        raise PillarboxError(f"--to: {masking.show(str(folder))}: {error.strerror}") from None
     finally:
         unfinished.unlink(missing_ok=True)
     return "written"

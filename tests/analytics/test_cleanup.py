@@ -1,4 +1,4 @@
-"""test-cleanup — days go only after the lake was seen to have them, and orphans are found, told of and mended"""
+"""test-cleanup — days are dropped only after the lake was verified, and orphans are found, reported and repaired"""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_days_younger_than_keep_are_not_looked_at(history_database: str, exporte
 def test_a_day_that_was_never_exported_is_refused(history_database: str, tmp_path: Path) -> None:
     (tmp_path / manifest.STAGING).mkdir()
     done = clean(history_database, tmp_path)
-    assert {each.reason for each in done.refused} == {"not in the lake: export it first"}
+    assert {each.reason for each in done.refused} == {"the day is not in the lake: export it first"}
     assert days_left(history_database) == DAYS
 
 
@@ -71,7 +71,7 @@ def test_a_day_that_grew_since_is_refused_and_the_others_go(history_database: st
 
     [refused] = clean(history_database, exported_lake).refused
 
-    assert "export it first" in refused.reason
+    assert "export it again" in refused.reason
     assert days_left(history_database) == 1
 
 
@@ -88,7 +88,7 @@ def test_a_row_that_comes_after_verification_keeps_the_day(
 
     monkeypatch.setattr(cleanup_verify, "fault", then_late)
     refused = [each for each in clean(history_database, exported_lake).refused if each.table == "attempts"]
-    assert [each.reason for each in refused] == ["it has other rows than were verified: export it first"]
+    assert [each.reason for each in refused] == ["the rows have changed since they were verified: export again"]
     assert days_left(history_database) == 1
 
 
@@ -107,7 +107,7 @@ def test_a_file_with_one_value_changed_keeps_the_day(history_database: str, expo
 
     [refused] = clean(history_database, exported_lake).refused
 
-    assert "or other content" in refused.reason
+    assert "or their content differs" in refused.reason
 
 
 def test_a_damaged_file_keeps_the_day(history_database: str, exported_lake: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_day_somebody_reads_is_left_for_the_next_time(history_database: str, e
     with psycopg.connect(history_database) as reading:
         reading.execute("SELECT count(*) FROM pillarbox.archive")
         done = clean(history_database, exported_lake)
-        assert {each.reason for each in done.refused} == {"other sessions read it for longer than we wait: try again"}
+        assert {each.reason for each in done.refused} == {"lock timeout: other sessions read the day; try again"}
     assert clean(history_database, exported_lake).refused == []
 
 

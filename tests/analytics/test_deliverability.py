@@ -1,4 +1,4 @@
-"""test-deliverability — outcomes, steps, TLS and weights, from hand-made attempts counted by hand"""
+"""test-deliverability — outcomes, steps, TLS and weights of synthetic attempts, counted by hand"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test-export-killed — an export killed at any step, then run again, leaves a lake that equals the table
+"""test-export-killed — an export that is killed at any step and run again leaves a lake equal to the table
 
 Guarantees: the kill is SIGKILL, from inside, at the step named; what is compared is every row.
 """

@@ -1,4 +1,4 @@
-"""test-export-once — closed days come into the lake once, grow with late rows, and are never overwritten by less"""
+"""test-export-once — closed days are exported once, grow with late rows, and never shrink"""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_day_that_lost_rows_is_refused_and_the_lake_keeps_them(history_databas
     done = exported(history_database, tmp_path)
 
     [refused] = done.refused
-    assert "the lake was left as it is" in refused
+    assert "the lake was not changed" in refused
     assert sum(each.rows for table in ("attempts", "archive") for each in manifest.every(tmp_path, table)) == before
 
 
@@ -129,14 +129,14 @@ def test_a_day_dropped_while_it_is_read_is_refused_not_empty(
     done = exported(history_database, tmp_path)
 
     [refused] = done.refused
-    assert f"{victim} was dropped while it was read" in refused
+    assert f"{victim} was dropped during the read" in refused
     assert manifest.load(tmp_path, "attempts", victim) is None
 
 
 def test_a_lake_that_cannot_be_written_is_one_line(history_database: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(manifest.LakeFault, match=r"--lake .*: cannot be written"):
+    with pytest.raises(manifest.LakeFault, match=r"--lake: .* cannot be written"):
         exported(history_database, file)
 
 
@@ -152,7 +152,7 @@ def test_what_a_worker_of_spark_refuses_is_one_line(spark: SparkSession, tmp_pat
     entry = manifest.LakeFile("attempts/nothing.parquet", 1, 1, "")
     bundle = compact.Bundle(tmp_path, "attempts", (entry,), tmp_path)
 
-    with pytest.raises(manifest.LakeFault, match=r"nothing\.parquet: is missing") as raised:
+    with pytest.raises(manifest.LakeFault, match=r"nothing\.parquet: the file is missing") as raised:
         OnSpark(spark).run(compact.write_bundle, [bundle], lambda _: None)
     assert "\n" not in str(raised.value)
 

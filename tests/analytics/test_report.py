@@ -1,4 +1,4 @@
-"""test-report — one report from PostgreSQL: the same answers as PostgreSQL's own, kept once for its period
+"""test-report — a report from PostgreSQL gives PostgreSQL's own answers, and is stored once for its period
 
 Guarantees: the analyses and the SQL they are compared with were written apart, so one checks the other.
 """
@@ -79,14 +79,14 @@ def test_a_period_is_stored_once(factory: Factory) -> None:
 
 
 def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - as beside it
+    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.runner import OnSpark  # noqa: PLC0415
 
     file = tmp_path / "part-0.parquet"
     file.write_bytes(b"PAR1" + b"\x00" * 100 + b"PAR1")
     with pytest.raises(PillarboxError) as refused:
         rollup_read.tables(OnSpark(spark), [rollup_read.Part("attempts", (str(file),))], 10)
-    assert str(refused.value) == f"{file} is damaged and cannot be read; nothing was reported; export its day again"
+    assert str(refused.value) == f"{file}: the file is damaged; no report was written; export its day again"
 
 
 def test_days_before_all_history_make_a_report_of_nothing(spark: SparkSession, factory: Factory) -> None:

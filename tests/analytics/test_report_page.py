@@ -1,4 +1,4 @@
-"""test-report-page — the page, the JSON and the tables of a report made of values that mean harm
+"""test-report-page — the page, the JSON and the tables of a report with hostile values
 
 Guarantees: the page is rendered by a real Chromium, which says what it fetched, what it complained of, and what it
     shows.
@@ -132,7 +132,7 @@ def test_chromium_shows_the_page_and_fetches_nothing(scheme: str, tmp_path: Path
     elements, said, asked = rendered(tmp_path, text, *dark)
     assert "CONSOLE" not in said
     assert "<title>Pillarbox report, 2026-03-02 00:00 to 2026-03-09 00:00 UTC</title>" in elements
-    assert "Destinations that slow us down" in elements
+    assert "Destinations that throttle us" in elements
     assert elements.count("<svg") == text.count("<svg") > 8
     assert [url for url in asked if "127.0.0.1" in url] == []
 

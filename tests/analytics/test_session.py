@@ -1,4 +1,4 @@
-"""test-session — a local Spark comes last on a machine that mail shares with it
+"""test-session — a local Spark has the lowest priority on a machine that it shares with mail
 
 Owns: proofs about scripts/analytics/session.py that need a Spark of its own, which is why they start a process.
 """

@@ -1,4 +1,4 @@
-"""test-source — Spark reads history from PostgreSQL: only what it needs, in short transactions"""
+"""test-source — Spark reads only the needed history from PostgreSQL, in short transactions"""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_day_dropped_under_a_running_read_is_an_error_or_told(
     with psycopg.connect(history_database, autocommit=True) as connection:
         connection.execute(f"DROP TABLE pillarbox.attempts_{yesterday():%Y%m%d}".encode())
 
-    with pytest.raises(Exception, match="was dropped while it was read"):
+    with pytest.raises(Exception, match="was dropped during the read"):
         list(strict.read(portion))
     assert list(lenient.read(portion)) == []
     assert "skipped" in capsys.readouterr().err
@@ -119,7 +119,7 @@ def test_a_read_only_role_is_enough(spark: SparkSession, server: ServerUnderTest
 
 def test_an_unknown_column_is_named_with_what_is_allowed(spark: SparkSession, history_database: str) -> None:
     options = {"database": history_database, "table": "attempts"}
-    with pytest.raises(PySparkException, match="has no column colour; allowed: id, ts"):
+    with pytest.raises(PySparkException, match="attempts: column colour does not exist; allowed: id, ts"):
         spark.read.format("pillarbox").schema("colour string").options(**options).load().count()
 
 

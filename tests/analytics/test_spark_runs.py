@@ -1,4 +1,4 @@
-"""test-spark-runs — the Java and the PySpark that `make test` set up really work together
+"""test-spark-runs — the Java and the PySpark that `make test` provides work together
 
 Guarantees: when an analytics test fails beside a green one here, the analytics are at fault, not the machine.
 """

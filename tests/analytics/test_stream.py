@@ -1,4 +1,4 @@
-"""test-stream — figures by the minute count each attempt once, a late commit and a second reading included"""
+"""test-stream — figures by minute count each attempt once, despite late commits and repeated reads"""
 
 from __future__ import annotations
 

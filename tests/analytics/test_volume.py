@@ -1,4 +1,4 @@
-"""test-volume — seasons, flags, forecasts, slow destinations and odd history, from hand-made hours"""
+"""test-volume — seasons, flags, forecasts, throttling and faulty history, from synthetic hours"""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_odd_history_is_counted_and_nothing_vanishes(spark: SparkSession) -> Non
         (4, "attempts read"),
         (2, "finished recipients read"),
         (1, "tries that ended before they began"),
-        (1, "recipients finished before they came"),
+        (1, "recipients finished before receipt"),
         (2, "attempts to an invalid domain"),
         (1, "attempts whose reply is not UTF-8"),
         (2, "days without an attempt"),

@@ -1,4 +1,4 @@
-"""test-waiting — waiting times, suppression and quarantine, from hand-made archives counted by hand"""
+"""test-waiting — waiting times, suppression and quarantine of synthetic archives, counted by hand"""
 
 from __future__ import annotations
 

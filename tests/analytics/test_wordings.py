@@ -1,4 +1,4 @@
-"""test-wordings — one provider wording is one row, whatever ids, numbers and addresses it carries"""
+"""test-wordings — one provider's wording is one row, with any ids, numbers and addresses"""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_variants_of_a_wording_are_one_row_that_keeps_every_attempt(spark: Spark
 
 def test_bad_octets_and_endless_replies_neither_fail_nor_vanish(spark: SparkSession) -> None:
     from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
-    from scripts.analytics.source import portion  # noqa: PLC0415 - as beside it
+    from scripts.analytics.source import portion  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.source.columns import ATTEMPTS  # noqa: PLC0415
 
     texts = [b"caf\xe9 is full", b"a-" * 20_000, b"9" * 20_000, b"<" * 20_000]

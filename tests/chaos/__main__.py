@@ -1,10 +1,10 @@
-"""chaos — run the crash matrix and say what it cost, as `python -m tests.chaos`
+"""chaos — runs the crash matrix and prints its results, as `python -m tests.chaos`
 
-Owns: the options of `make chaos`; the table while it runs and the one line at the end.
-Guarantees: exit status 0 when every promise was kept; 1 when one was broken, which stands under its row; 69 when none
-    was, but a cell could not run for want of a program or library, which is named. A cell that comes to no end is
-    broken, and the others have their turn. `--write` puts the rows into docs/explanation/crash-table.md, and only after
-    a run in which nothing was broken.
+Owns: the options of `make chaos`; the table during the run and the line at the end.
+Guarantees: exit status 0 if every promise was kept; 1 if one was broken, which is printed under its row; 69 if none
+    was, but a cell could not run because a program or library is missing, which is named. A cell that does not end is
+    broken, and the others still run. `--write` writes the rows into docs/explanation/crash-table.md, but only after a
+    run in which nothing was broken.
 See: tests/chaos/cells.py; docs/explanation/crash-table.md.
 """
 
@@ -39,7 +39,7 @@ LIMIT: Final = 240.0  # seconds that a cell may take before it counts as stuck
 async def run_all(
     cells: list[Cell], seeds: range, server: Killable, folder: Path, say: Callable[[str], None]
 ) -> report.Run:
-    """Run each cell with each seed, one after the other, and say a row for each."""
+    """Run each cell with each seed, one after the other, and print a row for each."""
     run = report.Run()
     for seed in seeds:
         for cell in cells:
@@ -61,7 +61,7 @@ async def run_all(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Parse, run, print."""
+    """Parse the options, run, and print."""
     parser = argparse.ArgumentParser(prog="chaos", description="Faults by instants, under load: nothing is lost.")
     parser.add_argument("--short", action="store_true", help="a row for each kind of fault, within minutes")
     parser.add_argument(

@@ -1,9 +1,9 @@
-"""apart — the cells that need servers of their own: failover, upgrade, full disk
+"""apart — the cells that need their own servers: failover, upgrade, full disk
 
-Owns: APART, these cells by name; their rows, their line at the end, and their table in docs/explanation/crash-table.md.
-Guarantees: exit status 0 when nothing was lost but by the lagging standby, and that was named message by message, and
-    mail flowed again within the limit that the table shows; 1 otherwise; 69 when none of that was broken, but a cell
-    could not run because its programs are not installed, which is said by name. `--write` needs every cell to have run.
+Owns: APART, these cells by name; their rows, their last line, and their table in docs/explanation/crash-table.md.
+Guarantees: exit status 0 if only the lagging standby lost mail, every lost message was named, and mail flowed again
+    within the table's limit; 1 otherwise; 69 if no promise was broken, but a cell could not run because its
+    programs are missing, which are named. `--write` requires that every cell has run.
 See: tests/chaos/failover.py, upgrade.py and disk.py; tests/chaos/cells.py for the others.
 """
 
@@ -38,7 +38,7 @@ END: Final = "<!-- apart: end -->"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a cell came to. named: messages lost that smtpd named; unnamed: lost, and nobody said so."""
+    """The result of a cell. named: lost messages that smtpd named; unnamed: lost messages that it did not."""
 
     figures: Figures
     bound: int = 0
@@ -55,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A fault, its instant, and what runs it in an empty folder."""
+    """A fault, its instant, and the function that runs it in an empty folder."""
 
     fault: str
     instant: str
@@ -120,7 +120,7 @@ APART: Final = {
 
 
 async def run_all(names: Sequence[str], folder: Path) -> tuple[dict[str, Row], list[str], list[str]]:
-    """Run these cells, one after the other, and say a line for each; also which came to no end or could not run."""
+    """Run these cells, one after the other, and print a line for each; also those that did not end or could not run."""
     rows: dict[str, Row] = {}
     stuck: list[str] = []
     unrun: list[str] = []
@@ -161,7 +161,7 @@ def page(rows: dict[str, Row]) -> str:
 
 
 def write(rows: dict[str, Row], path: Path = PAGE) -> None:
-    """Put the table in its place on the page."""
+    """Write the table into the page."""
     before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     path.write_text(f"{before}{BEGIN}\n{page(rows)}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
@@ -184,7 +184,7 @@ def as_json(rows: dict[str, Row]) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Parse, run, print."""
+    """Parse the options, run, and print."""
     parser = argparse.ArgumentParser(prog="chaos-apart", description="Failover, upgrade and full disk, under load.")
     parser.add_argument("--only", action="append", metavar="CELL", choices=sorted(APART), help="this cell; repeatable")
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")

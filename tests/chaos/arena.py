@@ -1,10 +1,10 @@
-"""arena — everything a cell needs, running: PostgreSQL, smtpd, two workers, their sinks, senders and the books
+"""arena — the running system of a cell: PostgreSQL, smtpd, two workers, their sinks, senders and accounts
 
-Owns: Arena, and its witness of what was in flight: claims seen at the instant of a fault, held against what the sinks
-    had taken; and the answers of the sinks that never reached a worker.
-Guarantees: a database of its own for each cell, on a server of this run that may be killed. Only processes started here
+Owns: Arena, and its own record of mail in flight: the claims at the instant of a fault, compared with the sinks' mail,
+    and the sinks' replies that never reached a worker.
+Guarantees: each cell has its own database, on a server of this run that may be killed. Only processes started here
     are signalled, by id. Both workers serve every partition, so that each takes over from the other.
-    What the history of attempts calls uncertain is not asked for it.
+    This record does not use the history of attempts.
 Raises: CannotRunError when a program or library that the cell needs is missing.
 See: tests/fixtures/daemons/system.py (daemons), tests/fixtures/database/killable.py (server),
     tests/fixtures/peers/proxy.py (network).
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tests.chaos.cells import Cell
     from tests.fixtures.database.killable import Killable
 
-BOX: Final = "slow0.05"  # so slow a peer that there is always something in flight
+BOX: Final = "slow0.05"  # a peer so slow that some mail is always in flight
 INFLIGHT: Final = 60  # recipients that one worker may have in flight
 GRACE: Final = "1m"  # of the sweep
 FAKETIME: Final = "libfaketime"
@@ -51,25 +51,25 @@ WORKERS: Final = ("first", "second")
 #: The backends whose results wait for `results_held`.
 RESULTS_WAIT: Final = """FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted
                          AND mode = 'RowExclusiveLock' AND relation = 'pillarbox.archive'::regclass"""
-# Our senders knock without a pause while PostgreSQL is away; smtpd would let each wait for its replies then, for longer
-# than the recovery that is measured.
+# Our senders retry without a pause while PostgreSQL is down; smtpd would delay its replies to them for longer than the
+# measured recovery.
 _PATIENT: Final = {"junkcommands": 1_000_000}
 _TIMEOUTS: Final = dict.fromkeys(("connect", "greeting", "helo", "mail", "rcpt", "data", "body", "dot"), "2s")
 
 
 class CannotRunError(Exception):
-    """What is missing here, and how to get it: says nothing about any promise."""
+    """A program or library is missing; the text says how to install it. No promise is broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A fault that is over: when it ended (monotonic). What was in flight is in the accounts."""
+    """A fault that has ended, with its time (monotonic). The mail in flight is in the accounts."""
 
     ended: float
 
 
 class Arena:
-    """What a strike breaks, and asks."""
+    """The system that a strike breaks and queries."""
 
     def __init__(self, cell: Cell, server: Killable, uri: str, folder: Path, seed: int) -> None:
         self.cell = cell
@@ -81,12 +81,12 @@ class Arena:
         self.system = System(uri, folder)
         self.accounts = Accounts()
         remembered = set[tuple[str, str]]()
-        #: One for each worker, so that it is known when all that a dead one had sent has come.
+        #: One for each worker, to show when everything that a dead one had sent has arrived.
         self.sinks = {
             name: Sink(keep_content=True, callback=self._receiver(name), greylisted=remembered) for name in WORKERS
         }
         self._arrivals: dict[str, list[list[Arrival]]] = {name: [] for name in WORKERS}
-        self.gate = asyncio.Event()  # the sink answers the final dot of what is from `gated` once this is set
+        self.gate = asyncio.Event()  # the sink replies to the final dot of mail from `gated` once this is set
         self.gate.set()
         self.gated: set[str] = set()
         self.mark = folder / "failed"
@@ -98,7 +98,7 @@ class Arena:
         self.ways: dict[str, WayToSink] = {}
 
     def _receiver(self, worker: str) -> Callable[[Received], Awaitable[object] | None]:
-        """What is called when the sink of this worker has taken a message; it answers when that is awaited."""
+        """The function called when this worker's sink has a message; the sink replies when it returns."""
 
         def received(record: Received) -> Awaitable[object] | None:
             self._arrivals[worker].append(self.accounts.arrive(record, monotonic()))
@@ -107,7 +107,7 @@ class Arena:
         return received
 
     async def start(self, box: str = BOX) -> None:
-        """Start the daemons; they know of the cell's failure point from here on."""
+        """Start the daemons, with the cell's failure point in their environment."""
         if self.cell.point:
             self.system.environment |= {"PILLARBOX_FAIL": self.cell.point, "PILLARBOX_FAIL_MARK": str(self.mark)}
         if self.cell.strike.startswith("clock"):
@@ -129,7 +129,7 @@ class Arena:
         self.load = Load(self.accounts, lambda: self.smtpd.address, self.seed, box=box)
 
     def _own_clock(self) -> dict[str, str]:
-        """The daemons' wall clock is what the file says; the clock that only runs forward is left alone."""
+        """The daemons' wall clock is set by the file; the monotonic clock is not changed."""
         library = find_library(FAKETIME)
         if library is None:
             raise CannotRunError(how_to_get(FAKETIME))
@@ -144,19 +144,19 @@ class Arena:
 
     @property
     def daemons(self) -> tuple[Daemon, ...]:
-        """All of them."""
+        """All daemons."""
         return (self.smtpd, *self.workers)
 
     def ended(self) -> list[Daemon]:
-        """Those whose process is over."""
+        """The daemons whose process has ended."""
         return [daemon for daemon in self.daemons if not Path(f"/proc/{daemon.pid}").exists() or _state(daemon) == "Z"]
 
     def stopped(self) -> list[Daemon]:
-        """Those that SIGSTOP holds."""
+        """The daemons stopped by SIGSTOP."""
         return [daemon for daemon in self.daemons if _state(daemon) == "T"]
 
     async def rows(self, sql: LiteralString, *values: object) -> list[tuple[Any, ...]]:
-        """Ask the database; again when it was away."""
+        """Query the database; retry if it was down."""
         while True:
             try:
                 return await self.system.rows(sql, *values)
@@ -164,12 +164,12 @@ class Arena:
                 await asyncio.sleep(0.05)
 
     async def value(self, sql: LiteralString, *values: object) -> Any:
-        """The one value of an answer."""
+        """The only value of a result."""
         [[found]] = await self.rows(sql, *values)
         return found
 
     async def until(self, sql: LiteralString, *values: object, limit: float = 60.0) -> None:
-        """Wait until an answer's one value is true."""
+        """Wait until a result's only value is true."""
 
         async def holds() -> bool:
             return bool(await self.value(sql, *values))
@@ -177,14 +177,14 @@ class Arena:
         await eventually(holds, sql, limit=limit)
 
     async def claims(self, worker: str = "") -> set[Key]:
-        """Whom a worker of this name, or any, holds a claim of at this moment."""
+        """The recipients that a worker of this name, or any, has claimed now."""
         held: LiteralString = """SELECT senderlocalpart || '@' || senderdomain,
                                         recipientlocalpart || '@' || recipientdomain
                                    FROM queue WHERE token IS NOT NULL AND worker LIKE %s || '%%'"""
         return {(sender, recipient) for sender, recipient in await self.rows(held, worker and f"{worker}@")}
 
     async def died(self, *workers: str) -> None:
-        """Note what was in flight of the dead, once all they had sent has come to PostgreSQL and to their sinks."""
+        """Record a dead worker's mail in flight, once everything it had sent has reached PostgreSQL and its sink."""
         gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pillarbox ' || %s"
         for worker in workers:
             await self.until(gone, worker)
@@ -192,7 +192,7 @@ class Arena:
             self.accounts.strike(await self.claims(worker))
 
     async def stopped_with(self, worker: str) -> set[Key]:
-        """What one that SIGSTOP holds has claimed, once the last statement it sent has ended."""
+        """The claims of a stopped worker, once the last statement it sent has ended."""
         done = (
             "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pillarbox ' || %s AND state = 'active'"
         )
@@ -200,30 +200,30 @@ class Arena:
         return await self.claims(worker)
 
     def unanswered(self) -> None:
-        """Note as in flight what the sinks have taken and could not say so, because a way swallowed the answer."""
+        """Record as in flight the mail that a sink accepted but whose reply was lost on the way."""
         for worker, way in self.ways.items():
             for number, arrivals in enumerate(self._arrivals[worker], 1):
                 if number not in way.answered:
                     self.accounts.in_flight.update(arrivals)
 
     async def until_arrived(self, more: int, limit: float = 90.0) -> None:
-        """Wait for so many arrivals from now on."""
+        """Wait for this many more arrivals."""
         wanted = self.accounts.arrived + more
         await eventually(lambda: self.accounts.arrived >= wanted, f"{more} more arrivals", limit=limit)
 
     async def until_accepted(self, more: int, limit: float = 90.0) -> None:
-        """Wait until so many more recipients are accepted."""
+        """Wait until this many more recipients are accepted."""
         wanted = self.accounts.accepted + more
         await eventually(lambda: self.accounts.accepted >= wanted, f"{more} more accepted", limit=limit)
 
     async def until_refused(self, more: int, limit: float = 60.0) -> None:
-        """Wait until so many more recipients are refused."""
+        """Wait until this many more recipients are refused."""
         wanted = self.accounts.refusals + more
         await eventually(lambda: self.accounts.refusals >= wanted, f"{more} more refused", limit=limit)
 
     @asynccontextmanager
     async def results_held(self, worker: str = "") -> AsyncIterator[None]:
-        """Lock the table that results go to, and begin once one of this worker, or of any, waits for it."""
+        """Lock the table of results; the block begins once a result of this worker, or of any, waits for the lock."""
         async with await psycopg.AsyncConnection.connect(self.uri) as locking:
             await locking.execute("LOCK TABLE pillarbox.archive IN EXCLUSIVE MODE")
             waits: LiteralString = f"SELECT count(*) > 0 {RESULTS_WAIT} AND application_name LIKE %s"
@@ -251,11 +251,11 @@ def _state(daemon: Daemon) -> str:
 async def arena(
     cell: Cell, server: Killable, folder: Path, seed: int, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Arena]:
-    """An arena whose daemons are not started yet; `environment` is for them besides."""
+    """An arena whose daemons are not started yet; `environment` is added to theirs."""
     found = ServerUnderTest(server.administrator, 0, "embedded")
     async with AsyncExitStack() as stack:
         name = await asyncio.to_thread(found.create_database)
-        # Whatever lies about makes the next recovery longer: PostgreSQL syncs every file before it begins.
+        # Leftover files make the next recovery longer: PostgreSQL syncs every file before it starts.
         stack.callback(_drop, server, found, name)
         uri = found.uri_of(name)
         if cell.name != "migration":
@@ -279,7 +279,7 @@ def _drop(server: Killable, found: ServerUnderTest, name: str) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process of this id exists."""
+    """Whether a process with this id exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,9 +1,9 @@
-"""disk — the disk under PostgreSQL fills up with mail, and is given room again
+"""disk — the disk under PostgreSQL fills up with mail and is then enlarged
 
-Owns: `full_data`, where tables cannot grow, and `full_log`, where the write-ahead log cannot, and PostgreSQL panics:
-    both where nobody looks how much room there is; `stopped`, where smtpd does.
-Guarantees: it is filled by mail that smtpd accepts, until it refuses. Daemons are never started again; PostgreSQL is,
-    as a service manager does it, only where it gave up by itself.
+Owns: `full_data`, where tables cannot grow, and `full_log`, where the write-ahead log cannot and PostgreSQL panics,
+    both without spool.minfree; `stopped`, where spool.minfree stops smtpd.
+Guarantees: mail fills the disk until smtpd refuses more. Daemons are never restarted. PostgreSQL is restarted only if
+    it stopped by itself, as a service manager would do.
 See: tests/fixtures/database/small_disk.py; docs/explanation/durability.md, "When the disk is full".
 """
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tests.chaos.accounts import Figures
     from tests.fixtures.database.small_disk import Part, SmallDisk
 
-_ENOUGH = 60  # recipients before, while and after it is full
-_LEAST, _MORE = 192, 16  # megabytes: spool.minfree, and what may still be filled
+_ENOUGH = 60  # recipients before, while and after the disk is full
+_LEAST, _MORE = 192, 16  # megabytes: spool.minfree, and the room above it
 _SEGMENT = 16  # megabytes that the write-ahead log grows by
 
 
@@ -37,7 +37,7 @@ _SEGMENT = 16  # megabytes that the write-ahead log grows by
 class Outcome:
     """figures: of the run. replies: codes of what was refused. panics: of PostgreSQL; gave_up: whether it then ended.
 
-    seconds: from the moment there was room, and a server, until mail flowed. bound: duplicates there may be.
+    seconds: from the moment there was room, and a server, until mail flowed. bound: allowed duplicates.
     """
 
     figures: Figures
@@ -65,7 +65,7 @@ async def full_log(folder: Path) -> Outcome:
 
 
 async def stopped(folder: Path, part: Part) -> Outcome:
-    """Mail is refused before the volume is full, and what is queued is delivered meanwhile."""
+    """Mail is refused before the volume is full, and queued mail is delivered meanwhile."""
     with small_disk(part) as disk:
         migrate.migrate(disk.uri, LEAVES)
         async with flowing(System(disk.uri, folder)) as flow:
@@ -119,7 +119,7 @@ async def _full(folder: Path, part: Part, megabytes: int) -> Outcome:
 
 
 async def _served(disk: SmallDisk) -> bool:
-    """Wait until the server serves, or start it when it has ended; whether it had."""
+    """Wait until the server serves, or start it if it has ended; whether it had ended."""
     before = disk.log().count("starting PostgreSQL")
     await asyncio.to_thread(disk.start)
     return disk.log().count("starting PostgreSQL") > before

@@ -1,8 +1,8 @@
-"""failover — the primary dies under load and its standby takes over: the cells of the crash matrix about it
+"""failover — cells of the crash matrix in which the primary dies under load and a standby takes over
 
-Owns: `to_synchronous`, `by_patroni`, `to_lagging` and `past_survivors`, one run each, and what they find.
-Guarantees: daemons get both hosts in one URI and are never started again. The primary dies as by a power cut: no
-    checkpoint, no word to anybody.
+Owns: `to_synchronous`, `by_patroni`, `to_lagging` and `past_survivors`, one run each, and their results.
+Guarantees: daemons get both hosts in one URI and are never restarted. The primary dies as in a power failure: without
+    a checkpoint and without closing connections.
 See: docs/explanation/durability.md, "When a standby takes over"; tests/fixtures/database/standby.py.
 """
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import Daemon
     from tests.fixtures.database.patroni import Member
 
-#: Duplicates there may be where one worker serves and lives on: none, for it takes nothing again that it has in flight,
-#: however long the outage lasts.
+#: Allowed duplicates if one worker serves and survives: none, because it never claims again mail that it has in flight,
+#: even after a long outage.
 ALIVE: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """figures: of the run. seconds: from the end of the cause until mail flowed. bound: duplicates there may be.
+    """figures: of the run. seconds: from the end of the cause until mail flowed. bound: allowed duplicates.
 
     reported: messages that smtpd said are lost; missing: those that are; both by sender, where mail is lost at all.
     elected: seconds from the leader's death to the end of the promotion.
@@ -66,7 +66,7 @@ class Outcome:
 
 
 async def to_synchronous(folder: Path, *, enough: int = 300, down: float = 0.0) -> Outcome:
-    """A standby that every COMMIT waits for is promoted `down` seconds after the loss."""
+    """A standby that every COMMIT waits for is promoted `down` seconds after the primary's death."""
     async with replicated() as pair:
         migrate.migrate(pair.both, LEAVES)
         async with flowing(System(pair.both, folder)) as flow:
@@ -89,7 +89,7 @@ async def to_synchronous(folder: Path, *, enough: int = 300, down: float = 0.0) 
 
 
 async def by_patroni(folder: Path, *, enough: int = 300) -> Outcome:
-    """Patroni's leader dies, itself and its PostgreSQL: Patroni promotes the other one by itself."""
+    """Patroni's leader and its PostgreSQL die; Patroni promotes the other member by itself."""
     async with clustered() as cluster:
         migrate.migrate(cluster.uri, LEAVES)
         async with flowing(System(cluster.uri, folder)) as flow:
@@ -113,7 +113,7 @@ async def by_patroni(folder: Path, *, enough: int = 300) -> Outcome:
 
 
 async def to_lagging(folder: Path, *, enough: int = 200) -> Outcome:
-    """A standby that lags is promoted: what it never heard of is lost, and smtpd says which messages these are."""
+    """A lagging standby is promoted: mail that was not replicated is lost, and smtpd names these messages."""
     async with replicated() as pair:
         migrate.migrate(pair.both, LEAVES)
         async with flowing(System(pair.both, folder)) as flow:
@@ -132,7 +132,7 @@ async def to_lagging(folder: Path, *, enough: int = 200) -> Outcome:
             await flow.more_accepted(1)
             seconds = flow.accounts.first_accepted - promoted
             await flow.stop_sending()
-            # Only now: what was delivered before its row was lost would not be missing.
+            # Only now: mail that was delivered before its row was lost would not be missing.
             await system.worker(flow.sink.port)
             await system.until_finished()
             senders = {line["id"]: line["sender"] for line in smtpd.said("spool.committed")}
@@ -142,11 +142,11 @@ async def to_lagging(folder: Path, *, enough: int = 200) -> Outcome:
 
 
 async def past_survivors(folder: Path, *, many: int = 60) -> Outcome:
-    """A worker outlives its server with results in flight, and a standby that lags gives the same ids to other mail.
+    """A worker survives its server with results in flight, and a lagging standby assigns the same ids to other mail.
 
-    Half of what it holds are deliveries, half are refusals whose senders are owed a notification. Both sequences are
-    set on the primary while the standby still listens, so that each new message gets the id, and with tokens from a
-    sequence each new claim the token, of one that is lost.
+    Half of its results are deliveries, half are refusals whose senders must be notified. Both sequences are
+    set on the primary while the standby still replicates, so that each new message gets the id, and with tokens from a
+    sequence each new claim the token, of a lost one.
     """
     async with replicated() as pair:
         migrate.migrate(pair.both, LEAVES)
@@ -159,7 +159,7 @@ async def past_survivors(folder: Path, *, many: int = 60) -> Outcome:
             await pair.part()
             blocking = await psycopg.AsyncConnection.connect(_ours(pair.primary))
             try:
-                # Results wait for this, claims do not.
+                # Results wait for this lock, claims do not.
                 await blocking.execute("LOCK TABLE pillarbox.archive IN ACCESS EXCLUSIVE MODE")
                 claim, bounces = {"batch": 1}, {"enabled": True}
                 worker = await system.worker(flow.sink.port, "survivor", claim=claim, bounces=bounces)
@@ -178,7 +178,7 @@ async def past_survivors(folder: Path, *, many: int = 60) -> Outcome:
             await smtpd.until_said("spool.lost_after_failover")
             seconds = flow.accounts.first_accepted - promoted
             theirs = await _claimed(_ours(pair.standby), many)
-            assert {c.id for c in theirs} == set(range(1001, 1001 + many)), "no id was given again: this proves nothing"
+            assert {c.id for c in theirs} == set(range(1001, 1001 + many)), "no id was assigned again"
             worker.signal(signal.SIGCONT)
             await worker.until_said("claim.lost", many)
             await worker.until_said("claim.timeline_changed")
@@ -202,7 +202,7 @@ async def past_survivors(folder: Path, *, many: int = 60) -> Outcome:
 
 
 async def _submit(flow: Flow, smtpd: Daemon, first: int, count: int, box: str) -> None:
-    """Numbered mail, each message accepted before the next; again after the failover until it is."""
+    """Submit numbered mail, each message after the last was accepted, with retries during the failover."""
     client: Client | None = None
     for sample in numbered(count, first=first, box=box):
         flow.accounts.submit(sample)
@@ -222,7 +222,7 @@ def _ours(administrator: str) -> str:
 
 
 async def _claimed(uri: str, count: int) -> list[Claimed]:
-    """What another worker claims, one after the other as the survivor did."""
+    """The claims of another worker, one after the other as the survivor made them."""
     connection = await database.connect(uri, "other")
     try:
         claimer = Claimer("true", "other", Claim())
@@ -249,6 +249,6 @@ def takes_writes(member: Member) -> bool:
 
 
 def reported(log: str) -> frozenset[str]:
-    """The ids of messages that a log says are lost."""
+    """The ids of the messages that a log reports as lost."""
     said = [line for line in log.splitlines() if line.split(" ", 3)[2:3] == ["spool.lost_after_failover"]]
     return frozenset(each for line in said for each in line.partition("ids=")[2].strip('"').split())

@@ -1,9 +1,9 @@
-"""mutants — our own packages with one safeguard taken out
+"""mutants — our packages with one safeguard removed
 
-Owns: MUTANTS, which text is replaced by which, and the cell that must notice; `mutated`, which makes the copy.
-Guarantees: a replacement that does not apply exactly as often as it says is an error: a mutant that is no mutant would
+Owns: MUTANTS, each replacement of text with the cell that must fail; `mutated`, which makes the copy.
+Guarantees: a replacement that does not apply exactly as often as stated is an error, because an unchanged copy would
     prove nothing. The tree itself is never touched; daemons find the copy first.
-See: docs/explanation/crash-table.md, "What each safeguard is for".
+See: docs/explanation/crash-table.md, "The purpose of each safeguard".
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _PACKAGES: Final = ("smtpd", "queued", "shared", "sql", "scripts")
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A safeguard taken out.
+    """A removed safeguard.
 
-    file (of SQL with #query), old, new, times: how. cell: who notices, and breaks: by what, lost or duplicates.
+    file (of SQL with #query), old, new, times: the replacement. cell: the cell that fails; breaks: lost or duplicates.
     """
 
     safeguard: str
@@ -123,7 +123,7 @@ def mutated(mutant: Mutant | None, folder: Path) -> Mapping[str, str]:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     if mutant is not None:
         (folder / mutant.file.partition("#")[0]).write_text(changed(mutant), encoding="utf-8")
-    # Safe path: the folder we are in, which is the tree itself, must not come first.
+    # Safe path: the current folder, which is the tree itself, must not come first.
     environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
     asked = subprocess.run(
         [sys.executable, "-c", "import queued.result, sql; print(queued.result.__file__)"],
@@ -133,5 +133,5 @@ def mutated(mutant: Mutant | None, folder: Path) -> Mapping[str, str]:
         check=True,
         timeout=60,
     )
-    assert Path(asked.stdout.strip()) == folder / "queued" / "result.py", "daemons would not run the copy"
+    assert Path(asked.stdout.strip()) == folder / "queued" / "result.py", "the daemons do not use the copy"
     return environment

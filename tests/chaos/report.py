@@ -1,9 +1,9 @@
-"""report — the outcomes of a run as a table, as one line, as JSON and as a page of the documentation
+"""report — prints the outcomes of a run as a table, a line, JSON and a page of the documentation
 
 Owns: the columns; docs/explanation/crash-table.md between its marks.
-Guarantees: the page's table is written by runs alone: a row for each cell with the worst of its last run's seeds, and
-    with its least, median and longest recovery where there were several. What could not run is told apart from a
-    promise that was broken, by a line of its own and an exit status of its own.
+Guarantees: only runs write the page's table: a row for each cell with the worst of its last run's seeds, and its
+    shortest, median and longest recovery if there were several. A cell that could not run is distinguished from a
+    broken promise by a separate line and exit status.
 See: tests/chaos/run_cell.py; sysexits.h.
 """
 
@@ -34,7 +34,7 @@ _HEAD: Final = (
 
 
 def heading() -> str:
-    """Over the rows."""
+    """The heading of the rows."""
     return (
         f"{'cell':26} {'seed':>4} {'accepted':>8} {'lost':>4} {'dup.':>4} {'bound':>5} {'refused':>7} {'unknown':>7} "
         f"{'accepts':>7} {'delivers':>8} {'clears':>6} {'recovery (limit)':>16} {'took':>5}"
@@ -42,7 +42,7 @@ def heading() -> str:
 
 
 def row(outcome: Outcome) -> str:
-    """One outcome."""
+    """The row of one outcome."""
     f = outcome.figures
     return (
         f"{outcome.cell.name:26} {outcome.seed:4} {f.accepted:8} {f.lost:4} {f.duplicated:4} {outcome.bound:5} "
@@ -53,8 +53,8 @@ def row(outcome: Outcome) -> str:
 
 @dataclass(slots=True)
 class Run:
-    """outcomes: of the cells that came to an end. stuck: the cells that did not. unrun: those for which something is
-    missing here, and what.
+    """outcomes: of the cells that ended. stuck: the cells that did not. unrun: the cells that could not run, with the
+    missing program or library.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -63,12 +63,12 @@ class Run:
 
     @property
     def broken(self) -> int:
-        """How many cells broke a promise."""
+        """The number of cells that broke a promise."""
         return sum(bool(outcome.broken()) for outcome in self.outcomes) + len(self.stuck)
 
     @property
     def status(self) -> int:
-        """The exit status: 0 when every promise was kept, 1 when one was broken, 69 when only something was missing."""
+        """The exit status: 0 if every promise was kept, 1 if one was broken, 69 if only a program was missing."""
         return 1 if self.broken else MISSING if self.unrun else 0
 
 
@@ -86,12 +86,12 @@ def totals(run: Run) -> dict[str, int]:
 
 
 def summary(run: Run) -> str:
-    """The one line at the end."""
+    """The last line."""
     return " ".join(f"{name}={value}" for name, value in totals(run).items())
 
 
 def as_json(run: Run) -> dict[str, Any]:
-    """For programs."""
+    """The run as JSON."""
     rows = [
         {
             "cell": outcome.cell.name,
@@ -137,13 +137,13 @@ def _row(seeds: Sequence[Outcome]) -> str:
 
 
 def _spread(values: Sequence[float]) -> str:
-    """The least, the median and the most; one value by itself."""
+    """Minimum, median and maximum; a single value alone."""
     three = (min(values), median(values), max(values))
     return " / ".join(f"{value:.1f}" for value in (three if len(values) > 1 else three[:1]))
 
 
 def write(outcomes: Sequence[Outcome], path: Path = PAGE) -> None:
-    """Put the rows of these outcomes in their places on the page; rows of cells that did not run stay."""
+    """Write the rows of these outcomes into the page; rows of cells that did not run stay."""
     before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     table, _, after = rest.partition(END)
     there = {match[1]: line for line in table.splitlines() if (match := _NAME.search(line))} | rows(outcomes)

@@ -1,8 +1,8 @@
-"""run-cell — one cell from the first message to the last account
+"""run_cell — runs one cell from the first message to the final accounts
 
-Owns: the order set up, load, strike, heal, drain, account; Outcome, and what of it breaks a promise.
-Guarantees: every recipient is accounted for: the run ends when the queue is empty, or when what is left does not move
-    any more. Never waits for time to pass but in the limits that say that something is broken.
+Owns: the order set up, load, strike, heal, drain, account; Outcome, and the promises it can break.
+Guarantees: every recipient is accounted for: the run ends when the queue is empty or no longer changes. Only the limits
+    that detect a broken system wait for time to pass.
 See: tests/chaos/cells.py; tests/chaos/accounts.py.
 """
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from tests.fixtures.database.killable import Killable
 
 _ENOUGH: Final = 60  # recipients accepted and delivered after a fault, before the load ends
-_DRAIN: Final = 12.0  # seconds and two leases without a single arrival, after which what is left counts as lost
+_DRAIN: Final = 12.0  # after this many seconds and two leases without an arrival, the remaining mail counts as lost
 
 _STRIKES: Final = (strikes_daemons, strikes_database, strikes_around, strikes_storm)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a cell came to. bound: how many arrivals were in flight when faults struck, by the sinks and the claims;
-    unexplained: duplicates of what was not. uncertain: attempts the history calls so, which must cover the duplicates.
-    Times in seconds from the fault's end: to the first new acceptance, to the first new delivery, until all that was
+    """The result of a cell. bound: arrivals in flight when faults struck, by the sinks and the claims;
+    unexplained: duplicates of other mail. uncertain: attempts that the history marks so, at least as many.
+    Times in seconds from the fault's end: to the first new acceptance, to the first new delivery, until all mail
     accepted before had arrived.
     """
 
@@ -55,7 +55,7 @@ class Outcome:
 
     @property
     def recovery(self) -> float:
-        """The time that the cell's limit is about."""
+        """The time that the cell's limit applies to."""
         return self.clears if self.cell.recovers == "lease" else max(self.accepts, self.delivers)
 
     def broken(self) -> list[str]:
@@ -76,7 +76,7 @@ class Outcome:
 async def run_cell(
     cell: Cell, server: Killable, folder: Path, seed: int = 1, environment: Mapping[str, str] | None = None
 ) -> Outcome:
-    """Run a cell on this server; files go to `folder`, which is made; `environment` is for its daemons besides."""
+    """Run a cell on this server; files go to the new `folder`; `environment` is added to that of its daemons."""
     began = monotonic()
     async with arena(cell, server, folder, seed, environment) as arena_:
         if cell.strike == "migration":
@@ -101,7 +101,7 @@ def strike_of(cell: Cell) -> Callable[[Arena], Awaitable[Struck]]:
 
 
 async def _drained(arena_: Arena) -> None:
-    """Until nothing is queued, or nothing has moved for long."""
+    """Wait until the queue is empty or has not changed for long."""
     seen, moved = -1, monotonic()
     while await arena_.value("SELECT count(*) FROM queue WHERE status = 'DELIVER'"):
         if arena_.accounts.arrived != seen:

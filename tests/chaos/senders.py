@@ -1,8 +1,8 @@
-"""senders — several clients that submit numbered mail until told to stop, and remember every reply
+"""senders — several clients that submit numbered mail until stopped, and record every reply
 
-Owns: Load, the sessions of a run; what they send, which a seed decides.
-Guarantees: the same seed makes the same messages. A session that is lost is followed by another at the daemon's new
-    place. Nobody gets further ahead of the sink than `window` recipients, so that a run's end is never far.
+Owns: Load, the sessions of a run; their mail, which depends on a seed.
+Guarantees: the same seed makes the same messages. A lost session is replaced by another at the daemon's new address.
+    The senders are at most `window` recipients ahead of the sink, so that a run can end soon.
 See: tests/fixtures/daemons/submit.py for the client, which shares no code with the daemons.
 """
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from tests.chaos.accounts import Accounts
 
-_RECIPIENTS: Final = (1, 1, 1, 1, 2, 3, 12)  # some so many that they are copied (shared/spool/commit.py)
-_BREATH: Final = 0.03  # seconds between two tries that met a closed door
+_RECIPIENTS: Final = (1, 1, 1, 1, 2, 3, 12)  # some numbers are large enough for COPY (shared/spool/commit.py)
+_BREATH: Final = 0.03  # seconds between two refused connections
 
 
 class Load:
@@ -32,7 +32,7 @@ class Load:
     def __init__(
         self, accounts: Accounts, address: Callable[[], tuple[str, int]], seed: int, *, box: str, window: int = 300
     ) -> None:
-        """`box` ends each local part and may script the sink; `address` is where to submit at the moment."""
+        """`box` ends each local part and may script the sink; `address` is the present address of smtpd."""
         self._accounts = accounts
         self._address = address
         self._samples = samples(seed, box)
@@ -46,7 +46,7 @@ class Load:
                 group.create_task(self._session())
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more messages."""
         self._open = False
 
     async def _session(self) -> None:
@@ -77,7 +77,7 @@ class Load:
 
 
 def samples(seed: int, box: str) -> Iterator[Sample]:
-    """Messages without end: mostly small, some for many, lines that begin with dots among them."""
+    """Endless messages: mostly small, some for many recipients, some with lines that begin with a dot."""
     chance = random.Random(seed)
     number = 0
     while True:

@@ -1,9 +1,9 @@
-"""soak — faults at random for hours, and what must not grow
+"""soak — injects random faults for hours and checks resources that must not grow
 
-Owns: `make soak`: one line a minute; the bounds on memory, files, connections, dead rows and the age of the queue.
-Guarantees: exit status 0 when nothing was lost, each duplicate is of what was in flight when a fault struck (as the
-    sinks and the claims show) and the history called it uncertain, and every bound held at the end; 1 otherwise, with
-    what did not. A process that was killed begins anew, so memory is looked at in those that live.
+Owns: `make soak`: a line every minute; the bounds on memory, files, connections, dead rows and the age of the queue.
+Guarantees: exit status 0 if nothing was lost, each duplicate is of mail that was in flight when a fault struck (by the
+    sinks and the claims) and that the history marks as uncertain, and every bound held at the end; 1 otherwise, with
+    the failures. A killed process is replaced by a new one, so memory is measured in running processes.
 See: tests/chaos/strikes_storm.py for the faults; docs/explanation/crash-table.md for a run and its figures.
 """
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 _CELL: Final = Cell("soak", "all, at random", "at random", "storm", crosses=True, processes=2)
 _MINUTE: Final = 60.0
-#: The most of each that a sample may show. Memory in MiB and open files, of the largest process; connections of ours;
-#: dead rows of all our tables; seconds that the oldest recipient that is due has waited.
+#: The limits of a sample. Memory in MiB and open files, of the largest process; our connections;
+#: dead rows of all our tables; seconds that the oldest due recipient has waited.
 BOUNDS: Final = {"memory": 300, "files": 300, "connections": 60, "dead": 200_000, "age": 60}
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The state of things at the end of a minute."""
+    """The resources at the end of a minute."""
 
     memory: int
     files: int
@@ -47,13 +47,13 @@ class Sample:
     age: int
 
     def beyond(self) -> list[str]:
-        """Which bounds it does not keep."""
+        """The bounds that it exceeds."""
         found = {name: int(getattr(self, name)) for name in BOUNDS}
         return [f"{name}={value} > {BOUNDS[name]}" for name, value in found.items() if value > BOUNDS[name]]
 
 
 async def soak(server: Killable, folder: Path, seconds: float, seed: int) -> list[str]:
-    """Run for so long; what was broken."""
+    """Run for this long; the broken promises."""
     async with arena(_CELL, server, folder, seed) as arena_:
         await arena_.start()
         submitting = asyncio.create_task(arena_.load.run())
@@ -103,7 +103,7 @@ async def _minute(arena_: Arena, minutes: float, faults: Counter[str]) -> list[s
 
 
 async def take(arena_: Arena) -> Sample:
-    """Look at processes and tables now."""
+    """Measure processes and tables now."""
     pids = [daemon.pid for daemon in arena_.daemons]
     pids += [pid for pid in (int(line["pid"]) for line in arena_.smtpd.said("child.started")[-2:]) if pid not in pids]
     ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pillarbox%%'"
@@ -119,7 +119,7 @@ async def take(arena_: Arena) -> Sample:
 
 
 def _resident(pid: int) -> int:
-    """MiB; 0 when the process is gone."""
+    """MiB; 0 if the process has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -136,7 +136,7 @@ def _files(pid: int) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Parse, run, judge."""
+    """Parse the options, run, and check."""
     parser = argparse.ArgumentParser(prog="soak", description="All faults at random, for hours.")
     parser.add_argument("--hours", type=float, default=1.0, help="how long (default: 1)")
     parser.add_argument("--seed", type=int, default=1, help="what the faults are drawn by (default: 1)")
@@ -145,7 +145,7 @@ def main(argv: list[str] | None = None) -> int:
     with killable() as server:
         try:
             broken = asyncio.run(soak(server, folder, arguments.hours * 3600, arguments.seed))
-        except (AssertionError, TimeoutError) as error:  # something that was to happen did not
+        except (AssertionError, TimeoutError) as error:  # an expected event did not happen
             broken = [repr(error)]
     for what in broken:
         print(f"BROKEN: {what}")

@@ -1,9 +1,9 @@
-"""strikes-around — the faults of peers, of the clock, of memory, and of operators' commands
+"""strikes_around — faults of peers, of the clock, of memory, and of operators' commands
 
 Owns: one function for each such strike; each returns when the fault is over.
-Guarantees: a peer's fault may double what the peer has taken without its answer reaching the worker, which the way to
-    the sink knows.
-    The clock is the daemons' own (libfaketime, wall clock alone); leases and due times go by PostgreSQL's.
+Guarantees: a peer's fault may duplicate mail that the peer accepted but whose reply did not reach the worker; the relay
+    to the sink records it.
+    Only the daemons' wall clock is changed (libfaketime); leases and due times use PostgreSQL's.
 See: tests/chaos/cells.py, which names them; tests/chaos/way_to_sink.py; cgroups(7), memory controller.
 """
 
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
 
 _MEMORY: Final = Path("/sys/fs/cgroup/memory")
 _NEW_LEAVES: Final = {"all": frozenset("123456")}
-_NAMES: Final = ("123", "456", "all")  # few, so that leaves are renamed and old names come again
+_NAMES: Final = ("123", "456", "all")  # few, so that leaves are renamed and old names return
 _CUTS: Final = 6
 
 
 async def sink_hangs(arena: Arena) -> Struck:
-    """Answers vanish; workers run into their time limits."""
+    """Replies are lost; workers time out."""
     return await _moody(arena, "hang")
 
 
 async def sink_resets(arena: Arena) -> Struck:
-    """Connections are cut at the next answer."""
+    """Connections are cut at the next reply."""
     return await _moody(arena, "reset")
 
 
 async def sink_garbage(arena: Arena) -> Struck:
-    """Answers are no SMTP."""
+    """Replies are not SMTP."""
     return await _moody(arena, "garbage")
 
 
 async def sink_after_dot(arena: Arena) -> Struck:
-    """The peer has the content and dies before it says so."""
+    """The peer has the content and dies before its reply."""
     return await _moody(arena, "after_dot")
 
 
@@ -76,7 +76,7 @@ def _spoilt(arena: Arena) -> int:
 
 
 async def clock_back(arena: Arena) -> Struck:
-    """An hour back, as when somebody sets a clock that was wrong."""
+    """An hour back, as when an operator corrects a clock."""
     return await _step(arena, "-3600")
 
 
@@ -94,7 +94,7 @@ async def _step(arena: Arena, offset: str) -> Struck:
 
 
 async def out_of_memory(arena: Arena) -> Struck:
-    """The kernel kills a worker that may have no more memory; where no limit can be set, it loses its room first."""
+    """The kernel kills a worker at its memory limit; if no limit can be set, its address space is limited first."""
     await arena.until_arrived(100)
     victim = arena.chance.choice(arena.workers)
     group = _MEMORY / f"pillarbox-{os.getpid()}"
@@ -118,7 +118,7 @@ async def out_of_memory(arena: Arena) -> Struck:
 
 
 async def hold_release(arena: Arena) -> Struck:
-    """An operator holds everything and releases it again; the first time each, the backend dies before COMMIT."""
+    """An operator holds everything and releases it; the first time each, the backend dies before COMMIT."""
     await arena.until_arrived(50)
     for sql in (
         "UPDATE pillarbox.queue SET status = 'HOLD' WHERE status = 'DELIVER'",
@@ -131,7 +131,7 @@ async def hold_release(arena: Arena) -> Struck:
 
 
 def _operator(uri: str, sql: LiteralString, *, dies: bool) -> None:
-    """One transaction, tried again when a worker had one of the rows; or ended by its backend's death."""
+    """One transaction, retried if a worker had locked one of the rows, or ended by its backend's death."""
     while True:
         try:
             with psycopg.connect(uri) as connection:
@@ -147,9 +147,9 @@ def _operator(uri: str, sql: LiteralString, *, dies: bool) -> None:
 
 
 async def late_recipient(arena: Arena) -> Struck:
-    """Bodies that nobody needs any more get another recipient within the grace, after sweeps: it is promised."""
+    """Bodies without recipients get another one within the grace, after sweeps, as documented."""
     done = "FROM archive a WHERE NOT EXISTS (SELECT FROM queue q WHERE q.messages__id = a.messages__id)"
-    # So long ago that sweeps, which come twice a second, have seen it.
+    # So long ago that sweeps, which run twice a second, have seen it.
     await arena.until(f"SELECT count(*) > 0 {done} AND finished < now() - interval '2 s'")
     [(body, sender)] = await arena.rows(f"SELECT messages__id, senderlocalpart {done} ORDER BY finished LIMIT 1")
     recipient = ("again.r", "oak.example")
@@ -168,9 +168,9 @@ async def late_recipient(arena: Arena) -> Struck:
 
 
 async def repartition(arena: Arena) -> Struck:
-    """The command dies between two of its steps; the same command then does the rest, mail flowing.
+    """The command dies between two of its steps; the same command then completes the rest while mail flows.
 
-    Then the leaves are cut at random, and the same few names go from leaf to leaf.
+    Then the leaves are divided at random, and the same few names move from leaf to leaf.
     """
     folder = arena.folder / "config"
     folder.mkdir()
@@ -195,7 +195,7 @@ def _cut(chance: random.Random) -> Layout:
 
 
 async def repartition_postmaster(arena: Arena) -> Struck:
-    """PostgreSQL dies inside the copy of a repartitioning; the next run begins anew."""
+    """PostgreSQL dies during the copy of a repartitioning; the next run starts again."""
     await arena.until_arrived(50)
     claimed, began = await arena.claims(), monotonic()
     ambush = Ambush(arena.server, POINTS["workplace"], uri=arena.uri)
@@ -207,7 +207,7 @@ async def repartition_postmaster(arena: Arena) -> Struck:
 
 
 async def migration(arena: Arena) -> Struck:
-    """Mail flows after a migration that died in the middle and was run again (`prepare`)."""
+    """Mail flows after a migration that was killed midway and run again (`prepare`)."""
     await arena.until_arrived(50)
     return Struck(monotonic())
 
@@ -225,7 +225,7 @@ async def prepare(arena: Arena) -> None:
 
 
 async def pillarbox(*words: str, **environment: str) -> int:
-    """A command of ours; its exit status."""
+    """Run one of our commands; its exit status."""
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "scripts.cli", *words),
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},

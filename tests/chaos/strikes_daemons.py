@@ -1,7 +1,7 @@
-"""strikes-daemons — the faults of our own processes: killed, stopped, started again as a service manager would
+"""strikes_daemons — faults of our own processes: killed, stopped, restarted as by a service manager
 
 Owns: one function for each such strike; each returns when the fault is over.
-Guarantees: what was in flight is noted after the death and before anybody is started again, when it cannot change any
+Guarantees: the mail in flight is recorded after the death and before a restart, when it cannot change any
     more (tests/chaos/arena.py).
 See: tests/chaos/cells.py, which names them.
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 async def nothing(arena: Arena) -> Struck:
-    """No fault: what the harness itself would lose or double shows here."""
+    """No fault: shows what the harness itself would lose or duplicate."""
     await arena.until_arrived(200)
     return Struck(monotonic())
 
 
 async def at_point(arena: Arena) -> Struck:
-    """A daemon kills itself at the cell's failure point; it is started again at once."""
+    """A daemon kills itself at the cell's failure point; it is restarted at once."""
     await eventually(arena.mark.exists, f"{arena.cell.point} is reached", limit=90)
     if arena.cell.point.partition(":")[2].startswith("raise") or arena.cell.processes > 1:
         return Struck(monotonic())
@@ -47,7 +47,7 @@ async def at_point(arena: Arena) -> Struck:
 
 
 async def worker(arena: Arena) -> Struck:
-    """Kill -9 of a worker in full swing."""
+    """Kill -9 of a busy worker."""
     await arena.until_arrived(arena.chance.randrange(150))
     victim = arena.chance.choice(arena.workers)
     await victim.kill()
@@ -58,7 +58,7 @@ async def worker(arena: Arena) -> Struck:
 
 
 async def maintainer_in_statement(arena: Arena) -> Struck:
-    """Somebody locks the table that the sweep reads; the worker whose statement waits there is killed in it."""
+    """A session locks the table that the sweep reads; the worker whose statement waits there is killed."""
     await arena.until_arrived(arena.chance.randrange(100))
     waits = """SELECT application_name FROM pg_stat_activity
                 WHERE query LIKE '%%maintain_sweep%%' AND wait_event_type = 'Lock' AND datname = current_database()"""
@@ -89,7 +89,7 @@ async def smtpd_child(arena: Arena) -> Struck:
 
 
 async def smtpd_supervisor(arena: Arena) -> Struck:
-    """Kill -9 of the supervisor alone; its processes must not outlive it, and the daemon is started again."""
+    """Kill -9 of the supervisor alone; its processes must not outlive it, and the daemon is restarted."""
     await arena.until_accepted(arena.chance.randrange(150))
     children = [int(line["pid"]) for line in arena.smtpd.said("child.started")]
     await arena.smtpd.kill()
@@ -100,7 +100,7 @@ async def smtpd_supervisor(arena: Arena) -> Struck:
 
 
 async def stopped_worker(arena: Arena) -> Struck:
-    """SIGTERM while somebody locks the table that results go to: the stop waits for them, so nothing may come twice."""
+    """SIGTERM while a session locks the table of results: the stop waits for them, so nothing may arrive twice."""
     await arena.until_arrived(arena.chance.randrange(150))
     victim = arena.chance.choice(arena.workers)
     async with arena.results_held(victim.name):
@@ -116,7 +116,7 @@ def _waits_for_results(daemon: Daemon) -> bool:
 
 
 async def stopped_smtpd(arena: Arena) -> Struck:
-    """SIGTERM in full swing: what was accepted is committed, everybody else is told 421."""
+    """SIGTERM under load: accepted mail is committed, all other clients get 421."""
     await arena.until_accepted(arena.chance.randrange(150))
     assert await arena.smtpd.stop() == 0
     await arena.smtpd.start()
@@ -135,7 +135,7 @@ async def smtpd_and_worker(arena: Arena) -> Struck:
 
 
 async def everything(arena: Arena) -> Struck:
-    """Kill -9 of PostgreSQL and of every daemon; all are started again."""
+    """Kill -9 of PostgreSQL and of every daemon; all are restarted."""
     await arena.until_arrived(arena.chance.randrange(150))
     arena.server.kill()
     await asyncio.gather(*(daemon.kill() for daemon in arena.daemons))
@@ -146,11 +146,11 @@ async def everything(arena: Arena) -> Struck:
 
 
 async def sleeper(arena: Arena) -> Struck:
-    """SIGSTOP until the other worker has taken over all it had, then SIGCONT: what it still knows is fenced off."""
+    """SIGSTOP until the other worker has taken over all its mail, then SIGCONT: its late results are fenced off."""
     await arena.until_arrived(arena.chance.randrange(150))
     victim = arena.chance.choice(arena.workers)
     held: set[Key] = set()
-    while not held:  # with empty hands it has nothing to lose
+    while not held:  # without mail in flight the test would prove nothing
         victim.signal(signal.SIGCONT)
         await arena.until_arrived(5)
         victim.signal(signal.SIGSTOP)
@@ -166,7 +166,7 @@ async def sleeper(arena: Arena) -> Struck:
 async def late_deferral(arena: Arena) -> Struck:
     """A worker stops with deferrals in flight; the other one delivers; the deferrals must not bring the mail back.
 
-    The peer defers everything the first time, so what was in flight delivered nothing: no duplicate is allowed.
+    The peer defers everything the first time, so the mail in flight was not delivered: no duplicate is allowed.
     """
     await eventually(arena.stopped, f"{arena.cell.point} is reached", limit=90)
     [asleep] = arena.stopped()
@@ -179,7 +179,7 @@ async def late_deferral(arena: Arena) -> Struck:
     asleep.signal(signal.SIGCONT)
     began = monotonic()
     await eventually(lambda: _recorded(asleep) > spoken, "the late results are recorded or refused")
-    # Both workers look through the whole queue meanwhile, several times.
+    # Both workers scan the whole queue meanwhile, several times.
     await arena.until_arrived(400)
     arena.gate.set()
     return Struck(began)

@@ -1,8 +1,8 @@
-"""strikes-database — the faults of PostgreSQL and of the way to it
+"""strikes_database — faults of PostgreSQL and of the network to it
 
 Owns: one function for each such strike; each returns when the fault is over, which is when PostgreSQL answers again.
-Guarantees: the workers live on and keep their results, so nothing may come twice where the fault is shorter than a
-    lease; where it was not, what they had claimed may.
+Guarantees: the workers survive and keep their results, so nothing may arrive twice if the fault is shorter than a
+    lease; if it lasts longer, claimed mail may.
 See: tests/chaos/cells.py, which names them; tests/fixtures/peers/proxy.py; sql/README.md, "Crash table", 17.
 """
 
@@ -30,7 +30,7 @@ _OURS: Final = "FROM pg_stat_activity WHERE application_name LIKE 'pillarbox%%' 
 
 
 async def terminate(arena: Arena) -> Struck:
-    """pg_terminate_backend of every connection the daemons have, three times."""
+    """pg_terminate_backend of all the daemons' connections, three times."""
     for _ in range(3):
         await arena.until_arrived(arena.chance.randrange(10, 60))
         await arena.rows(f"SELECT pg_terminate_backend(pid) {_OURS}")
@@ -49,7 +49,7 @@ async def backend(arena: Arena) -> Struck:
 
 
 async def postmaster(arena: Arena) -> Struck:
-    """Kill -9 of the server; it is started again once clients have heard of it."""
+    """Kill -9 of the server; it is restarted once clients have noticed."""
     await arena.until_arrived(arena.chance.randrange(150))
     claimed, began = await arena.claims(), monotonic()
     arena.server.kill()
@@ -59,7 +59,7 @@ async def postmaster(arena: Arena) -> Struck:
 
 
 async def no_connections(arena: Arena) -> Struck:
-    """Somebody else takes every connection there is, ours that idle included."""
+    """Another client takes every connection, including our idle ones."""
     await arena.until_arrived(arena.chance.randrange(150))
     claimed, began = await arena.claims(), monotonic()
     with ExitStack() as held:
@@ -70,7 +70,7 @@ async def no_connections(arena: Arena) -> Struck:
 
 
 def _take_all(uri: str, held: ExitStack) -> None:
-    """Open connections until there are no more, end the daemons', and take theirs too, until they have none."""
+    """Open connections until none is left, terminate the daemons', and take those too."""
     first = held.enter_context(psycopg.connect(uri, autocommit=True))
     ended = True
     while ended:
@@ -81,7 +81,7 @@ def _take_all(uri: str, held: ExitStack) -> None:
 
 
 async def network_cut(arena: Arena) -> Struck:
-    """No connection and no way to make one, until clients have heard of it."""
+    """All connections are cut and new ones refused, until clients have noticed."""
     network = _network(arena)
     await arena.until_arrived(arena.chance.randrange(150))
     claimed, began = await arena.claims(), monotonic()
@@ -93,7 +93,7 @@ async def network_cut(arena: Arena) -> Struck:
 
 
 async def results_wait(arena: Arena) -> Struck:
-    """The way is cut while results are recorded, which comes to nothing, until a worker says that it has them still."""
+    """The network is cut while results are recorded, until a worker reports that it still has them."""
     network = _network(arena)
     await arena.until_arrived(arena.chance.randrange(150))
     async with arena.results_held():
@@ -115,7 +115,7 @@ async def network_slow(arena: Arena) -> Struck:
 
 
 async def network_deaf(arena: Arena) -> Struck:
-    """Connections stay open and nothing comes back on them; what is between forgets them only after a lease."""
+    """Connections stay open without replies; the middlebox drops them only after a lease."""
     network = _network(arena)
     await arena.until_arrived(arena.chance.randrange(150))
     claimed = await arena.claims()
@@ -129,7 +129,7 @@ async def network_deaf(arena: Arena) -> Struck:
 
 
 async def over(arena: Arena, began: float, claimed: set[Key]) -> Struck:
-    """The fault is over; what was claimed before may come twice if that took so long that leases ran out."""
+    """The fault is over; mail claimed before may arrive twice if it lasted so long that leases expired."""
     ended = monotonic()
     if ended - began > arena.cell.lease / 2:
         arena.accounts.strike(claimed | await arena.claims(), alive=True)

@@ -1,7 +1,7 @@
-"""strikes-storm — several faults in a row, drawn by a seed, each healed before the next
+"""strikes_storm — several random faults in a row, each healed before the next
 
-Owns: DRAWN, what may be drawn; the strike `storm`; `one`, a single draw, of which the soak is made.
-Guarantees: the same seed draws the same faults. Each notes what was in flight when it struck.
+Owns: DRAWN, the possible faults; the strike `storm`; `one`, a single draw, which the soak repeats.
+Guarantees: the same seed draws the same faults. Each records the mail in flight when it struck.
 See: tests/chaos/cells.py, which names `storm`; tests/chaos/soak.py.
 """
 
@@ -16,7 +16,7 @@ from tests.chaos.arena import Arena, Struck
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-#: What passes again and leaves all daemons running.
+#: Faults that pass and leave all daemons running.
 DRAWN: Final[tuple[Callable[[Arena], Awaitable[Struck]], ...]] = (
     strikes_daemons.worker,
     strikes_daemons.smtpd_child,
@@ -33,7 +33,7 @@ DRAWN: Final[tuple[Callable[[Arena], Awaitable[Struck]], ...]] = (
 
 
 async def one(arena: Arena) -> tuple[str, Struck]:
-    """Draw one fault, bring it about and heal it; its name."""
+    """Draw one fault, inject it and heal it; its name."""
     strike = arena.chance.choice(DRAWN)
     return strike.__name__, await strike(arena)
 

@@ -1,6 +1,6 @@
-"""test_accounts — the books see what the matrix asks them: lost, twice, altered, unknown, and how long it took
+"""test_accounts — the accounts report lost, duplicated, altered and unknown mail, and times
 
-Owns: each figure, from one made-up run that has all of them.
+Owns: each figure, from one synthetic run that has all of them.
 See: tests/chaos/accounts.py.
 """
 
@@ -85,7 +85,7 @@ def test_of_a_dead_worker_only_what_the_sink_had_may_come_again() -> None:
     for name in ("taken", "claimed"):
         arrived(accounts, name, 3.0)
     assert accounts.unexplained() == []
-    arrived(accounts, "claimed", 4.0)  # one duplicate in all, as many as were in flight, but of somebody else
+    arrived(accounts, "claimed", 4.0)  # one duplicate in total, as many as were in flight, but of another recipient
     assert accounts.unexplained() == [key("claimed")]
 
 

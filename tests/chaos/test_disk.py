@@ -1,4 +1,4 @@
-"""test_disk — the disk under PostgreSQL is full: clients are asked to wait, and nothing accepted is lost
+"""test_disk — the disk under PostgreSQL is full: clients get 451 or 452, and no accepted mail is lost
 
 Owns: the cells of the full disk as tests.
 See: tests/chaos/disk.py; docs/explanation/durability.md, "When the disk is full".
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def kept(outcome: disk.Outcome) -> None:
-    """What holds however the disk filled up."""
+    """The checks for every way in which the disk fills up."""
     assert (outcome.figures.lost, outcome.figures.altered) == (0, 0), outcome
     assert outcome.figures.duplicated <= outcome.bound, outcome
     assert outcome.figures.refused > 0, outcome

@@ -1,4 +1,4 @@
-"""test_failover — a standby takes over under load: nothing accepted is lost, or it is said which messages were
+"""test_failover — a standby takes over under load: no accepted mail is lost, or smtpd names the lost messages
 
 Owns: the failover cells as tests.
 See: tests/chaos/failover.py; docs/explanation/durability.md, "When a standby takes over".

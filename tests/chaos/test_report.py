@@ -1,4 +1,4 @@
-"""test_report — a run says what was broken, what could not run, and the limit it was held to
+"""test_report — a run reports broken promises, cells that could not run, and its limits
 
 Owns: the exit status; the difference between a missing library and a broken promise; the page's row.
 See: tests/chaos/report.py; tests/chaos/__main__.py.

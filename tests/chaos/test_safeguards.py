@@ -1,7 +1,7 @@
-"""test_safeguards — taking out any one safeguard makes a cell of the matrix fail, and nothing else does
+"""test_safeguards — removing any one safeguard makes a cell of the matrix fail
 
-Owns: the proof that the matrix can see: each mutant breaks its cell by losing or doubling mail; a copy without a change
-    does not. The two quickest run always, all of them by `make chaos-mutants` (PILLARBOX_CHAOS=all).
+Owns: the proof that the matrix works: each mutant fails its cell by losing or duplicating mail; an unchanged copy does
+    not. The two fastest always run, all of them by `make chaos-mutants` (PILLARBOX_CHAOS=all).
 See: tests/chaos/mutants.py.
 """
 

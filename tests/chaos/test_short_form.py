@@ -1,6 +1,6 @@
-"""test_short_form — a row of the crash matrix for each kind of fault: nothing accepted is lost
+"""test_short_form — one cell of the crash matrix for each kind of fault: no accepted mail is lost
 
-Owns: what `make chaos ARGS=--short` runs, cell by cell, in the tests; the shape of the table.
+Owns: the cells of `make chaos ARGS=--short` as tests; the form of the table.
 See: tests/chaos/cells.py; docs/explanation/crash-table.md for all cells.
 """
 

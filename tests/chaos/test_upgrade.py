@@ -1,4 +1,4 @@
-"""test_upgrade — versions are exchanged while mail flows: nothing is lost and nothing arrives twice
+"""test_upgrade — a rolling upgrade while mail flows: nothing is lost and nothing arrives twice
 
 Owns: the cell of the rolling upgrade as a test.
 See: tests/chaos/upgrade.py; docs/how-to/upgrade.md.

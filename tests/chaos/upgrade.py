@@ -1,4 +1,4 @@
-"""upgrade — a rolling upgrade with mail flowing: old and new code side by side on one schema
+"""upgrade — a rolling upgrade while mail flows: old and new code run side by side on one schema
 
 Owns: `to_newer`, from this tree to one with migrations to come.
 Guarantees: daemons are stopped as an operator stops them, one after the other, so nothing may arrive twice.
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import Daemon
 
 _ENOUGH = 100  # recipients between two steps
-#: A result of an old worker came after one of a new worker: both served at the same time.
+#: An old worker's result came after a new worker's: both served at the same time.
 _SIDE_BY_SIDE = """SELECT (SELECT max(finished) FROM archive WHERE code = 'old')
                         > (SELECT min(finished) FROM archive WHERE code = 'new')"""
 
 
 async def to_newer(uri: str, folder: Path) -> Figures:
-    """`uri`: a database as this tree made it. This tree is the old code.
+    """`uri`: a database made by this tree, which is the old code.
 
-    It runs on while the newer one migrates tables that mail is using, starts anew on the newer schema, and serves
-    beside the newer one; after the last step it does not start any more.
+    It keeps running while the newer code migrates tables in use, restarts on the newer schema, and serves
+    beside the newer code; after the last step it no longer starts.
     """
     future = newer(folder / "newer")
     async with flowing(System(uri, folder)) as flow:
@@ -59,7 +59,7 @@ async def to_newer(uri: str, folder: Path) -> Figures:
 
 
 async def start(flow: Flow, code: Path, name: str) -> tuple[list[Daemon], list[Daemon]]:
-    """An smtpd and a worker of this code: the doors there are now, and both daemons."""
+    """Start an smtpd and a worker of this code: the present addresses, and both daemons."""
     flow.system.environment = running(code)
     smtpd = await flow.system.smtpd(f"smtpd-{name}")
     worker = await flow.system.worker(flow.sink.port, f"worker-{name}")
@@ -67,7 +67,7 @@ async def start(flow: Flow, code: Path, name: str) -> tuple[list[Daemon], list[D
 
 
 async def replace(flow: Flow, doors: list[Daemon], old: list[Daemon], code: Path) -> None:
-    """Put daemons of this code beside the old ones, let mail go through both, and stop the old ones."""
+    """Start daemons of this code beside the old ones, send mail through both, and stop the old ones."""
     more, new = await start(flow, code, "new")
     doors += more
     await flow.more_arrived(_ENOUGH)
@@ -82,7 +82,7 @@ async def replace(flow: Flow, doors: list[Daemon], old: list[Daemon], code: Path
 
 
 async def refused(flow: Flow, code: Path, why: str) -> None:
-    """A daemon of this code does not start, and says why in its last line."""
+    """A daemon of this code does not start; its last line says why."""
     flow.system.environment = running(code)
     with pytest.raises(DaemonFailed, match=why):
         await flow.system.smtpd("smtpd-refused")

@@ -1,4 +1,4 @@
-"""sources — which files the layout tests look at
+"""sources — the files that the layout tests check
 
 Owns: finding the repository's own files: what git tracks or would track; without git, everything not ignored by name.
 Guarantees: files deleted from the work tree but still in git's index are left out; the order is stable.

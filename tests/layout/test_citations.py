@@ -1,4 +1,4 @@
-"""test_citations — every RFC and section that the sources cite exists, as far as docs/reference/rfcs.csv knows
+"""test_citations — every RFC and section that the sources cite is in docs/reference/rfcs.csv
 
 Owns: the comparison, and proofs that scripts/dev/citations.py sees what it should.
 """
@@ -59,5 +59,5 @@ def test_a_slip_of_the_pen_is_a_fault_with_its_place(tmp_path: Path) -> None:
         f"x.py:2: {R} 5321 section 33.3 is not in {TABLE}: look it up, then add it",
         f"x.py:3: {R} 9999 is not in {TABLE}",
         f"{TABLE}: {R} 1870 is cited nowhere",
-        f"{TABLE}: {R} 1870: no such status: well",
+        f"{TABLE}: {R} 1870: status well is not valid; allowed: implemented, partly, source, not",
     ]

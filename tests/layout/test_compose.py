@@ -1,4 +1,4 @@
-"""test-compose — docker-compose.yml starts what exists, with configurations we accept
+"""test-compose — docker-compose.yml starts existing programs with valid configurations
 
 Guarantees: every command names a module or command of ours, every configuration written there loads, and each worker
     of that configuration has exactly one service.

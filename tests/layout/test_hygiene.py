@@ -1,4 +1,4 @@
-"""test-hygiene — nothing in the repository belongs to one machine, one mirror or some later day
+"""test-hygiene — nothing in the repository depends on one machine, one mirror or a date
 
 Guarantees: no package-index hosts, no absolute paths of a home or workplace, no marks of unfinished work, no other
     tool's lock files.

@@ -1,4 +1,4 @@
-"""test-imports — imports point one way, without circles, and each third-party package has one door
+"""test-imports — imports point one way, without circles, and one module imports each third-party package
 
 Owns: the table of doors. The directions are contracts of import-linter in pyproject.toml: a change to either is a
     decision, not a fix.

@@ -1,4 +1,4 @@
-"""test-sql-names — SQL is found by name, says its purpose, and schema and migrations form one unbroken row
+"""test-sql-names — SQL is found by name and states its purpose; schema and migrations form one unbroken series
 
 Guarantees: each query opens with a sentence and is used; each file of the schema opens with a sentence and makes things
     once, in their final form; migrations are numbered without gaps, each `pre` or `post`; schema and migrations choose

@@ -1,7 +1,7 @@
 """encryption — the share of mail over TLS, its versions, and the destinations without TLS
 
 Owns: the classes of `attempts.tls`.
-Guarantees: pure; delivered mail only, because refused mail may never have come as far as STARTTLS.
+Guarantees: pure; delivered mail only, because a session that ended in a refusal may never have reached STARTTLS.
 """
 
 from __future__ import annotations

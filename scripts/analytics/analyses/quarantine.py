@@ -1,10 +1,10 @@
-"""quarantine — how often mail was held for good reason
+"""quarantine — how often the policy held mail rightly
 
-Owns: reading the fate of held mail from `archive`.
+Owns: reading the result of held mail from `archive`.
 Guarantees: pure; each finished recipient that was held by policy is in one of the counts.
-Bugs: mail that was released has lost `_quarantineid`; it is known by `_holdreason` and counted under its
-    `_policyrule`. Mail held by hand and then released has neither mark, and mail that still waits is not in history:
-    both are missing here, as they are in `archive`. The audit of operators' commands, where there is one, knows them.
+Bugs: released mail has lost `_quarantineid`; it is recognised by `_holdreason` and counted under its `_policyrule`.
+    Mail held by hand and then released has neither mark, and waiting mail is not in history: both are missing here, as
+    they are in `archive`. The audit of operators' commands, if enabled, has them.
 See: sql/README.md, "Reserved metadata".
 """
 
@@ -22,8 +22,8 @@ def quarantine(held: DataFrame) -> DataFrame:
     """Rows: rule, removed, released, sent_meanwhile, precision.
 
     rule: the policy rule that held it, else the quarantine, else the reason. removed: deleted or bounced while held;
-    released: tried after its release, whatever came of it; sent_meanwhile: held while a worker was sending it, and
-    delivered. precision: removed of removed and released, 0 to 1; NULL where there was neither.
+    released: tried after its release, with any result; sent_meanwhile: held while a worker was sending it, and
+    delivered. precision: removed / (removed + released), 0 to 1; NULL if both are 0.
     """
     marks = f.from_json("metadata", "_quarantineid string, _holdreason string, _policyrule string").alias("m")
     marked = held.select("result", "recipients", marks)

@@ -1,7 +1,7 @@
-"""soundness — oddities of the history itself: silent days, jumped clocks, impossible values
+"""soundness — checks the history itself: days without attempts, jumped clocks, impossible values
 
-Owns: the list of faults, each with the rows it concerns and the way they were treated.
-Guarantees: pure; nothing is left out of the other figures without a row here that counts it.
+Owns: the list of faults, each with the number of rows and their treatment.
+Guarantees: pure; rows that other figures leave out are counted here.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def soundness(
     tries: DataFrame, destinations: DataFrame, waits: DataFrame, usual: DataFrame, wordings: DataFrame
 ) -> DataFrame:
-    """Rows: fault, rows, treatment; a fault that there is not has 0 rows, so that one sees it was looked for."""
+    """Rows: fault, rows, treatment. A fault that did not occur has 0 rows, which shows that it was looked for."""
     found = [
         _count(tries, "attempts", f.lit(True), "attempts read", "all are counted"),
         _count(waits, "recipients", f.lit(True), "finished recipients read", "all are counted"),
         _count(tries, "jumps", f.lit(True), "tries that ended before they began", "counted; add no time"),
-        _count(waits, "jumps", f.lit(True), "recipients finished before they came", "left out of waiting times"),
+        _count(waits, "jumps", f.lit(True), "recipients finished before receipt", "left out of waiting times"),
         _count(
             destinations,
             "attempts",
@@ -49,7 +49,7 @@ def _count(frame: DataFrame, column: str, condition: object, fault: str, treatme
 
 
 def _silent(usual: DataFrame) -> DataFrame:
-    """Days between the first and the last without a row, and the first ten of them by name."""
+    """Days without a row between the first and the last day; the first ten are named."""
     days = usual.groupBy(f.to_date("hour").alias("day")).agg(f.sum("attempts").alias("n")).where(f.col("n") == 0)
     named = f.slice(f.array_sort(f.collect_list(f.col("day").cast("string"))), 1, 10)
     return days.agg(

@@ -1,6 +1,6 @@
 """steps — the deliveries of each step of the retry schedule
 
-Owns: the counts by step, and the share of all deliveries that was reached by then.
+Owns: the counts by step, and the share of all deliveries made by each step.
 Guarantees: pure; in the order of the steps.
 """
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def steps(tries: DataFrame) -> DataFrame:
     """For each step, 1 being the first try: attempts, outcomes, delivered_share, and reached.
 
-    reached: what was delivered in this step and those before, as a share of all that was delivered, 0 to 1. A step
-    with a small delivered_share after which `reached` hardly grows costs connections and brings nothing.
+    reached: deliveries in this and earlier steps as a share of all deliveries, 0 to 1. A step with a small
+    delivered_share after which `reached` hardly grows costs connections and delivers little.
     """
     so_far = Window.orderBy("step").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     everything = Window.partitionBy()

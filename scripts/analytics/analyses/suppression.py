@@ -1,8 +1,8 @@
-"""suppression — addresses that should not be sent to any more
+"""suppression — addresses that should receive no more mail
 
-Owns: the refusals that count against an address, and how many are enough.
-Guarantees: pure. No address that took mail after its last refusal. A refusal for policy or reputation (5.7.x) says
-    nothing about the address. An address that is absurd is quarantined: it is in the list as `absurd`, not lost.
+Owns: the refusals that count against an address, and their threshold.
+Guarantees: pure. An address that accepted mail after its last refusal is not listed. A refusal for policy or reputation
+    (5.7.x) does not count against an address. An invalid address is listed as `absurd`, not dropped.
 See: RFC 3463 section 3.2, address status; RFC 5321 section 4.5.3.1.1, a local part has at most 64 octets.
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def suppression(refusals: DataFrame) -> DataFrame:
     """Rows: recipientlocalpart, recipientdomain, why, refusals, last_refused, last_reply.
 
-    why: "no such address" (one refusal that says so), "refused again and again" (ENOUGH others), or "absurd" (not an
-    address that mail can be sent to). The address refused most often first.
+    why: "no such address" (one refusal says so), "refused again and again" (ENOUGH other refusals), or "absurd" (not a
+    valid address). The address refused most often comes first.
     """
     address = ["recipientlocalpart", "recipientdomain"]
     absurd = f.col("absurd")

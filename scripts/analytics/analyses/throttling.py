@@ -1,7 +1,7 @@
-"""throttling — the destinations that slow us down, when, and the pace that they allow
+"""throttling — the destinations that throttle us, when, and the rate they accept
 
-Owns: when an hour counts as slowed, and the pace that is read off it.
-Guarantees: pure; the destination that slowed most attempts first.
+Owns: the definition of a slowed hour, and the rate derived from it.
+Guarantees: pure; the destination that slowed most attempts comes first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scripts.analytics.analyses.marks import FEWEST
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: An hour is slowed when at least FEWEST attempts, and this share of them, were deferred for our pace.
+#: An hour is slowed when at least FEWEST attempts, and this share of them, were deferred because of our rate.
 SHARE: Final = 0.1
 
 
@@ -23,8 +23,8 @@ def throttling(hours: DataFrame) -> DataFrame:
     """Rows: recipientdomain, slowed_hours, hours, slowed, let_through, calm, last.
 
     hours: attempts by hour and destination, of those destinations that have a slowed hour. let_through: median
-    deliveries in a slowed hour, which is what a rate for this destination should not exceed; calm: median deliveries
-    in its other hours, NULL if there were none; last: the last slowed hour.
+    deliveries in a slowed hour; a rate for this destination should not exceed it. calm: median deliveries in its other
+    hours, NULL if there are none. last: the last slowed hour.
     """
     by_hour = hours.groupBy("recipientdomain", "hour").agg(
         *[f.sum(name).alias(name) for name in ("attempts", "delivered", "slowed")]

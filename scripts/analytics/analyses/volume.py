@@ -1,8 +1,8 @@
 """volume — attempts by the hour: the usual number, the unusual hours, and a forecast
 
 Owns: the season (hour of the week), its robust spread, the flags and the forecast.
-Guarantees: pure; hours without a row count as 0, so a silent hour is seen. Medians throughout: one bad day changes
-    nothing. With less than two weeks the season is the hour of the day.
+Guarantees: pure; hours without a row count as 0, so a silent hour is flagged. All averages are medians, so one bad day
+    changes nothing. With less than two weeks of history the season is the hour of the day.
 See: B. Iglewicz and D. Hoaglin, "How to Detect and Handle Outliers", 1993: a modified z-score beyond 3.5 is an
     outlier.
 """
@@ -41,7 +41,7 @@ def usual(hours: DataFrame) -> DataFrame:
     )
     middle = filled.groupBy("slot").agg(f.median("attempts").alias("usual"))
     away = filled.join(middle, "slot").withColumn("away", f.abs(f.col("attempts") - f.col("usual")))
-    # One spread for all slots, relative to the slot's own size: a slot alone has too few weeks to say.
+    # One spread for all slots, relative to the slot's size: a single slot has too few weeks of data.
     relative = f.median(f.col("away") / f.sqrt(f.greatest("usual", f.lit(1.0))))
     wide = away.agg(f.greatest(f.lit(_NORMAL) * relative, f.lit(1.0)).alias("wide"))
     spread = f.col("wide") * f.sqrt(f.greatest("usual", f.lit(1.0)))
@@ -54,8 +54,8 @@ def usual(hours: DataFrame) -> DataFrame:
 def forecast(known: DataFrame, ahead: int = WEEK) -> DataFrame:
     """Rows: hour, expected, low, high: the `ahead` hours after the last one known.
 
-    known: what `usual` returns. expected: the slot's median times the level, how the last week compared with its
-    slots; low and high hold nine hours in ten if the future is like the past.
+    known: the result of `usual`. expected: the slot's median times the level, which compares the last week with its
+    slots. Nine hours in ten are between low and high if the future is like the past.
     """
     end = known.agg(f.max("hour").alias("last"), f.max("weekly").alias("weekly"))
     recent = known.crossJoin(end.select("last")).where(f.col("hour") > f.col("last") - f.expr("INTERVAL 7 DAYS"))
@@ -78,6 +78,6 @@ def forecast(known: DataFrame, ahead: int = WEEK) -> DataFrame:
 
 
 def slot(hour: str, weekly: str) -> Column:
-    """The hour of the week, 0 is Monday 00:00 UTC; or of the day, where `weekly` is false."""
+    """The hour of the week, 0 is Monday 00:00 UTC; the hour of the day if `weekly` is false."""
     day = f.when(f.col(weekly), f.weekday(hour)).otherwise(0)
     return day * 24 + f.hour(hour)

@@ -1,8 +1,8 @@
-"""waiting — how long mail took: percentiles of time in the queue, and of time to deliver
+"""waiting — percentiles of time in the queue, and of time to deliver
 
 Owns: percentiles by nearest rank over counted values.
 Guarantees: pure. A percentile is a value that occurred, to two significant digits (rollup_archive), so at most 5 % off.
-    Recipients whose clock jumped are not in it.
+    Recipients whose clock jumped are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PERCENTILES: Final = (50, 90, 99)
 def waiting(waits: DataFrame, by: str | None = None, result: str | None = None) -> DataFrame:
     """Recipients and p50, p90, p99, longest (seconds) for each value of `by`, or of all (then `by` is "all").
 
-    result: only what finished so: "success" makes it the time to deliver. Most recipients first.
+    result: counts only recipients with this result: "success" gives the time to deliver. Most recipients first.
     """
     chosen = waits.where(f.col("seconds").isNotNull())
     if result is not None:

@@ -1,9 +1,9 @@
-"""wordings — bounces and deferrals by class: the replies of peers, each wording once
+"""wordings — bounces and deferrals by the wording of the peers' replies
 
-Owns: the test whether two wordings are one.
+Owns: the test whether two wordings are variants of one.
 Guarantees: pure; every failed or deferred attempt is in exactly one row. Two wordings with the same outcome and code
-    are one if at least 0.7 of their words are the same (Jaccard); the more frequent one gives its name. Beyond the
-    LIMIT most frequent wordings each stays by itself.
+    are merged if at least 0.7 of their words are the same (Jaccard), under the more frequent wording. Only the LIMIT
+    most frequent wordings are compared; the others stay separate.
 See: RFC 3463 for the enhanced code.
 """
 
@@ -24,9 +24,9 @@ ALIKE: Final = 0.7
 def wordings(replies: DataFrame) -> DataFrame:
     """Rows: outcome, reply_code, reply_enhanced, wording, attempts, destinations, most_at, example.
 
-    replies: failed and deferred attempts by wording and destination. wording: the reply without what differs from
-    mail to mail, each gap a `*`. destinations: domains that said so; most_at: the one that said so most; example: one
-    reply as it was.
+    replies: failed and deferred attempts by wording and destination. wording: the reply with a `*` for each part that
+    differs between messages. destinations: the number of domains with this reply; most_at: the domain with most of
+    them; example: one original reply.
     """
     exact = replies.groupBy("outcome", "reply_code", "reply_enhanced", "wording").agg(
         f.sum("attempts").alias("attempts"),
@@ -39,7 +39,7 @@ def wordings(replies: DataFrame) -> DataFrame:
 
 
 def clustered(exact: DataFrame) -> DataFrame:
-    """The frame with `leader`, the rank of the wording that this one is a variant of; itself, if of none.
+    """The frame with `leader`, the rank of the wording that this one is a variant of, or its own rank.
 
     exact: rows with outcome, reply_code, wording, attempts. Rank is by attempts, 1 the most frequent.
     """

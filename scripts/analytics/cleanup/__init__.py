@@ -1,1 +1,1 @@
-"""cleanup — `pillarbox analytics cleanup`: drops history that the lake verifiably has."""
+"""cleanup — `pillarbox analytics cleanup`: drops days of history after verifying their export."""

@@ -1,11 +1,11 @@
-"""command — `pillarbox analytics cleanup`: drops days that the lake has exactly, and finds orphans
+"""command — `pillarbox analytics cleanup`: drops days that are verified in the lake, and finds orphans
 
-Owns: which days are old enough, the order verify → drop, consent, the report.
-Guarantees: nothing is changed without --yes. A day is dropped only after its files were read back and hold what
-    PostgreSQL holds, and only if it still has that many rows under the lock that drops it. One day that disagrees is
-    refused and the others go on; the exit status is then 1.
+Owns: the choice of days, the order verify → drop, consent, the report.
+Guarantees: nothing is changed without --yes. A day is dropped only after its files were read back and hold the same
+    rows as PostgreSQL, and only if its number of rows is unchanged under the lock that drops it. A day that differs is
+    refused, the others continue, and the exit status is 1.
 Raises: LakeFault, DatabaseUnavailable, PillarboxError.
-See: docs/how-to/export-history.md; sql/README.md for the other way that days are dropped (`maintenance.keep`).
+See: docs/how-to/export-history.md; sql/README.md for the other way to drop days (`maintenance.keep`).
 """
 
 from __future__ import annotations
@@ -54,40 +54,42 @@ class CleanupReport:
 
     @property
     def refused(self) -> list[DayVerdict]:
-        """Days that were old enough and were not dropped all the same."""
+        """Days that were old enough but were not dropped."""
         return [each for each in self.days if each.state == "refused"]
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `cleanup`."""
-    verb = verbs.add_parser("cleanup", help="drop days that are in the lake, verified; find what belongs to nothing")
+    verb = verbs.add_parser("cleanup", help="drop days that are verified in the lake; find orphans")
     export.add_lake(verb)
     verb.add_argument(
-        "--keep", type=duration, default=timedelta(days=30), metavar="TIME", help="days younger stay (30d)"
+        "--keep",
+        type=duration,
+        default=timedelta(days=30),
+        metavar="TIME",
+        help="keep days that ended within this time (default 30d)",
     )
-    verb.add_argument("--no-orphans", action="store_true", help="days only")
-    verb.add_argument(
-        "--yes", action="store_true", help="do it; without this it only verifies and says what it would do"
-    )
+    verb.add_argument("--no-orphans", action="store_true", help="do not look for orphans")
+    verb.add_argument("--yes", action="store_true", help="act; without --yes, only verify and show what would change")
     terminal.add_spark(verb)
     terminal.add_common(verb, run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Verify, and with --yes drop and repair."""
-    from scripts.analytics import session  # noqa: PLC0415 - as beside it
-    from scripts.analytics.cleanup import orphans as cleanup_orphans  # noqa: PLC0415 - as beside it
-    from scripts.analytics.export import day as export_day  # noqa: PLC0415 - as beside it
+    from scripts.analytics import session  # noqa: PLC0415 - it loads Spark
+    from scripts.analytics.cleanup import orphans  # noqa: PLC0415 - it loads Arrow
+    from scripts.analytics.export import day  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.runner import OnSpark  # noqa: PLC0415
 
-    export_day.writable(options.lake)
+    day.writable(options.lake)
     conninfo = terminal.conninfo(options)
     with session.started(options.master, options.memory) as spark:
         done = cleanup(conninfo, options.lake, OnSpark(spark), options.keep, yes=options.yes)
         if not options.no_orphans:
-            done.orphans = cleanup_orphans.find(spark, conninfo)
+            done.orphans = orphans.find(spark, conninfo)
             if options.yes:
-                cleanup_orphans.mend(conninfo, done.orphans)
+                orphans.mend(conninfo, done.orphans)
     _show(done, yes=options.yes, as_json=options.json)
     return 1 if done.refused else 0
 
@@ -116,12 +118,12 @@ def _day(
     conninfo: str, lake: Path, runner: Runner, table: str, leaf: Leaf, keep: timedelta, *, yes: bool
 ) -> DayVerdict:
     from scripts.analytics import manifest  # noqa: PLC0415 - it loads Arrow
-    from scripts.analytics.cleanup import verify  # noqa: PLC0415 - as beside it
+    from scripts.analytics.cleanup import verify  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow
 
     known = manifest.load(lake, table, leaf.day)
     if known is None:
-        return DayVerdict(table, str(leaf.day), 0, "refused", "not in the lake: export it first")
+        return DayVerdict(table, str(leaf.day), 0, "refused", "the day is not in the lake: export it first")
     rows = known.fingerprint.rows
     verdict = DayVerdict(table, str(leaf.day), rows, "verified")
     progress = terminal.Progress(f"verify {table} {leaf.day}", leaf.pages // 4096 + 1 + len(known.files), "parts")
@@ -137,9 +139,9 @@ def _day(
         try:
             [answer] = copying.rows(connection, "analytics_drop", table=table, day=leaf.day, rows=rows, keep=keep)
         except copying.LOCKED:
-            return replace(verdict, state="refused", reason="other sessions read it for longer than we wait: try again")
+            return replace(verdict, state="refused", reason="lock timeout: other sessions read the day; try again")
     if not answer.dropped:
-        return replace(verdict, state="refused", reason="it has other rows than were verified: export it first")
+        return replace(verdict, state="refused", reason="the rows have changed since they were verified: export again")
     manifest.commit(lake, replace(known, dropped=datetime.now(UTC).isoformat(timespec="seconds")))
     return replace(verdict, state="dropped")
 
@@ -159,7 +161,7 @@ def _show(done: CleanupReport, *, yes: bool, as_json: bool) -> None:
     if orphans is not None:
         print(f"bodies without recipients: {_examples(orphans.bodies)}; given to the sweep: {orphans.released}")
         print(f"recipients without body: {_examples(orphans.recipients)}; held: {orphans.held}")
-        print(f"recipients that only attempts know: {_examples(orphans.attempts)}; history is left as it is")
+        print(f"attempts without recipients: {_examples(orphans.attempts)}; history is not changed")
     count = sum(each.state in {"verified", "dropped"} for each in done.days)
     end = "" if yes else "; nothing was changed: repeat with --yes"
     print(f"{'dropped' if yes else 'would drop'} {count} days, refused {len(done.refused)}{end}")

@@ -1,10 +1,10 @@
-"""orphans — bodies without rows, rows without bodies, attempts without recipients
+"""orphans — finds bodies without rows, rows without bodies, and attempts without recipients
 
-Owns: the three anti-joins, on Spark, the second look at their findings, and the repairs.
-Guarantees: PostgreSQL only reads ids, in one pass over each table; Spark's findings are looked up again by key before
-    they are called orphans, because the tables were read one after the other. Repairs are left to functions that look a
-    third time, under a lock: bodies go to the sweep, recipients without body go on hold with the reason, and attempts
-    without recipient are only reported, since history is never changed.
+Owns: the three anti-joins on Spark, the second check of their findings, and the repairs.
+Guarantees: PostgreSQL only reads ids, in one pass over each table. Spark's findings are looked up again by key before
+    they count as orphans, because the tables were read one after the other. The functions that repair check a third
+    time, under a lock: bodies go to the sweep, recipients without body are held with the reason, and attempts without
+    recipient are only reported, because history is never changed.
 Bugs: attempts older than the oldest day of the archive are left out: their recipients may have been dropped with it.
 Raises: DatabaseUnavailable.
 See: sql/schema/10_orphan.sql.
@@ -22,13 +22,12 @@ from scripts.analytics.source import copying, source
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Looked up and repaired by one statement.
-_BATCH: Final = 1000
+_BATCH: Final = 1000  # ids in one statement
 
 
 @dataclass(slots=True)
 class Orphans:
-    """The findings, and how many of them were repaired."""
+    """The findings, and the numbers repaired."""
 
     bodies: list[str] = field(default_factory=list)
     recipients: list[int] = field(default_factory=list)
@@ -38,9 +37,9 @@ class Orphans:
 
 
 def find(spark: SparkSession, conninfo: str) -> Orphans:
-    """Look for orphans; changes nothing."""
+    """Find orphans without changing anything."""
     with copying.session(conninfo) as session:
-        # Bodies first and recipients after them: a body that comes in between is not looked at.
+        # Bodies first, then recipients: a body that arrives in between is not checked.
         idle = _ids(spark, copying.listing(session, "analytics_bodies"), {"body": pa.string()})
         queued = _ids(
             spark, copying.listing(session, "analytics_recipients"), {"id": pa.int64(), "body": pa.string()}
@@ -57,7 +56,7 @@ def find(spark: SparkSession, conninfo: str) -> Orphans:
 
 
 def mend(conninfo: str, found: Orphans) -> Orphans:
-    """Give bodies to the sweep and hold recipients without body; says how many in `found`."""
+    """Give bodies to the sweep and hold recipients without body; sets the numbers in `found`."""
     with copying.session(conninfo, read_only=False) as session:
         found.released = len(_again(session, "analytics_orphans_release", found.bodies))
         found.held = len(_again(session, "analytics_orphans_hold", found.recipients))
@@ -65,7 +64,7 @@ def mend(conninfo: str, found: Orphans) -> Orphans:
 
 
 def _attempts(spark: SparkSession, conninfo: str, queued: DataFrame) -> list[int]:
-    """Recipients that attempts name and neither the queue nor the archive knows."""
+    """Recipients that are in attempts but neither in the queue nor in the archive."""
     with copying.session(conninfo) as session:
         days = [row.day for row in copying.rows(session, "analytics_days", table="archive")]
     if not days:
@@ -81,7 +80,7 @@ def _attempts(spark: SparkSession, conninfo: str, queued: DataFrame) -> list[int
 
 
 def _ids(spark: SparkSession, csv: memoryview, columns: dict[str, pa.DataType]) -> DataFrame:
-    from pyarrow import csv as reader  # noqa: PLC0415 - the name is taken
+    from pyarrow import csv as reader  # noqa: PLC0415 - csv is a parameter
 
     schema = pa.schema(list(columns.items()))
     if not len(csv):
@@ -95,7 +94,7 @@ def _ids(spark: SparkSession, csv: memoryview, columns: dict[str, pa.DataType]) 
 
 
 def _again(session: copying.Session, query: str, ids: list[Any]) -> list[Any]:
-    """Ask about these ids a thousand at a time."""
+    """Run the query for these ids, a thousand at a time."""
     found = []
     for start in range(0, len(ids), _BATCH):
         found += [row.id for row in copying.rows(session, query, ids=ids[start : start + _BATCH])]

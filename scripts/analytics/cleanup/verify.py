@@ -1,9 +1,8 @@
-"""verify — checks that the lake has a day exactly as PostgreSQL has it
+"""verify — checks that the lake holds exactly PostgreSQL's rows of a day
 
-Owns: reading the day again from both sides, in portions and files, and comparing rows, sums and content.
-Guarantees: a day is only called verified if the files are as they were written (SHA-256), hold as many rows as the
-    manifest says, and their content has the digest of PostgreSQL's rows now; quarantined rows are counted on both
-    sides, and their files are there.
+Owns: reading the day again from PostgreSQL and from the lake, and comparing rows, sums and content.
+Guarantees: a day is verified only if its files are unchanged (SHA-256), hold the manifest's number of rows, and have
+    the digest of PostgreSQL's present rows. Quarantined rows are counted on both sides, and their files must exist.
 Raises: LakeFault, PartitionDropped, DatabaseUnavailable.
 """
 
@@ -59,7 +58,7 @@ def content(reading: Reading) -> Content:
     manifest.check(reading.lake, reading.source)
     file = reading.lake / reading.source.path
     try:
-        # By this name alone: a path with day=… in it would grow columns of the folders' names.
+        # Only the file: read_table() would add columns for folders named day=….
         table = parquet.ParquetFile(file).read()
     except (OSError, ArrowException) as error:
         raise LakeFault(f"{file}: cannot be read: {error}") from None
@@ -69,12 +68,12 @@ def content(reading: Reading) -> Content:
 def fault(
     conninfo: str, lake: Path, leaf: Leaf, known: Manifest, runner: Runner, tell: Callable[[int], None]
 ) -> str | None:
-    """The reason not to drop a day; None when the lake has it exactly."""
+    """The reason not to drop a day; None if the lake has exactly the same rows."""
     history = HISTORIES[known.table]
     now = day.sums(conninfo, history, leaf.day)
     if now != known.fingerprint:
         return (
-            f"PostgreSQL has {now.rows} rows, the lake {known.fingerprint.rows}, or their sums differ: export it first"
+            f"PostgreSQL has {now.rows} rows, the lake {known.fingerprint.rows}, or their sums differ: export it again"
         )
     sources: list[Portion | LakeFile] = [*portions.cut(leaf), *known.files]
     try:
@@ -86,11 +85,11 @@ def fault(
     there = _together([each for source, each in sides if not isinstance(source, portions.Portion)])
     aside = sum(known.quarantined.values())
     if (here.rows, here.digest) != (there.rows, there.digest):
-        return f"the files hold {there.rows} rows where PostgreSQL has {here.rows}, or other content"
+        return f"the files hold {there.rows} rows, PostgreSQL {here.rows}, or their content differs"
     if here.quarantined != aside or here.rows + aside != known.fingerprint.rows:
-        return f"{aside} rows are in the quarantine where PostgreSQL has {here.quarantined}"
+        return f"{aside} rows are in the lake's quarantine, but {here.quarantined} of PostgreSQL's rows belong there"
     missing = [path for path in known.aside if not (lake / path).is_file()]
-    return f"{lake / missing[0]}: is missing, though the manifest names it" if missing else None
+    return f"{lake / missing[0]}: the file is missing, but the manifest names it" if missing else None
 
 
 def _together(parts: list[Content]) -> Content:

@@ -1,1 +1,1 @@
-"""export — `pillarbox analytics export`: closed days of history as Parquet, each exactly once."""
+"""export — `pillarbox analytics export`: writes closed days of history to Parquet files, each exactly once."""

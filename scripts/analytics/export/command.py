@@ -1,8 +1,8 @@
-"""command — `pillarbox analytics export`: closed days of history into a lake of Parquet files, each exactly once
+"""command — `pillarbox analytics export`: writes closed days of history to Parquet files, each exactly once
 
 Owns: the choice of days to export, their order, the lock on the lake, the output.
-Guarantees: run again, it exports only days that are missing or have grown. One run at a time. A day that is
-    refused or was dropped meanwhile does not keep the others from being exported; the exit status is then 1.
+Guarantees: run again, it exports only days that are missing or have grown. One run at a time. After a day that was
+    refused or dropped meanwhile, the others are still exported, and the exit status is 1.
 Raises: LakeFault, DatabaseUnavailable, PillarboxError.
 See: docs/how-to/export-history.md.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scripts.analytics.source.portions import Leaf
 
 TABLES: Final = ("attempts", "archive")
-_ROW: Final = 250  # octets of a row of history, to choose Spark's settings by
+_ROW: Final = 250  # octets of a row of history, for the choice of Spark's settings
 
 
 @dataclass
@@ -47,7 +47,7 @@ class ExportReport:
     seconds: float = 0.0
 
     def add(self, day: Manifest | str | None) -> None:
-        """Note what became of a day."""
+        """Record the result of a day."""
         if day is None:
             self.current += 1
         elif isinstance(day, str):
@@ -63,26 +63,31 @@ class ExportReport:
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `export`."""
-    verb = verbs.add_parser("export", help="closed days of history into Parquet files, each exactly once")
+    verb = verbs.add_parser("export", help="write closed days of history to Parquet files, each exactly once")
     add_lake(verb)
-    verb.add_argument("--since", type=terminal.day, metavar="DAY", help="the first day looked at (the oldest there is)")
-    verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the last day looked at (yesterday)")
+    verb.add_argument("--since", type=terminal.day, metavar="DAY", help="the first day to export (default: the oldest)")
+    verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the last day to export (default: yesterday)")
     verb.add_argument(
-        "--classes", type=Path, metavar="FILE", help="a domain and its class on each line (large providers)"
+        "--classes",
+        type=Path,
+        metavar="FILE",
+        help="file with a domain and its class on each line (default: the large providers)",
     )
-    verb.add_argument("--compact", action="store_true", help="make small files of a day into larger ones")
+    verb.add_argument("--compact", action="store_true", help="merge the small files of a day")
     terminal.add_spark(verb)
     terminal.add_common(verb, run)
 
 
 def add_lake(parser: argparse.ArgumentParser) -> None:
-    """The option that says where the lake is."""
-    parser.add_argument("--lake", type=Path, default=Path("var/lake"), metavar="DIR", help="the lake (var/lake)")
+    """Add the option --lake."""
+    parser.add_argument(
+        "--lake", type=Path, default=Path("var/lake"), metavar="DIR", help="folder of the lake (default var/lake)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export what is missing."""
-    from scripts.analytics import classes, session  # noqa: PLC0415 - loaded when wanted
+    """Export the missing days."""
+    from scripts.analytics import classes, session  # noqa: PLC0415 - they load Arrow and Spark
     from scripts.analytics.export.day import writable  # noqa: PLC0415
     from scripts.analytics.runner import OnSpark  # noqa: PLC0415
 
@@ -116,16 +121,16 @@ def export(
     compact: bool = False,
     at: Callable[[str], None] = lambda _: None,
 ) -> ExportReport:
-    """Export the closed days from `since` to `until`; `at` hears each step of each day before it is taken."""
+    """Export the closed days from `since` to `until`; `at` is called with each step's name before the step."""
     from scripts.analytics import manifest  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.classes import KNOWN  # noqa: PLC0415
-    from scripts.analytics.export import compact as export_compact  # noqa: PLC0415 - as beside it
-    from scripts.analytics.export import day as export_day  # noqa: PLC0415 - as beside it
+    from scripts.analytics.export.compact import compact_day  # noqa: PLC0415
+    from scripts.analytics.export.day import writable  # noqa: PLC0415
 
     begun = monotonic()
     done = ExportReport()
     classes = KNOWN if table is None else table
-    export_day.writable(lake)
+    writable(lake)
     with alone(lake):
         for name in TABLES:
             leaves = closed(conninfo, name, since, until)
@@ -135,14 +140,14 @@ def export(
                     done.add(day.result())
             for known in manifest.every(lake, name) if compact else ():
                 progress = terminal.Progress(f"compact {name} {known.day}", len(known.files), "files")
-                done.compacted += export_compact.compact_day(lake, known, runner, progress.tell, at) is not None
+                done.compacted += compact_day(lake, known, runner, progress.tell, at) is not None
     done.seconds = monotonic() - begun
     return done
 
 
 @contextmanager
 def _threads(number: int) -> Iterator[ThreadPoolExecutor]:
-    """So many threads for the block; what has not begun when the block is left by an error never does."""
+    """A pool of threads for the block; if the block raises, tasks that have not begun are cancelled."""
     threads = ThreadPoolExecutor(number)
     try:
         yield threads
@@ -159,27 +164,21 @@ def _exported(
     runner: Runner,
     at: Callable[[str], None],
 ) -> Manifest | str | None:
-    """One day: its manifest, None if it was there, or why it was refused."""
-    from scripts.analytics.export import day as export_day  # noqa: PLC0415 - as beside it
-    from scripts.analytics.source import (  # noqa: PLC0415 - it loads Arrow
-        copying,
-        portions,
-    )
+    """Export one day: its manifest, None if it was current, or why it was refused."""
+    from scripts.analytics.export import day  # noqa: PLC0415 - it loads Arrow
+    from scripts.analytics.source import copying, portions  # noqa: PLC0415 - they load Arrow
     from scripts.analytics.source.columns import HISTORIES  # noqa: PLC0415
 
     progress = terminal.Progress(f"export {name} {leaf.day}", len(portions.cut(leaf)), "portions")
     try:
-        return export_day.export_day(conninfo, lake, HISTORIES[name], leaf, classes, runner, progress.tell, at)
-    except (export_day.DayRefused, copying.PartitionDropped) as refused:
+        return day.export_day(conninfo, lake, HISTORIES[name], leaf, classes, runner, progress.tell, at)
+    except (day.DayRefused, copying.PartitionDropped) as refused:
         return str(refused)
 
 
 def closed(conninfo: str, table: str, since: date | None, until: date | None) -> list[Leaf]:
-    """The days of a table that are over by PostgreSQL's clock."""
-    from scripts.analytics.source import (  # noqa: PLC0415 - it loads Arrow
-        copying,
-        portions,
-    )
+    """The days of a table that have ended by PostgreSQL's clock."""
+    from scripts.analytics.source import copying, portions  # noqa: PLC0415 - they load Arrow
 
     with copying.session(conninfo) as connection:
         [clock] = copying.rows(connection, "analytics_epoch")
@@ -194,13 +193,13 @@ def closed(conninfo: str, table: str, since: date | None, until: date | None) ->
 @contextmanager
 def alone(lake: Path) -> Iterator[None]:
     """Hold the lock of a lake for the block."""
-    from scripts.analytics.manifest import STAGING, LakeFault  # noqa: PLC0415 - loaded when wanted
+    from scripts.analytics.manifest import STAGING, LakeFault  # noqa: PLC0415 - it loads Arrow
 
     with (lake / STAGING / "lock").open("w") as door:
         try:
             fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise LakeFault(f"{lake}: another export or clean-up is at work on it; try again when it is done") from None
+            raise LakeFault(f"{lake}: locked by another export or cleanup; try again when it has ended") from None
         yield
 
 
@@ -230,5 +229,5 @@ def _show(done: ExportReport, *, as_json: bool) -> None:
     rate = done.rows / max(done.seconds, 1e-3)
     print(
         f"exported {len(done.exported)} days, {done.rows:,} rows ({quarantined} quarantined) in {done.seconds:.1f} s, "
-        f"{rate:,.0f} rows/s; {done.current} were there, {done.compacted} compacted, {len(done.refused)} refused"
+        f"{rate:,.0f} rows/s; {done.current} unchanged, {done.compacted} compacted, {len(done.refused)} refused"
     )

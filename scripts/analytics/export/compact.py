@@ -1,8 +1,8 @@
-"""compact — makes one file of many small ones of a day and class
+"""compact — merges the small files of a day and class
 
 Owns: the choice of files, and writing their rows again in the order of their instants.
-Guarantees: as an export of the day: a next version, committed by its manifest, the old files kept until then. Files are
-    checked against their checksums before, and the new ones hold as many rows; the fingerprint stays.
+Guarantees: like an export, it writes the day's next version, commits it by its manifest, and keeps the old files until
+    then. The old files are checked against their checksums, the new ones hold as many rows, and the fingerprint stays.
 Raises: LakeFault.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scripts.analytics.manifest import LakeFile, Manifest
     from scripts.analytics.runner import Runner
 
-#: Octets a file is made up to; a worker holds that much, unpacked perhaps ten times as much, in memory.
+#: Size limit of a merged file in octets; a worker holds it in memory, unpacked to perhaps ten times as much.
 WANTED: Final = 64 << 20
 
 
@@ -43,7 +43,7 @@ class Bundle:
 
 
 def bundles(lake: Path, known: Manifest, wanted: int = WANTED) -> list[Bundle]:
-    """Which files of a day become one: neighbours of a class, up to `wanted` octets together."""
+    """The files of a day to merge: neighbours of a class, up to `wanted` octets together."""
     of_class: dict[Path, list[list[LakeFile]]] = defaultdict(lambda: [[]])
     for entry in known.files:
         groups = of_class[Path(entry.path).parent]
@@ -73,14 +73,14 @@ def write_bundle(bundle: Bundle) -> LakeFile:
     staging = bundle.lake / manifest.STAGING / f"compact-{bundle.table}"
     made = write(staging, bundle.target, table)
     if made.rows != sum(entry.rows for entry in bundle.files):
-        raise LakeFault(f"{bundle.target}: has {made.rows} rows, the files it was made of have another number")
+        raise LakeFault(f"{bundle.target}: has {made.rows} rows, but the files merged into it have another number")
     return made
 
 
 def compact_day(
     lake: Path, known: Manifest, runner: Runner, tell: Callable[[int], None], at: Callable[[str], None]
 ) -> Manifest | None:
-    """Make small files of a day into larger ones; None when there is nothing to gain."""
+    """Merge the small files of a day; None if there is nothing to merge."""
     found = bundles(lake, known)
     if not found:
         return None

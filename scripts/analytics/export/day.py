@@ -1,8 +1,8 @@
 """day — exports one day into the lake, exactly once: staging, move, manifest, tidy
 
-Owns: the order of these steps, and the treatment of a killed run's remains at each.
-Guarantees: whatever step a kill comes in, the lake holds the day as its manifest says, old or new, never a mixture;
-    the next run begins the day again and removes the killed one's remains. A day that holds less than the lake has is
+Owns: the order of these steps, and the clean-up after a killed run at each.
+Guarantees: after a kill in any step the lake holds the day as its old or its new manifest says, never a mixture. The
+    next run starts the day again and removes the killed run's files. A day with fewer rows than the lake has is
     refused.
 Raises: DayRefused, PartitionDropped, LakeFault, DatabaseUnavailable.
 See: docs/explanation/analytics.md, "Killed in the middle".
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from scripts.analytics.runner import Runner
     from scripts.analytics.source.columns import History
 
-_ROUNDS: Final = 3  # how often a day that grows while it is read is read again
+_ROUNDS: Final = 3  # how often a day that grows during the read is read
 
 
 class DayRefused(PillarboxError):
-    """PostgreSQL and the lake disagree about a day in a way that an export must not settle."""
+    """PostgreSQL and the lake differ about a day in a way that an export must not resolve."""
 
 
 def sums(conninfo: str, history: History, day: date) -> Fingerprint:
-    """PostgreSQL's rows of a day."""
+    """The sums over PostgreSQL's rows of a day."""
     since = datetime(day.year, day.month, day.day, tzinfo=UTC)
     with copying.session(conninfo) as session:
         there = {row.name for row in copying.rows(session, "analytics_columns", table=history.name)}
@@ -50,13 +50,13 @@ def sums(conninfo: str, history: History, day: date) -> Fingerprint:
 
 
 def is_current(known: Manifest, now: Fingerprint) -> bool:
-    """Whether the lake has the day as it is; DayRefused when the lake has more than PostgreSQL."""
+    """Whether the lake's day is current; DayRefused if the lake has more rows than PostgreSQL."""
     if known.fingerprint == now:
         return True
     if now.rows <= known.fingerprint.rows:
         raise DayRefused(
             f"{known.table} {known.day}: PostgreSQL has {now.rows} rows, the lake {known.fingerprint.rows}"
-            f"{', other ones' if now.rows == known.fingerprint.rows else ''}; the lake was left as it is"
+            f"{' with other content' if now.rows == known.fingerprint.rows else ''}; the lake was not changed"
         )
     return False
 
@@ -71,7 +71,7 @@ def export_day(
     tell: Callable[[int], None],
     at: Callable[[str], None],
 ) -> Manifest | None:
-    """Export one day unless the lake has it as it is: then None. `at` hears each step, before it is taken."""
+    """Export one day; None if the lake's is current. `at` is called with each step's name before the step."""
     known = manifest.load(lake, history.name, leaf.day)
     staging = lake / manifest.STAGING / f"{history.name}-{leaf.day}"
     if known is not None and is_current(known, sums(conninfo, history, leaf.day)):
@@ -95,12 +95,12 @@ def export_day(
             settle(lake, staging, made, at)
             return made
     raise DayRefused(
-        f"{history.name} {leaf.day}: changed each of {_ROUNDS} times it was read: {asdict(now)}; export it later"
+        f"{history.name} {leaf.day}: the day changed during each of {_ROUNDS} reads: {asdict(now)}; export it later"
     )
 
 
 def summed(table: str, day: date, version: int, written: Iterable[Written]) -> Manifest:
-    """The manifest of what the workers wrote."""
+    """The manifest of the workers' files."""
     made = Manifest(table, day, version, Fingerprint(), ())
     for each in written:
         reasons = {**made.quarantined}
@@ -117,7 +117,7 @@ def summed(table: str, day: date, version: int, written: Iterable[Written]) -> M
 
 
 def settle(lake: Path, staging: Path, made: Manifest, at: Callable[[str], None]) -> None:
-    """Move what was staged to its place, commit its manifest, and remove what that replaces."""
+    """Move the staged files to their place, commit the manifest, and remove the files it replaces."""
     for file in sorted(staging.rglob("*.parquet")):
         at("move")
         target = lake / file.relative_to(staging)
@@ -134,19 +134,19 @@ def settle(lake: Path, staging: Path, made: Manifest, at: Callable[[str], None])
 
 
 def tidy(lake: Path, made: Manifest, at: Callable[[str], None] = lambda _: None) -> int:
-    """Remove files of a day that its manifest does not name: replaced ones, and what killed runs left. How many."""
+    """Remove files of a day that its manifest does not name: replaced files and those of killed runs; their number."""
     named = {lake / path for path in (*(entry.path for entry in made.files), *made.aside)}
     folders = (lake / made.table, lake / manifest.QUARANTINE / made.table)
     found = [file for folder in folders for file in sorted((folder / f"day={made.day}").rglob("*.parquet"))]
-    nobodys = [file for file in found if file not in named]
-    for file in nobodys:
+    unnamed = [file for file in found if file not in named]
+    for file in unnamed:
         at("remove")
         file.unlink(missing_ok=True)
-    return len(nobodys)
+    return len(unnamed)
 
 
 def clear(folder: Path) -> None:
-    """Remove what a killed run left in its staging folder."""
+    """Remove a staging folder, which a killed run may have left."""
     try:
         if folder.exists():
             shutil.rmtree(folder)
@@ -162,13 +162,11 @@ def _made_folder(folder: Path) -> None:
 
 
 def writable(lake: Path) -> None:
-    """Raise LakeFault unless files can be made, renamed and removed below `lake`."""
+    """Raise LakeFault unless files can be created, renamed and removed below `lake`."""
     try:
         (lake / manifest.STAGING).mkdir(parents=True, exist_ok=True)
         probe = lake / manifest.STAGING / f"probe-{os.getpid()}"
         probe.write_bytes(b"")
         probe.rename(probe.with_suffix(".renamed")).unlink()
     except OSError as error:
-        raise LakeFault(
-            f"--lake {lake}: cannot be written: {error.strerror}; allowed: a folder of a file system"
-        ) from None
+        raise LakeFault(f"--lake: {lake} cannot be written: {error.strerror}; allowed: a writable folder") from None

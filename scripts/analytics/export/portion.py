@@ -1,8 +1,8 @@
 """portion — one portion of a day, read from PostgreSQL and written into the staging folder
 
-Owns: the work of one export worker: read, take the sums, put bad rows aside, divide by class, write Parquet.
-Guarantees: run twice, by a retry or in a second run, it leaves the same files; a file has its name only when it is
-    whole and on disk. Rows are in the order of their instants.
+Owns: the work of one export worker: read, compute the sums, quarantine bad rows, divide by class, write Parquet.
+Guarantees: run twice, by a retry or in a second run, it leaves the same files; a file gets its name only when it is
+    complete and on disk. Rows are in the order of their instants.
 Raises: PartitionDropped, DatabaseUnavailable; LakeFault when the lake cannot be written.
 """
 
@@ -22,8 +22,7 @@ from pyarrow import parquet
 from scripts.analytics import classes, manifest
 from scripts.analytics.export import quarantine
 from scripts.analytics.manifest import LakeFault, LakeFile
-from scripts.analytics.source import fingerprint
-from scripts.analytics.source import portion as source_read
+from scripts.analytics.source import fingerprint, portion
 from scripts.analytics.source.columns import HISTORIES
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from scripts.analytics.source.fingerprint import Fingerprint
     from scripts.analytics.source.portions import Portion
 
-#: Columns of few different values, which Parquet writes as numbers; trying the others costs time for nothing.
+#: Columns with few distinct values, for Parquet's dictionary encoding; trying it on the others only costs time.
 _DICTIONARY: Final = [
     *("worker", "partid", "transportid", "jobid", "senderdomain", "recipientdomain", "remote", "outcome", "scope"),
     *(
@@ -49,7 +48,7 @@ _DICTIONARY: Final = [
 ]
 
 
-#: Octets written before they are waited for: mail's commits on the same disk wait behind one piece, not behind a file.
+#: Octets written before each fdatasync: mail's commits on the same disk wait behind one piece, not behind a file.
 _PIECE: Final = 1 << 20
 
 
@@ -68,7 +67,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Its result: the files, their paths still below the staging folder, the sums, the rows put aside."""
+    """The result of a piece: the files, still below the staging folder, the sums, and the quarantined rows."""
 
     files: tuple[LakeFile, ...]
     fingerprint: Fingerprint
@@ -77,9 +76,9 @@ class Written:
 
 
 def write_portion(piece: Piece) -> Written:
-    """Do one piece."""
+    """Export one piece."""
     history = HISTORIES[piece.table]
-    table = source_read.read(piece.conninfo, history, piece.portion, list(history.kinds))
+    table = portion.read(piece.conninfo, history, piece.portion, list(history.kinds))
     sums = fingerprint.of_table(table, history, piece.portion.since)
     kept, bad = quarantine.divide(table, history)
     kept = kept.sort_by(history.instant)
@@ -97,7 +96,7 @@ def write_portion(piece: Piece) -> Written:
 
 
 def write(folder: Path, path: Path, table: pa.Table) -> LakeFile:
-    """Write one Parquet file below `folder`, whole and on disk, and say what it is."""
+    """Write one Parquet file below `folder`, complete and on disk; its entry for the manifest."""
     file = folder / path
     draft = file.with_suffix(f".{os.getpid()}.draft")
     known = [name for name in _DICTIONARY if name in table.column_names]

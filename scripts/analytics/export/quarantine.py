@@ -1,9 +1,9 @@
 """quarantine — finds and counts rows that would harm readers of the lake
 
-Owns: the rules: text that is not UTF-8, domains and addresses of absurd length, replies of absurd length.
+Owns: the rules: text that is not UTF-8, and overlong domains, addresses and replies.
 Guarantees: every row is either kept or quarantined, with the first rule it breaks; a quarantined row is written as it
     was read, its text as binary.
-See: RFC 5321 section 4.5.3.1 (lengths: 64, 255, 512 octets of a reply line), exceeded here many times over on
+See: RFC 5321 section 4.5.3.1 (local part 64, domain 255, reply line 512 octets); most limits here are far higher on
     purpose.
 """
 
@@ -19,7 +19,7 @@ from scripts.analytics.source import portion
 if TYPE_CHECKING:
     from scripts.analytics.source.columns import History
 
-#: The most octets that are kept, by column; others have no limit of their own.
+#: Limits in octets, by column; other columns have none.
 LONGEST: Final = {
     "recipientdomain": 255,
     "senderdomain": 255,
@@ -32,7 +32,7 @@ NOT_UTF8: Final = "not UTF-8"
 
 
 def divide(table: pa.Table, history: History) -> tuple[pa.Table, pa.Table]:
-    """The rows that are kept, all text, and the rows that are not, with their `reason`."""
+    """The rows to keep, as text, and the rows to quarantine, with their `reason`."""
     reasons = pa.nulls(table.num_rows, pa.string())
     for name, most in LONGEST.items():
         if name in table.column_names:
@@ -51,7 +51,7 @@ def divide(table: pa.Table, history: History) -> tuple[pa.Table, pa.Table]:
 
 
 def counts(bad: pa.Table) -> dict[str, int]:
-    """How many rows were quarantined, by reason."""
+    """The numbers of quarantined rows, by reason."""
     if not bad.num_rows:
         return {}
     found: dict[str, Any] = {
@@ -61,7 +61,7 @@ def counts(bad: pa.Table) -> dict[str, int]:
 
 
 def _mark(reasons: pa.Array, wrong: pa.Array, reason: str) -> pa.Array:
-    """`reasons`, with this one where something is wrong and nothing was before."""
+    """`reasons`, with this one for wrong rows that had none."""
     fresh = pc.and_(pc.is_null(reasons), wrong)
     return pc.if_else(fresh, pa.scalar(reason), reasons)
 

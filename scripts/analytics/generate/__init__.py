@@ -1,1 +1,1 @@
-"""generate — `pillarbox analytics generate`: synthetic history, to try reports and to measure."""
+"""generate — `pillarbox analytics generate`: writes synthetic history, to try reports and to measure."""

@@ -1,10 +1,10 @@
-"""command — `pillarbox analytics generate`: synthetic history of any size, to try reports and to measure
+"""command — `pillarbox analytics generate`: writes synthetic history of any size, to try reports and to measure
 
-Owns: the division among days, the numbers of rows, and writing by COPY: attempts and archive side by side.
-Guarantees: the same seed makes the same rows but for their numbers; missing days are made; without --yes it only
-    previews. Cut off in the middle, whole stretches are there and no part of one.
+Owns: the division among days, the numbers of rows, and writing by COPY: attempts and archive in parallel.
+Guarantees: the same seed makes the same rows except for their ids; missing days are created; without --yes it only
+    previews. An interrupted run leaves whole stretches, never part of one.
 Raises: DatabaseUnavailable, PillarboxError.
-Bugs: the number of attempts is met to within a few in a thousand, since chance decides how often one tries.
+Bugs: the number of attempts is only right to a few in a thousand, because retries are random.
 See: docs/how-to/export-history.md.
 """
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from scripts.analytics.source.columns import History
     from scripts.analytics.source.copying import Session
 
-_STRETCH: Final = 100_000  # recipients made and written at once
+_STRETCH: Final = 100_000  # recipients generated and written at once
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a run wrote, and how fast."""
+    """The rows that a run wrote, and the seconds it took."""
 
     attempts: int
     archive: int
@@ -43,17 +43,19 @@ class Made:
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `generate`."""
-    verb = verbs.add_parser("generate", help="make up history, to try reports and to measure")
-    verb.add_argument("--attempts", type=terminal.count, default=1_000_000, metavar="N", help="about so many (1m)")
-    verb.add_argument("--days", type=terminal.count, default=7, metavar="N", help="spread over so many days (7)")
-    verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the first day left out (today)")
-    verb.add_argument("--seed", type=int, default=1, metavar="N", help="another seed, other history (1)")
+    verb = verbs.add_parser("generate", help="write synthetic history, to try reports and to measure")
+    verb.add_argument(
+        "--attempts", type=terminal.count, default=1_000_000, metavar="N", help="approximate number (default 1m)"
+    )
+    verb.add_argument("--days", type=terminal.count, default=7, metavar="N", help="number of days (default 7)")
+    verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the day after the last (default: today)")
+    verb.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the random numbers (default 1)")
     verb.add_argument("--yes", action="store_true", help="act; without --yes, only show what would change")
     terminal.add_common(verb, run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write history; without --yes say what that would be."""
+    """Write history; without --yes, only show the plan."""
     until = options.until or datetime.now(UTC).date()
     plan = f"about {options.attempts:,} attempts from {until - timedelta(days=options.days)} to before {until}"
     if not options.yes:
@@ -72,8 +74,8 @@ def run(options: argparse.Namespace) -> int:
 def generate(
     conninfo: str, attempts: int, days: int, until: date, seed: int, tell: Callable[[int], None] = lambda _: None
 ) -> Made:
-    """Write about `attempts` attempts, and the archive that goes with them, on `days` days before `until`."""
-    from scripts.analytics.generate import rows  # noqa: PLC0415 - as beside it
+    """Write about `attempts` attempts, and their archive, on `days` days before `until`."""
+    from scripts.analytics.generate import rows  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.source.columns import ARCHIVE, ATTEMPTS  # noqa: PLC0415
 
@@ -119,11 +121,11 @@ def _stretches(
 
 
 def _write(session: Session, history: History, table: pa.Table) -> int:
-    """Write one table by COPY into its days, with the columns that the database has.
+    """Write one table by COPY into its day partitions, with the columns that the database has.
 
-    Into the days themselves: what the root's trigger announces (dead letters) did not happen.
+    The root's trigger, which announces dead letters, must not fire for them.
     """
-    import pyarrow.compute as pc  # noqa: PLC0415 - see generate
+    import pyarrow.compute as pc  # noqa: PLC0415 - it loads Arrow
     from pyarrow import csv  # noqa: PLC0415
 
     from scripts.analytics.source import copying  # noqa: PLC0415 - it loads Arrow

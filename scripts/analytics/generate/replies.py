@@ -1,7 +1,7 @@
-"""replies — replies of peers, in the wording of several providers
+"""replies — synthetic replies of peers, in the wording of several providers
 
-Owns: the table of replies by provider and outcome, each with a place for an identifier that differs every time.
-Guarantees: one code, one enhanced code and one text for each try; the wordings are invented, after real ones.
+Owns: the table of replies by provider and outcome, each with a place for a different identifier every time.
+Guarantees: one code, one enhanced code and one text for each try; the wordings imitate real ones.
 See: RFC 5321 section 4.2; RFC 3463.
 """
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Reply(NamedTuple):
-    """A code, an enhanced code, and the text with # where each reply has its own identifier."""
+    """A code, an enhanced code, and the text; # is replaced by an identifier."""
 
     code: int
     enhanced: str
     text: str
 
 
-#: By provider: what is said to a message that is taken.
+#: By provider: the reply to an accepted message.
 DELIVERED: Final = (
     Reply(250, "2.0.0", "OK # - gsmtp"),
     Reply(250, "2.6.0", "<#@mail.example> [InternalId=#] Queued mail for delivery"),
@@ -35,7 +35,7 @@ DELIVERED: Final = (
     Reply(250, "2.1.5", "#: Message accepted for delivery"),
     Reply(250, "2.0.0", "OK id=#"),
 )
-#: By provider: three ways to put it off, from the commonest.
+#: By provider: three deferrals, the commonest first.
 DEFERRED: Final = (
     (
         Reply(
@@ -70,7 +70,7 @@ DEFERRED: Final = (
         Reply(450, "4.7.1", "Service unavailable; client host blocked using list.example; id=#"),
     ),
 )
-#: By provider: three ways to refuse it for good.
+#: By provider: three permanent refusals.
 FAILED: Final = (
     (
         Reply(550, "5.1.1", "The email account that you tried to reach does not exist. # - gsmtp"),
@@ -117,7 +117,7 @@ _ALL: Final = [
 def replies(
     rng: np.random.Generator, outcome: NDArray[Any], provider: NDArray[Any], identifier: pa.Array
 ) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Codes, enhanced codes and texts; outcome 3 (nothing heard) gets those of a delivery, for the caller to clear."""
+    """Codes, enhanced codes and texts; outcome 3 (no reply) gets those of a delivery, which the caller clears."""
     way = rng.choice(_WAYS, len(outcome), p=(0.7, 0.2, 0.1))
     which = pa.array(
         (np.where(outcome == _WAYS, 0, outcome).astype(np.int32) * len(PROVIDERS) + provider) * _WAYS + way

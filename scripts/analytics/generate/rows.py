@@ -1,10 +1,10 @@
-"""rows — history as it might have been: recipients received in one stretch of a day, and every try at them
+"""rows — synthetic history: the recipients received in one stretch of a day, and every try at them
 
-Owns: the mix of destinations (Zipf), providers and their wording, the course of a day and a week, retries, transports,
+Owns: the mix of destinations (Zipf), providers and their wording, the load over a day and a week, retries, transports,
     source addresses and TLS.
-Guarantees: a function of its arguments: the same seed, day and number give the same rows, whatever was made before. All
-    columns are made by NumPy and Arrow at once, none row by row. Every name is in a domain reserved for examples.
-Bugs: a recipient's tries go on after midnight but end with `until`, so the last of them are unfinished, as in life.
+Guarantees: a function of its arguments: the same seed, day and number give the same rows. NumPy and Arrow generate
+    whole columns, never row by row. Every name is in a domain reserved for examples.
+Bugs: a recipient's tries continue after midnight but stop at `until`, so the last ones are unfinished, as in reality.
 See: RFC 3463 (enhanced codes).
 """
 
@@ -38,7 +38,7 @@ OUTCOMES: Final = ("delivered", "deferred", "failed", "lease_expired")
 _SCOPES: Final = np.array([0, 2, 0, 3])  # by outcome, in the list below
 _SCOPE_NAMES: Final = ("recipient", "message", "destination", "us")
 _TLS: Final = ("TLSv1.3", "TLSv1.2", None)
-#: Tries for each recipient, by which the number of recipients for a number of tries is estimated.
+#: Average tries for each recipient, from which the number of recipients is estimated.
 TRIES: Final = 1.249
 
 
@@ -52,7 +52,7 @@ class First:
 
 
 def share(day: date) -> float:
-    """How much is sent on this weekday, in relation to an average day."""
+    """The load of this weekday relative to an average day."""
     return float(_WEEK[day.weekday()])
 
 
@@ -78,7 +78,7 @@ def make(seed: int, day: date, stretch: int, count: int, first: First, until: da
 
 
 class _People:
-    """Recipients of a stretch: what stays the same from try to try."""
+    """Recipients of a stretch: the values that are the same for every try."""
 
     def __init__(self, rng: np.random.Generator, received: Numbers, domains: Numbers) -> None:
         self.received = received
@@ -86,7 +86,7 @@ class _People:
         self.provider = domains % len(PROVIDERS)
         self.sender = np.minimum(rng.zipf(1.6, len(received)), 400) % 300
         self.size = np.clip(rng.lognormal(9.3, 1.1, len(received)), 400, 30_000_000).astype(np.int32)
-        # The second provider throttles whoever sends much at once: deferrals follow the load of the day.
+        # The second provider throttles high rates: its deferrals follow the load of the day.
         busy = ((received // 3600) % 24 >= 9) & ((received // 3600) % 24 < 16)  # noqa: PLR2004 - hours of the day
         self.defer = np.where((self.provider == 1) & busy, 3.0, 1.0) * (1 + (domains % 7) / 6)
         self.due = received.copy()
@@ -94,7 +94,7 @@ class _People:
 
 
 def _step(rng: np.random.Generator, people: _People, number: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """One try at everybody who waits: who, outcome, when it ended, how long it took."""
+    """One try at every waiting recipient: recipient, outcome, end, duration."""
     who = people.waiting
     chances = _FIRST if number == 0 else _LATER
     deferred = np.minimum(chances[1] * people.defer[who], 0.9)
@@ -121,7 +121,7 @@ def _attempts(
     count = len(row)
     domain, provider = people.domains[row], people.provider[row]
     code, enhanced, text = replies(rng, outcome, provider, hexadecimal(rng, count))
-    lost = pa.array(outcome == 3)  # noqa: PLR2004 - nobody knows where a lost claim got to
+    lost = pa.array(outcome == 3)  # noqa: PLR2004 - lease_expired: the peer and its reply are unknown
     hosts = numbered("192.0.2.", domain % 254 + 1, ":25")
     nothing = pa.scalar(None, pa.string())
     tls = np.where(rng.random(count) < 0.04 + 0.1 * (provider == 5), 2, rng.random(count) < 0.2)  # noqa: PLR2004
@@ -182,7 +182,7 @@ def _archive(
         "recipientlocalpart": numbered("r", row * 7919 % 1_000_003, ""),
         "recipientdomain": _domain(domain),
         "size": pa.array(people.size[row]),
-        # One in eighty was held, and released by a reviewer.
+        # One in eighty was held and then released by a reviewer.
         "metadata": _named(
             (*(f'{{"_partid": "{n}"}}' for n in range(1, 7)), '{"_partid": "1", "_quarantineid": "review"}'),
             np.where(row % 80 == 7, 6, domain % 6),  # noqa: PLR2004 - any one of eighty

@@ -1,9 +1,9 @@
 """charts — the three charts of a report, as SVG
 
 Owns: shares as stacked bars, waiting times as ranges on a logarithmic axis, volume as lines over time.
-Guarantees: pure; each chart has a title, a description for those who cannot see it, labelled axes with units, a
-    legend and a tooltip for every mark. Colours are classes of the page's style: they differ in lightness as well as
-    in hue, in both schemes.
+Guarantees: pure; each chart has a title, a description for screen readers, labelled axes with units, a legend and a
+    tooltip for every mark. Colours are classes of the page's style: they differ in lightness as well as in hue, in both
+    schemes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ type Row = dict[str, Any]
 
 
 def stacked(title: str, rows: Sequence[Row], name: str, parts: Sequence[tuple[str, str]], total: str) -> Markup:
-    """A bar for each row, divided by shares. parts: field and colour class; total: what the parts are shares of."""
+    """A bar for each row, divided into shares. parts: field and colour class; total: the field that adds them up."""
     marks: list[Markup] = []
     for number, row in enumerate(rows):
         top, at, whole = _TOP + number * _ROW, float(_LEFT), float(row[total] or 0) or 1.0
@@ -75,7 +75,7 @@ def bars(title: str, rows: Sequence[Row], name: str, share: str) -> Markup:
 
 
 def ranges(title: str, rows: Sequence[Row], name: str) -> Markup:
-    """For each row a line from p50 to p99 with p90 between, on a logarithmic axis of time."""
+    """A line for each row from p50 to p99, with a mark at p90, on a logarithmic time axis."""
     shown = [row for row in rows if row["p50"] is not None]
     least = min([float(row["p50"]) for row in shown] + [1.0])
     most = max([float(row["p99"]) for row in shown] + [10.0])
@@ -112,7 +112,7 @@ def ranges(title: str, rows: Sequence[Row], name: str) -> Markup:
 
 
 def lines(title: str, known: Sequence[Row], coming: Sequence[Row]) -> Markup:
-    """Attempts over time, what is usual, the odd hours, and the forecast with its band."""
+    """Attempts over time, the usual number, the unusual hours, and the forecast with its band."""
     hours = [utc(row["hour"]) for row in (*known, *coming)]
     first, span = hours[0], max((hours[-1] - hours[0]).total_seconds(), 1.0)
     most = _round_up(max([row["attempts"] for row in known] + [row["high"] for row in coming] + [1]))
@@ -159,7 +159,7 @@ def lines(title: str, known: Sequence[Row], coming: Sequence[Row]) -> Markup:
     legend = (
         ("attempts", "attempts"),
         ("usual", "usual"),
-        ("expected, nine hours in ten in the band", "expected"),
+        ("expected (band: 90 % of hours)", "expected"),
         ("unusual", "odd"),
     )
     return _svg(title, "attempts in each hour, with a forecast", _TOP + high + 44, joined(marks, _lines_legend(legend)))
@@ -210,7 +210,7 @@ def _svg(title: str, said: str, high: float, content: Markup) -> Markup:
 
 
 def _over(text: str) -> Markup:
-    """The meaning of the numbers at the right."""
+    """The heading of the numbers at the right."""
     return tag("text", text, x=_WIDE - _RIGHT + 8, y=18, class_="key")
 
 

@@ -1,8 +1,8 @@
-"""command — `pillarbox analytics report`: reports on history, as a page, as JSON, as tables, and in PostgreSQL
+"""command — `pillarbox analytics report`: reports on history as a page, as JSON, as tables, and in PostgreSQL
 
 Owns: the options, the period, the source of history, and the destination of the report.
-Guarantees: reads only, but for --store. A page is written under another name and renamed at the end, so it is always
-    whole. Progress goes to standard error.
+Guarantees: read-only except for --store. A page is written under another name and renamed at the end, so it is always
+    complete. Progress goes to standard error.
 Raises: PillarboxError.
 See: docs/how-to/report.md; docs/reference/analyses.md.
 """
@@ -20,8 +20,8 @@ from scripts.analytics import terminal
 from scripts.analytics.report.page import page
 from scripts.analytics.report.sections import SECTIONS, Report
 from scripts.analytics.report.text import as_document, print_tables
-from scripts.partitions import layout as partitions_layout
 from scripts.partitions.balance import balance
+from scripts.partitions.layout import natural, wanted
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 
@@ -41,7 +41,7 @@ _ONE: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The scope of a report: days from `since` to before `until`, from the lake if there is one, or from PostgreSQL."""
+    """The scope of a report: days from `since` to before `until`, from the lake if given, else from PostgreSQL."""
 
     since: date
     until: date
@@ -51,33 +51,39 @@ class Period:
 
     @property
     def origin(self) -> str:
-        """Where history comes from, without a password."""
+        """The source of history, without a password."""
         return f"the lake {self.lake}" if self.lake else "PostgreSQL"
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `report`."""
-    verb = verbs.add_parser("report", help="deliverability, waiting, bounces, TLS, throttling, forecast … of a period")
-    verb.add_argument("--lake", type=Path, metavar="DIR", help="exported history; without it, PostgreSQL is read")
-    verb.add_argument("--since", type=terminal.day, metavar="DAY", help=f"the first day ({_DAYS} days in all)")
-    verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the last day (yesterday, UTC)")
-    verb.add_argument("--top", type=terminal.count, default=_TOP, metavar="N", help=f"rows of a section ({_TOP})")
-    verb.add_argument("--leaves", type=terminal.count, metavar="N", help="leaves to recommend (as many as there are)")
-    verb.add_argument("--html", type=Path, metavar="FILE", help="write the report as one page")
-    verb.add_argument("--store", action="store_true", help="keep it in the table reports, too")
+    verb = verbs.add_parser("report", help="report on deliverability, waiting, bounces, TLS, throttling, volume …")
+    verb.add_argument("--lake", type=Path, metavar="DIR", help="folder of exported history (default: read PostgreSQL)")
+    verb.add_argument(
+        "--since", type=terminal.day, metavar="DAY", help=f"the first day (default: {_DAYS} days up to --until)"
+    )
+    verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the last day (default: yesterday, UTC)")
+    verb.add_argument(
+        "--top", type=terminal.count, default=_TOP, metavar="N", help=f"most rows of a section (default {_TOP})"
+    )
+    verb.add_argument(
+        "--leaves", type=terminal.count, metavar="N", help="number of leaves to recommend (default: the present number)"
+    )
+    verb.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML page")
+    verb.add_argument("--store", action="store_true", help="also store the report in the table reports")
     terminal.add_spark(verb)
     terminal.add_common(verb, run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the report and put it where it was asked for."""
-    from scripts.analytics import session  # noqa: PLC0415 - as beside it
-    from scripts.analytics.report import store  # noqa: PLC0415 - as beside it
+    """Make the report and write it to the places that the options name."""
+    from scripts.analytics import session  # noqa: PLC0415 - it loads Spark
+    from scripts.analytics.report import store  # noqa: PLC0415 - it loads the database driver
 
     last = options.until or datetime.now(UTC).date() - _ONE
     since = options.since or last - (_DAYS - 1) * _ONE
     if since > last:
-        raise PillarboxError(f"--since {since}: is after --until {last}")
+        raise PillarboxError(f"--since: {since} is after --until {last}")
     _writable(options.html)
     conninfo = terminal.conninfo(options) if options.store or options.lake is None else ""
     asked = Period(since, last + _ONE, options.lake, conninfo, options.top)
@@ -94,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         print_tables(report)
         if options.html is not None:
-            print(f"\nthe page is {options.html}")
+            print(f"\nwrote {options.html}")
     return 0
 
 
@@ -105,8 +111,8 @@ def make(
     leaves: int | None = None,
     progress: terminal.Progress | None = None,
 ) -> Report:
-    """The report. layout: the leaves of the queue, to recommend others; {} recommends none."""
-    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - as beside it
+    """The report. layout: the present leaves of the queue, for the recommendation; {} recommends none."""
+    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.report.figures import compute  # noqa: PLC0415 - it loads Spark
     from scripts.analytics.runner import OnSpark  # noqa: PLC0415
 
@@ -129,8 +135,8 @@ def make(
 
 
 def _parts(asked: Period) -> list[Part]:
-    """The portions to read, shared out among workers."""
-    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - as beside it
+    """The portions to read, divided among workers."""
+    from scripts.analytics.report import rollup_read  # noqa: PLC0415 - it loads Arrow
 
     tables, last = ("attempts", "archive"), asked.until - _ONE
     if asked.lake is not None:
@@ -140,17 +146,17 @@ def _parts(asked: Period) -> list[Part]:
 
 
 def _untold(_: int) -> None:
-    """The default: progress is not shown."""
+    """Ignore progress, the default."""
 
 
 def recommended(layout: Layout, weights: Rows, leaves: int | None) -> dict[str, list[str]]:
-    """Leaves of about equal weight; {} when there are none to recommend."""
+    """Leaves of about equal weight; {} if there is no recommendation."""
     given = {row["partid"]: float(row["seconds"]) for row in weights if _is_id(row["partid"])}
     number = len(layout) if leaves is None else leaves
     if not layout or not given or not 1 <= number <= len(set(given).union(*layout.values())):
         return {}
     found = balance(layout, given, number)
-    return {name: sorted(ids, key=partitions_layout.natural) for name, ids in sorted(found.items())}
+    return {name: sorted(ids, key=natural) for name, ids in sorted(found.items())}
 
 
 def _is_id(text: object) -> bool:
@@ -165,13 +171,13 @@ def _is_cut(key: str, found: Rows, top: int) -> bool:
 
 def _layout(options: argparse.Namespace) -> Layout:
     settings = load_smtpd(options.config / "smtpd.yaml").environment.database
-    return partitions_layout.wanted(settings.partitions.leaves)
+    return wanted(settings.partitions.leaves)
 
 
 def _writable(path: Path | None) -> None:
-    """Refuse a place for the page before the work and not after it."""
+    """Raise if the page cannot be written there, before the work begins."""
     if path is not None and (not path.parent.is_dir() or path.is_dir()):
-        raise PillarboxError(f"--html {path}: not a file in a folder that is there")
+        raise PillarboxError(f"--html: {path} cannot be written; allowed: a file in an existing folder")
 
 
 def _put(path: Path, text: str) -> None:
@@ -180,4 +186,4 @@ def _put(path: Path, text: str) -> None:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        raise PillarboxError(f"--html {path}: {error.strerror}") from None
+        raise PillarboxError(f"--html: {path} cannot be written: {error.strerror}") from None

@@ -1,8 +1,8 @@
-"""counting — rows of an Arrow table counted by several columns
+"""counting — counts rows of an Arrow table by several columns
 
-Owns: one number for each combination of values, whatever the columns' types, and sums over rows of the same number.
-Guarantees: exact; every row is in one group, NULL is a value of its own; the order of the groups is that of their first
-    rows. What was counted in parts is counted together by the same function.
+Owns: one number for each combination of values of any types, and sums over rows with the same number.
+Guarantees: exact; every row is in one group, NULL is a value of its own; groups are in the order of their first rows.
+    The same function adds up counts of parts.
 See: docs/explanation/analytics.md, "Report".
 """
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: How the values of the rows of a group become one: "sum", "min", "max", "last"; "count" needs no values.
+#: How a group's values are aggregated: "sum", "min", "max", "last"; "count" needs no values.
 type How = str
 
-_MOST: Final = 1 << 62  # a number of a combination stays below
+_MOST: Final = 1 << 62  # limit of a combination's number
 _GROUP: Final = "group"
 _ROW: Final = "row"
 
 
 def counted(keys: Mapping[str, pa.Array], values: Mapping[str, tuple[Any, How]], rows: str | None = None) -> pa.Table:
-    """One row for each combination of the keys, with the values of its rows made one; `rows` names their number."""
+    """One row for each combination of the keys, with aggregated values; `rows` names the column of the row count."""
     length = len(next(iter(keys.values())))
     columns = {_GROUP: pa.array(_numbered(list(keys.values()), length)), _ROW: pa.array(np.arange(length))}
     asked: list[tuple[Any, ...]] = [(_ROW, "min")]
@@ -37,7 +37,7 @@ def counted(keys: Mapping[str, pa.Array], values: Mapping[str, tuple[Any, How]],
         asked.append((name, how, pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)))
     if rows is not None:
         asked.append((_ROW, "count"))
-    # One thread: the caller is one of several that Spark runs at a time.
+    # One thread: Spark runs several callers at a time.
     found = pa.table(columns).group_by(_GROUP, use_threads=False).aggregate(asked)
     first = whole(found[f"{_ROW}_min"])
     made = {name: decoded(whole(array).take(first)) for name, array in keys.items()}
@@ -48,25 +48,25 @@ def counted(keys: Mapping[str, pa.Array], values: Mapping[str, tuple[Any, How]],
 
 
 def stacked(parts: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str, How]) -> pa.Table:
-    """One part below the other, whatever order each has its columns in."""
+    """The parts concatenated; their columns may be in any order."""
     return pa.concat_tables([part.select([*keys, *values]) for part in parts])
 
 
 def together(parts: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str, How]) -> pa.Table:
-    """The sum of counts of parts."""
+    """The sums of the parts' counts."""
     table = stacked(parts, keys, values)
     return counted({name: table[name] for name in keys}, {name: (table[name], how) for name, how in values.items()})
 
 
 def mapped(column: Any, function: Callable[[Any], Any], kind: pa.DataType | None = None) -> pa.DictionaryArray:
-    """The column with a function of each value, called once for each that occurs; NULL stays."""
+    """The column with the function applied, called once for each distinct value; NULL stays."""
     encoded = _encoded(column)
     texts = pa.array([function(value) for value in encoded.dictionary.to_pylist()], kind or encoded.dictionary.type)
     return pa.DictionaryArray.from_arrays(encoded.indices, texts)
 
 
 def filled(column: Any, value: str) -> pa.DictionaryArray:
-    """The text column with this value where it is NULL."""
+    """The text column with `value` in place of NULL."""
     encoded = _encoded(column)
     texts = pa.concat_arrays([encoded.dictionary, pa.array([value], encoded.dictionary.type)])
     missing = pa.scalar(len(encoded.dictionary), encoded.indices.type)
@@ -74,14 +74,14 @@ def filled(column: Any, value: str) -> pa.DictionaryArray:
 
 
 def equals(column: Any, value: object) -> NDArray[Any]:
-    """Where the column has this value."""
+    """True for each row with this value."""
     encoded = _encoded(column)
     place = pc.index(encoded.dictionary, value).as_py()
     return np.asarray(_indices(encoded) == place if place >= 0 else np.zeros(len(encoded), bool))
 
 
 def whole(column: Any) -> pa.Array:
-    """The column in one piece."""
+    """The column as one array."""
     if isinstance(column, np.ndarray):
         return pa.array(column)
     if not isinstance(column, pa.ChunkedArray):
@@ -92,12 +92,12 @@ def whole(column: Any) -> pa.Array:
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """The values themselves, where the array has numbers of values."""
+    """The array without dictionary encoding."""
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _numbered(keys: Sequence[Any], length: int) -> NDArray[Any]:
-    """For each row a number that only rows with the same keys have."""
+    """A number for each row, equal only for rows with the same keys."""
     number, spread = np.zeros(length, np.int64), 1
     for key in keys:
         encoded = _encoded(key)
@@ -122,5 +122,5 @@ def _encoded(column: Any) -> pa.DictionaryArray:
 
 
 def _indices(encoded: pa.DictionaryArray) -> NDArray[Any]:
-    """The place of each row's value in the dictionary; -1 for NULL."""
+    """The index of each row's value in the dictionary; -1 for NULL."""
     return np.asarray(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), np.int64)

@@ -1,9 +1,9 @@
-"""figures — every analysis over one period, from the tables that were counted as history was read
+"""figures — runs every analysis of one period on the small tables counted while history was read
 
-Owns: the table that each analysis begins with; the tables kept in memory meanwhile; the order in which they run; errors
-    in our words.
-Guarantees: no row of history is read here, so it takes as long for many rows as for few. The memory is released at the
-    end, whatever happens. Progress is reported after each section.
+Owns: the input table of each analysis; the tables kept in memory; the order of the analyses; the translation of Spark's
+    errors.
+Guarantees: no row of history is read here, so the time does not depend on the number of rows. The memory is always
+    released at the end. Progress is reported after each section.
 Raises: PillarboxError with the first line of Spark's error.
 See: scripts/analytics/report/rollup_read.py, the tables.
 """
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 #: Rows of one section, each a mapping from column to value.
 type Rows = list[dict[str, Any]]
 
-#: Sections that are whole, however many rows they have: a chart with gaps says something else.
+#: Sections that are never cut, because a chart with gaps would mislead.
 WHOLE: Final = frozenset({"volume", "forecast", "steps", "weights", "soundness"})
-#: Settings for small tables: plans are run as they are, because compiling or adapting them costs more than a run.
+#: Settings for small tables: compiling or adapting a plan costs more than running it.
 _SMALL: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -51,14 +51,14 @@ _SMALL: Final = {
     "spark.sql.execution.arrow.localRelationThreshold": "0",
     "spark.sql.shuffle.partitions": "1",
 }
-#: Questions asked of Spark at the same time: one plans while another computes.
+#: Concurrent queries: Spark plans one while it computes another.
 _AT_ONCE: Final = 3
 
 
 @contextmanager
 def prepared(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterator[dict[str, DataFrame]]:
-    """Each section's frame by its key, lazily; what several begin with is in memory as long as the block."""
-    # One partition: the tables are small, and nothing has to be exchanged between the steps of an analysis.
+    """Each section's lazy frame by its key; shared inputs are kept in memory for the block."""
+    # One partition: the tables are small, and the steps of an analysis need no shuffle.
     given = {name: spark.createDataFrame(table).coalesce(1).persist() for name, table in tables.items()}
     volume, said = usual(given["hours"]).persist(), wordings(given["replies"]).persist()
     try:
@@ -91,9 +91,9 @@ def prepared(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterator[di
 def compute(
     spark: SparkSession, tables: Mapping[str, pa.Table], top: int, told: Callable[[str], object] = lambda _: None
 ) -> dict[str, Rows]:
-    """The rows of every section; of those not in WHOLE the first `top` and one more, if there are more.
+    """The rows of every section; outside WHOLE at most `top` + 1, so that the caller sees whether there are more.
 
-    told: is called with each section's key when its rows are there.
+    told: is called with each section's key when its rows are ready.
     """
 
     def collect(entry: tuple[str, DataFrame]) -> tuple[str, Rows]:
@@ -108,7 +108,7 @@ def compute(
 
 @contextmanager
 def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Have these settings for the block."""
+    """Apply these settings for the block."""
     before = {key: spark.conf.get(key) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
@@ -122,7 +122,7 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def understood() -> Iterator[None]:
-    """Errors of Spark, in one line."""
+    """Turn Spark's errors into one-line PillarboxErrors."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:

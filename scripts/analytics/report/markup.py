@@ -1,8 +1,8 @@
 """markup — HTML and SVG elements, escaped by construction
 
-Owns: Markup, text that is known to be markup, and `tag`, the only way to make some.
-Guarantees: pure. Whatever is not Markup is escaped, attribute values too, so no value of history can become an
-    element, an attribute or a script; a character that XML does not allow cannot come through either.
+Owns: Markup, text that is known to be markup, and `tag`, the only way to create it.
+Guarantees: pure. All other text is escaped, attribute values too, so no value of history can become an element, an
+    attribute or a script. Characters that XML does not allow are replaced.
 See: HTML Living Standard, section 13.3, escaping.
 """
 
@@ -21,7 +21,7 @@ class Markup(str):
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element. Attributes: `class_` is class, `stroke_width` is stroke-width; those that are None are left out."""
+    """An element. Attributes: `class_` is class, `stroke_width` is stroke-width; None leaves one out."""
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(_figure(value))}"'
         for key, value in attributes.items()
@@ -33,7 +33,7 @@ def tag(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def joined(*children: object) -> Markup:
-    """These one after another; lists are unfolded, and what is not Markup is escaped."""
+    """The children concatenated; lists are flattened, and text that is not Markup is escaped."""
     return Markup("".join(joined(*child) if isinstance(child, (list, tuple)) else escaped(child) for child in children))
 
 

@@ -2,8 +2,8 @@
 
 Owns: the page: its head with the policy that forbids every request and script, the figures at the top, a chart and a
     table for each section.
-Guarantees: pure; all text goes through report_markup and is escaped. No script, no font, no image, no address is
-    loaded.
+Guarantees: pure; scripts.analytics.report.markup escapes all text. The page loads no script, font, image or other
+    address.
 See: W3C Content Security Policy Level 3.
 """
 
@@ -26,7 +26,7 @@ _CHARTED: Final = 12  # rows of a chart
 _TABLED: Final = 100
 _OUTCOMES: Final = (("delivered", "good"), ("deferred", "late"), ("failed", "bad"), ("lost", "lost"))
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-#: Long series that are better looked at as a chart; their tables are folded.
+#: Long series, whose tables are folded because the chart shows them better.
 _FOLDED: Final = frozenset({"volume", "forecast"})
 
 
@@ -45,7 +45,7 @@ def page(report: Report) -> str:
     body = tag(
         "body",
         tag("h1", "Pillarbox report"),
-        tag("p", f"{period}. Made {written(report.made, 'instant')} UTC from {report.origin}."),
+        tag("p", f"{period}. Created {written(report.made, 'instant')} UTC from {report.origin}."),
         _overview(report),
         tag("nav", [joined(tag("a", section.title, href=f"#{section.key}"), " ") for section in SECTIONS]),
         [_section(section, report) for section in SECTIONS],
@@ -54,15 +54,15 @@ def page(report: Report) -> str:
 
 
 def _overview(report: Report) -> Markup:
-    """The figures one looks for first."""
+    """The most important figures."""
     transports, times = report.rows.get("transports", []), report.rows.get("queue_time", [])
     attempts, delivered = (sum(row[name] for row in transports) for name in ("attempts", "delivered"))
-    told = [row for row in report.rows.get("encryption", []) if row["tls"] != "(unknown)"]
-    tls = sum(row["share"] for row in told if row["tls"] != "none") if told else None
+    known = [row for row in report.rows.get("encryption", []) if row["tls"] != "(unknown)"]
+    tls = sum(row["share"] for row in known if row["tls"] != "none") if known else None
     shown = [
         ("attempts", written(attempts, "count")),
         ("delivered of attempts", written(delivered / attempts if attempts else None, "share")),
-        ("half of all mail out of the queue within", written(times[0]["p50"] if times else None, "seconds")),
+        ("half of all mail leaves the queue within", written(times[0]["p50"] if times else None, "seconds")),
         ("99 % within", written(times[0]["p99"] if times else None, "seconds")),
         ("delivered over TLS", written(tls, "share")),
         ("unusual hours", written(len(report.rows.get("unusual", [])), "count")),
@@ -81,7 +81,7 @@ def _section(section: Section, report: Report) -> Markup:
 
 
 def _chart(key: str, report: Report) -> Markup:  # noqa: PLR0911 - one return for each chart
-    """The chart of a section; nothing for those that are better read as a table."""
+    """The chart of a section; empty if a table shows it better."""
     rows = report.rows[key][:_CHARTED]
     title, first = SECTION[key].title, SECTION[key].fields[0].name
     match key:
@@ -118,7 +118,7 @@ def _table(section: Section, rows: Sequence[dict[str, Any]], *, cut: bool) -> Ma
         for row in shown
     ]
     more = (
-        tag("p", f"The first {len(shown)}; the others are in the JSON, as far as --top says.")
+        tag("p", f"The first {len(shown)} rows; the JSON has more, up to --top.")
         if cut or len(rows) > len(shown)
         else ""
     )
@@ -126,7 +126,7 @@ def _table(section: Section, rows: Sequence[dict[str, Any]], *, cut: bool) -> Ma
 
 
 def _leaves(report: Report) -> Markup | str:
-    """The recommended leaves, and how to make them."""
+    """The recommended leaves, and the command that proposes them."""
     if not report.leaves:
         return ""
     said = "; ".join(f"{name}: {', '.join(ids)}" for name, ids in report.leaves.items())

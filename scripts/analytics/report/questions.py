@@ -1,8 +1,8 @@
-"""questions — the questions of a report, asked of PostgreSQL directly, for comparison
+"""questions — the questions of a report as SQL on PostgreSQL, for comparison
 
-Owns: the list of questions, sql/queries/analytics_ask_*.sql, and how long each took.
-Guarantees: each question is one statement, as kind to PostgreSQL as we could write it: one reading of the table answers
-    for four dimensions; what Spark does besides (clusters, season, forecast, soundness) is not asked at all.
+Owns: the list of questions, sql/queries/analytics_ask_*.sql, and the time of each.
+Guarantees: each question is one statement, as fast for PostgreSQL as we could write it: one scan of the table answers
+    for four dimensions. Spark's further work (clusters, season, forecast, soundness) is left out.
 Raises: DatabaseUnavailable.
 See: docs/explanation/analytics.md.
 """
@@ -37,7 +37,7 @@ _PATIENCE: Final = timedelta(hours=1)
 def ask(
     conninfo: str, since: date, until: date, top: int, told: Callable[[str, float], object] = lambda *_: None
 ) -> dict[str, list[Any]]:
-    """The rows of each question for the days from `since` to before `until`; told is given its seconds."""
+    """The rows of each question for the days from `since` to before `until`; `told` is called with its seconds."""
     values = {"since": datetime.combine(since, time(), UTC), "until": datetime.combine(until, time(), UTC), "top": top}
     found = {}
     with copying.session(conninfo, timeout=_PATIENCE, parallel=True) as session:

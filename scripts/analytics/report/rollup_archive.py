@@ -1,9 +1,9 @@
-"""rollup_archive — the counts of `archive` for several analyses, made as the rows are read
+"""rollup_archive — counts rows of `archive` for the analyses while they are read
 
 Owns: the small tables counted from finished recipients, and the refusals that count against an address.
-Guarantees: pure. Each finished recipient is counted in exactly one row of `waits` and one of `delivered` if it was;
-    mail that was finished before it came (a clock jumped) is counted in `jumps` and has no time. An address is in
-    `refusals` only as long as it has not taken mail since.
+Guarantees: pure. Each finished recipient is counted in exactly one row of `waits`, and in one of `delivered` if it was
+    delivered. Mail that finished before its receipt (a clock jumped) is counted in `jumps` and has no time. An address
+    is in `refusals` only until it accepts mail again.
 See: RFC 3463 section 3.2, address status.
 """
 
@@ -22,11 +22,11 @@ from scripts.analytics.report.rollup_texts import domain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: The columns that are read; nothing else is.
+#: The columns that are read.
 COLUMNS: Final = (
     "finished", "result", "ts", "recipientlocalpart", "recipientdomain", "metadata", "transportid", "last_error",
 )  # fmt: skip
-#: The columns that tell whether an address took mail.
+#: The columns that show whether an address accepted mail.
 TAKEN_COLUMNS: Final = ("finished", "result", "recipientlocalpart", "recipientdomain")
 _ADDRESS: Final = ("recipientlocalpart", "recipientdomain")
 #: Each table's keys, and how its values are added up.
@@ -69,13 +69,13 @@ def rollup(archive: pa.Table) -> dict[str, pa.Table]:
 def merged(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:
     """The tables of all parts."""
     tables = {name: [part[name] for part in parts] for name in TABLES}
-    # The last reply is that of the latest refusal, so the rows have to come in that order.
+    # The last reply is that of the latest refusal, so the rows must be in that order.
     tables["refusals"] = [stacked(tables["refusals"], *TABLES["refusals"]).sort_by("last_refused")]
     return {name: together(found, *TABLES[name]) for name, found in tables.items()}
 
 
 def candidates(refusals: pa.Table) -> pa.Table:
-    """The addresses that there is something to say of, refused often enough, for what they are, or `absurd`."""
+    """The addresses to report: no such address, refused often enough, or `absurd`."""
     long = pc.greater(pc.binary_length(refusals["recipientlocalpart"]), LONGEST_LOCAL)
     odd = equals(mapped(refusals["recipientdomain"], domain), UNUSABLE)
     spoken = pc.or_(pc.greater(refusals["no_such"], 0), pc.greater_equal(refusals["refusals"], ENOUGH))
@@ -84,7 +84,7 @@ def candidates(refusals: pa.Table) -> pa.Table:
 
 
 def taken(archive: pa.Table, refusals: pa.Table) -> pa.Table:
-    """When the addresses of `refusals` took mail last: recipientlocalpart, recipientdomain, last_taken."""
+    """When the addresses of `refusals` last accepted mail: recipientlocalpart, recipientdomain, last_taken."""
     which = pc.is_in(whole(archive["recipientlocalpart"]), value_set=whole(refusals["recipientlocalpart"]))
     which = pc.and_(which, pa.array(equals(archive["result"], "success")))
     some = archive.filter(which)
@@ -96,7 +96,7 @@ def taken(archive: pa.Table, refusals: pa.Table) -> pa.Table:
 
 
 def refused_since(refusals: pa.Table, took: Sequence[pa.Table]) -> pa.Table:
-    """The refusals of addresses that took no mail after the last of them."""
+    """The refusals of addresses that accepted no mail after the last refusal."""
     last = together(took, _ADDRESS, {"last_taken": "max"})
     both = refusals.join(last, _ADDRESS, join_type="left outer", use_threads=False)
     later = pc.fill_null(pc.greater_equal(both["last_taken"], both["last_refused"]), fill_value=False)
@@ -104,7 +104,7 @@ def refused_since(refusals: pa.Table, took: Sequence[pa.Table]) -> pa.Table:
 
 
 def most(delivered: pa.Table, top: int) -> pa.Table:
-    """The rows of the `top` destinations that most was delivered to, and of those with as much as the last of them."""
+    """The rows of the `top` destinations with the most deliveries, ties with the last one included."""
     keys = {"recipientdomain": delivered["recipientdomain"]}
     each = counted(keys, {"recipients": (delivered["recipients"], "sum")}).sort_by([("recipients", "descending")])
     if each.num_rows <= top:
@@ -120,7 +120,7 @@ def two_digits(seconds: Any) -> Any:
 
 
 def _held(archive: pa.Table) -> pa.Table:
-    """Mail that was held by policy at some time, by its marks and its result."""
+    """Mail that a policy held at some time, by its marks and its result."""
     metadata = whole(archive["metadata"])
     marked = pc.fill_null(pc.match_substring_regex(decoded(metadata), _HELD), fill_value=False)
     some = archive.select(["metadata", "result"]).filter(marked)

@@ -1,9 +1,9 @@
-"""rollup_attempts — what several analyses need of `attempts`, counted as the rows are read
+"""rollup_attempts — counts rows of `attempts` for the analyses while they are read
 
-Owns: the small tables counted from attempts, and which deferrals are for our pace.
-Guarantees: pure. Each attempt is counted in exactly one row of each table, but for `replies`, which has what failed or
-    was deferred. A try that ended before it began (a clock jumped) is counted in `jumps` and adds no time. Columns that
-    an older lake or database lacks are NULL.
+Owns: the small tables counted from attempts, and the test whether a deferral is because of our rate.
+Guarantees: pure. Each attempt is counted in exactly one row of each table, except that `replies` has only failed and
+    deferred attempts. A try that ended before it began (a clock jumped) is counted in `jumps` and adds no time. Columns
+    missing in an older lake or database are NULL.
 See: scripts/analytics/report/rollup_archive.py, its counterpart.
 """
 
@@ -22,7 +22,7 @@ from scripts.analytics.report.rollup_texts import domain, wording
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: The columns that are read; nothing else is.
+#: The columns that are read.
 COLUMNS: Final = (
     "ts", "retry_count", "partid", "transportid", "senderdomain", "recipientdomain", "outcome", "reply_code",
     "reply_enhanced", "reply_text", "duration", "tls", "source",
@@ -41,7 +41,7 @@ TABLES: Final[dict[str, tuple[tuple[str, ...], dict[str, str]]]] = {
         {"attempts": "sum", "example": "min"},
     ),
 }
-#: Words of a deferral that say "slower", and those of greylisting, which says "later" whatever the pace.
+#: Words of a deferral that ask for a lower rate, and those of greylisting, which does not depend on the rate.
 _SLOWER: Final = r"\brate\b|rate.?limit|too (many|much|fast)|throttl|deferred due to|exceeded|unusual (rate|volume)"
 _LATER: Final = r"gr[ae]y.?list"
 _HOUR: Final = 3_600_000_000  # microseconds
@@ -79,18 +79,18 @@ def merged(parts: Sequence[dict[str, pa.Table]]) -> dict[str, pa.Table]:
 
 
 def hourly(hours: pa.Table) -> pa.Table:
-    """Attempts by hour, wherever they went."""
+    """Attempts by hour, to all destinations."""
     return counted({"hour": hours["hour"]}, {"attempts": (hours["attempts"], "sum")})
 
 
 def paces(hours: pa.Table) -> pa.Table:
-    """The hours of the destinations that deferred mail for our pace at some time, often enough in an hour."""
+    """All hours of the destinations that deferred mail because of our rate at least FEWEST times in some hour."""
     slow = pc.unique(hours.filter(pc.greater_equal(hours["slowed"], FEWEST))["recipientdomain"])
     return hours.filter(pc.is_in(hours["recipientdomain"], value_set=slow))
 
 
 def _slowed(attempts: pa.Table) -> Any:
-    """Where an attempt was deferred with 421, with 4.7.x, or in words about a rate, and not greylisted."""
+    """True for attempts deferred with 421, 4.7.x or words about a rate, and not greylisted."""
     slowed = equals(attempts["outcome"], "deferred")
     places = pa.array(np.flatnonzero(slowed))
     some = attempts.select(["reply_code", "reply_enhanced", "reply_text"]).take(places)
@@ -106,7 +106,7 @@ def _slowed(attempts: pa.Table) -> Any:
 
 
 def _replies(attempts: pa.Table) -> pa.Table:
-    """Failed and deferred attempts, by the reply without the parts that differ from mail to mail."""
+    """Failed and deferred attempts, by the reply without the parts that differ between messages."""
     outcome = attempts["outcome"]
     troubled = pa.array(np.flatnonzero(equals(outcome, "failed") | equals(outcome, "deferred")))
     some = attempts.select(["outcome", "reply_code", "reply_enhanced", "recipientdomain", "reply_text"]).take(troubled)

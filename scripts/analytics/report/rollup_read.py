@@ -1,11 +1,11 @@
-"""rollup_read — history read once and counted as it is read, into the small tables that the analyses begin with
+"""rollup_read — reads history once and counts it into the small tables that the analyses begin with
 
-Owns: what a worker of the report does: read files of the lake or portions of PostgreSQL, a stretch of rows at a time,
-    and count them; how the parts are shared out and put together.
-Guarantees: rows do not pass through Java: what it gets is as large as the mix of destinations, hours and wordings, not
-    as the history. `attempts` and `archive` are read once; if an address was refused, four columns of `archive` again.
-    From PostgreSQL each portion is one short transaction that is over before its rows are counted.
-Raises: LakeFault for a file that is damaged or went away, naming it; PartitionDropped, DatabaseUnavailable.
+Owns: the work of a report's worker: read files of the lake or portions of PostgreSQL, a stretch of rows at a time, and
+    count them; the division into parts, and merging their counts.
+Guarantees: rows do not pass through Java: its input grows with the number of destinations, hours and wordings, not with
+    the history. `attempts` and `archive` are read once; if an address was refused, four columns of `archive` are read
+    again. In PostgreSQL each portion is one short transaction that ends before its rows are counted.
+Raises: LakeFault naming a file that is damaged or was removed; PartitionDropped, DatabaseUnavailable.
 See: docs/explanation/analytics.md, "Report".
 """
 
@@ -21,8 +21,7 @@ from pyarrow import ArrowException, parquet
 from scripts.analytics import lake
 from scripts.analytics.manifest import LakeFault
 from scripts.analytics.report import rollup_archive, rollup_attempts
-from scripts.analytics.source import copying, portions
-from scripts.analytics.source import portion as source_read
+from scripts.analytics.source import copying, portion, portions
 from scripts.analytics.source.columns import HISTORIES
 
 if TYPE_CHECKING:
@@ -32,15 +31,15 @@ if TYPE_CHECKING:
     from scripts.analytics.runner import Runner
     from scripts.analytics.source.portions import Portion
 
-#: Rows counted at once: enough that a stretch costs little by itself, few enough for a worker's memory.
+#: Rows counted at once: enough that the overhead of a stretch is small, few enough for a worker's memory.
 _STRETCH: Final = 1 << 18
-#: Stretches whose tables a worker holds before it puts them together.
+#: Stretches whose tables a worker holds before it merges them.
 _HELD: Final = 16
-#: Parts that the reading of one table is shared out in, and the most sources of a part: each sends its tables once.
+#: Parts of one table, and the most sources of a part: each part sends its tables once.
 _PARTS: Final = 16
 _SOURCES: Final = 32
 _ROLLUPS: Final[dict[str, Any]] = {"attempts": rollup_attempts, "archive": rollup_archive}
-#: Columns of few different values: Parquet has them as numbers, and they are counted as numbers.
+#: Columns with few distinct values: they stay dictionary-encoded, as in Parquet, and are counted as numbers.
 _NUMBERED: Final = frozenset(
     {"partid", "transportid", "senderdomain", "recipientdomain", "outcome", "reply_enhanced", "tls", "source", "result",
      "metadata"}
@@ -66,7 +65,7 @@ def from_postgresql(conninfo: str, table: str, since: datetime, last: datetime) 
     """The parts of the days from `since` to `last` in PostgreSQL."""
     with copying.session(conninfo) as session:
         leaves = [portions.Leaf(*row) for row in copying.rows(session, "analytics_days", table=table)]
-    cut = [portion for leaf in portions.within(leaves, since, last) for portion in portions.cut(leaf)]
+    cut = [each for leaf in portions.within(leaves, since, last) for each in portions.cut(leaf)]
     return _shared(table, cut, conninfo)
 
 
@@ -82,7 +81,7 @@ def count(part: Part) -> dict[str, pa.Table]:
 
 
 def look_up(part: Part) -> pa.Table:
-    """When the addresses that were refused took mail last, in one part."""
+    """When the refused addresses last accepted mail, in one part."""
     if part.refusals is None:
         raise AssertionError
     columns = rollup_archive.TAKEN_COLUMNS
@@ -93,7 +92,7 @@ def look_up(part: Part) -> pa.Table:
 def tables(
     runner: Runner, parts: Sequence[Part], top: int, tell: Callable[[int], None] = lambda _: None
 ) -> dict[str, pa.Table]:
-    """The tables of attempts and archive together; waiting times of the `top` destinations most was delivered to."""
+    """The tables of attempts and archive; waiting times only for the `top` destinations with the most deliveries."""
     counted = runner.run(count, parts, tell)
     found: dict[str, pa.Table] = {}
     for table, rollup in _ROLLUPS.items():
@@ -109,7 +108,7 @@ def tables(
 
 
 def nothing(table: str) -> dict[str, pa.Table]:
-    """The tables of no rows."""
+    """The tables counted from no rows."""
     rollup = _ROLLUPS[table]
     return dict(rollup.rollup(_empty(table, rollup.COLUMNS)))
 
@@ -119,21 +118,21 @@ def _empty(table: str, columns: Sequence[str]) -> pa.Table:
 
 
 def _shared(table: str, sources: Sequence[str | Portion], conninfo: str = "") -> list[Part]:
-    """Neighbours together: they have hours in common."""
+    """The parts; neighbouring sources are in one part, because they share hours."""
     each = min(-(-len(sources) // _PARTS) or 1, _SOURCES)
     return [Part(table, tuple(sources[start : start + each]), conninfo) for start in range(0, len(sources), each)]
 
 
 def _rows(part: Part, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of a part, a stretch at a time, all text as text."""
+    """The rows of a part, a stretch at a time, with all text decoded."""
     history = HISTORIES[part.table]
     for source in part.sources:
         if isinstance(source, str):
             for batch in _stretches(Path(source), columns):
-                yield source_read.complete(batch, history, columns)
+                yield portion.complete(batch, history, columns)
         else:
-            table = source_read.read(part.conninfo, history, source, columns)
-            yield source_read.printable(table, history)
+            table = portion.read(part.conninfo, history, source, columns)
+            yield portion.printable(table, history)
 
 
 def _stretches(file: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -145,6 +144,8 @@ def _stretches(file: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
             for batch in reader.iter_batches(_STRETCH, columns=there, use_threads=False):
                 yield pa.Table.from_batches([batch])
     except FileNotFoundError:
-        raise LakeFault(f"{file} went away while it was read; nothing was reported; run it again") from None
+        raise LakeFault(
+            f"{file}: the file was removed during the report; no report was written; run it again"
+        ) from None
     except (OSError, ArrowException):
-        raise LakeFault(f"{file} is damaged and cannot be read; nothing was reported; export its day again") from None
+        raise LakeFault(f"{file}: the file is damaged; no report was written; export its day again") from None

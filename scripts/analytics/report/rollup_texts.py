@@ -1,7 +1,7 @@
-"""rollup_texts — text of history as it is counted: domains, and the wordings of replies
+"""rollup_texts — normalises domains and the wordings of replies before they are counted
 
-Owns: what cannot be a domain, and what in a reply is noise: addresses, numbers, ids, URLs, host names, quoted words.
-Guarantees: pure. A pattern takes time linear in the text, whatever the text (RE2, which Arrow has).
+Owns: the test for invalid domains, and the noise in a reply: addresses, numbers, ids, URLs, host names, quoted words.
+Guarantees: pure. Patterns take time linear in any text (Arrow uses RE2).
 See: RFC 5321 section 4.5.3.1.2, a domain has at most 255 octets, and section 4.5.3.1.5, a reply line at most 512.
 """
 
@@ -20,7 +20,7 @@ _LONGEST: Final = 300  # of a wording
 _ALIEN: Final = re.compile("[\\x00-\\x20\\x7f<>@,;\\\\\N{REPLACEMENT CHARACTER}]")
 
 _WORD: Final = r"[\pL\pN_]"
-#: The parts that differ between two equal replies, tried from left to right at each place; one pass over the text.
+#: The parts that differ between replies of one wording, tried from left to right at each place, in one pass.
 _NOISE: Final = (
     r"(?i)https?://[^\s<>\"]+"
     r"|<[^<>\s]*>"
@@ -34,16 +34,16 @@ _NOISE: Final = (
 
 
 def domain(name: str) -> str:
-    """A domain in lower case; UNUSABLE for what cannot be one."""
+    """A domain in lower case; UNUSABLE if it is invalid."""
     if not name or len(name.encode()) > _LONGEST_DOMAIN or _ALIEN.search(name):
         return UNUSABLE
     return name.lower()
 
 
 def wording(replies: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Each reply's text, and the same without what differs from mail to mail, each gap a `*`.
+    """Each reply's text, and the text with a `*` for each part that differs between messages.
 
-    Gaps that follow one another are one, there is none at the beginning; white space is single.
+    Adjacent `*` are merged, leading ones removed; white space is a single space.
     """
     text = pc.fill_null(pc.utf8_slice_codeunits(replies, 0, 2 * _LONGEST), "(no reply)")
     rough = pc.replace_substring_regex(text, _NOISE, "*").dictionary_encode()

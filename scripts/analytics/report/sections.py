@@ -1,7 +1,7 @@
-"""sections — what a report consists of: titles, meanings, columns, units
+"""sections — the sections of a report: titles, meanings, columns, units
 
-Owns: the table SECTIONS, from which the page, the JSON, the tables and the reference are made.
-Guarantees: pure values; a kind says how a value is written everywhere.
+Owns: the table SECTIONS, the source of the page, the JSON, the tables and the reference.
+Guarantees: pure values; a kind defines the text form of a value everywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ type Kind = Literal["text", "count", "share", "seconds", "instant", "number"]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column of a section: its name in rows and JSON, what stands above it, how it is written."""
+    """One column of a section: its name in rows and JSON, its heading, and its kind."""
 
     name: str
     label: str
@@ -37,15 +37,15 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report as values: its period, when it was made, where history came from, and the rows of each section."""
+    """A report as values: its period, the time of its creation, the source of history, and each section's rows."""
 
     since: datetime
     until: datetime
     made: datetime
     origin: str
     rows: dict[str, list[dict[str, Any]]]
-    cut: frozenset[str]  # sections that have more rows than are given
-    leaves: dict[str, list[str]]  # the recommended division of partition ids; empty where there is none
+    cut: frozenset[str]  # sections that have more rows than are listed
+    leaves: dict[str, list[str]]  # the recommended division of partition ids; empty if there is none
 
 
 def _fields(text: str) -> tuple[Field, ...]:
@@ -70,74 +70,74 @@ _TIMES: Final = (
 SECTIONS: Final = (
     Section(
         "volume",
-        "Attempts by the hour",
-        "Attempts in each hour (UTC), and what is usual for that hour of the week.",
+        "Attempts by hour",
+        "Attempts in each hour (UTC), and the usual number for that hour of the week.",
         _fields("hour=hour:instant, attempts=attempts:count, usual=usual:number, score=score:number"),
     ),
     Section(
         "unusual",
         "Unusual hours",
-        "Hours further from the usual than chance explains: a modified z-score beyond 3.5.",
+        "Hours that differ from the usual by more than chance: a modified z-score beyond 3.5.",
         _fields("hour=hour:instant, attempts=attempts:count, usual=usual:number, score=score:number"),
     ),
     Section(
         "forecast",
         "The coming week",
-        "Attempts to expect in each hour; nine hours in ten are between low and high.",
+        "Expected attempts in each hour; nine hours in ten are between low and high.",
         _fields("hour=hour:instant, expected=expected:number, low=low:number, high=high:number"),
     ),
     Section(
         "destinations",
         "Deliverability by destination",
-        "Outcomes of the attempts, by domain of the recipient.",
+        "Outcomes of attempts by the recipient's domain.",
         _fields(f"recipientdomain=destination:text, {_OUTCOMES}, first_share=delivered of first tries:share"),
     ),
     Section(
         "senders",
         "Deliverability by sender",
-        "The same by domain of the sender.",
+        "Outcomes of attempts by the sender's domain.",
         _fields(f"senderdomain=sender:text, {_OUTCOMES}, first_share=delivered of first tries:share"),
     ),
     Section(
         "transports",
         "Deliverability by transport",
-        "The same by transport.",
+        "Outcomes of attempts by transport.",
         _fields(f"transportid=transport:text, {_OUTCOMES}, first_share=delivered of first tries:share"),
     ),
     Section(
         "sources",
         "Deliverability by source address",
-        "The same by the address we sent from.",
+        "Outcomes of attempts by the address we sent from.",
         _fields(f"source=source address:text, {_OUTCOMES}, first_share=delivered of first tries:share"),
     ),
     Section(
         "queue_time",
         "Time in the queue",
-        "From receipt to the end, whatever the end was.",
+        "Time from receipt to the final result, whatever the result.",
         _fields(f"all=of:text, {_TIMES}"),
     ),
     Section(
         "delivery_time",
         "Time to deliver, by destination",
-        "From receipt to delivery, of what was delivered.",
+        "Time from receipt to delivery, delivered mail only.",
         _fields(f"recipientdomain=destination:text, {_TIMES}"),
     ),
     Section(
         "transport_time",
         "Time to deliver, by transport",
-        "From receipt to delivery, of what was delivered.",
+        "Time from receipt to delivery, delivered mail only.",
         _fields(f"transportid=transport:text, {_TIMES}"),
     ),
     Section(
         "steps",
         "Retries",
-        "Deliveries by each step of the retry schedule; reached: the share of all deliveries made by then.",
+        "Deliveries in each step of the retry schedule; reached: the share of all deliveries made by that step.",
         _fields(f"step=step:count, {_OUTCOMES}, reached=reached:share"),
     ),
     Section(
         "wordings",
         "Bounces and deferrals",
-        "Replies of peers, each wording once; * stands for what differs from mail to mail.",
+        "Replies of peers, each wording once; * replaces the parts that differ between messages.",
         _fields(
             "outcome=outcome:text, reply_code=code:text, reply_enhanced=enhanced:text, wording=wording:text,"
             "attempts=attempts:count, destinations=destinations:count, most_at=most at:text,"
@@ -146,8 +146,8 @@ SECTIONS: Final = (
     ),
     Section(
         "throttling",
-        "Destinations that slow us down",
-        "Hours in which a destination deferred mail for our pace.",
+        "Destinations that throttle us",
+        "Hours in which a destination deferred mail because of our rate.",
         _fields(
             "recipientdomain=destination:text, slowed_hours=slowed hours:count, hours=hours with mail:count,"
             "slowed=attempts slowed:count, let_through=let through an hour:number, calm=in calm hours:number,"
@@ -156,8 +156,8 @@ SECTIONS: Final = (
     ),
     Section(
         "suppression",
-        "Addresses to send to no more",
-        "Refused for what they are, and no mail taken since.",
+        "Addresses to stop sending to",
+        "Addresses that were refused permanently and have accepted no mail since.",
         _fields(
             "recipientlocalpart=local part:text, recipientdomain=domain:text, why=why:text, refusals=refusals:count,"
             "last_refused=last refused:instant, last_reply=last reply:text"
@@ -166,13 +166,13 @@ SECTIONS: Final = (
     Section(
         "encryption",
         "TLS",
-        "How delivered mail was carried.",
+        "Delivered mail by TLS version.",
         _fields("tls=protocol:text, delivered=delivered:count, share=share:share"),
     ),
     Section(
         "in_the_clear",
         "Delivered without TLS",
-        "Destinations that took mail in the clear.",
+        "Destinations that received mail without TLS.",
         _fields(
             "recipientdomain=destination:text, plain=without TLS:count,delivered=delivered:count, share=share:share"
         ),
@@ -180,13 +180,13 @@ SECTIONS: Final = (
     Section(
         "weights",
         "Partition balance",
-        "The cost of each partition id: the seconds its tries took.",
+        "The cost of each partition id: the seconds spent on its tries.",
         _fields("partid=partition id:text, attempts=attempts:count, seconds=seconds:seconds, share=share:share"),
     ),
     Section(
         "quarantine",
         "Quarantine",
-        "Held mail that was removed, and held mail that was released after all.",
+        "Held mail that was removed, and held mail that was released.",
         _fields(
             "rule=rule:text, removed=removed:count, released=released:count, sent_meanwhile=sent meanwhile:count,"
             "precision=removed of decided:share"
@@ -195,7 +195,7 @@ SECTIONS: Final = (
     Section(
         "soundness",
         "Soundness of this history",
-        "Oddities in the rows themselves, and what was done with them.",
+        "Faults in the rows themselves, and how the report treats them.",
         _fields("fault=looked for:text, rows=rows:count, treatment=treatment:text"),
     ),
 )

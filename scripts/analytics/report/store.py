@@ -1,7 +1,7 @@
-"""store — a report in PostgreSQL, where the console finds it
+"""store — stores a report in PostgreSQL, where the console reads it
 
 Owns: writing the table `reports`.
-Guarantees: all sections of a period or none, in one statement; the same period again replaces the old ones.
+Guarantees: one statement writes all sections of a period or none; a report of the same period replaces the old one.
 Raises: DatabaseUnavailable; PillarboxError when the role may not write, or the table does not exist.
 See: sql/schema/20_report.sql.
 """
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def store(report: Report, conninfo: str) -> int:
-    """Write the report; how many sections it has."""
+    """Write the report; the number of its sections."""
     document = as_document(report)
     sections = [
         {"section": each["key"], "more": each["more"], "columns": each["columns"], "rows": each["rows"]}
         for each in document["sections"]
     ]
-    # JSON knows U+0000, jsonb does not.
+    # JSON allows U+0000, jsonb does not.
     text = json.dumps(sections).replace("\\u0000", "\\ufffd")
     values = {"since": report.since, "until": report.until, "made": report.made, "origin": report.origin}
     try:

@@ -1,8 +1,8 @@
-"""style — the style of a report's page, light and dark
+"""style — the style sheet of a report's page, light and dark
 
-Owns: STYLE, the one style sheet.
-Guarantees: nothing is fetched; the scheme is the reader's own; colours after Okabe and Ito, each scheme with its
-    lightness.
+Owns: STYLE, the only style sheet.
+Guarantees: it loads nothing; the scheme follows the reader's preference; the colours are Okabe and Ito's, with the
+    lightness of each scheme.
 See: M. Okabe, K. Ito, "Color Universal Design", 2008.
 """
 

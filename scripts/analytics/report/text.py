@@ -1,4 +1,4 @@
-"""text — a report's values in words, as tables for a terminal and as JSON for programs
+"""text — a report as tables for a terminal and as JSON for programs
 
 Owns: the text form of each kind of value; the JSON document.
 Guarantees: pure apart from printing; the JSON has every row that the page has, numbers as numbers, instants in ISO
@@ -27,7 +27,7 @@ _WIDEST: Final = 60
 
 
 def written(value: Any, kind: Kind) -> str:  # noqa: PLR0911 - one return for each kind
-    """A value as people read it; an empty value is a dash."""
+    """A value for people; an empty value is a dash."""
     if value is None:
         return DASH
     match kind:
@@ -46,7 +46,7 @@ def written(value: Any, kind: Kind) -> str:  # noqa: PLR0911 - one return for ea
 
 
 def is_number(field: Field) -> bool:
-    """Whether this column is set to the right."""
+    """Whether this column is aligned to the right."""
     return field.kind in _NUMBERS
 
 
@@ -76,7 +76,7 @@ def as_document(report: Report) -> dict[str, Any]:
 
 
 def print_tables(report: Report) -> None:
-    """Every section but the long series as a table on standard output."""
+    """Print every section except the long series as a table on standard output."""
     console = Console()
     for section in SECTIONS:
         rows = report.rows.get(section.key, [])
@@ -92,7 +92,7 @@ def print_tables(report: Report) -> None:
         if not rows:
             console.print("  none")
         elif len(rows) > _SHOWN or section.key in report.cut:
-            console.print(f"  … of {len(rows)}{' and more' if section.key in report.cut else ''}")
+            console.print(f"  … of {len(rows)}{' or more' if section.key in report.cut else ''} rows")
 
 
 def _span(seconds: float) -> str:
@@ -105,7 +105,7 @@ def _span(seconds: float) -> str:
 
 
 def utc(value: datetime) -> datetime:
-    """Spark gives instants in the local time of this machine, without saying so."""
+    """The instant in UTC: Spark returns local time without a zone."""
     return value.astimezone(UTC)
 
 

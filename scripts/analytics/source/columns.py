@@ -1,8 +1,8 @@
-"""columns — the columns of attempts and archive as Arrow, Spark and COPY know them
+"""columns — the columns of attempts and archive in Arrow, Spark and COPY
 
-Owns: one table of names and kinds, from which every schema and every list of columns here is made.
+Owns: one table of names and kinds, the source of every schema and list of columns here.
 Guarantees: an interval is a double, in seconds; a uuid and jsonb are text; instants are microseconds in UTC. A column
-    that a database or an older file does not have reads as NULL (`optional`).
+    missing in a database or an older file reads as NULL (`optional`).
 See: sql/schema/05_history.sql.
 """
 
@@ -16,13 +16,13 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Raised when a column is added here; a lake keeps files of several versions side by side.
+#: Increase it when a column is added; a lake may hold files of several versions.
 SCHEMA_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a column is selected from PostgreSQL, and its type in Arrow and in Spark."""
+    """A column's expression in PostgreSQL, and its type in Arrow and in Spark."""
 
     select: str
     arrow: pa.DataType
@@ -40,7 +40,7 @@ _SPAN = Kind("date_part('epoch', {0})", pa.float64(), "double")  # float8: numer
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One of the two tables: its name, the column its days are cut by, and its columns in order."""
+    """One of the two tables: its name, the column that partitions it by day, and its columns in order."""
 
     name: str
     instant: str
@@ -48,11 +48,11 @@ class History:
     optional: frozenset[str] = frozenset()
 
     def arrow(self, names: Sequence[str] | None = None) -> pa.Schema:
-        """The Arrow schema of these columns; of all without names."""
+        """The Arrow schema of these columns, or of all."""
         return pa.schema([(name, self.kinds[name].arrow) for name in names or self.kinds])
 
     def spark(self, names: Sequence[str] | None = None) -> str:
-        """The Spark schema of these columns, as DDL; of all without names."""
+        """The Spark schema of these columns, or of all, as DDL."""
         return ", ".join(f"{name} {self.kinds[name].spark}" for name in names or self.kinds)
 
 

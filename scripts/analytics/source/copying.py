@@ -1,9 +1,9 @@
-"""copying — rows of history through COPY, in one short transaction each
+"""copying — copies rows of history with COPY, each in one short transaction
 
-Owns: the synchronous connections of the analytics, and COPY in both directions as CSV.
-Guarantees: a connection is in autocommit, names itself `pillarbox analytics`, and reads are read-only, with a statement
-    timeout, in a transaction that lives no longer than the statement. Any of several hosts will do to read from.
-Raises: DatabaseUnavailable in one line without the password; PartitionDropped when a day went while it was read.
+Owns: the synchronous connections of analytics, and COPY in both directions as CSV.
+Guarantees: a connection is in autocommit with the application name `pillarbox analytics`. Reads are read-only, have a
+    statement timeout, and their transaction ends with the statement. Of several hosts any may serve reads.
+Raises: DatabaseUnavailable in one line without the password; PartitionDropped if a day was dropped during the read.
 See: PostgreSQL manual, COPY and "TID Range Scan" (CREATE TABLE, ctid).
 """
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from scripts.analytics.source.columns import History
     from scripts.analytics.source.portions import Portion
 
-#: How long one statement of a read may take; the longest seen, 200,000 rows on a busy machine, took 4 s.
+#: Limit of one statement of a read; the longest measured, 200,000 rows on a busy machine, took 4 s.
 TIMEOUT: Final = timedelta(minutes=5)
 NAME: Final = "pillarbox analytics"
 
-#: Another session keeps a lock for longer than we wait.
+#: Another session holds a lock beyond our lock timeout.
 LOCKED: Final = database.LOCKED
 
 type Session = psycopg.Connection[Any]
@@ -48,16 +48,16 @@ class PartitionDropped(PillarboxError):
 def session(
     conninfo: str, *, read_only: bool = True, timeout: timedelta = TIMEOUT, parallel: bool = False
 ) -> Iterator[Session]:
-    """A connection for the block; what the server or the way to it does wrong is DatabaseUnavailable.
+    """A connection for the block; faults of the server or the network are DatabaseUnavailable.
 
-    parallel: PostgreSQL may take several processes for one statement. Otherwise one, which leaves cores to mail.
+    parallel: PostgreSQL may use several processes for a statement; otherwise one, which leaves cores for mail.
     """
     try:
         conninfo = database.complete(conninfo, NAME)
         if read_only:
-            # A replica will do.
+            # A replica suffices.
             conninfo = psycopg.conninfo.make_conninfo(conninfo, target_session_attrs="any")
-        # Nothing is prepared: there may be a pooler in between, and nothing here is asked often.
+        # Nothing is prepared: there may be a pooler in between, and no statement here is frequent.
         with psycopg.connect(
             conninfo, autocommit=True, row_factory=namedtuple_row, prepare_threshold=None
         ) as connection:
@@ -91,8 +91,8 @@ def copy_in(connection: Session, table: str, columns: Sequence[str], csv: bytes)
 def copy_out(connection: Session, history: History, portion: Portion, columns: Sequence[str]) -> memoryview:
     """The rows of one portion as CSV, in the order of `columns`; raises PartitionDropped.
 
-    The leaf is locked by the statement that reads it until the transaction ends, so one that is there afterwards was
-    read; reading through the parent alone would find a dropped day empty and say nothing.
+    The reading statement locks the leaf until the transaction ends, so a leaf that still exists afterwards was read.
+    Reading through the parent alone would silently find a dropped day empty.
     """
     selected = (sql.SQL(history.kinds[name].select).format(sql.Identifier(name)) for name in columns)
     statement = sql.SQL(query("analytics_copy_out")).format(
@@ -109,17 +109,17 @@ def copy_out(connection: Session, history: History, portion: Portion, columns: S
         text = _sent(connection, statement)
         [found] = connection.execute(query("analytics_leaf_there"), {"leaf": portion.leaf}).fetchall()
     if not found.there:
-        raise PartitionDropped(f"{history.name}: the day {portion.since:%Y-%m-%d} was dropped while it was read")
+        raise PartitionDropped(f"{history.name}: the day {portion.since:%Y-%m-%d} was dropped during the read")
     return text
 
 
 def listing(connection: Session, name: str) -> memoryview:
-    """The CSV that the COPY of sql/queries/<name>.sql sends."""
+    """The CSV from the COPY statement of sql/queries/<name>.sql."""
     return _sent(connection, sql.SQL(query(name)))
 
 
 def _sent(connection: Session, statement: sql.Composable) -> memoryview:
-    """The data of a COPY, from libpq itself: PostgreSQL sends row by row, and psycopg waits for each."""
+    """The data of a COPY, read with libpq: PostgreSQL sends each row, and psycopg would wait for each."""
     sink = io.BytesIO()
     results = [connection.pgconn.exec_(statement.as_bytes(connection))]
     if results[0].status == ExecStatus.COPY_OUT:
@@ -138,7 +138,7 @@ def _sent(connection: Session, statement: sql.Composable) -> memoryview:
 
 
 def sums(connection: Session, history: History, columns: Sequence[str], since: datetime) -> Any:
-    """The row of sums over the day that begins at `since`; `columns` are those whose octets are summed."""
+    """The row of sums over the day that begins at `since`; the octets of `columns` are summed."""
     octets = (sql.SQL("coalesce(octet_length({}), 0)").format(sql.Identifier(name)) for name in columns)
     statement = sql.SQL(query("analytics_fingerprint")).format(
         table=sql.Identifier("pillarbox", history.name),

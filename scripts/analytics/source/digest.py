@@ -1,8 +1,8 @@
-"""digest — one number for the content of any number of rows, whatever their order and wherever they are cut
+"""digest — one number for the content of any number of rows, independent of their order and division into parts
 
 Owns: the hash of a row over all columns (multilinear, by octet and place) and the sum of the rows' hashes.
 Guarantees: digests of parts add up to that of the whole, modulo 2^64. Values exchanged between rows or columns change
-    it. Not meant to withstand forged rows.
+    it. It does not withstand forged rows.
 See: Thorup, "High Speed Hashing for Integers and Strings" (multilinear hashing); splitmix64.
 """
 
@@ -28,7 +28,7 @@ def of_table(table: pa.Table) -> int:
         return 0
     rows = np.full(table.num_rows, np.uint64(1))
     for number, name in enumerate(sorted(table.column_names)):
-        # Another odd factor for each column, so that values exchanged between columns are seen.
+        # A different odd factor for each column, so that values exchanged between columns change the digest.
         rows = _mixed(rows * np.uint64(3) + _column(table[name]) * _PLACES[-1 - number])
     return int(rows.sum(dtype=np.uint64))
 
@@ -58,7 +58,7 @@ def _column(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def _octets(array: pa.StringArray) -> NDArray[Any]:
-    """A number for each text: its octets, each times a number of its place, and its length."""
+    """A number for each text: the sum of its octets, each times a factor of its place, and its length."""
     _, offsets_buffer, text_buffer = array.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     lengths = np.diff(offsets)
@@ -74,7 +74,7 @@ def _octets(array: pa.StringArray) -> NDArray[Any]:
 
 
 def _mixed(numbers: NDArray[Any]) -> NDArray[Any]:
-    """splitmix64's finish: every bit of the number changes half of the bits."""
+    """splitmix64's finalizer: every bit of the number changes half of the bits."""
     mixed = numbers ^ (numbers >> np.uint64(30))
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(27)

@@ -1,8 +1,8 @@
-"""fingerprint — the sums by which a day in PostgreSQL and its copy are compared
+"""fingerprint — sums that compare a day in PostgreSQL with its copy
 
 Owns: the same five sums computed by PostgreSQL over a day and by Arrow over a table.
-Guarantees: two rows that differ in id, instant, size or the length of any text give different sums unless their
-    differences cancel out; what these sums cannot see, the clean-up sees by comparing rows.
+Guarantees: rows that differ in id, instant, size or the length of any text give different sums unless the differences
+    cancel out. The cleanup detects other differences by comparing rows.
 See: scripts/analytics/cleanup/verify.py.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scripts.analytics.source.columns import History
 
-#: Not counted: a uuid has no length of its own, and jsonb is text only where it is read.
+#: Not counted: all uuids have the same length, and PostgreSQL stores jsonb in another form than its text.
 _NOT_COUNTED: Final = frozenset({"messages__id", "metadata"})
 
 
@@ -29,7 +29,7 @@ def counted(history: History) -> list[str]:
 
 
 def of_table(table: pa.Table, history: History, since: datetime) -> Fingerprint:
-    """The sums over a table of rows of the day that begins at `since`."""
+    """The sums over a table with rows of the day that begins at `since`."""
     if not table.num_rows:
         return Fingerprint()
     instants = table[history.instant].cast(pa.int64())

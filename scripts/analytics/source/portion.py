@@ -1,11 +1,10 @@
-"""portion — one portion of history as an Arrow table
+"""portion — reads one portion of history as an Arrow table
 
-Owns: reading CSV from COPY into typed columns, columns this database does not have, text that is not UTF-8, and trying
-    again when a replica cancelled us.
-Guarantees: the transaction is over before the first row is handed on, so a slow consumer holds no snapshot. Text that
-    is not UTF-8 (a database in SQL_ASCII may hold it) comes as binary, column by column, never as an error for the
-    rest.
-Raises: PartitionDropped, DatabaseUnavailable; BadRows when a portion is not CSV of these columns.
+Owns: reading CSV from COPY into typed columns, columns missing in this database, text that is not UTF-8, and retries
+    after a replica cancelled the read.
+Guarantees: the transaction ends before the first row is returned, so a slow consumer holds no snapshot. Columns with
+    text that is not UTF-8 (a database in SQL_ASCII may hold it) are binary; the other columns are not affected.
+Raises: PartitionDropped, DatabaseUnavailable; BadRows if a portion is not CSV of these columns.
 See: scripts/analytics/source/copying.py.
 """
 
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from scripts.analytics.source.columns import History
     from scripts.analytics.source.portions import Portion
 
-#: Octets parsed at once: what stays in a processor's cache is parsed three times as fast as what does not. The second
-#: is for portions with a row that is longer.
+#: Octets parsed at once: a block that fits into the processor's cache is parsed three times as fast. The second size
+#: is for portions with a longer row.
 _BLOCKS: Final = (1 << 20, 1 << 28)
 _PAUSES: Final = (0.2, 1.0, 5.0)  # seconds before a cancelled read is tried again
 
@@ -37,7 +36,7 @@ class BadRows(PillarboxError):
 
 
 def read(conninfo: str, history: History, portion: Portion, names: Sequence[str]) -> pa.Table:
-    """The rows of one portion, with the columns `names`; those the database does not have are NULL."""
+    """The rows of one portion, with the columns `names`; columns missing in the database are NULL."""
     for pause in (*_PAUSES, None):
         try:
             with copying.session(conninfo) as session:
@@ -46,7 +45,7 @@ def read(conninfo: str, history: History, portion: Portion, names: Sequence[str]
                 text = copying.copy_out(session, history, portion, asked)
             return complete(parse(text, history, asked), history, names)
         except DatabaseUnavailable:
-            # A replica cancels reads that are in the way of replay; a server may be on its way back.
+            # A replica cancels reads that conflict with replay; a server may be restarting.
             if pause is None:
                 raise
             sleep(pause)
@@ -54,16 +53,16 @@ def read(conninfo: str, history: History, portion: Portion, names: Sequence[str]
 
 
 def columns_there(session: copying.Session, history: History) -> frozenset[str]:
-    """The columns we know that this database has."""
+    """The columns that this database has; PillarboxError if a required one is missing."""
     there = {row.name for row in copying.rows(session, "analytics_columns", table=history.name)}
     missing = set(history.kinds) - there - history.optional
     if missing:
-        raise PillarboxError(f"{history.name}: no column {', '.join(sorted(missing))}; is this database's schema ours?")
+        raise PillarboxError(f"{history.name}: column {', '.join(sorted(missing))} is missing; run `pillarbox migrate`")
     return frozenset(there)
 
 
 def parse(text: memoryview | bytes, history: History, names: Sequence[str]) -> pa.Table:
-    """CSV as COPY writes it, as a table; text columns are binary where they are not UTF-8."""
+    """COPY's CSV as a table; text columns that are not UTF-8 are binary."""
     schema = history.arrow(names)
     if not len(text):
         return schema.empty_table()
@@ -79,12 +78,12 @@ def parse(text: memoryview | bytes, history: History, names: Sequence[str]) -> p
             try:
                 table = table.set_column(index, field, table.column(index).cast(pa.string()))
             except pa.ArrowInvalid:
-                continue  # stays binary, which the quarantine looks for
+                continue  # stays binary; the quarantine checks it
     return table
 
 
 def complete(table: pa.Table, history: History, names: Sequence[str]) -> pa.Table:
-    """The table with exactly `names`, in that order; what it lacks is NULL."""
+    """The table with exactly `names`, in that order; missing columns are NULL."""
     for name in names:
         if name not in table.column_names:
             table = table.append_column(name, pa.nulls(table.num_rows, history.kinds[name].arrow))
@@ -118,7 +117,7 @@ def _parsed(text: memoryview | bytes, schema: pa.Schema, block: int) -> pa.Table
 
 
 def printable(table: pa.Table, history: History) -> pa.Table:
-    """The table with every text column as text; octets that are no UTF-8 become U+FFFD, for who only looks."""
+    """The table with every text column as text, for display; octets that are not UTF-8 become U+FFFD."""
     for index, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):
             texts = [None if raw is None else raw.decode("utf-8", "replace") for raw in table.column(index).to_pylist()]

@@ -1,10 +1,8 @@
-"""portions — the pieces of days that a read consists of
+"""portions — divides days into portions to read
 
-Owns: cutting day partitions into ranges of pages, one short transaction each, and keeping only the days that are
-    asked for.
-Guarantees: a pure function of the partitions' sizes; portions of a day do not overlap and cover every page there was
-    and every page to come (the last has no end). A portion is a day's pages, so its rows come in the order of their
-    writing.
+Owns: cutting day partitions into ranges of pages, one short transaction each, and choosing the days in a range.
+Guarantees: a pure function of the partitions' sizes. The portions of a day do not overlap and cover every present and
+    future page (the last has no end). A portion is a range of pages, so its rows are in the order of their writing.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Pages read in one transaction: 32 MB, about 130,000 attempts, half a second on a machine with nothing else to do.
+#: Pages read in one transaction: 32 MB, about 130,000 attempts, half a second on an idle machine.
 PAGES: Final = 4096
 _END: Final = 2**32 - 2  # the highest page number PostgreSQL can have
 
@@ -43,12 +41,12 @@ class Portion:
 
     @property
     def day(self) -> date:
-        """The day these pages belong to."""
+        """The day of these pages."""
         return self.since.date()
 
 
 def cut(leaf: Leaf, pages: int = PAGES) -> list[Portion]:
-    """The portions of one day; one, without an end, for a day that is empty."""
+    """The portions of one day; one portion without an end if the day is empty."""
     since = datetime(leaf.day.year, leaf.day.month, leaf.day.day, tzinfo=UTC)
     starts = range(0, max(leaf.pages, 1), pages)
     until = since + timedelta(days=1)
@@ -58,7 +56,7 @@ def cut(leaf: Leaf, pages: int = PAGES) -> list[Portion]:
 
 
 def within(leaves: Iterable[Leaf], since: datetime | None, until: datetime | None) -> list[Leaf]:
-    """The days that are at least in part from `since` (included) to `until` (included)."""
+    """The days that overlap the time from `since` to `until`, both included."""
     return [
         leaf
         for leaf in leaves

@@ -1,9 +1,9 @@
 """source — attempts and archive as a Spark data source: spark.read.format("pillarbox")
 
-Owns: the options, the portions Spark reads in parallel, filters that PostgreSQL answers instead of Spark.
-Guarantees: reads only, as any role that may SELECT (pillarbox_analyst). Columns are pruned by the schema that is asked
-    for; a filter on the table's instant leaves out whole days. Each portion is one short transaction. A day that is
-    dropped in between is an error; with `dropped` = `skip` it is left out, and a line on standard error says so.
+Owns: the options, the portions that Spark reads in parallel, and the filters pushed down to PostgreSQL.
+Guarantees: read-only; any role that may SELECT suffices (pillarbox_analyst). Only the columns of the schema are read; a
+    filter on the table's instant skips whole days. Each portion is one short transaction. A day dropped meanwhile is an
+    error; with `dropped` = `skip` it is skipped, with a line on standard error.
 Raises: PillarboxError, which Spark wraps; DatabaseUnavailable.
 See: pyspark.sql.datasource; docs/explanation/analytics.md.
 """
@@ -18,8 +18,7 @@ from uuid import UUID
 
 from pyspark.sql import datasource
 
-from scripts.analytics.source import copying, portions
-from scripts.analytics.source import portion as source_read
+from scripts.analytics.source import copying, portion, portions
 from scripts.analytics.source.columns import HISTORIES
 from shared.errors import PillarboxError
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-#: Spark's filters that PostgreSQL can answer, as SQL; text is only compared for equality, whatever the collation.
+#: Spark's filters that PostgreSQL can apply, as SQL; text is only compared for equality, because collations differ.
 OPERATORS: Final[dict[type[datasource.Filter], str]] = {
     datasource.EqualTo: "=",
     datasource.GreaterThan: ">",
@@ -41,14 +40,14 @@ OPERATORS: Final[dict[type[datasource.Filter], str]] = {
 }
 _TEXT: Final = "string"
 _INSTANT: Final = "timestamp"
-#: Read as something else than they are, so a value of ours means nothing to PostgreSQL.
+#: Columns with another type in Spark than in PostgreSQL, so Spark's values cannot be compared there.
 _NOT_PUSHED: Final = frozenset({"metadata", "duration"})
 
 type Condition = tuple[str, str, Any]
 
 
 def register(spark: SparkSession) -> None:
-    """Let this session read the format `pillarbox`, filters pushed down."""
+    """Register the format `pillarbox` with this session, with filters pushed down."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(HistorySource)
 
@@ -69,7 +68,7 @@ def frame(
 
 
 class _Portion(datasource.InputPartition):
-    """One portion, as Spark hands it to a Python worker."""
+    """One portion, in the form that Spark sends to a Python worker."""
 
 
 class HistorySource(datasource.DataSource):
@@ -77,11 +76,11 @@ class HistorySource(datasource.DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name after `format`."""
+        """The name of the format."""
         return "pillarbox"
 
     def schema(self) -> str:
-        """All columns, for who names none."""
+        """All columns, the default."""
         return str(self._history().spark())
 
     def reader(self, schema: StructType) -> HistoryReader:
@@ -90,7 +89,7 @@ class HistorySource(datasource.DataSource):
         unknown = [name for name in schema.names if name not in history.kinds]
         if unknown:
             raise PillarboxError(
-                f"{history.name} has no column {', '.join(unknown)}; allowed: {', '.join(history.kinds)}"
+                f"{history.name}: column {', '.join(unknown)} does not exist; allowed: {', '.join(history.kinds)}"
             )
         return HistoryReader(dict(self.options), schema.names)
 
@@ -99,12 +98,12 @@ class HistorySource(datasource.DataSource):
         if table not in HISTORIES:
             raise PillarboxError(f'option table: "{table}" is unknown; allowed: {", ".join(HISTORIES)}')
         if "database" not in self.options:
-            raise PillarboxError("option database: is missing; allowed: a libpq URI")
+            raise PillarboxError("option database is missing; allowed: a libpq URI")
         return HISTORIES[table]
 
 
 class HistoryReader(datasource.DataSourceReader):
-    """Plans portions on the driver's side, and reads them in workers."""
+    """Plans portions in the driver, and reads them in workers."""
 
     def __init__(self, options: dict[str, str], names: Sequence[str]) -> None:
         self._history = HISTORIES[options["table"]]
@@ -117,9 +116,9 @@ class HistoryReader(datasource.DataSourceReader):
         self._conditions: list[Condition] = []
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802 - Spark's name
-        """Keep the filters that PostgreSQL answers; give the others back to Spark."""
+        """Keep the filters that PostgreSQL can apply; return the others to Spark."""
         with copying.session(self._conninfo) as session:
-            there = source_read.columns_there(session, self._history)
+            there = portion.columns_there(session, self._history)
         for asked in filters:
             condition = self._condition(asked, there)
             if condition is None:
@@ -128,25 +127,25 @@ class HistoryReader(datasource.DataSourceReader):
                 self._conditions.append(condition)
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
-        """The portions of the days that can hold what is asked for."""
+        """The portions of the days that can match the filters."""
         since, until = self._bounds()
         with copying.session(self._conninfo) as session:
             leaves = [portions.Leaf(*row) for row in copying.rows(session, "analytics_days", table=self._history.name)]
-        cut = [portion for leaf in portions.within(leaves, since, until) for portion in portions.cut(leaf, self._pages)]
-        return [_Portion(replace(portion, conditions=tuple(self._conditions))) for portion in cut]
+        cut = [each for leaf in portions.within(leaves, since, until) for each in portions.cut(leaf, self._pages)]
+        return [_Portion(replace(each, conditions=tuple(self._conditions))) for each in cut]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one portion."""
-        if partition.value is None:  # Spark's own stand-in where there is no portion at all
+        if partition.value is None:  # Spark's placeholder if there is no portion
             return
         try:
-            table = source_read.read(self._conninfo, self._history, partition.value, self._names)
+            table = portion.read(self._conninfo, self._history, partition.value, self._names)
         except copying.PartitionDropped as gone:
             if not self._skip:
                 raise
             sys.stderr.write(f"pillarbox: {gone}; skipped\n")
             return
-        yield from source_read.printable(table, self._history).to_batches(max_chunksize=50_000)
+        yield from portion.printable(table, self._history).to_batches(max_chunksize=50_000)
 
     def _bounds(self) -> tuple[datetime | None, datetime | None]:
         instants = [
@@ -159,7 +158,7 @@ class HistoryReader(datasource.DataSourceReader):
         return max(lows, default=None), min(highs, default=None)
 
     def _condition(self, asked: datasource.Filter, there: frozenset[str]) -> Condition | None:
-        """The same condition as SQL; None when Spark has to look itself."""
+        """The filter as SQL; None if Spark must apply it."""
         path: tuple[str, ...] = getattr(asked, "attribute", ())
         column = ".".join(path)
         if column not in there or column in _NOT_PUSHED:
@@ -173,7 +172,7 @@ class HistoryReader(datasource.DataSourceReader):
         wrong = column == "messages__id" and not _is_uuid(value)
         if compared is None or value is None or wrong or (kind == _TEXT and compared != "="):
             return None
-        # Spark gives local time without a zone.
+        # Spark passes local time without a zone.
         return column, compared, value.astimezone(UTC) if kind == _INSTANT else value
 
 

@@ -1,12 +1,12 @@
-"""stream_source — new attempts as they are recorded, for Structured Streaming: format("pillarbox_attempts")
+"""stream_source — streams new attempts for Structured Streaming: format("pillarbox_attempts")
 
 Owns: offsets, the ranges that are read again, and the columns of the stream.
-Guarantees: every attempt whose transaction commits within OVERLAP ids, or a `reread`, of the newest comes at least
-    once; most come several times, so the reader must drop duplicates (by id and token). One short read a
-    batch, by an index.
-Raises: DatabaseUnavailable, which Spark wraps: the query ends, and goes on at its offset when it is started again.
-Bugs: an attempt that commits later than that is not in the stream; the next report has it.
-See: PostgreSQL manual, CREATE SEQUENCE, "Notes": ids are given before the commit, so a lower one may become visible
+Guarantees: every attempt whose transaction commits within OVERLAP ids, or a `reread`, of the newest arrives at least
+    once; most arrive several times, so the reader must drop duplicates (by id and token). Each batch is one short index
+    scan.
+Raises: DatabaseUnavailable, which Spark wraps: the query ends, and continues at its offset when it is restarted.
+Bugs: an attempt that commits later is not in the stream; the next report has it.
+See: PostgreSQL manual, CREATE SEQUENCE, "Notes": ids are assigned before the commit, so a lower one may become visible
     later.
 """
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 NAME: Final = "pillarbox_attempts"
 SCHEMA: Final = "id bigint, token bigint, ts timestamp, outcome string, seconds double"
-#: Ids below the newest that are read again: the results that all workers together record in some seconds.
+#: Ids below the newest that are read again: the results that all workers record in a few seconds.
 OVERLAP: Final = 20_000
 
 type Offset = dict[str, int | str]
 
 
 class Portion(datasource.InputPartition):
-    """Ids above the first and up to the second number."""
+    """Ids above `after` up to `upto`."""
 
     def __init__(self, after: int, upto: int) -> None:
         super().__init__((after, upto))
@@ -46,7 +46,7 @@ class AttemptsStream(datasource.DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name after `format`."""
+        """The name of the format."""
         return NAME
 
     def schema(self) -> str:
@@ -54,11 +54,11 @@ class AttemptsStream(datasource.DataSource):
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> AttemptsReader:  # noqa: N802, ARG002 - Spark's own
-        """A reader of what is new."""
+        """A reader of new attempts."""
         options = dict(self.options)
         for key in ("database", "since"):
             if key not in options:
-                raise PillarboxError(f"option {key}: is missing")
+                raise PillarboxError(f"option {key} is missing")
         return AttemptsReader(
             options["database"],
             datetime.fromisoformat(options["since"]),
@@ -68,11 +68,11 @@ class AttemptsStream(datasource.DataSource):
 
 
 class AttemptsReader(datasource.DataSourceStreamReader):
-    """Reads by id, from a little below where it was.
+    """Reads by id, from a little below the last offset.
 
-    An offset is the newest id seen, the timeline of the server that gave it, and the number of the current stretch of
-    `reread` seconds: with each stretch there is a batch, though nothing new may be there, and in it comes what was
-    committed late. On another timeline ids are given again, so everything is read from the first one.
+    An offset is the newest id seen, the timeline of the server that assigned it, and the number of the current stretch
+    of `reread` seconds. Each stretch has a batch, even without new attempts, which picks up late commits. On another
+    timeline ids are assigned again, so everything is read from the first one.
     """
 
     def __init__(self, conninfo: str, since: datetime, overlap: int, reread: float) -> None:
@@ -82,11 +82,11 @@ class AttemptsReader(datasource.DataSourceStreamReader):
         self._reread = reread
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Before everything."""
+        """The offset before the first attempt."""
         return {"after": 0, "stretch": 0, "timeline": ""}
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802, ARG002
-        """The newest attempt there is."""
+        """The offset of the newest attempt."""
         with copying.session(self._conninfo) as session:
             [server] = copying.rows(session, "server_timeline")
             known = str(start.get("timeline") or "") if start else ""
@@ -96,19 +96,19 @@ class AttemptsReader(datasource.DataSourceStreamReader):
         return {"after": max(after, row.seen), "stretch": int(time() // self._reread), "timeline": timeline}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Portion]:
-        """One portion; the first one has nothing below it, nor has the first of another timeline."""
+        """One portion, with the overlap; the first of a stream or of another timeline starts at 0."""
         same = start.get("timeline") in {None, "", end.get("timeline")}
         return [Portion(max(0, int(start["after"]) - self._overlap) if same else 0, int(end["after"]))]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[tuple[Any, ...]]:
-        """The attempts of a portion; the transaction is over before the first is handed on."""
+        """The attempts of a portion; the transaction ends before the first is returned."""
         after, upto = partition.value
         with copying.session(self._conninfo) as session:
             found = copying.rows(session, "stream_attempts", since=self._since, after=after, upto=upto)
         return iter([tuple(row) for row in found])
 
     def commit(self, end: Offset) -> None:
-        """Nothing is kept here."""
+        """Do nothing: no state is kept here."""
 
     def stop(self) -> None:
-        """Nothing is open between batches."""
+        """Do nothing: no connection is open between batches."""

@@ -1,1 +1,1 @@
-"""analytics — measures how fast history is exported and reported on, and the effect on a live queue."""
+"""analytics — measures exports and reports of history, and their effect on a live queue."""

@@ -1,8 +1,8 @@
-"""beside — export and report, over and over, until stopped: what a live queue is measured beside
+"""beside — exports and reports in a loop, as load beside a live queue
 
-Owns: nothing but the loop.
-Guarantees: runs at the priority every verb of the analytics runs at; prints `export` and `report` when it begins
-    with one, once its Spark is there. SIGTERM ends it, and Java with it, whose standard input then ends.
+Owns: the loop.
+Guarantees: runs at the priority of every analytics command. Once Spark has started, prints `export` or `report` at the
+    start of each. SIGTERM ends it; Java ends when its standard input closes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scripts.analytics.runner import OnSpark
 
 
 def main(uri: str, lake: Path, days: int) -> None:
-    """Until SIGTERM."""
+    """Run until SIGTERM."""
     until = datetime.now(UTC).date()
     with session.started(light=True) as spark:
         while True:

@@ -1,11 +1,11 @@
-"""live — a live queue beside the analytics: how many deliveries a second, and how long each takes
+"""live — measures a live queue: deliveries per second and the time each takes
 
-Owns: the daemons as shipped on the run's own PostgreSQL, a next hop that answers as one across the Internet does, and
-    mail that is queued at a steady pace.
-Guarantees: mail is due on a clock, and a delivery is timed from when it was due to its row in `archive`, by
-    PostgreSQL's clock: a slow stretch is not hidden by queueing less. A look counts only if all it queued was
-    delivered.
-Raises: PillarboxError when it was not.
+Owns: the daemons with their default configuration on the run's own PostgreSQL, a next hop as slow as one across the
+    Internet, and mail queued at a steady pace.
+Guarantees: mail has a fixed schedule. A delivery is timed from its scheduled moment to its row in `archive`, by
+    PostgreSQL's clock, so a slow system cannot hide behind queueing less. A measurement counts only if everything it
+    queued was delivered.
+Raises: PillarboxError when a message was not delivered.
 See: scripts/bench/flow/ours.py, the daemons; scripts/bench/flow/latency.py, the next hop.
 """
 
@@ -37,37 +37,37 @@ ANSWER: Final = 0.05  # seconds from the end of a message to its 250
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen: seconds that each delivery took, in order, and over how many seconds they were spread."""
+    """One measurement: the seconds of each delivery, sorted, and how long the measurement lasted."""
 
     took: tuple[float, ...]
     lasted: float
 
     @property
     def rate(self) -> float:
-        """Deliveries a second."""
+        """Deliveries per second."""
         return len(self.took) / self.lasted
 
     def __str__(self) -> str:
-        told = percentiles(self.took)
-        return f"{self.rate:.0f} deliveries/s, p50 {told['p50']:.1f} ms, p99 {told['p99']:.1f} ms"
+        found = percentiles(self.took)
+        return f"{self.rate:.0f} deliveries/s, p50 {found['p50']:.1f} ms, p99 {found['p99']:.1f} ms"
 
 
 def together(looks: Iterable[Look]) -> Look:
-    """Several looks as one."""
+    """Several measurements as one."""
     each = list(looks)
     return Look(tuple(sorted(s for look in each for s in look.took)), sum(look.lasted for look in each))
 
 
 @asynccontextmanager
 async def flowing(var: Path) -> AsyncIterator[Ours]:
-    """The daemons for the block, on the server under `var`, with all mail going to a next hop that takes its time."""
+    """The daemons for the block, on the server under `var`; all mail goes to a next hop with a delayed reply."""
     async with next_hop(answer=ANSWER) as hop, running(var, hop.port, {}) as ours:
-        await look(ours, 2.0)  # the first mail finds everything cold
+        await look(ours, 2.0)  # warms up
         yield ours
 
 
 async def look(ours: Ours, seconds: float) -> Look:
-    """Queue mail at the pace for so long, and see what became of it."""
+    """Queue mail at the pace for `seconds` and measure its delivery."""
     [since] = await database.fetch(ours.connection, "bench_now")
     begun, rounds = monotonic(), int(seconds * PACE)
     for number in range(rounds):
@@ -76,7 +76,7 @@ async def look(ours: Ours, seconds: float) -> Look:
     await ours.idle()
     rows = sorted(await database.fetch(ours.connection, "bench_delivered", since=since.now))
     if len(rows) != rounds * BATCH:
-        raise PillarboxError(f"the live queue delivered {len(rows)} of {rounds * BATCH}")
+        raise PillarboxError(f"the live queue delivered {len(rows)} of {rounds * BATCH} messages")
     due = [since.now + timedelta(seconds=place // BATCH / PACE) for place in range(len(rows))]
     took = sorted((row.finished - then).total_seconds() for row, then in zip(rows, due, strict=True))
     return Look(tuple(took), (max(row.finished for row in rows) - since.now).total_seconds())

@@ -1,8 +1,8 @@
-"""steps — export, report, and the same questions asked of PostgreSQL, each measured
+"""steps — measures an export, a report and the same questions as SQL on PostgreSQL
 
-Owns: the order of the steps, and one Spark for the first two.
-Guarantees: a line for each step; the last line is one JSON object: rows, export_s, report_s, ask_s.
-See: scripts/bench/analytics/usage.py, what a step's line says.
+Owns: the order of the steps; export and report share one Spark session.
+Guarantees: prints a line for each step; the last line is one JSON object: rows, export_s, report_s, ask_s.
+See: scripts/bench/analytics/usage.py, the format of a step's line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scripts.bench.analytics.usage import measured
 
 
 def main(var: Path, uri: str, days: int) -> None:
-    """Export the days before today, report on them, ask PostgreSQL the same."""
+    """Export the days before today, report on them, and answer the same questions in PostgreSQL."""
     until = datetime.now(UTC).date()
     asked = report.Period(until - timedelta(days=days), until, var / "lake")
     with ExitStack() as opened:
@@ -32,7 +32,7 @@ def main(var: Path, uri: str, days: int) -> None:
             done = export.export(uri, var / "lake", OnSpark(spark))
         with measured("report", var) as reporting:
             report.make(spark, asked, {})
-    with measured("the same of PostgreSQL", var) as asking:
+    with measured("the same in PostgreSQL", var) as asking:
         questions.ask(uri, asked.since, asked.until, asked.top)
     seconds = {"export_s": exporting.seconds, "report_s": reporting.seconds, "ask_s": asking.seconds}
     print(json.dumps({"rows": done.rows} | seconds))

@@ -1,8 +1,8 @@
-"""usage — what a step costs: wall time, processor time and memory of every process that has part in it
+"""usage — measures a step: wall time, processor time and memory of every process that takes part
 
-Owns: the processes counted: this one, the embedded server's, and all that descend from them.
-Guarantees: processor time includes processes that began and ended within the step. Memory is the most that was held at
-    once, looked at each second, in proportional set size: what processes share is counted once.
+Owns: the set of processes: this one, the embedded server's, and their descendants.
+Guarantees: processor time includes processes that began and ended within the step. Memory is the peak, sampled every
+    second, as proportional set size: memory that processes share is counted once.
 See: proc(5), stat and smaps_rollup.
 """
 
@@ -22,9 +22,9 @@ from shared.postgres.embedded.postmaster import ServerFiles
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LOOK: Final = 1.0  # seconds; a look itself takes some hundredths of one
+_LOOK: Final = 1.0  # seconds; one sample takes some hundredths of a second
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-#: In /proc/PID/stat, counted from the state: parent, and user and system time of the process and of its dead children.
+#: Fields of /proc/PID/stat, counted from the state: the parent; user and system time, own and of reaped children.
 _PARENT: Final = 1
 _TIMES: Final = slice(11, 15)
 _KINDS: Final = {"java": "Java", "postgres": "PostgreSQL"}
@@ -32,7 +32,7 @@ _KINDS: Final = {"java": "Java", "postgres": "PostgreSQL"}
 
 @dataclass
 class Usage:
-    """What a step cost."""
+    """The cost of a step."""
 
     seconds: float = 0.0
     octets: int = 0
@@ -40,7 +40,7 @@ class Usage:
 
 @contextmanager
 def measured(name: str, var: Path) -> Iterator[Usage]:
-    """Measure the block beside the server under `var`, and print what it cost."""
+    """Measure the block, including the server under `var`, and print its cost."""
     usage, ended = Usage(), Event()
     server = ServerFiles(var).status()
     roots = [os.getpid(), *([server.pid] if server is not None else [])]
@@ -68,7 +68,7 @@ def measured(name: str, var: Path) -> Iterator[Usage]:
 
 
 def _times(roots: list[int]) -> defaultdict[str, float]:
-    """Seconds of processor time by kind of process."""
+    """Seconds of processor time, by kind of process."""
     found: defaultdict[str, float] = defaultdict(float)
     for name, fields in _processes(roots).values():
         found[_KINDS.get(name, "Python")] += sum(map(int, fields[_TIMES])) / _TICKS
@@ -76,7 +76,7 @@ def _times(roots: list[int]) -> defaultdict[str, float]:
 
 
 def _processes(roots: list[int]) -> dict[int, tuple[str, list[str]]]:
-    """Name and numbers of each process that descends from the roots, and of these."""
+    """Name and stat fields of the roots and their descendants, by process id."""
     every: dict[int, tuple[str, list[str]]] = {}
     children = defaultdict(list)
     for folder in Path("/proc").glob("[0-9]*"):

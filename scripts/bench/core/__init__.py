@@ -1,1 +1,1 @@
-"""core — the queue by itself, beside pgmq and PgQueuer."""
+"""core — measures the queue without SMTP, compared with pgmq and PgQueuer."""

@@ -1,10 +1,10 @@
-"""core — `python -m scripts.bench.core`: the queue core by itself, beside pgmq and PgQueuer, in one run
+"""core — `python -m scripts.bench.core`: measures the queue without SMTP, compared with pgmq and PgQueuer
 
-Owns: the order of the measurements and their rounds. One embedded server, fsync and synchronous_commit on; ours and
-    the peers take turns in every round, so that a slow moment of the machine meets both.
-Guarantees: every figure's ledger was checked; the last line printed is that of its report's figures.
-    What cannot be measured here is `unmeasured`, with a line that says how to measure it.
-See: docs/explanation/benchmarks.md, for the contract beside each number.
+Owns: the order of the measurements and their rounds. There is one embedded server, with fsync and synchronous_commit
+    on. Ours and the peers alternate in every round, so that a slow moment of the machine affects both.
+Guarantees: every figure's ledger was checked; the last line printed holds the report's figures. A figure that cannot be
+    measured here is `unmeasured`, with a line that says how to measure it.
+See: docs/explanation/benchmarks.md, the contract behind each number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from scripts.bench import run as bench_run
+from scripts.bench import run
 from scripts.bench.core import leaves, pgqueuer, settle
 from scripts.bench.core.pgqueuer import CannotMeasureError
 from scripts.bench.core.report import PGQUEUER, SETTLE, WITH_BODIES, Results, peer_row, row
@@ -34,21 +34,19 @@ if TYPE_CHECKING:
 
 _PGMQ_SQL: Final = "PGMQ_SQL"
 _WORKERS: Final = (1, 2, 4)
-_progress = partial(bench_run.progress, "bench-core")
+_progress = partial(run.progress, "bench-core")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of everything: rows by batch or group, samples of the wake-up, rows of the deferred backlog; numbers of
-    leaves, which are measured in the first round alone, for 500 leaves take long to make.
-    """
+    """The sizes of a run. Leaves are measured in the first round only, because creating 500 takes long."""
 
     schedule: dict[tuple[str, int], dict[int, int]]  # (table, octets) → group → messages
     settle: dict[int, int]  # batch → rows
-    alike: dict[int, int]  # batch → rows, ours with the body read and pgmq, in turns
+    alike: dict[int, int]  # batch → rows; ours reads the body too, and alternates with pgmq
     pgqueuer: dict[tuple[int, int, int], int]  # (processes, batch, consumers of each) → jobs
-    samples: int
-    backlog: int
+    samples: int  # of the wake-up
+    backlog: int  # deferred rows
     leaves: dict[int, int]  # leaves → batches of 50
 
 
@@ -84,9 +82,9 @@ _QUICK = Plan(
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure; the exit status."""
-    parser = bench_run.parser("core", "Measure the queue core.", quick="tiny sizes, no PgQueuer")
+    parser = run.parser("core", "Measure the queue core.", quick="tiny sizes, no PgQueuer")
     options = parser.parse_args(arguments)
-    return bench_run.run("bench-core", options, lambda: _measured(options), Results({}), "benchmarks.md")
+    return run.run("bench-core", options, lambda: _measured(options), Results({}), "benchmarks.md")
 
 
 def _measured(options: argparse.Namespace) -> Results:
@@ -97,7 +95,7 @@ def _measured(options: argparse.Namespace) -> Results:
 
 async def _measure(server: Server, plan: Plan, rounds: int, pgmq: bytes | None) -> Results:
     await server.prepare()
-    book = Results({"machine": bench_run.machine(), "rounds": str(rounds), **await server.settings()})
+    book = Results({"machine": run.machine(), "rounds": str(rounds), **await server.settings()})
     peer = await _pgqueuer(server, plan, book)
     if pgmq is None:
         book.notes.append(f"pgmq: unmeasured; to measure, set {_PGMQ_SQL} to its plain SQL file (sql/pgmq.sql of pgmq)")
@@ -161,7 +159,7 @@ async def _wake(server: Server, plan: Plan, book: Results) -> None:
 
 
 async def _pgqueuer(server: Server, plan: Plan, book: Results) -> PgQueuer | None:
-    """PgQueuer, ready to be measured; None, and a note, when it cannot be had."""
+    """PgQueuer, ready to be measured; None, and a note, when it is unavailable."""
     if not plan.pgqueuer:
         book.notes.append("PgQueuer: unmeasured; to measure, run without --quick")
         return None
@@ -169,19 +167,19 @@ async def _pgqueuer(server: Server, plan: Plan, book: Results) -> PgQueuer | Non
     try:
         peer = await pgqueuer.prepare(server.place.var / "pgqueuer")
     except CannotMeasureError as error:
-        book.notes.append(f"PgQueuer: unmeasured; it takes a package index that has it ({error})")
+        book.notes.append(f"PgQueuer: unmeasured; it must be installable from a package index ({error})")
         return None
     book.settings["PgQueuer"] = peer.version
     return peer
 
 
 def _pgmq_sql() -> bytes | None:
-    """What the file named by PGMQ_SQL says; None when it names none."""
+    """The content of the file named by PGMQ_SQL; None if the variable is empty."""
     named = os.environ.get(_PGMQ_SQL)
     if not named:
         return None
     if not Path(named).is_file():
-        raise ConfigError(f"{_PGMQ_SQL}: {named} is not a file; allowed: the plain SQL file of pgmq, or nothing")
+        raise ConfigError(f"{_PGMQ_SQL}: {named} is not a file; allowed: the path of pgmq's plain SQL file, or empty")
     return Path(named).read_bytes()
 
 

@@ -1,8 +1,8 @@
-"""leaves — what many leaves cost one worker that serves all, and 32 that have leaves of their own
+"""leaves — measures the cost of many leaves, for one worker that serves them all and for 32 that share them out
 
-Guarantees: the real Claimer and Recorder over pools like a worker's. Every cell's ledger is checked, so an
-    `out of shared memory` is an error and never a figure. Locks are the most that pg_locks showed at once while the 32
-    drained; the room for them is the server's default.
+Guarantees: uses the real Claimer and Recorder over pools like a worker's. Every cell's ledger is checked, so an
+    `out of shared memory` is an error and never a figure. Locks are the maximum in pg_locks while the 32 workers drain
+    the queue; the server's lock table has its default size.
 See: queued/claiming/leaves.py; docs/explanation/benchmarks.md.
 """
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 WORKERS: Final = 32
 _BATCH: Final = 50
-_EACH: Final = 3  # batches for each of them
+_EACH: Final = 3  # batches for each worker
 _SIZE: Final = 1024
 _DELIVERED: Final = Outcome("delivered", "recipient", 250, "2.0.0", "250 2.0.0 Ok")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One number of leaves: milliseconds for 50 results of one worker that serves all; of 32 workers rows a second and
-    the most locks at once.
+    """The figures for one number of leaves: milliseconds for 50 results of a single worker; rows per second and the
+    maximum of locks for 32 workers.
     """
 
     settle: float
@@ -50,7 +50,7 @@ class Found:
 
 
 async def measured(server: Server, number: int, batches: int) -> Found:
-    """`batches` of 50 for the one worker."""
+    """Measure `number` leaves; the single worker takes `batches` of 50."""
     async with server.cell(empty=True) as uri:
         await asyncio.to_thread(migrate.migrate, uri, {str(n): (str(n),) for n in range(1, number + 1)}, number)
         async with server.session(uri) as connection:
@@ -71,7 +71,7 @@ async def measured(server: Server, number: int, batches: int) -> Found:
                 ledger,
                 {"waiting": 0, "archived": rows, "distinct_archived": rows, "tried": rows, "held": 0},
             )
-        # The first half warms up: plans are made, and the driver prepares what comes again.
+        # The first half warms up: the server plans, and the driver prepares repeated statements.
         return Found(median(times[len(times) // 2 :]) * 1e3, _BATCH * _EACH * WORKERS / seconds, await watching)
 
 
@@ -125,7 +125,7 @@ async def _drain(uri: str, where: str) -> None:
 
 
 async def _most_locks(uri: str) -> int:
-    """The most locks there were at once, until cancelled."""
+    """The maximum number of locks until cancelled."""
     most = 0
     connection = await database.connect(uri, "pillarbox bench locks")
     try:

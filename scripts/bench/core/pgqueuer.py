@@ -1,11 +1,11 @@
-"""pgqueuer — PgQueuer's own benchmark on the same server
+"""pgqueuer — runs PgQueuer's own benchmark on the same server
 
-Owns: a scratch environment with PgQueuer from the package index, its benchmark from its source archive, and its drain
-    by as many processes as are asked for.
-Guarantees: nothing of it is installed with Pillarbox or kept by it. Without an index it stays unmeasured, in one line.
-    Every job is counted by who did it.
-See: PgQueuer, tools/benchmark.py, strategy drain: a preloaded queue of jobs with an empty payload, drained by consumers
-    of one process; each job leaves a row in its log. scripts/bench/core/pgqueuer_worker.py runs it in several.
+Owns: a scratch environment with PgQueuer from the package index, its benchmark from its source archive, and a drain by
+    a given number of processes.
+Guarantees: Pillarbox neither installs nor keeps any of it. Without a package index PgQueuer is unmeasured, with a note.
+    Each process counts the jobs it did.
+See: PgQueuer, tools/benchmark.py, strategy drain: consumers in one process drain a preloaded queue of jobs with an
+    empty payload; each job leaves a row in its log. scripts/bench/core/pgqueuer_worker.py runs it in several processes.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class PgQueuer:
 
 
 class CannotMeasureError(Exception):
-    """Why there is no figure."""
+    """A peer cannot be measured; the text says why."""
 
 
 async def prepare(folder: Path) -> PgQueuer:
-    """Make the environment; CannotMeasureError when the index, or what it gives, is of no use."""
+    """Make the environment; CannotMeasureError if the index is unreachable or its package is unusable."""
     python = folder / "bin" / "python"
     await _run(sys.executable, "-m", "venv", str(folder))
     pip = (str(python), "-m", "pip", "--disable-pip-version-check", "--quiet")
@@ -57,12 +57,12 @@ async def prepare(folder: Path) -> PgQueuer:
             opened.extractall(archives, filter="data")
     found = next(archives.glob("*/tools/benchmark.py"), None)
     if found is None:
-        raise CannotMeasureError(f"PgQueuer {version} came without tools/benchmark.py")
+        raise CannotMeasureError(f"PgQueuer {version}: its source archive has no tools/benchmark.py")
     return PgQueuer(python, found, version)
 
 
 async def drain(server: Server, peer: PgQueuer, jobs: int, batch: int, consumers: int, processes: int) -> float:
-    """Jobs per second of its strategy `drain`, by so many processes with so many consumers each."""
+    """Jobs per second of PgQueuer's strategy `drain`, with `consumers` in each of `processes`."""
     command = (str(peer.python), "-P", str(_WORKER), str(peer.benchmark), str(jobs), str(batch), str(consumers))
     async with server.cell(empty=True) as uri:
         environment = {**os.environ, **_libpq(uri)}
@@ -74,7 +74,7 @@ async def drain(server: Server, peer: PgQueuer, jobs: int, batch: int, consumers
 
 
 def _libpq(uri: str) -> dict[str, str]:
-    """The URI as libpq's environment variables, which its benchmark reads."""
+    """The URI as libpq's environment variables, which PgQueuer's benchmark reads."""
     parts = urlsplit(uri)
     given = {name: values[0] for name, values in parse_qs(parts.query).items()}
     named = {"PGHOST": given["host"], "PGPORT": given["port"], "PGUSER": given["user"]}
@@ -82,7 +82,7 @@ def _libpq(uri: str) -> dict[str, str]:
 
 
 async def _run(*command: str, environment: dict[str, str] | None = None) -> str:
-    """What the command prints; CannotMeasureError with its last line when it fails."""
+    """The command's output; CannotMeasureError with its last line when it fails."""
     pipe = asyncio.subprocess.PIPE
     try:
         running = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environment)

@@ -1,7 +1,7 @@
 """pgqueuer_worker — one process of PgQueuer's own benchmark, so that several can drain one queue
 
-Owns: calling tools/benchmark.py of PgQueuer from outside: its set-up once (`fill`), its drain in each process
-    (`drain`), and saying ready, waiting for a line and saying how many jobs were done (scripts/bench/core/worker.py).
+Owns: calling PgQueuer's tools/benchmark.py: its set-up once (`fill`) and its drain in each process (`drain`). Like
+    scripts/bench/core/worker.py it prints `ready`, waits for a line, and prints the number of jobs done.
 Guarantees: set-up, consumers, driver, event loop and settings are PgQueuer's own. It runs on the Python of PgQueuer's
     scratch environment, with -P, and imports nothing of Pillarbox.
 See: PgQueuer, tools/benchmark.py, DrainStrategy.
@@ -25,10 +25,10 @@ async def _drain(strategy: Any) -> int:
 
 
 def _loaded(path: str) -> Any:
-    """Its program as a module, which is not run."""
+    """The program as a module, without running its main part."""
     spec = importlib.util.spec_from_file_location("pgqueuer_benchmark", path)
     if spec is None or spec.loader is None:
-        raise SystemExit(f"{path} is not a program in Python")
+        raise SystemExit(f"{path}: not a Python program")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

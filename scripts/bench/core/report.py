@@ -1,8 +1,8 @@
-"""report — what a run of the queue core amounts to
+"""report — the results of a run of the queue core
 
-Owns: the figures of the last line, and which cells of ours and of a peer are set against each other. Pure.
-Guarantees: as in scripts.bench.book. Against pgmq ours reads the bodies, as pgmq's `read` does; like for like is the
-    same batch and the same number of processes, and the best of one is only ever set against the best of the other.
+Owns: the figures of the last line, and which of our cells is compared with which of a peer's. Pure.
+Guarantees: as in scripts.bench.book. Compared with pgmq, ours reads the bodies, as pgmq's `read` does. Like for like
+    means the same batch and the same number of processes; our best is compared only with the peer's best.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from scripts.bench.book import Cell
 
-#: Claim, read the body, settle; pgmq's read and archive.
+#: Ours: claim, read the body, settle. pgmq: read and archive.
 PGMQ: Final = "beside pgmq, rows/s"
 PGQUEUER: Final = "PgQueuer"
 SETTLE: Final = "claim + settle"
 WITH_BODIES: Final = "claim + read body + settle"
-_ALIKE: Final = (100, 4)  # batch and processes that the goal names
+_ALIKE: Final = (100, 4)  # batch and processes of the goal
 
 
 def row(batch: int, workers: int) -> str:
@@ -45,7 +45,7 @@ class Results(Book):
     """Every cell of a run."""
 
     def best(self, table: str, column: str = "rows/s", what: str = "") -> Sequence[float]:
-        """The fastest cell of a table in every round, of those whose name holds this; none if there is none."""
+        """The rounds of a table's fastest cell among those whose name contains `what`; empty if there is none."""
         measured = [
             cell
             for (name, cell_name), cell in self.cells.items()
@@ -55,11 +55,11 @@ class Results(Book):
         return fastest.values[column] if fastest else ()
 
     def beside_pgmq(self, batch: int, workers: int, ours: float, theirs: float) -> None:
-        """One round of the same batch and number of processes on both sides."""
+        """Add one round with the same batch and number of processes on both sides."""
         self.add(PGMQ, row(batch, workers), ours=ours, pgmq=theirs, ratio=ours / theirs)
 
     def by_round(self) -> dict[str, Sequence[float]]:
-        """The figures of the last line; none for what was not measured."""
+        """The figures of the last line; empty if unmeasured."""
         alike = self.cells.get((PGMQ, row(*_ALIKE)))
         worst = self._worst()
         wake, backlog = self.cells["wake-up", "quiet"], self.cells["wake-up", "deferred backlog"]
@@ -103,5 +103,5 @@ class Results(Book):
 
 
 def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> Sequence[float]:
-    """Of each round; none where one of them was not measured."""
+    """Round by round; empty if either was not measured."""
     return ratios(ours, theirs) if ours and theirs else ()

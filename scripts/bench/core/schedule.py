@@ -1,7 +1,7 @@
-"""schedule — rows per second into the queue through shared.spool.spool, by group size and body size
+"""schedule — measures rows per second into the queue through shared.spool.spool, by group size and body size
 
-Owns: one measurement of shared.spool.spool.Spool with nothing in front of it: no SMTP, no policy.
-Guarantees: every submission was awaited, so each is committed as synchronous_commit = on says; the rows are counted.
+Owns: one measurement of shared.spool.spool.Spool alone, without SMTP and policy.
+Guarantees: every submission was awaited, so each is committed with synchronous_commit = on; the rows are counted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _PENDING = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """One cell: single-recipient messages per second, and WAL octets for each."""
+    """One cell: single-recipient messages per second, and WAL octets per message."""
 
     rows_s: float
     wal: float
 
 
 async def schedule(server: Server, messages: int, size: int, group: int) -> Scheduled:
-    """Submit `messages` of `size` octets, `group` at a time, the next group when the last is committed."""
+    """Submit `messages` of `size` octets, `group` at a time; each group waits for the commit of the one before."""
     settings = SpoolSettings(group=SpoolGroup(maxmessages=group, maxbytes=_PENDING), maxpending=_PENDING)
     submissions = [submission(i, content(size)) for i in range(messages)]
     async with server.cell() as uri, server.session(uri) as connection:
@@ -58,7 +58,7 @@ async def schedule(server: Server, messages: int, size: int, group: int) -> Sche
 
 
 def submission(number: int, body: bytes) -> Submission:
-    """A message for one recipient, the partition ids in turn."""
+    """A message for one recipient; partition ids rotate."""
     recipient = Recipient(Address(f"recipient{number}", f"domain{number % 97}.example"), str(number % PARTITIONS + 1))
     return Submission(
         id=new_message_id(),

@@ -1,8 +1,8 @@
-"""server — the server of a run, and a fresh database for each cell
+"""server — the server of a run, and a new database for each cell
 
-Owns: the embedded server under the run's directory, the migrated template, and filling a database with mail that waits.
-Guarantees: every cell starts alike: its own copy of the template, vacuumed, analyzed, right after a checkpoint. The
-    server is stopped at the end.
+Owns: the embedded server under the run's directory, the migrated template, and filling a database with waiting mail.
+Guarantees: every cell starts in the same state: its own copy of the template, vacuumed and analyzed, right after a
+    checkpoint. The server is stopped at the end.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _PORTION = 20_000  # messages written by one statement
 
 
 class Server:
-    """A running server and the databases made on it."""
+    """A running server and the databases created on it."""
 
     def __init__(self, var: Path) -> None:
         self.place = ServerFiles(var)
         self._numbers = count(1)
 
     async def prepare(self) -> None:
-        """Make the template that cells are copied from."""
+        """Create the template database of the cells."""
         async with self.session(self.place.uri()) as connection:
             await database.run_on(connection, "bench_database_new", _TEMPLATE)
         migrate.migrate(self.place.uri(_TEMPLATE), LEAVES, PARTITIONS)
@@ -56,7 +56,7 @@ class Server:
 
     @asynccontextmanager
     async def cell(self, *, empty: bool = False) -> AsyncIterator[str]:
-        """The URI of a database that lives as long as the block: our schema, or nothing in it."""
+        """The URI of a database for the block, with our schema or empty."""
         name = f"bench_{next(self._numbers)}"
         async with self.session(self.place.uri()) as connection:
             await database.run_on(connection, "bench_database_new" if empty else "bench_database_copy", name)
@@ -66,7 +66,7 @@ class Server:
                 await database.run_on(connection, "bench_database_drop", name)
 
     async def settings(self) -> dict[str, str]:
-        """What the server says of itself."""
+        """The server's version and settings."""
         async with self.session(self.place.uri()) as connection:
             [row] = await database.fetch(connection, "bench_settings")
         return dict(row._asdict())
@@ -74,7 +74,7 @@ class Server:
 
 @contextmanager
 def running(var: Path) -> Iterator[Server]:
-    """A new server under `var`, which is emptied before and whose server is stopped afterwards."""
+    """A new server for the block under `var`, which is emptied first."""
     with emptied(var):
         embedded.ensure_running(var)
         yield Server(var)
@@ -92,7 +92,7 @@ async def fill(
 
 
 async def settle_down(connection: database.Connection) -> None:
-    """Before the clock starts."""
+    """Vacuum and checkpoint, before the clock starts."""
     await database.fetch(connection, "bench_vacuum")
     await database.fetch(connection, "bench_checkpoint")
 
@@ -104,7 +104,7 @@ async def wal_octets(connection: database.Connection) -> int:
 
 
 def content(size: int) -> bytes:
-    """A body that does not compress, of lines that end with CR LF."""
+    """An incompressible body whose lines end with CR LF."""
     lines = os.urandom(size).hex().encode()
     text = b"Subject: bench\r\n\r\n" + b"\r\n".join(lines[i : i + 76] for i in range(0, size, 76))
     return text[: size - 2] + b"\r\n"

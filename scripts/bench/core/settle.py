@@ -1,8 +1,8 @@
-"""settle — rows per second through claim and settle, ours and pgmq's, with the same kind of processes
+"""settle — measures rows per second through claim and settle, ours and pgmq's, with the same kind of processes
 
-Owns: filling a queue, draining it with N processes, and proving afterwards that everything was done once.
-Guarantees: the clock runs from the word to all processes until the last one ends its last commit. A cell whose ledger
-    does not agree is an error, never a figure.
+Owns: filling a queue, draining it with N processes, and checking afterwards that every row was settled once.
+Guarantees: the clock runs from the start signal to all processes until the last commit of the last one. A cell whose
+    ledger does not agree is an error, never a figure.
 See: scripts/bench/core/worker.py.
 """
 
@@ -30,7 +30,7 @@ _PGMQ_PORTION = 1000
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """One cell: rows per second, WAL octets a row, the share of HOT updates (0 to 1; None where it is not asked)."""
+    """One cell: rows per second, WAL octets a row, the share of HOT updates (0 to 1; None if not measured)."""
 
     rows_s: float
     wal: float
@@ -38,7 +38,7 @@ class Drained:
 
 
 async def ours(server: Server, rows: int, batch: int, workers: int, kind: str = "pillarbox") -> Drained:
-    """Claim and settle `rows` single-recipient messages of 1 KB; `kind` bodies reads them too."""
+    """Claim and settle `rows` single-recipient messages of 1 KB; kind "bodies" reads the bodies too."""
     async with server.cell() as uri:
         async with server.session(uri) as connection:
             await fill(connection, rows, SIZE)
@@ -57,7 +57,7 @@ async def ours(server: Server, rows: int, batch: int, workers: int, kind: str = 
 
 
 async def pgmq(server: Server, sql: bytes, rows: int, batch: int, workers: int) -> Drained:
-    """The same number of messages of the same size through pgmq.read and pgmq.archive; `sql` is what installs it."""
+    """The same number of messages of the same size through pgmq.read and pgmq.archive; `sql` installs pgmq."""
     async with server.cell(empty=True) as uri:
         async with server.session(uri) as connection:
             await connection.execute(sql)
@@ -76,7 +76,7 @@ async def pgmq(server: Server, sql: bytes, rows: int, batch: int, workers: int) 
 
 
 def _conditions(workers: int) -> list[str]:
-    """One worker has every leaf, two have one each, more share them."""
+    """The WHERE condition of each worker: one serves every leaf, two serve one each, more share them."""
     leaves = [", ".join(f"'{partid}'" for partid in partids) for partids in LEAVES.values()]
     if workers == 1:
         leaves = [", ".join(leaves)]
@@ -91,7 +91,7 @@ def worker(kind: str, uri: str, batch: int, where: str) -> tuple[str, ...]:
 async def drained(
     commands: Sequence[Sequence[str]], rows: int, kind: str, environment: Mapping[str, str] | None = None
 ) -> float:
-    """Seconds from the word to all of these workers until every one has found nothing more."""
+    """Seconds from the start signal to these workers until the last one finds the queue empty."""
     started = [
         await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
@@ -105,7 +105,7 @@ async def drained(
         for worker in started:
             if worker.stdin is not None:
                 worker.stdin.write(b"go\n")
-        told = [json.loads(await _line(worker, b"{")) for worker in started]
+        reports = [json.loads(await _line(worker, b"{")) for worker in started]
     except BaseException:
         for worker in started:
             if worker.returncode is None:
@@ -113,15 +113,15 @@ async def drained(
         raise
     finally:
         await asyncio.gather(*(worker.wait() for worker in started))
-    done = sum(each["rows"] for each in told)
+    done = sum(each["rows"] for each in reports)
     if done != rows:
         raise PillarboxError(f"{kind}: {rows} rows were queued, {done} were settled")
-    return max(float(each["ended"]) for each in told) - began
+    return max(float(each["ended"]) for each in reports) - began
 
 
 async def _line(worker: asyncio.subprocess.Process, begins: bytes) -> bytes:
-    """The next line that begins so: a peer's program may say other things in between."""
+    """The next line with this beginning; other lines, which a peer's program may print, are skipped."""
     while line := await worker.stdout.readline() if worker.stdout is not None else b"":
         if line.startswith(begins):
             return line
-    raise PillarboxError("a benchmark's worker died; its message is above")
+    raise PillarboxError("a worker of the benchmark died; its message is above")

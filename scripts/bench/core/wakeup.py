@@ -1,9 +1,9 @@
-"""wakeup — from COMMIT to awake, and what a claim costs then
+"""wakeup — measures the time from COMMIT to a worker's wake-up, and the claim that follows
 
-Owns: one message at a time through the real spool, LISTEN, claim and record: how long after COMMIT the event of
-    shared.postgres.wakeup is set, and how long the claim of that one row takes.
-Guarantees: nothing is polled: a notification that does not come within ten seconds is an error. The wake-up and the
-    commit are seen by one event loop, whose own delay is part of the figure.
+Owns: one message at a time through the real spool, LISTEN, claim and record: the time from COMMIT until
+    shared.postgres.wakeup sets its event, and the time to claim that one row.
+Guarantees: nothing polls: a notification missing for ten seconds is an error. One event loop sees both the commit and
+    the wake-up; its own delay is part of the figure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WHERE = "metadata->>'_partid' IN ('1', '2', '3', '4', '5', '6')"
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """Seconds: wake-up at the 50th and 99th percentile, the claim of one row at the 50th."""
+    """Seconds: the wake-up's 50th and 99th percentile, and the 50th of the claim of one row."""
 
     p50: float
     p99: float
@@ -47,7 +47,7 @@ class Woken:
 
 
 async def wake(server: Server, samples: int, *, backlog: int = 0, snapshot: bool = False) -> Woken:
-    """Wake a worker `samples` times; `backlog` rows wait for tomorrow, `snapshot` is held throughout."""
+    """Wake a worker `samples` times; `backlog` rows are due tomorrow; `snapshot` keeps one open."""
     async with server.cell() as uri, server.session(uri) as connection:
         if backlog:
             await fill(connection, backlog // _EACH, 1024, each=_EACH, wait=timedelta(days=1))
@@ -62,7 +62,7 @@ async def wake(server: Server, samples: int, *, backlog: int = 0, snapshot: bool
 
 
 async def _sample(uri: str, samples: int) -> tuple[list[float], list[float]]:
-    """Seconds from COMMIT to awake, and of the claim, one of each for every message."""
+    """Seconds from COMMIT to the wake-up, and of the claim, for each message."""
     due = asyncio.Event()
     pool = await database.open_pool(uri, NAME, 2)
     spool, recorder = Spool(uri, SpoolSettings(), NAME), Recorder(pool, "bench", ahead=1)
@@ -70,7 +70,7 @@ async def _sample(uri: str, samples: int) -> tuple[list[float], list[float]]:
     woken, took = [], []
     try:
         async with _running(spool.run(), spool.notify(), recorder.run(), wakeup.listen(uri, NAME, _WHERE, due)):
-            await _set(due)  # LISTEN has taken hold
+            await _set(due)  # LISTEN is active
             for number in range(samples):
                 due.clear()
                 awake = asyncio.create_task(_set(due))
@@ -92,7 +92,7 @@ _ACCEPTED = Outcome("delivered", "recipient", 250, "2.0.0", "250 2.0.0 Ok")
 
 
 async def _set(due: asyncio.Event) -> float:
-    """When the event was set."""
+    """Wait for the event; the time when it was set."""
     async with asyncio.timeout(_PATIENCE):
         await due.wait()
     return monotonic()
@@ -100,7 +100,7 @@ async def _set(due: asyncio.Event) -> float:
 
 @asynccontextmanager
 async def _running(*parts: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Parts that run as long as the block."""
+    """Run these coroutines for the block."""
     running = [asyncio.create_task(part) for part in parts]
     try:
         yield

@@ -1,10 +1,9 @@
 """worker — `python -m scripts.bench.core.worker KIND URI BATCH WHERE`: drains a queue as fast as it can
 
-Owns: one consumer process: says ready, waits for a line, drains, and says how much it did as one line of JSON.
-Guarantees: `pillarbox` is the real queued.claiming.claim.Claimer and queued.result.Recorder, without the SMTP
-    between them;
-    `bodies` reads each body besides, as a delivery does; `pgmq` is pgmq.read, which hands over the message, and
-    pgmq.archive. Each has two connections, and while one batch is recorded or archived the next is taken.
+Owns: one consumer process: prints `ready`, waits for a line, drains, and prints the number of rows as a line of JSON.
+Guarantees: KIND `pillarbox` is the real queued.claiming.claim.Claimer and queued.result.Recorder, without the SMTP
+    between them; `bodies` also reads each body, as a delivery does; `pgmq` is pgmq.read, which returns the message, and
+    pgmq.archive. Each has two connections and takes the next batch while the last is recorded or archived.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TOOK = timedelta(milliseconds=120)
 
 
 async def drain_pillarbox(uri: str, batch: int, where: str, *, bodies: bool) -> int:
-    """Claim, pretend that a peer took it, record, until nothing is due."""
+    """Claim and record as delivered until nothing is due."""
     pool = await database.open_pool(uri, "pillarbox bench worker", 2)
     recorder = Recorder(pool, "bench", ahead=1)
     recording = asyncio.create_task(recorder.run())
@@ -42,8 +41,7 @@ async def drain_pillarbox(uri: str, batch: int, where: str, *, bodies: bool) -> 
             while claimed := await claimer.take(connection, batch):
                 if bodies:
                     await database.fetch(connection, "message_bodies", ids=list({c.message_id for c in claimed}))
-                # As in queued.dispatch, the next claim does not wait for the last results, only for those
-                # before them.
+                # As in queued.dispatch, the next claim waits for the results before the last ones, not for the last.
                 if recorder.unrecorded > batch:
                     await recorder.drained()
                 recorder.add([_delivered(c) for c in claimed])
@@ -57,7 +55,7 @@ async def drain_pillarbox(uri: str, batch: int, where: str, *, bodies: bool) -> 
 
 
 async def drain_pgmq(uri: str, batch: int) -> int:
-    """Read and archive until nothing is visible; the next batch is read while the last one is archived, as ours are."""
+    """Read and archive until no message is visible; the next batch is read while the last is archived, as in ours."""
     reading, archiving = [await database.connect(uri, "pgmq bench worker") for _ in range(2)]
     drained = 0
     last: asyncio.Task[list[database.Row]] | None = None
@@ -75,13 +73,13 @@ async def drain_pgmq(uri: str, batch: int) -> int:
 
 
 def _delivered(c: Claimed) -> Result:
-    """A peer's answer, whose text differs from message to message as queue ids do."""
+    """A peer's reply; its text differs for each message, as queue ids do."""
     accepted = Outcome("delivered", "recipient", 250, "2.0.0", f"250 2.0.0 Ok: queued as {c.id:X}")
     return Result(c, accepted, "192.0.2.25:25", _TOOK, "success", None)
 
 
 async def _started() -> None:
-    """Say that we are ready and wait for the word."""
+    """Print `ready` and wait for the start signal."""
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
 
@@ -93,7 +91,7 @@ async def _drain(kind: str, uri: str, batch: int, where: str) -> int:
 
 
 def main() -> None:
-    """Drain, and say how many rows and until when (CLOCK_MONOTONIC, which all processes share)."""
+    """Drain; print the number of rows and the end time (CLOCK_MONOTONIC, which all processes share)."""
     kind, uri, batch, where = sys.argv[1:]
     rows = asyncio.run(_drain(kind, uri, int(batch), where))
     print(json.dumps({"rows": rows, "ended": monotonic()}), flush=True)

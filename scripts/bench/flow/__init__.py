@@ -1,1 +1,1 @@
-"""flow — the whole way of mail, beside Postfix."""
+"""flow — measures mail from acceptance to delivery, compared with Postfix."""

@@ -1,12 +1,12 @@
-"""flow — `python -m scripts.bench.flow`: how fast mail goes through, beside Debian's Postfix, in one run
+"""flow — `python -m scripts.bench.flow`: measures mail from acceptance to delivery, compared with Debian's Postfix
 
-Owns: the order of the measurements and their rounds. Both systems run on this machine, their queues on the same disk,
-    both flush a message before they say 250, and both deliver to the same smtp-sink; they take turns in every cell, so
-    that a slow moment meets both.
+Owns: the order of the measurements and their rounds. Both systems run on this machine with their queues on the same
+    disk, flush a message before they reply 250, and deliver to the same smtp-sink. They alternate in every cell, so
+    that a slow moment affects both.
 Guarantees: a figure is shown only if every message of its burst was answered 250 and every recipient is recorded as
-    delivered; the last line printed is that of its report's figures. What cannot be measured is
-    `unmeasured`, with the reason. Postfix has removed a message when it is done with it, so our time too goes on until
-    the last body is deleted. To look on costs neither much: of Postfix's log only what is new is read.
+    delivered. The last line printed holds the report's figures. A figure that cannot be measured is `unmeasured`, with
+    the reason. Postfix removes a message when it has finished with it, so our time also runs until the last body is
+    deleted. Watching costs both little: only new lines of Postfix's log are read.
 See: docs/explanation/benchmarks-flow.md; smtp-source(1), smtp-sink(1).
 """
 
@@ -20,7 +20,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from scripts.bench import run as bench_run
+from scripts.bench import run
 from scripts.bench.book import POSTFIX, named, percentiles
 from scripts.bench.flow.latency import first_octets, next_hop
 from scripts.bench.flow.ours import running
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from scripts.bench.smtpd.postfix import Postfix
 
 _SESSIONS: Final = 20
-_PATIENCE: Final = 600.0  # seconds a burst may take to its end
+_PATIENCE: Final = 600.0  # seconds that a burst may take
 _LOOK: Final = 0.02
-_progress = partial(bench_run.progress, "bench-flow")
+_progress = partial(run.progress, "bench-flow")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of everything."""
+    """The sizes of a run."""
 
     messages: dict[int, dict[int, int]]  # recipients → octets → messages
     drain: int
@@ -63,8 +63,8 @@ _QUICK: Final = Plan(messages={1: {4096: 60}, 20: {4096: 10}}, drain=100, latenc
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure; the exit status."""
-    options = bench_run.parser("flow", "Measure the whole way of mail.").parse_args(arguments)
-    return bench_run.run("bench-flow", options, lambda: _measured(options), Results({}), "benchmarks-flow.md")
+    options = run.parser("flow", "Measure mail from acceptance to delivery.").parse_args(arguments)
+    return run.run("bench-flow", options, lambda: _measured(options), Results({}), "benchmarks-flow.md")
 
 
 def _measured(options: argparse.Namespace) -> Results:
@@ -73,7 +73,7 @@ def _measured(options: argparse.Namespace) -> Results:
 
 
 async def _measure(options: argparse.Namespace, plan: Plan) -> Results:
-    results = Results({"machine": bench_run.machine(), "rounds": str(options.rounds)})
+    results = Results({"machine": run.machine(), "rounds": str(options.rounds)})
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(sink())
         ours = await stack.enter_async_context(running(options.var, port, {}))
@@ -99,7 +99,7 @@ async def _measure(options: argparse.Namespace, plan: Plan) -> Results:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """How many messages of how many octets, each for so many recipients; half of them to each domain."""
+    """A number of messages of `size` octets for `recipients` each; half of them go to each domain."""
 
     messages: int
     size: int
@@ -107,7 +107,7 @@ class Burst:
 
     @property
     def deliveries(self) -> int:
-        """Recipients in all."""
+        """The number of recipients of all messages."""
         return self.messages * self.recipients
 
 
@@ -141,16 +141,16 @@ async def _flow(results: Results, ours: Ours, peer: Postfix | None, burst: Burst
 
 
 async def _removed(peer: Postfix, messages: int) -> None:
-    """Return when Postfix has done with so many messages since its start."""
+    """Return when Postfix has removed this many messages since its start."""
     deadline = monotonic() + _PATIENCE
     while peer.sent()[1] < messages:
         if monotonic() > deadline:
-            raise PillarboxError("Postfix: the queue does not become empty")
+            raise PillarboxError(f"Postfix: the queue is not empty after {_PATIENCE:.0f} seconds")
         await asyncio.sleep(_LOOK)
 
 
 async def _send(port: int, burst: Burst) -> None:
-    """The burst, by an smtp-source for each domain."""
+    """Send the burst with one smtp-source for each domain."""
     share = len(DOMAINS)
     counts = ("-s", str(_SESSIONS // share), "-m", str(burst.messages // share), "-l", str(burst.size))
     several = ("-r", str(burst.recipients)) if burst.recipients > 1 else ()

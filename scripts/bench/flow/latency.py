@@ -1,9 +1,8 @@
-"""latency — how long an idle system takes from the commit of a message to its first octet at the next hop
+"""latency — measures an idle system's time from the commit of a message to its first octet at the next hop
 
-Owns: a next hop that notes when MAIL comes, and a client that sends one message after the other, each into silence.
-Guarantees: both are in one process and read one clock. The measured way is from the 250 of smtpd, which follows COMMIT,
-    to MAIL at the next hop; what it takes to open a connection is part of it, for the worker keeps none from the
-    message before.
+Owns: a next hop that records when MAIL arrives, and a client that sends one message at a time to an idle system.
+Guarantees: both are in one process and read one clock. The time runs from smtpd's 250, which follows COMMIT, to MAIL
+    at the next hop. It includes opening a connection, because the worker keeps none from the message before.
 See: RFC 5321 section 4.1.1.4 (what 250 means); docs/explanation/benchmarks-flow.md.
 """
 
@@ -22,15 +21,15 @@ from scripts.bench.source import SENDER
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-_PATIENCE: Final = 30.0  # seconds a message may take
-_SILENCE: Final = 0.05  # seconds after which everybody is idle again
+_PATIENCE: Final = 30.0  # seconds that a message may take
+_SILENCE: Final = 0.05  # seconds after which the system is idle again
 _SIZE: Final = 4096
 _REPLIES: Final = {b"DATA": b"354 go on\r\n", b"QUIT": b"221 bye\r\n"}
 
 
 @dataclass(slots=True)
 class NextHop:
-    """When MAIL came last, and whether its message came whole; `answer` is how many seconds its 250 takes."""
+    """The time of the last MAIL, and whether its message is complete; `answer` delays the final 250, in seconds."""
 
     answer: float = 0.0
     port: int = 0
@@ -38,7 +37,7 @@ class NextHop:
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         writer.write(b"220 sink.pillarbox.example ESMTP\r\n")
         while line := await reader.readline():
             now = perf_counter()
@@ -58,7 +57,7 @@ class NextHop:
 
 @asynccontextmanager
 async def next_hop(answer: float = 0.0) -> AsyncIterator[NextHop]:
-    """A next hop on a free port, as long as the block."""
+    """A next hop on a free port, for the block."""
     hop = NextHop(answer)
     server = await asyncio.start_server(hop.serve, "127.0.0.1", 0)
     hop.port = server.sockets[0].getsockname()[1]
@@ -69,7 +68,7 @@ async def next_hop(answer: float = 0.0) -> AsyncIterator[NextHop]:
 
 
 async def first_octets(port: int, hop: NextHop, messages: int, recipients: tuple[str, ...]) -> list[float]:
-    """Seconds from 250 to MAIL of each message, sorted; 0 where MAIL came first. The recipients take turns."""
+    """Seconds from 250 to MAIL of each message, sorted; 0 if MAIL came first. The recipients rotate."""
     text = content(_SIZE) + b".\r\n"
     seconds: list[float] = []
     async with connected(port) as peer:
@@ -82,7 +81,7 @@ async def first_octets(port: int, hop: NextHop, messages: int, recipients: tuple
             await peer.hear(250)
             heard = perf_counter()
             await asyncio.wait_for(hop.done.wait(), _PATIENCE)
-            if number:  # the first one finds everything cold
+            if number:  # the first one warms up
                 seconds.append(max(0.0, hop.began - heard))
             await asyncio.sleep(_SILENCE)
     return sorted(seconds)

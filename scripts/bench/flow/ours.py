@@ -1,11 +1,12 @@
-"""ours — our whole system under measurement: smtpd, the workers, and a PostgreSQL of the run's own
+"""ours — the whole system under measurement: smtpd, the workers, and the run's own PostgreSQL
 
 Owns: the configuration, the daemons and the database of a run, and its ledger.
-Guarantees: all settings are as shipped but addresses, ports and the next hop: two workers, fsync and synchronous_commit
-    on, logs written to files at their usual level. A figure counts only when every recipient is archived as delivered,
-    and every body is deleted by rounds of maintenance as workers make them, but for their grace: nobody waits for it.
+Guarantees: all settings are the defaults except addresses, ports and the next hop: two workers, fsync and
+    synchronous_commit on, logs written to files at the default level. A figure counts only when every recipient is
+    archived as delivered and every body is deleted. The bodies are deleted by the workers' own rounds of maintenance,
+    with a grace of zero.
 Raises: PillarboxError when the ledger does not agree, or the queue does not become empty in time.
-See: scripts/bench/core/server.py for the mail of a queue that is full.
+See: scripts/bench/core/server.py, which fills a queue.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ class Ours:
 
     @property
     def port(self) -> int:
-        """Where smtpd listens."""
+        """The port of smtpd."""
         return self.smtpd.address[1]
 
     def spent(self) -> dict[str, float]:
-        """Seconds of processor time used so far, by whom."""
+        """Seconds of processor time used so far, by program."""
         workers = sum(spent(each.pid) for each in self.workers)
         return {"smtpd": spent(self.smtpd.pid), "queued": workers, "PostgreSQL": spent(self.postmaster)}
 
     async def settings(self) -> dict[str, str]:
-        """What PostgreSQL says of itself."""
+        """PostgreSQL's version and settings."""
         [row] = await database.fetch(self.connection, "bench_settings")
         return dict(row._asdict())
 
@@ -66,7 +67,7 @@ class Ours:
         """Recipients delivered so far; a different result is an error."""
         found = {row.result: row.recipients for row in await database.fetch(self.connection, "inspect_results")}
         if found.keys() - {"success"}:
-            raise PillarboxError(f"pillarbox: not everything was delivered: {found}")
+            raise PillarboxError(f"pillarbox: the archive has results other than success: {found}")
         return int(found.get("success", 0))
 
     async def idle(self) -> None:
@@ -74,28 +75,28 @@ class Ours:
         deadline = monotonic() + _PATIENCE
         while not (await database.fetch(self.connection, "bench_idle"))[0].idle:
             if monotonic() > deadline:
-                raise PillarboxError("pillarbox: the queue does not become empty")
+                raise PillarboxError(f"pillarbox: the queue is not empty after {_PATIENCE:.0f} seconds")
             await asyncio.sleep(_LOOK)
 
     async def sweep(self) -> None:
-        """Delete the bodies that no recipient needs any more, which are all of them, as a worker would."""
+        """Delete all bodies, which no recipient needs any more, as a worker would."""
         maintainer = maintain.Maintainer(NAME, Maintenance(grace=timedelta(0)))
         deadline = monotonic() + _PATIENCE
         while not (await database.fetch(self.connection, "bench_swept"))[0].swept:
             if monotonic() > deadline:
-                raise PillarboxError("pillarbox: bodies are not deleted")
+                raise PillarboxError(f"pillarbox: bodies remain after {_PATIENCE:.0f} seconds")
             if not await maintainer.round_if_elected(self.connection):
-                await asyncio.sleep(_LOOK)  # a worker is at it
+                await asyncio.sleep(_LOOK)  # a worker is deleting
 
     async def queue(self, messages: int, size: int) -> None:
-        """Queue so many, each for one recipient, all at once, and wake the workers."""
+        """Queue messages for one recipient each in one transaction, and wake the workers."""
         async with self.connection.transaction():
             await fill(self.connection, messages, size)
         partids = [partid for those in LEAVES.values() for partid in those]
         await database.fetch(self.connection, "wakeup_notify", partids=partids)
 
     async def drain(self, messages: int, size: int) -> float:
-        """Deliveries per second of a queue that is full at once, each message for one recipient, its body deleted."""
+        """Deliveries per second from a queue filled at once, one recipient each, including deletion of the bodies."""
         before = await self.archived()
         await self.queue(messages, size)
         began = monotonic()
@@ -106,22 +107,22 @@ class Ours:
         return rate
 
     async def agrees(self, before: int, recipients: int) -> None:
-        """Refuse a figure of which not every recipient is archived as delivered, once."""
+        """Raise if not every recipient is archived as delivered, once."""
         found = await self.archived() - before
         if found != recipients:
             raise PillarboxError(f"pillarbox: the ledger does not agree: {found} delivered, expected {recipients}")
 
     async def forget(self) -> None:
-        """Move the work that is left of a cell, and the next checkpoint, out of the next one."""
+        """Vacuum and checkpoint, so that a cell's leftover work does not slow the next cell."""
         for name in ("bench_vacuum", "bench_checkpoint"):
             await database.fetch(self.connection, name)
 
 
 @asynccontextmanager
 async def running(var: Path, sink: int, transport: Mapping[str, Any], **sections: Any) -> AsyncIterator[Ours]:
-    """Everything, as long as the block, with all mail going to port `sink`.
+    """The whole system for the block; all mail goes to port `sink`.
 
-    `transport` has further keys of it, `sections` further ones of queued.yaml.
+    `transport` adds keys to the transport, `sections` adds sections to queued.yaml.
     """
     environment = {"database": {"uri": "embedded:"}, "var": str(var)}
     server = {"id": "bench", "hostname": "bench.pillarbox.example", "listeners": [{"port": 0}]}

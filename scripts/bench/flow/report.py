@@ -1,4 +1,4 @@
-"""report — what a run of the whole way amounts to
+"""report — the results of a run from acceptance to delivery
 
 Owns: the names of its tables and columns, and the figures of the last line. Pure.
 Guarantees: as in scripts.bench.book.
@@ -22,17 +22,17 @@ _SIZES: Final = {"4k": 4096, "100k": 102_400}
 
 
 def flow_table(recipients: int) -> str:
-    """The table of messages/s, each for so many recipients."""
+    """The name of the table of messages/s with this many recipients each."""
     return f"messages/s end to end, {recipients} recipient{'s' if recipients > 1 else ''} each"
 
 
 def sweep_row(size: int, recipients: int) -> str:
-    """The row of a cell in the table of deletions."""
+    """The name of a cell's row in the table of deletions."""
     return f"{named(size)}, {recipients} recipient{'s' if recipients > 1 else ''} each"
 
 
 def cpu_table(recipients: int) -> str:
-    """The table of processor time, whoever spent it."""
+    """The name of the table of processor time."""
     return f"processor time a message, {recipients} recipient{'s' if recipients > 1 else ''} each, ms"
 
 
@@ -43,7 +43,7 @@ class Results(BesidePostfix):
     ours: ClassVar[str] = OURS
 
     def by_round(self) -> dict[str, Sequence[float]]:
-        """Each ratio is of messages/s end to end, one recipient each."""
+        """The figures; ratios compare messages/s end to end with one recipient each."""
         return {
             **{f"flow_vs_postfix_{name}": self.ratio(flow_table(1), named(size)) for name, size in _SIZES.items()},
             "deliver_msgs_s": self.column(DRAIN, named(_SIZES["4k"]), OURS),

@@ -1,1 +1,1 @@
-"""poisoned — healthy mail beside 10,000 poisoned domains."""
+"""poisoned — measures healthy mail beside 10,000 domains that do not answer."""

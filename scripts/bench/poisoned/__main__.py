@@ -1,12 +1,12 @@
 """poisoned — `python -m scripts.bench.poisoned`: measures healthy mail beside poisoned domains
 
-Owns: the order of a run: healthy mail alone, then beside each poison: domains whose one exchanger accepts and never
-    greets, domains whose name servers are silent, and domains that share five hundred such exchangers.
-Guarantees: all in one run, with the shipped configuration but addresses and DNS. Healthy mail comes at a steady rate
-    that nothing slows down, by SMTP, and its time is from smtpd's 250 to the next hop's, which answers at once. The
-    ratio is that of the 99th percentiles, poisoned to quiet, and of the worst poison. It is `unmeasured` where healthy
-    mail came slower than _LEAST a second, its quiet 99th percentile is above _QUIET, or a poison was gone before the
-    end; a healthy message that does not arrive ends the run.
+Owns: the order of a run: healthy mail alone, then beside each poison: domains whose only exchanger accepts connections
+    and never greets, domains whose name servers do not answer, and domains that share 500 such exchangers.
+Guarantees: everything is in one run, with the default configuration except addresses and DNS. Healthy mail arrives by
+    SMTP at a fixed rate; its time runs from smtpd's 250 to the 250 of the next hop, which replies at once. The ratio
+    divides the 99th percentile beside the worst poison by the 99th percentile alone. It is `unmeasured` if healthy mail
+    arrived slower than _LEAST per second, if its 99th percentile alone is above _QUIET, or if a poison's messages were
+    gone before the end. A healthy message that does not arrive ends the run.
 See: docs/explanation/admission.md; docs/explanation/benchmarks-flow.md.
 """
 
@@ -21,7 +21,7 @@ from statistics import median
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from scripts.bench import run as bench_run
+from scripts.bench import run
 from scripts.bench.book import Book
 from scripts.bench.core.server import LEAVES, PARTITIONS, content
 from scripts.bench.flow.ours import running
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from scripts.bench.flow.ours import Ours
     from scripts.bench.poisoned.strangers import Outside
 
-_LEAST: Final = 200.0  # healthy messages a second, or the figure does not count
-_QUIET: Final = 50.0  # milliseconds of the quiet 99th percentile, likewise
-_RATE: Final = 220  # that are sent
+_LEAST: Final = 200.0  # healthy messages per second below which a figure does not count
+_QUIET: Final = 50.0  # milliseconds of the 99th percentile alone above which a figure does not count
+_RATE: Final = 220  # healthy messages sent per second
 _DOMAINS: Final = 10
 _SESSIONS: Final = 20
 _SIZE: Final = 4096
@@ -50,21 +50,21 @@ _LOOK: Final = 0.1
 _SENDER: Final = "source@pillarbox.example"
 _TABLE: Final = "healthy mail, from smtpd's 250 to the next hop's, ms"
 _QUIETLY: Final = "alone"
-#: What # is the number of a domain in.
+#: Domain names; # is replaced by a number.
 _POISONS: Final = {
     "beside one host that never greets": "d#.dead.test",
     "beside silent name servers": "s#.test",
     "beside 500 hosts that never greet": "d#.many.test",
 }
-_progress = partial(bench_run.progress, "bench-poisoned")
+_progress = partial(run.progress, "bench-poisoned")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of everything."""
+    """The sizes of a run."""
 
     poisoned: int  # domains
-    seconds: float  # of healthy mail, each time
+    seconds: float  # of healthy mail in each measurement
 
 
 _FULL: Final = Plan(poisoned=10_000, seconds=15.0)
@@ -78,7 +78,7 @@ class Results(Book):
     columns: ClassVar[tuple[str, ...]] = ("p50", "p99", "messages/s", "first pass s")
 
     def by_round(self) -> dict[str, Sequence[float]]:
-        """The ratio of the worst poison in each round, and both absolute values in milliseconds."""
+        """The ratio of the worst poison in each round, both percentiles in milliseconds, and the lowest rate."""
         quiet = self.rounds(_TABLE, _QUIETLY, "p99")
         poisoned = [max(each) for each in zip(*(self.rounds(_TABLE, name, "p99") for name in _POISONS), strict=False)]
         rates = [
@@ -96,8 +96,8 @@ class Results(Book):
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure; the exit status."""
-    options = bench_run.parser("poisoned", "Measure healthy mail beside poisoned domains.").parse_args(arguments)
-    return bench_run.run("bench-poisoned", options, lambda: _measured(options), Results({}), "benchmarks-flow.md")
+    options = run.parser("poisoned", "Measure healthy mail beside poisoned domains.").parse_args(arguments)
+    return run.run("bench-poisoned", options, lambda: _measured(options), Results({}), "benchmarks-flow.md")
 
 
 def _measured(options: argparse.Namespace) -> Results:
@@ -106,7 +106,7 @@ def _measured(options: argparse.Namespace) -> Results:
 
 
 async def _measure(options: argparse.Namespace, plan: Plan) -> Results:
-    results = Results({"machine": bench_run.machine(), "poisoned domains": str(plan.poisoned)})
+    results = Results({"machine": run.machine(), "poisoned domains": str(plan.poisoned)})
     async with AsyncExitStack() as stack:
         there = await stack.enter_async_context(outside())
         transport = {"connection": {"mode": "mx", "port": there.port}, "allow": {"private": True}}
@@ -122,7 +122,7 @@ async def _measure(options: argparse.Namespace, plan: Plan) -> Results:
 async def _round(results: Results, ours: Ours, there: Outside, plan: Plan, progress: str) -> None:
     """Healthy mail alone, then beside each poison, with the same daemons."""
     healthy = Healthy(ours, there)
-    await healthy.send(2.0)  # everything is cold
+    await healthy.send(2.0)  # warms up
     _progress(f"{progress}: {_QUIETLY}")
     results.add(_TABLE, _QUIETLY, **await healthy.send(plan.seconds))
     for name, domain in _POISONS.items():
@@ -135,7 +135,7 @@ async def _round(results: Results, ours: Ours, there: Outside, plan: Plan, progr
 
 
 class Healthy:
-    """Healthy mail and its way."""
+    """Sends healthy mail and measures its delivery."""
 
     def __init__(self, ours: Ours, there: Outside) -> None:
         self._ours = ours
@@ -143,7 +143,7 @@ class Healthy:
         self._number = 0
 
     async def send(self, seconds: float) -> dict[str, float]:
-        """So many seconds of it, at a rate that nothing slows down: percentiles in milliseconds, and the rate."""
+        """Send at a fixed rate for `seconds`; percentiles in milliseconds, and the rate."""
         there, accepted = self._there, dict[bytes, float]()
         there.arrived.clear()
         slots: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -181,7 +181,7 @@ class Healthy:
 
 
 async def _poison(ours: Ours, domain: str, count: int) -> float:
-    """Queue a message for each of so many domains; seconds until workers have looked at all of them."""
+    """Queue a message for each of `count` domains; seconds until workers have tried all of them."""
     ids, body = [new_message_id() for _ in range(count)], content(_SIZE)
     async with ours.connection.transaction():
         await database.fetch(ours.connection, "bench_messages", ids=ids, body=body)
@@ -196,12 +196,14 @@ async def _poison(ours: Ours, domain: str, count: int) -> float:
         if found.seen + found.taken >= count:
             return monotonic() - began
         if monotonic() > began + _PATIENCE:
-            raise PillarboxError(f"workers have looked at {found.seen} of {count} poisoned messages only")
+            raise PillarboxError(
+                f"workers have tried {found.seen} of {count} poisoned messages after {_PATIENCE:.0f} seconds"
+            )
         await asyncio.sleep(_LOOK)
 
 
 async def _antidote(ours: Ours, name: str, count: int, results: Results) -> None:
-    """End the poison. It must have been there until now."""
+    """Delete the poisoned messages; add a note if some were gone already."""
     [found] = await database.fetch(ours.connection, "bench_poison_seen")
     if found.there < count:
         results.notes.append(f"{name}: {count - found.there} poisoned messages were gone before the end")

@@ -1,7 +1,8 @@
-"""strangers — the outside of a poisoned run: name servers, a next hop that is well, and others
+"""strangers — the outside world of a poisoned run: a name server, a healthy next hop, and hosts that never greet
 
-Owns: a name server that knows by the name what to answer; a next hop that answers at once and says when it had which
-    recipient; hosts that accept connections and never say a word. All on the port of the next hop, as exchangers are.
+Owns: a name server that derives its answer from the name asked for; a next hop that replies at once and records when it
+    accepted each recipient; hosts that accept connections and send nothing. All hosts use the port of the next hop, as
+    exchangers share one port.
 Guarantees: everything is in one process and reads one clock.
 See: RFC 1035 section 4.1 (messages), RFC 5321.
 """
@@ -19,13 +20,12 @@ from typing import TYPE_CHECKING, Final, cast
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-#: Addresses of hosts that never greet: one that many domains share, and those that few share.
-DEAD: Final = "127.0.66.1"
-MANY: Final = 500
+DEAD: Final = "127.0.66.1"  # first address of the hosts that never greet; all dN.dead.test share this one
+MANY: Final = 500  # hosts after it that never greet, which the domains dN.many.test share
 _A, _MX = 1, 15
 _TTL: Final = 300
 _ANSWER, _NO_SUCH_NAME = 0x8180, 0x8183
-#: Of the zone `test`, so that no is kept for _TTL seconds too (RFC 2308 section 5).
+#: The SOA record of the zone `test`: negative answers too are cached for _TTL seconds (RFC 2308 section 5).
 _SOA: Final = (
     b"\4test\0" + struct.pack("!HHIH", 6, 1, _TTL, 22) + b"\0\0" + struct.pack("!IIIII", 1, 3600, 600, 86400, _TTL)
 )
@@ -34,15 +34,15 @@ _REPLIES: Final = {b"DATA": b"354 go on\r\n", b"QUIT": b"221 bye\r\n", b"EHLO": 
 
 @dataclass(slots=True)
 class Outside:
-    """What runs. arrived: when the next hop had said 250 to the message for each recipient."""
+    """The running servers; `arrived` has the time of the next hop's 250 for each recipient."""
 
     port: int = 0
     dns: int = 0
-    greeted: int = 0  # connections that hosts which never greet have had
+    greeted: int = 0  # connections to hosts that never greet
     arrived: dict[bytes, float] = field(default_factory=dict)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection to the next hop that is well."""
+        """Serve one connection to the healthy next hop."""
         writer.write(b"220 hop.test\r\n")
         recipients: list[bytes] = []
         while line := await reader.readline():
@@ -60,7 +60,7 @@ class Outside:
         writer.close()
 
     async def never_greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection to a host that is not."""
+        """Serve one connection to a host that never greets."""
         self.greeted += 1
         try:
             while await reader.read(1024):
@@ -71,7 +71,7 @@ class Outside:
 
 @asynccontextmanager
 async def outside() -> AsyncIterator[Outside]:
-    """All of it, as long as the block."""
+    """All servers, for the block."""
     here = Outside()
     async with AsyncExitStack() as stack:
         well = await asyncio.start_server(here.serve, "127.0.0.1", 0)
@@ -91,14 +91,14 @@ def _ill(number: int) -> str:
 
 
 class Names(asyncio.DatagramProtocol):
-    """goodN.test: the next hop. dN.dead.test: one host for all. dN.many.test: one of many. Of sN.test: not a word."""
+    """goodN.test: the next hop. dN.dead.test: one host for all. dN.many.test: one of many. sN.test: no answer."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """One question."""
+        """Answer one query."""
         end = data.index(b"\0", 12)
         labels, at = list[bytes](), 12
         while at < end:
@@ -115,7 +115,7 @@ class Names(asyncio.DatagramProtocol):
 
 
 def _found(labels: list[bytes], kind: int) -> bytes | None:
-    """The data of the record that there is."""
+    """The data of the record; None if there is none."""
     if kind == _MX and labels[-1] == b"test" and labels[0] != b"_mta-sts":
         if labels[0].startswith(b"good"):
             host = [b"mx", b"good", b"test"]

@@ -1,1 +1,1 @@
-"""smtpd — acceptance, beside Postfix."""
+"""smtpd — measures acceptance, compared with Postfix."""

@@ -1,9 +1,9 @@
-"""smtpd — `python -m scripts.bench.smtpd`: how fast smtpd accepts mail, beside Debian's Postfix, in one run
+"""smtpd — `python -m scripts.bench.smtpd`: measures how fast smtpd accepts mail, compared with Debian's Postfix
 
-Owns: the order of the measurements and their rounds. Both servers run on this machine, their queues on the same disk,
-    both flush a message before they say 250; they take turns in every cell, so that a slow moment meets both.
-Guarantees: a figure is shown only if every message of its burst was answered 250 and is in the queue; the last line
-    printed is that of its report's figures. What cannot be measured is `unmeasured`, with the reason.
+Owns: the order of the measurements and their rounds. Both servers run on this machine with their queues on the same
+    disk and flush a message before they reply 250. They alternate in every cell, so that a slow moment affects both.
+Guarantees: a figure is shown only if every message of its burst was answered 250 and is in the queue. The last line
+    printed holds the report's figures. A figure that cannot be measured is `unmeasured`, with the reason.
 See: docs/explanation/benchmarks.md; smtp-source(1).
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts.bench import run as bench_run
+from scripts.bench import run
 from scripts.bench.book import POSTFIX, named, percentiles
 from scripts.bench.smtpd.cpu import each
 from scripts.bench.smtpd.load import Burst, final_replies, rate
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from scripts.bench.smtpd.ours import Smtpd
     from scripts.bench.smtpd.postfix import Postfix
 
-_progress = partial(bench_run.progress, "bench-smtpd")
+_progress = partial(run.progress, "bench-smtpd")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of everything."""
+    """The sizes of a run."""
 
     messages: dict[int, dict[int, int]]  # octets → sessions → messages
     idle: int
@@ -60,10 +60,10 @@ _QUICK: Final = Plan(messages={4096: {1: 20, 20: 100}, 102_400: {20: 40}}, idle=
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure; the exit status."""
-    parser = bench_run.parser("smtpd", "Measure acceptance.")
-    parser.add_argument("--processes", type=int, metavar="N", help="of smtpd, instead of its default")
+    parser = run.parser("smtpd", "Measure acceptance.")
+    parser.add_argument("--processes", type=int, metavar="N", help="number of smtpd processes, instead of the default")
     options = parser.parse_args(arguments)
-    return bench_run.run("bench-smtpd", options, lambda: _measured(options), Results({}), "benchmarks-acceptance.md")
+    return run.run("bench-smtpd", options, lambda: _measured(options), Results({}), "benchmarks-acceptance.md")
 
 
 def _measured(options: argparse.Namespace) -> Results:
@@ -72,7 +72,7 @@ def _measured(options: argparse.Namespace) -> Results:
 
 
 async def _measure(options: argparse.Namespace, plan: Plan) -> Results:
-    results = Results({"machine": bench_run.machine(), "rounds": str(options.rounds)})
+    results = Results({"machine": run.machine(), "rounds": str(options.rounds)})
     changes: dict[str, Any] = {} if options.processes is None else {"processes": options.processes}
     async with AsyncExitStack() as stack:
         ours = await stack.enter_async_context(smtpd(options.var, "smtpd", changes))

@@ -1,7 +1,7 @@
-"""cpu — the processor time a message costs, which other work on the machine hardly changes
+"""cpu — measures the processor time of a message, which depends little on other work on the machine
 
-Owns: reading what groups of processes have used.
-Guarantees: children that have ended are counted where their parent has waited for them.
+Owns: reading the processor time of groups of processes.
+Guarantees: children that have ended are counted once their parent has waited for them.
 See: proc_pid_stat(5); times(2) for its unit.
 """
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TICK: Final = os.sysconf("SC_CLK_TCK")
-# Fields of stat behind the name in parentheses: utime, stime, and both of children that were waited for.
+# Fields of stat after the name in parentheses: utime, stime, and both for children that were waited for.
 _TIMES: Final = slice(11, 15)
 
 
 def below(pid: int) -> list[int]:
-    """A process and everything it has started and that still runs."""
+    """A process and its running descendants."""
     found = [pid]
     for each in found:
         found += children(each)
@@ -29,7 +29,7 @@ def below(pid: int) -> list[int]:
 
 
 def spent(pid: int) -> float:
-    """Seconds of processor time that a process and everything below it have used."""
+    """Seconds of processor time used by a process and its descendants."""
     return sum(_used(each) for each in below(pid))
 
 
@@ -42,12 +42,12 @@ def _used(pid: int) -> float:
 
 
 def each(before: Mapping[str, float], after: Mapping[str, float], messages: int) -> dict[str, float]:
-    """Milliseconds for each message, by who has used them, of seconds used before and after."""
+    """Milliseconds per message and program, from the seconds used before and after."""
     return {name: 1e3 * (after[name] - before[name]) / messages for name in after}
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started and that are there."""
+    """The running children of a process."""
     found: list[int] = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # a thread that has just ended

@@ -1,10 +1,10 @@
-"""load — the clients of a run: Postfix's smtp-source for rates, one of our own for each reply's time
+"""load — the clients of a run: Postfix's smtp-source for rates, our own client for the time of each reply
 
-Owns: one measured burst of messages against one port.
-Guarantees: a burst counts only when every one of its messages was answered 250.
+Owns: one measured burst of messages to one port.
+Guarantees: a burst counts only if every message was answered 250.
 Raises: PillarboxError otherwise.
-See: smtp-source(1), which tells nothing about a single reply; hence the second client. It sends no command before the
-    reply to the last one, as smtp-source does, and its own work on the same machine is part of what it measures.
+See: smtp-source(1), which does not report single replies; hence the second client. Like smtp-source, it waits for each
+    reply before the next command. Its own work on the same machine is part of the measured time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 RECIPIENT: Final = f"sink@{DOMAINS[0]}"
-_PATIENCE: Final = 300.0  # seconds a burst may take
+_PATIENCE: Final = 300.0  # seconds that a burst may take
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """How many messages of how many octets, over how many sessions; `reuse`: more than one message in each."""
+    """A number of messages of `size` octets over `sessions` sessions; `reuse`: several messages in a session."""
 
     messages: int
     size: int
@@ -38,7 +38,7 @@ class Burst:
 
 
 async def rate(port: int, burst: Burst) -> float:
-    """Accepted messages per second, as smtp-source submits them."""
+    """Accepted messages per second, submitted by smtp-source."""
     began = monotonic()
     counts = ("-s", str(burst.sessions), "-m", str(burst.messages), "-l", str(burst.size))
     await submit(port, DOMAINS[0], *(("-d",) if burst.reuse else ()), *counts)
@@ -46,7 +46,7 @@ async def rate(port: int, burst: Burst) -> float:
 
 
 async def final_replies(port: int, burst: Burst) -> list[float]:
-    """Seconds from the final dot to its reply, of each message, sorted; connections are reused."""
+    """Seconds from each message's final dot to its reply, sorted; connections are reused."""
     raise_open_files()
     left = iter(range(burst.messages))
     seconds: list[float] = []
@@ -71,38 +71,39 @@ async def final_replies(port: int, burst: Burst) -> list[float]:
 
 
 def raise_open_files() -> None:
-    """As many open files as this process may have: a session is one."""
+    """Raise the limit of open files to its maximum: each session needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @dataclass(slots=True)
 class Peer:
-    """One connection, spoken in lock step."""
+    """One connection; each command waits for the reply to the last."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     said: str = ""
 
     async def say(self, command: str, *wanted: int) -> int:
-        """One command; the code of its reply, which must be one of those."""
+        """Send a command; the code of its reply, which must be one of `wanted`."""
         self.writer.write(command.encode() + b"\r\n")
         self.said = command
         return await self.hear(*wanted)
 
     async def hear(self, *wanted: int) -> int:
-        """The code of the next reply, which must be one of those."""
+        """The code of the next reply, which must be one of `wanted`."""
         while (line := await self.reader.readline())[3:4] == b"-":
             pass
         code = int(line[:3]) if line[:3].isdigit() else 0
         if code not in wanted:
-            raise PillarboxError(f"{self.said or 'connection'}: answered {line!r}, not {wanted}")
+            allowed = " or ".join(map(str, wanted))
+            raise PillarboxError(f"{self.said or 'connection'}: the reply is {line!r}; allowed: {allowed}")
         return code
 
 
 @asynccontextmanager
 async def connected(port: int) -> AsyncIterator[Peer]:
-    """A connection that has said EHLO; it ends with the block."""
+    """A connection for the block, after EHLO."""
     peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
     try:
         await peer.hear(220)

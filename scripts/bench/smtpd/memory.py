@@ -1,9 +1,9 @@
-"""memory — what idle sessions and large messages cost smtpd in memory
+"""memory — measures smtpd's memory with idle sessions and with large messages
 
-Owns: the two figures: proportional set size of all its processes with many idle sessions, and the highest resident set
-    while large messages arrive at once, each also as what it is above the start.
-Guarantees: a message beyond the budget for content may be answered 452 (RFC 5321 section 4.2.2) and is then counted
-    apart; any other refusal is an error.
+Owns: two figures: the proportional set size of all smtpd processes with many idle sessions, and their peak resident set
+    while large messages arrive at once. Each is also shown as the increase since the start.
+Guarantees: smtpd may answer 452 (RFC 5321 section 4.2.2) to a message beyond the budget for content; such messages are
+    counted separately. Any other refusal is an error.
 See: proc_pid_smaps(5), proc_pid_status(5) VmHWM.
 """
 
@@ -25,7 +25,7 @@ _MIB = 2**20
 
 
 async def idle(smtpd: Smtpd, sessions: int) -> dict[str, float]:
-    """Proportional set size with so many sessions that have said EHLO and nothing since."""
+    """Proportional set size with `sessions` connections that are idle after EHLO."""
     raise_open_files()
     before = smtpd.memory()
     async with AsyncExitStack() as stack:
@@ -36,7 +36,7 @@ async def idle(smtpd: Smtpd, sessions: int) -> dict[str, float]:
 
 
 async def large(smtpd: Smtpd, messages: int, size: int) -> dict[str, float]:
-    """Highest resident set while so many messages of `size` octets arrive at once, each over its own session."""
+    """Peak resident set while `messages` of `size` octets arrive at once, each in its own session."""
     text = content(size) + b".\r\n"
     before = sum(_highest(pid) for pid in smtpd.processes())
 
@@ -62,7 +62,7 @@ async def large(smtpd: Smtpd, messages: int, size: int) -> dict[str, float]:
 
 
 def _highest(pid: int) -> int:
-    """The most octets a process has had resident; 0 when it is gone."""
+    """The peak resident octets of a process; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

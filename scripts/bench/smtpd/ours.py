@@ -1,8 +1,8 @@
-"""ours — our smtpd under measurement, with an embedded PostgreSQL of the run's own
+"""ours — smtpd under measurement, with the run's own embedded PostgreSQL
 
 Owns: the configuration, the server and the processes of a run, and its ledger.
-Guarantees: all settings are as shipped: fsync and synchronous_commit are on, the log is written to a file at its usual
-    level. What a cell's clients were promised is counted in the tables.
+Guarantees: all settings are the defaults: fsync and synchronous_commit are on, the log is written to a file at the
+    default level. Every message that a client was promised is counted in the tables.
 Raises: PillarboxError when the ledger does not agree.
 See: scripts/bench/core/server.py for the server.
 """
@@ -41,40 +41,40 @@ class Smtpd:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port it listens on."""
         return self.child.address[1]
 
     def processes(self) -> list[int]:
-        """The supervisor and every process below it."""
+        """The supervisor and its descendants."""
         return below(self.child.pid)
 
     def memory(self) -> int:
-        """Octets of memory these processes hold alone or share among themselves (proportional set size)."""
+        """Octets of memory of these processes (proportional set size)."""
         return sum(_proportional(pid) for pid in self.processes())
 
     def spent(self) -> dict[str, float]:
-        """Seconds of processor time used so far, by whom."""
+        """Seconds of processor time used so far, by program."""
         return {"smtpd": spent(self.child.pid), "PostgreSQL": spent(self.postmaster)}
 
     async def settings(self) -> dict[str, str]:
-        """What PostgreSQL says of itself."""
+        """PostgreSQL's version and settings."""
         [row] = await database.fetch(self.connection, "bench_settings")
         return dict(row._asdict())
 
     async def agrees(self, messages: int, size: int) -> None:
-        """Refuse a burst of which not every message is stored."""
+        """Raise if not every message of a burst is stored."""
         [row] = await database.fetch(self.connection, "bench_accepted", size=size)
         agree("smtpd", row, {"messages": messages, "recipients": messages})
 
     async def forget(self) -> None:
-        """Empty the tables, and move the next checkpoint out of the next cell."""
+        """Empty the tables, vacuum and checkpoint, so that a cell's leftover work does not slow the next cell."""
         for name in ("bench_empty", "bench_empty_messages", "bench_vacuum", "bench_checkpoint"):
             await database.fetch(self.connection, name)
 
 
 @asynccontextmanager
 async def smtpd(var: Path, name: str, changes: Mapping[str, Any]) -> AsyncIterator[Smtpd]:
-    """An smtpd on a free port as long as the block; `changes` are sections of smtpd.yaml beside the usual ones."""
+    """An smtpd on a free port for the block; `changes` adds sections to smtpd.yaml."""
     path = var / f"{name}.yaml"
     server = {"id": "bench", "hostname": "bench.pillarbox.example", "listeners": [{"port": 0}]}
     environment = {"database": {"uri": "embedded:"}, "var": str(var)}
@@ -94,7 +94,7 @@ async def smtpd(var: Path, name: str, changes: Mapping[str, Any]) -> AsyncIterat
 
 
 def _proportional(pid: int) -> int:
-    """The Pss of a process in octets; 0 when it is gone (proc_pid_smaps(5))."""
+    """The Pss of a process in octets; 0 if it has ended (proc_pid_smaps(5))."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

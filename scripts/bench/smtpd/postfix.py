@@ -1,11 +1,11 @@
-"""postfix — Debian's Postfix beside ours: its own configuration, queue and port
+"""postfix — an instance of Debian's Postfix with its own configuration, queue and port
 
 Owns: a private instance under the run's directory, started in the foreground and stopped at the end.
-Guarantees: the Postfix of the system, if one runs, is not touched. Every message is accepted as usual: one queue file,
-    flushed before 250. With HOLD it is put on hold, so that nothing but the acceptance is measured, and less than it
-    does for mail that it delivers; with `relay` it is delivered to one next hop. A peer at its best, both times.
-Raises: nothing where there is no Postfix, or no root to start it: the book has a note with the reason.
-See: master(8), cleanup(8), postconf(5): access(5) HOLD; in_flow_delay, which would slow it down on purpose.
+Guarantees: the system's own Postfix, if it runs, is not touched. Every message is accepted as usual: one queue file,
+    flushed before 250. HOLD puts mail on hold, so that only acceptance is measured, and less of it than for mail that
+    is delivered; `relay` delivers to one next hop. Both show Postfix at its best.
+Raises: nothing if Postfix is missing or we are not root: the book gets a note with the reason.
+See: master(8), cleanup(8), access(5) HOLD; postconf(5) in_flow_delay, off because it slows Postfix down on purpose.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _OWNER: Final = "postfix"
 _GROUP: Final = "postdrop"
-_PATIENCE: Final = 30.0  # seconds for its start and for its stop
+_PATIENCE: Final = 30.0  # seconds to start and to stop
 _PROGRAMS: Final = (Path("/usr/sbin"), Path("/usr/lib/postfix/sbin"))
 
 _MAIN: Final = """\
@@ -56,7 +56,7 @@ inet_protocols = ipv4
 mynetworks = 127.0.0.0/8
 in_flow_delay = 0
 """
-#: Settings of main.cf: all mail is put on hold.
+#: Settings of main.cf that put all mail on hold.
 HOLD: Final = """\
 smtpd_recipient_restrictions = check_recipient_access static:HOLD, permit_mynetworks, reject
 default_process_limit = 200
@@ -83,7 +83,7 @@ postlog unix-dgram n - n - 1 postlogd
 
 @dataclass(slots=True)
 class Log:
-    """What Postfix's log says so far; each look reads what is new and nothing again."""
+    """Counts from Postfix's log; each look reads only the new lines."""
 
     path: Path
     sent: int = 0
@@ -91,7 +91,7 @@ class Log:
     _offset: int = field(default=0, init=False)
 
     def look(self) -> None:
-        """Count what came since the last look, whole lines only."""
+        """Count complete lines since the last look."""
         with self.path.open("rb") as log:
             log.seek(self._offset)
             new = log.read()
@@ -111,20 +111,20 @@ class Postfix:
     log: Log
 
     def spent(self) -> dict[str, float]:
-        """Seconds of processor time used so far, by whom."""
+        """Seconds of processor time used so far, by program."""
         return {POSTFIX: spent(int((self.folder / "queue" / "pid" / "master.pid").read_text()))}
 
     def held(self, size: int) -> int:
-        """How many messages of at least `size` octets it has accepted and not forgotten."""
+        """The number of messages of at least `size` octets on hold."""
         return sum(1 for file in self._files() if file.stat().st_size >= size)
 
     def sent(self) -> tuple[int, int]:
-        """How many recipients it has delivered, and how many messages it has done with, by its log."""
+        """The numbers of delivered recipients and of removed messages in its log."""
         self.log.look()
         return self.log.sent, self.log.removed
 
     def forget(self) -> None:
-        """Delete what it has accepted."""
+        """Delete the messages on hold."""
         for file in self._files():
             file.unlink()
 
@@ -133,13 +133,13 @@ class Postfix:
 
 
 def relay(port: int) -> str:
-    """Settings of main.cf: all mail goes to this port of 127.0.0.1; all limits on that are as they come."""
+    """Settings of main.cf that relay all mail to this port of 127.0.0.1, with Postfix's default limits."""
     return f"relayhost = [127.0.0.1]:{port}\nsmtpd_relay_restrictions = permit_mynetworks, reject\n"
 
 
 @asynccontextmanager
 async def beside(book: Book, folder: Path, settings: str = HOLD) -> AsyncIterator[Postfix | None]:
-    """Postfix as long as the block, with its version in the book; None, and a note, where it cannot be measured."""
+    """Postfix for the block, with its version in the book; None, and a note, if it cannot be measured."""
     async with AsyncExitStack() as stack:
         peer: Postfix | None = None
         try:
@@ -152,7 +152,7 @@ async def beside(book: Book, folder: Path, settings: str = HOLD) -> AsyncIterato
 
 @asynccontextmanager
 async def _postfix(folder: Path, settings: str) -> AsyncIterator[Postfix]:
-    """Postfix on a port of 127.0.0.1, as long as the block; `settings`: lines of main.cf beside the usual ones."""
+    """Postfix on a port of 127.0.0.1 for the block; `settings` adds lines to main.cf."""
     version, port = _version(), free_port()
     folder = _write(folder, port, settings)
     program = await asyncio.create_subprocess_exec(
@@ -166,7 +166,7 @@ async def _postfix(folder: Path, settings: str) -> AsyncIterator[Postfix]:
         await _listening(folder, port, program)
         yield Postfix(folder, port, version, Log(folder / "log"))
     finally:
-        # What we started is a script, and master(8) would outlive it.
+        # The started program is a script; master(8) would outlive it.
         stopping = await asyncio.create_subprocess_exec(
             *(_PROGRAMS[0] / "postfix", "-c", folder / "etc", "stop"),
             stdout=asyncio.subprocess.DEVNULL,
@@ -177,7 +177,7 @@ async def _postfix(folder: Path, settings: str) -> AsyncIterator[Postfix]:
 
 
 def _version() -> str:
-    """Its version, if it is here and can be run."""
+    """Its version; CannotMeasureError if it is missing or cannot run."""
     for folder, name in ((_PROGRAMS[0], "postfix"), (_PROGRAMS[0], "postconf"), (_PROGRAMS[1], "master")):
         if not (folder / name).is_file():
             raise CannotMeasureError(f"{folder / name} is missing; Debian, Ubuntu: apt-get install postfix")
@@ -187,7 +187,7 @@ def _version() -> str:
         pwd.getpwnam(_OWNER)
         grp.getgrnam(_GROUP)
     except KeyError as error:
-        raise CannotMeasureError(f"Postfix is here, but not installed as a whole: {error.args[0]}") from None
+        raise CannotMeasureError(f"Postfix is not completely installed: {error.args[0]}") from None
     asked = subprocess.run(  # noqa: S603 - the program we just found
         [str(_PROGRAMS[0] / "postconf"), "-d", "-h", "mail_version"], capture_output=True, text=True, check=True
     )
@@ -195,7 +195,7 @@ def _version() -> str:
 
 
 def _write(folder: Path, port: int, settings: str) -> Path:
-    """Its files; returns the folder's absolute path."""
+    """Write its files; the folder's absolute path."""
     folder = folder.resolve()
     etc = folder / "etc"
     for each in (etc, folder / "queue", folder / "data"):
@@ -208,7 +208,7 @@ def _write(folder: Path, port: int, settings: str) -> Path:
 
 
 async def _listening(folder: Path, port: int, program: asyncio.subprocess.Process) -> None:
-    """Return when it greets."""
+    """Return when it sends its greeting."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _PATIENCE
     while loop.time() < deadline and program.returncode is None:
@@ -224,4 +224,4 @@ async def _listening(folder: Path, port: int, program: asyncio.subprocess.Proces
         break
     log = folder / "log"
     said = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
-    raise CannotMeasureError(f"Postfix does not start: {' '.join(said) or 'it says nothing'}")
+    raise CannotMeasureError(f"Postfix did not start: {' '.join(said) or 'its log is empty'}")

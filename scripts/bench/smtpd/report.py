@@ -1,4 +1,4 @@
-"""report — what a run of acceptance amounts to
+"""report — the results of a run of acceptance
 
 Owns: the names of its tables, rows and columns, and the figures of the last line. Pure.
 Guarantees: as in scripts.bench.book.
@@ -20,22 +20,22 @@ _SIZES: Final = {"4k": 4096, "100k": 102_400, "1m": 1_048_576}
 
 
 def accept_table(size: int) -> str:
-    """The table of messages/s at this size."""
+    """The name of the table of messages/s at this size."""
     return f"accepted messages/s, {named(size)}"
 
 
 def cpu_table(size: int) -> str:
-    """The table of processor time at this size, whoever spent it."""
+    """The name of the table of processor time at this size."""
     return f"processor time a message, {named(size)}, ms"
 
 
 def reply_table(size: int) -> str:
-    """The table of the final reply's time at this size."""
+    """The name of the table of the final reply's time at this size."""
     return f"final reply, {named(size)}, ms"
 
 
 def row(sessions: int, *, reuse: bool) -> str:
-    """The row of a cell."""
+    """The name of a cell's row."""
     return f"{sessions} sessions, {'reused' if reuse else 'one message each'}"
 
 
@@ -46,7 +46,7 @@ class Results(BesidePostfix):
     ours: ClassVar[str] = OURS
 
     def by_round(self) -> dict[str, Sequence[float]]:
-        """Each ratio is of messages/s at 20 sessions, connections reused."""
+        """The figures; ratios compare messages/s at 20 sessions with connections reused."""
         what = row(_SESSIONS, reuse=True)
         return {
             **{f"accept_vs_postfix_{name}": self.ratio(accept_table(size), what) for name, size in _SIZES.items()},

@@ -1,4 +1,4 @@
-"""test_core — the benchmark of the core measures what it says, and refuses what does not add up
+"""test_core — the benchmark of the core measures what it claims, and rejects results whose ledger does not agree
 
 Owns: one tiny run of scripts/bench/core/__main__.py as a program, and proofs of its arithmetic and its ledger.
 """
@@ -63,7 +63,7 @@ def test_a_ledger_that_does_not_agree_is_refused() -> None:
 
 
 def book(*, peers: bool) -> Results:
-    """Three rounds, the second of them slow for everybody."""
+    """Three rounds, of which the second is slow for all systems."""
     made = Results({})
     for settle, theirs in ((100.0, 50.0), (10.0, 10.0), (90.0, 30.0)):
         made.add("schedule, 1 KB", "group 500", **{"rows/s": 7.4})
@@ -121,7 +121,7 @@ def test_rounds_of_other_machines_count_where_they_measured_the_same() -> None:
     ours.absorb(theirs.document(), "theirs.json")
     assert len(ours.by_round()["settle_vs_pgmq"]) == 6
     assert "machine=another" in ours.markdown()
-    with pytest.raises(PillarboxError, match=r"less.json: other cells were measured there"):
+    with pytest.raises(PillarboxError, match=r"less.json: the run measured other cells"):
         ours.absorb(book(peers=False).document(), "less.json")
 
 
@@ -129,7 +129,7 @@ async def test_no_rounds_and_no_earlier_run_is_one_line() -> None:
     status, _, complaints = await run("core", "--rounds", "0")
     assert (status, complaints) == (
         78,
-        "bench-core: --rounds 0: nothing is measured; allowed: --with FILE besides\n",
+        "bench-core: --rounds: 0 requires --with FILE\n",
     )
 
 

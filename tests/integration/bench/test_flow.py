@@ -1,4 +1,4 @@
-"""test_flow — the benchmark of the whole way measures what it says, and a peer that is missing is no number
+"""test_flow — the benchmark from acceptance to delivery measures what it claims; a missing peer is unmeasured
 
 Owns: one tiny run of scripts/bench/flow/__main__.py as a program, and proofs of its arithmetic.
 """

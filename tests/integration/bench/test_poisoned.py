@@ -1,4 +1,4 @@
-"""test_poisoned — the benchmark of healthy mail beside poisoned domains measures what it says, and its terms hold
+"""test_poisoned — the benchmark of healthy mail beside poisoned domains measures what it claims, under its conditions
 
 Owns: one short run of scripts/bench/poisoned/__main__.py as a program, and proofs of its arithmetic.
 """

@@ -1,4 +1,4 @@
-"""test_smtpd — the benchmark of acceptance measures what it says, and a peer that is missing is no number
+"""test_smtpd — the benchmark of acceptance measures what it claims; a missing peer is unmeasured
 
 Owns: one tiny run of scripts/bench/smtpd/__main__.py as a program, and proofs of its arithmetic.
 """

@@ -132,7 +132,7 @@ async def worker(factory: Factory, where: str) -> AsyncIterator[Worker]:
 
 @pytest.fixture
 def queues(server: ServerUnderTest, template_database: str) -> Iterator[tuple[Factory, Factory]]:
-    """Two databases: one for the long queue, one for the short. Nobody vacuums or analyzes."""
+    """Two databases, one for the long queue and one for the short, without vacuum and analyze."""
     with (
         server.fresh_database(template=template_database) as long,
         server.fresh_database(template=template_database) as short,

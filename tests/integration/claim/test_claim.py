@@ -1,4 +1,4 @@
-"""test_claim — a worker takes due rows of its own, earliest first, and nothing else
+"""test_claim — a worker claims only due rows of its share, earliest first
 
 Owns: proofs about queued/claiming/claim.py and claim.sql, one worker at a time; test_claim_together.py has several
     at once, test_claim_plan.py how PostgreSQL runs it.

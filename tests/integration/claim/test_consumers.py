@@ -1,4 +1,4 @@
-"""test_consumers — several workers share a queue: each row once, in order of class and time, while they live
+"""test_consumers — several workers share a queue: each row once, in order of class and time, until a worker dies
 
 Owns: proofs about whole workers' claims: how many at once, which order, how a heartbeat keeps a claim, and what ends
     when it is lost. test_claim_together.py has the claim alone against holds and releases.
@@ -150,7 +150,7 @@ async def test_a_delivery_longer_than_its_lease_is_nobody_elses_and_made_once(fa
 
 @pytest.mark.slow
 async def test_without_heartbeats_an_attempt_ends_with_its_lease(factory: Factory, heard: Heard) -> None:
-    """So that whoever claims the row next does not send at the same time."""
+    """The next claim of the row must not send at the same time."""
     id_ = slow(factory, 600)
     async with Sink() as sink, dispatching(factory.uri, sink.port, LEASE, beats=False):
         [ended, *_] = await heard.wait("claim.ended")

@@ -1,6 +1,6 @@
-"""test_dispatch_undeliverable — mail without a body is held at once, mail without a transport expires like any other
+"""test_dispatch_undeliverable — mail without a body is held at once; mail without a transport expires like other mail
 
-Owns: proofs about what queued.dispatch does with recipients that come to no attempt.
+Owns: proofs about recipients that queued.dispatch does not attempt to deliver.
 See: test_holds.py for the function that holds; docs/reference/results.md, "On hold".
 """
 

@@ -1,4 +1,4 @@
-"""test_floors — while an old snapshot is held, no class of a claim is read again from its beginning
+"""test_floors — while an old snapshot is held, a claim does not scan any class from its beginning again
 
 Owns: proofs about the floors in queued/claiming/claim.py, by the blocks that claims read; about urgent mail that
     waits to be tried again; and about how often there is a full pass.

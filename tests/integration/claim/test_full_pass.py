@@ -1,4 +1,4 @@
-"""test_full_pass — after notifications may have gone unheard, the next claim looks below the floor
+"""test_full_pass — after notifications may have been missed, the next claim also looks below the floor
 
 Owns: proofs about Claimer.start_over and Dispatcher.start_over.
 See: queued/claiming/claim.py, the floor; shared/postgres/wakeup.py, which says when.

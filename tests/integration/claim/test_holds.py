@@ -1,4 +1,4 @@
-"""test_holds — mail says why it is on hold for as long as it is, and mail without a body is held
+"""test_holds — held mail keeps the reason of its hold, and mail without a body is held
 
 Owns: proofs about the trigger queue_released and the function hold_missing_body.
 See: sql/schema/03_queue.sql and 09_result.sql; docs/reference/results.md, "On hold".

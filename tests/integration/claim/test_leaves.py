@@ -1,4 +1,4 @@
-"""test_leaves — a statement about claimed recipients opens the leaves they lie in, however many the queue has
+"""test_leaves — a statement about claimed recipients opens only their leaves, however many the queue has
 
 Owns: proofs about queued/claiming/leaves.py and {among} in sql/queries, on PostgreSQL, with more leaves than a
     statement names.

@@ -1,8 +1,8 @@
-"""test_parking — what cannot be started soon goes back to the queue, without a try, and comes again
+"""test_parking — mail that cannot be started soon returns to the queue without counting a try, and is claimed again
 
 Owns: proofs about claim_park_if_ours.sql, queued/in_flight.py and queued/attempts.py: dead destinations,
     full destinations,
-    policies, hosts that must be waited for, attempts that get nowhere, and messages whose count somebody keeps locked.
+    policies, hosts without a free slot, attempts without progress, and messages whose count is locked.
 See: tests/property/queued/test_destinations.py for the decisions;
     tests/scenario/pace/test_dead_and_slow_destinations_delay_nobody.py.
 """
@@ -251,7 +251,7 @@ async def test_a_message_whose_count_is_locked_stops_no_other(factory: Factory, 
 async def test_who_waits_for_a_policy_takes_nobodys_room(
     factory: Factory, monkeypatch: pytest.MonkeyPatch, limit: dict[str, Any]
 ) -> None:
-    """Mail for 300 domains, and a limit on all of them under which each is told to wait for less than a second."""
+    """Mail for 300 domains, and a limit on all of them that makes each wait for less than a second."""
     monkeypatch.setattr(Transport, "way", lambda _, domain: f"mx {domain}")  # as where each has a host of its own
     for number in range(300):
         messages(factory, 1, domain=f"d{number}.paced.example")

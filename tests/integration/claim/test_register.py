@@ -1,6 +1,6 @@
-"""test_register — a worker is on the register while it claims, and no longer
+"""test_register — a worker is in the register exactly while it claims
 
-Owns: entering, renewing, leaving, what a crash leaves, and that trouble with the register is no trouble for mail.
+Owns: entering, renewing, leaving, the state after a crash; a fault of the register does not affect mail.
 See: queued/claiming/register.py; sql/schema/13_register.sql.
 """
 

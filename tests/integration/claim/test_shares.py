@@ -1,4 +1,4 @@
-"""test_shares — retries that are due do not keep fresh mail waiting, nor fresh mail the retries
+"""test_shares — due retries do not delay new mail, and new mail does not delay retries
 
 Owns: proofs about the two classes of ordinary mail in claim.sql and what `claim.retried` keeps for each.
 See: queued/claiming/claim.py; sql/schema/03_queue.sql; Postfix qmgr(8), which takes from its incoming and
@@ -124,7 +124,7 @@ def urgent(factory: Factory, count: int) -> list[int]:
 
 
 async def test_urgent_mail_without_end_leaves_a_share_to_ordinary_mail(factory: Factory) -> None:
-    """Whoever may submit may call all its mail urgent."""
+    """A client may submit all its mail as urgent."""
     urgent(factory, 200)
     factory.rows(12)
     retried(factory, 12)

@@ -1,4 +1,4 @@
-"""test_suspects — what claims have lost is found at once, however much is merely due
+"""test_suspects — mail with a lost claim is found at once, however much other mail is due
 
 Owns: proofs about the part of claim.sql that takes suspects: whom it takes, in which order, and what it reads.
 See: queued/claiming/claim.py; sql/schema/03_queue.sql; test_claim_plan.py for the plans of ordinary claims.

@@ -1,4 +1,4 @@
-"""test_together — workers whose conditions overlap never both get a row, whatever else goes on
+"""test_together — workers with overlapping conditions never claim the same row, under any concurrent activity
 
 Owns: proofs about claim.sql under concurrency: other claims, holds and releases.
 """

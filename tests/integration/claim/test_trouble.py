@@ -1,4 +1,4 @@
-"""test_trouble — a claim that meets a partition not there yet, or no longer, is made all the same
+"""test_trouble — a claim succeeds although a partition is missing or was just dropped
 
 Owns: proofs about what queued.claiming.claim.Claimer does with PostgreSQL's refusals.
 See: test_result_trouble.py for results.

@@ -1,4 +1,4 @@
-"""test_whole_leaves — a worker whose WHERE does not match whole leaves is warned at its start, once and clearly
+"""test_whole_leaves — a worker whose WHERE does not match whole leaves logs one warning at start
 
 Owns: proofs about queued/claiming/whole_leaves.py on the shipped leaves, and that a worker says it.
 """

@@ -1,4 +1,4 @@
-"""test_condition_meaning — PostgreSQL finds by a compiled condition just the rows that a reading of it in Python finds
+"""test_condition_meaning — a compiled condition finds the same rows in PostgreSQL as its evaluation in Python
 
 Owns: the comparison, over random rows of every state and random conditions.
 See: tests/fixtures/queue/condition_meaning.py; tests/property/queue/test_condition_language.py for the language alone.

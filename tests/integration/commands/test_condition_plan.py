@@ -1,4 +1,4 @@
-"""test_condition_plan — conditions leave out partitions, read indexes, and answer fast on a queue of 300,000 rows
+"""test_condition_plan — conditions exclude partitions, use indexes, and answer fast on a queue of 300,000 rows
 
 Owns: proofs about the plans and the time of what `pillarbox queue` and `pillarbox retention` ask.
 See: PostgreSQL manual, "Partition Pruning"; tests/integration/claim/test_plan.py for the workers' side.

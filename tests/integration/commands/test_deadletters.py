@@ -1,4 +1,4 @@
-"""test_deadletters — what finishes without success is announced, logged, listed, and can be sent once more
+"""test_deadletters — mail that finishes without success is announced, logged and listed, and can be requeued
 
 Owns: proofs about the dead_message channel, the server's log, dead_letters_requeue, and `pillarbox deadletters`.
 See: docs/reference/results.md; tests/integration/commands/test_watch_deadletters.py.

@@ -1,4 +1,4 @@
-"""test_policy_command — `pillarbox policy test` asks the lists and users of a real database
+"""test_policy_command — `pillarbox policy test` uses the lists and users of a real database
 
 Owns: proofs about scripts/policy/command.py that need PostgreSQL or rspamd.
 """

@@ -1,4 +1,4 @@
-"""test_quarantine — what `pillarbox quarantine` shows of held mail, and what it does with it
+"""test_quarantine — `pillarbox quarantine` shows, releases, redirects and deletes held mail
 
 Owns: proofs about list, show, release, delete and export, as a login that has the role of reviewers and nothing else.
 See: tests/integration/commands/test_quarantine_digest.py, test_quarantine_rescan.py;

@@ -1,4 +1,4 @@
-"""test_quarantine_digest — reviewers are told by mail what is new, once in each period
+"""test_quarantine_digest — reviewers get one digest of new held mail in each period
 
 Owns: proofs about `pillarbox quarantine digest`: what it says, that it is sent once, and that what a message says is
     only text in it.

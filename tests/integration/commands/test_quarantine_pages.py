@@ -1,4 +1,4 @@
-"""test_quarantine_pages — every command on the page about quarantined mail does what it says there
+"""test_quarantine_pages — every command on the page about quarantined mail works as documented
 
 Owns: running them, in the order they stand, on a queue in which each finds something.
 See: docs/how-to/review-quarantined-mail.md.

@@ -1,4 +1,4 @@
-"""test_quarantine_rescan — held mail is checked anew, and what is clean may go
+"""test_quarantine_rescan — held mail is checked again, and clean mail may be released
 
 Owns: proofs about `pillarbox quarantine rescan`, against a scripted peer and against rspamd itself.
 """

@@ -1,4 +1,4 @@
-"""test_queue_interrupted — a command that is killed within a batch, or that another one runs beside, does nothing twice
+"""test_queue_interrupted — a command that is killed within a batch, or runs beside another, does nothing twice
 
 Owns: rows A1 to A3 of sql/README.md, "Acting on the queue": the instant is known because a lock of the test's holds the
     command there. Nothing here waits for time.

@@ -1,4 +1,4 @@
-"""test_queue_pages — every command on the pages about the queue does what it says there
+"""test_queue_pages — every command on the pages about the queue works as documented
 
 Owns: running them, in the order they stand, on a queue in which each finds something.
 See: docs/how-to/look-into-the-queue.md, docs/how-to/act-on-the-queue.md.

@@ -1,4 +1,4 @@
-"""test_queue_verbs — what `pillarbox queue` shows, and what it changes
+"""test_queue_verbs — each verb of `pillarbox queue`: its output and its changes
 
 Owns: proofs about every verb that acts: preview, exact counts, audit, undo, and what a worker has in flight.
 See: tests/unit/commands/test_condition_language.py for conditions; tests/scenario/ for acting while mail flows.

@@ -1,4 +1,4 @@
-"""test_retention — what has been held for long enough is deleted, is told of, and leaves its row in the archive
+"""test_retention — mail held for long enough is deleted, reported, and has its row in the archive
 
 Owns: proofs about `pillarbox retention`: rules, preview, exact counts, rights, and old rows of audit.
 See: docs/how-to/keep-and-delete.md; Halon's queue manual, 3.3.1.

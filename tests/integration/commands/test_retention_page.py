@@ -1,4 +1,4 @@
-"""test_retention_page — every command of the pages on held mail and retention does what it says there
+"""test_retention_page — every command of the pages on held mail and retention works as documented
 
 Owns: running them, in the order they stand, with the configuration of the page, on a queue in which each finds
     something.
@@ -35,7 +35,7 @@ def commands(page: str) -> list[list[str]]:
 
 
 def held(factory: Factory, quarantine: str) -> int:
-    """A recipient that was held a year ago, from and to whoever the pages speak of."""
+    """A recipient held a year ago, with the sender and recipient of the pages' examples."""
     one = factory.row(status="HOLD", received=datetime.now(UTC) - timedelta(days=365))
     factory.sql(
         """UPDATE pillarbox.queue SET senderlocalpart = 'bob', senderdomain = 'customer.example',

@@ -1,4 +1,4 @@
-"""test_schedule_command — `pillarbox schedule` does what it says, and says what is wrong
+"""test_schedule_command — `pillarbox schedule` works as documented and reports errors
 
 Owns: proofs about scripts/commands/schedule.py, from the command line to the tables.
 """

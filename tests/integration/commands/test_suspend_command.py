@@ -1,4 +1,4 @@
-"""test_suspend_command — `pillarbox suspend` does what it says, and says what is wrong
+"""test_suspend_command — `pillarbox suspend` works as documented and reports errors
 
 Owns: proofs about scripts/commands/suspend.py, from the command line to the tables.
 """

@@ -1,4 +1,4 @@
-"""test_user_command — `pillarbox user` keeps users in the file or the table, and shows no password anywhere
+"""test_user_command — `pillarbox user` manages users in the file or the table, and never shows a password
 
 Owns: proofs about scripts/commands/user.py, from the command line to a login by what it wrote.
 """

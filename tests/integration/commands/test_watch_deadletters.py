@@ -1,4 +1,4 @@
-"""test_watch_deadletters — the worker for dead letters tells each of them once, outages or not
+"""test_watch_deadletters — the watcher of dead letters reports each once, also after outages
 
 Owns: proofs about `pillarbox deadletters watch`, run as the command it is.
 See: docs/how-to/handle-dead-letters.md.

@@ -1,4 +1,4 @@
-"""test_failover — the next host is asked when one did not take part, and never once content was sent
+"""test_failover — the next host is tried if one was unavailable, but never after content was sent
 
 See: test_routing.py for who the hosts are.
 """

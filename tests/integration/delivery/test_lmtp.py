@@ -1,4 +1,4 @@
-"""test_lmtp — each recipient by its own reply, over TCP and over a Unix socket, with Dovecot and with hosts that lie
+"""test_lmtp — LMTP: a reply for each recipient, over TCP and a Unix socket, with Dovecot and with incorrect hosts
 
 See: RFC 2033; queued/smtp/lmtp.py.
 """

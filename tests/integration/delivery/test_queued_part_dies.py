@@ -1,4 +1,4 @@
-"""test_queued_part_dies — a worker does not limp on: whichever part of it ends, all of it stops, loudly
+"""test_queued_part_dies — if any part of a worker ends, the whole worker stops and logs it
 
 Owns: the end of each part of queued.daemon, and the steps of a stop as the log has them.
 See: shared/lifecycle.py; queued/daemon.py.

@@ -1,4 +1,4 @@
-"""test_reload_closes — what a reload replaced is closed when its last session ends, so that reloads do not add up
+"""test_reload_closes — resources replaced by a reload are closed after their last session, so that reloads do not leak
 
 Owns: proofs about smtpd.connection.listener.Listeners.use, with the table of users, whose pool holds connections to
     PostgreSQL. See: tests/scenario/acceptance/test_smtpd_reloads.py for SIGHUP from end to end.

@@ -1,4 +1,4 @@
-"""test_remainder — recipients that are too many for one transaction go in the next, at once (RFC 5321 §4.5.3.1.10)"""
+"""test_remainder — recipients beyond the limit of a transaction follow at once in the next (RFC 5321 §4.5.3.1.10)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_sessions_kept_apart — connections are shared only by those who would have opened the same one"""
+"""test_sessions_kept_apart — deliveries share a connection only if they would have opened the same one"""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_what_the_gate_raises_ends_the_attempt_before_a_connection() -> No
 
 
 async def test_another_login_is_another_connection(authority: Authority) -> None:
-    """What one login may send is nobody else's; nor does mail without a login go over a connection with one."""
+    """Logins do not share connections; mail without a login does not use a connection with one."""
     made = []
     for name in ("alice", "bob"):
         file = authority.folder / name

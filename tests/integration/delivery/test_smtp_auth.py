@@ -1,4 +1,4 @@
-"""test_smtp_auth — we log in to our own smtpd, to Postfix, and to nobody who does not deserve our password
+"""test_smtp_auth — we log in to our own smtpd and to Postfix, and never to a host that is not authenticated
 
 See: RFC 4954; queued/smtp/auth.py; docs/how-to/log-in-to-a-relay.md.
 """
@@ -116,7 +116,7 @@ async def test_postfix_lets_us_in(
     dovecot: Callable[..., AbstractAsyncContextManager[Dovecot]],
     authority: Authority,
 ) -> None:
-    """Postfix asks Dovecot; nobody relays there without a login."""
+    """Postfix checks passwords with Dovecot and relays only after a login."""
     pair = authority.issue("127.0.0.1")
     async with (
         dovecot(mechanism.lower()) as passwords,
@@ -175,7 +175,7 @@ async def test_a_stranger_is_not_shown_the_password(authority: Authority) -> Non
 
 
 async def test_a_host_without_tls_is_not_shown_the_password(authority: Authority) -> None:
-    """Somebody in between may have taken STARTTLS out of the reply."""
+    """An attacker in between may have removed STARTTLS from the reply."""
     async with ScriptedPeer(*GREETING, offering("PLAIN"), HANG) as peer:
         async with routing({}, **relay(peer.port, authority)) as routed:
             result = await routed.send_one()

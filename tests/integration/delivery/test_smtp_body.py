@@ -1,4 +1,4 @@
-"""test_smtp_body — a large message on its way, and all that can come in between"""
+"""test_smtp_body — sending a large message, and every interruption"""
 
 from __future__ import annotations
 

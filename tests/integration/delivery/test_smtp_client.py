@@ -1,4 +1,4 @@
-"""test_smtp_client — the client against the sink: what arrives, and what each refusal comes to"""
+"""test_smtp_client — the SMTP client against the sink: arrivals, and the outcome of each refusal"""
 
 from __future__ import annotations
 

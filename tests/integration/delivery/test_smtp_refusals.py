@@ -1,4 +1,4 @@
-"""test_smtp_refusals — what the client refuses in the host's place, and what it takes out of content"""
+"""test_smtp_refusals — content that the client refuses itself instead of the host, and content that it changes"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_sources — mail leaves from the addresses queued.yaml names, over real sockets bound to loopback addresses
+"""test_sources — mail leaves from the addresses in queued.yaml, over real sockets bound to loopback addresses
 
 See: tests/unit/delivery/test_source.py for the decisions; test_warmup.py for allowances that several workers share.
 """

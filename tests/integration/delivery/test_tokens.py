@@ -1,4 +1,4 @@
-"""test_tokens — access tokens from programs and from an OAuth 2.0 server that is real but for its answers
+"""test_tokens — access tokens from programs and from an OAuth 2.0 server with scripted answers
 
 See: queued/smtp/tokens.py; RFC 6749.
 """

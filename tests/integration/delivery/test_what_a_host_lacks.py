@@ -1,4 +1,4 @@
-"""test_what_a_host_lacks — a message that needs what the host does not offer fails for good, and nothing is sent"""
+"""test_what_a_host_lacks — a message that needs an extension that the host does not offer fails, and nothing is sent"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_conditions — PostgreSQL itself says what a worker's WHERE is worth
+"""test_conditions — PostgreSQL evaluates a worker's WHERE for doctor
 
 Owns: every fault of a condition, by name; how far its answer for a partition id holds; that a stranger's text runs
     nothing.

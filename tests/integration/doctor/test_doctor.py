@@ -1,4 +1,4 @@
-"""test_doctor — `pillarbox doctor` from the command line, on a system that runs as the demo does
+"""test_doctor — `pillarbox doctor` from the command line, on a system configured like the demo
 
 Owns: a clean bill for a fresh demo, the exit status, `--json`, and that nothing is started.
 See: scripts/doctor/command.py; test_doctor_faults.py and test_doctor_workers.py for each fault.

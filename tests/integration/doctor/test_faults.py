@@ -1,4 +1,4 @@
-"""test_faults — doctor names each fault that is planted in the tables or the server
+"""test_faults — doctor names each fault planted in the tables or the server
 
 Owns: leaves, counts, history, mail, schema and server; workers and partitions are in test_doctor_workers.py.
 See: scripts/doctor/checks.py for the checks.

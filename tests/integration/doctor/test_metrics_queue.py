@@ -1,4 +1,4 @@
-"""test_metrics_queue — the queue's figures are right while it is short, bounded when it is long, and cheap always"""
+"""test_metrics_queue — the queue's figures are exact while it is short, bounded when it is long, and always cheap"""
 
 from __future__ import annotations
 

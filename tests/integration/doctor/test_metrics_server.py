@@ -1,6 +1,6 @@
-"""test_metrics_server — real sockets, and clients that are slow, rude, many or gone
+"""test_metrics_server — the metrics server with real sockets, and clients that are slow, incorrect, many or gone
 
-Owns: proofs that the little HTTP server is bounded whoever asks, and that it ends cleanly.
+Owns: proofs that the small HTTP server is bounded for any client, and that it ends cleanly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""test_tls — doctor sees a certificate that ends before clients do"""
+"""test_tls — doctor reports an expiring certificate before clients notice"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_upkeep — doctor says what workers cannot do for want of a transport or a right
+"""test_upkeep — doctor reports work that workers cannot do because a transport or a right is missing
 
 Owns: the checks mail.transport, leaf.vacuum and the index of what was lost.
 See: test_doctor_faults.py for the other faults of tables.

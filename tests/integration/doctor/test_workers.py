@@ -1,4 +1,4 @@
-"""test_workers — doctor proves what workers' conditions are worth, and names the partition nobody serves
+"""test_workers — doctor proves which partitions the workers' conditions serve, and names unserved ones
 
 Owns: the register, conditions, coverage, overlap and mail without a worker, each with its fault planted.
 See: scripts/doctor/workers.py, shared/postgres/coverage.py; test_conditions.py for every fault of a condition.

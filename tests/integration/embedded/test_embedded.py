@@ -1,4 +1,4 @@
-"""test_embedded — the embedded server starts, is found again, stops, and refuses what it must
+"""test_embedded — the embedded server starts, is found again, stops, and refuses invalid states
 
 Owns: proofs about shared/postgres/embedded/embedded.py and `pillarbox database` on real servers; crashes are in
 test_embedded_recovery.

@@ -1,4 +1,4 @@
-"""test_recovery — the embedded server comes back from kill -9, and survives whoever started it
+"""test_recovery — the embedded server recovers from kill -9, and survives the process that started it
 
 Owns: proofs that no death, of the postmaster, of everything, or of the starter at a bad moment, costs a commit
 or needs a hand.

@@ -1,4 +1,4 @@
-"""test_session_login — who may send: listed networks, and users who prove themselves under TLS
+"""test_session_login — clients that may send: listed networks, and users who authenticate under TLS
 
 Owns: proofs about smtpd/login/authenticate.py, STARTTLS and relaying, with smtplib and by hand.
 See: RFC 3207, RFC 4616, RFC 4954.

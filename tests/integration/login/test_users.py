@@ -1,4 +1,4 @@
-"""test_users — users of a file that changes and of the table, and what a login hears when neither can be asked
+"""test_users — users of a changing file and of the table, and the reply to a login if neither is available
 
 Owns: proofs about smtpd/login/user_sources.py and sql/schema/19_user.sql, with the real PostgreSQL.
 See: tests/integration/commands/test_user_command.py for `pillarbox user`.

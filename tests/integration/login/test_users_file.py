@@ -1,4 +1,4 @@
-"""test_users_file — users written into smtpd.yaml and into a file that commands change while it is read
+"""test_users_file — users in smtpd.yaml and in a file that commands change while it is read
 
 Owns: proofs about the file of users; test_users.py has the table.
 """

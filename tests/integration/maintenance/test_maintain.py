@@ -1,4 +1,4 @@
-"""test_maintain — what operators asked for is finished, orphaned bodies go, coming days are made, by one worker
+"""test_maintain — one worker finishes operators' requests, deletes orphaned bodies, and creates coming days
 
 Owns: proofs about queued/maintain.py and the functions maintain_finish, maintain_sweep and history_create.
 """

@@ -1,4 +1,4 @@
-"""test_pooled — behind a transaction pooler one worker maintains at a time, as without
+"""test_pooled — behind a transaction pooler, too, one worker maintains at a time
 
 Owns: proofs about the election in queued/maintain.py through a real PgBouncer.
 """

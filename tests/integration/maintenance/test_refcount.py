@@ -1,4 +1,4 @@
-"""test_refcount — a body's count is the number of queue rows that point at it, whatever statement made or took them
+"""test_refcount — a body's count is the number of its queue rows, after any statement
 
 Owns: proofs about the counting triggers of sql/schema/04_leaf.sql, on the root, the inner tables and the leaves.
 See: PostgreSQL manual, "Overview of Trigger Behavior": statement triggers fire only on the table a statement names.

@@ -1,6 +1,6 @@
-"""test_refcount_races — sessions that give and take recipients of one body while the sweep goes by
+"""test_refcount_races — sessions that add and remove recipients of one body during the sweep
 
-Owns: proofs that no order of events loses a body that a recipient needs, or keeps one that nobody does.
+Owns: proofs that no order of events loses a needed body or keeps an unneeded one.
 See: sql/README.md, "Counting bodies"; test_refcount.py for one session at a time.
 """
 

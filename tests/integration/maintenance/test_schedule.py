@@ -1,4 +1,4 @@
-"""test_schedule — every occurrence is queued once, missed ones once together, and a broken schedule stops no other
+"""test_schedule — each occurrence is queued once, missed ones once together; a broken schedule stops no other
 
 Owns: proofs about queued/schedule.py, sql/schema/16_schedule.sql and the queries schedule_*.
 """

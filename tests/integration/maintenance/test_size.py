@@ -1,4 +1,4 @@
-"""test_size — what maintenance reads does not grow with the queue or the history, and no round with what waits
+"""test_size — the cost of a round of maintenance does not grow with the queue or the history
 
 Owns: proofs about how many rows maintain_sweep, maintain_hold_poison and maintain_renotify read, by the plans that
     their own sessions keep; and about the time of a round.

@@ -1,4 +1,4 @@
-"""test_trouble — a step of maintenance that fails stops no other, and no round after it
+"""test_trouble — a step of maintenance that fails stops neither other steps nor later rounds
 
 Owns: proofs about queued/maintain.py when PostgreSQL refuses something, keeps it waiting, or goes away.
 See: test_maintain.py for what the steps do.

@@ -1,4 +1,4 @@
-"""test_pace_shared — workers that share a limit never have more of it together, whoever dies or is cut off
+"""test_pace_shared — workers that share a limit never exceed it together, even if one dies or is cut off
 
 Owns: proofs about queued/pacing/pace_shared.py and pace_share of sql/schema/12_pacing.sql.
 """
@@ -262,7 +262,7 @@ async def test_a_limit_that_is_lowered_meanwhile_holds_under_load_too(pool: db.P
         paces.use(Pacing.model_validate({"policies": [lowered]}), {})
 
     def busy() -> int:
-        """One delivery after the other: each that ends, and whatever else may, begins anew."""
+        """One delivery after the other: each one that ends, and every other event, starts the loop again."""
         for name, paces in workers.items():
             ended, out[name] = out[name], []
             for turn in ended:

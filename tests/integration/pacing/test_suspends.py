@@ -1,4 +1,4 @@
-"""test_suspends — what is suspended waits, what is suspended no more is due at once, whoever said so
+"""test_suspends — suspended mail waits, and is due at once after the suspend ends, whoever set it
 
 Owns: proofs about queued/pacing/suspends.py and the queries suspend_*.
 """

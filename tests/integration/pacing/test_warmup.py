@@ -1,4 +1,4 @@
-"""test_warmup — what a new address may send on a day, counted by PostgreSQL for all workers together
+"""test_warmup — the daily allowance of a new address, counted by PostgreSQL for all workers together
 
 See: tests/integration/delivery/test_sources.py for what becomes of the mail.
 """

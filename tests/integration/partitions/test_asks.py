@@ -1,4 +1,4 @@
-"""test_asks — `pillarbox partitions` acts on a yes and on nothing else, and says what it is doing
+"""test_asks — `pillarbox partitions` acts only after a yes, and reports its steps
 
 Owns: proofs about the questions, the answers, the progress and the help of scripts/partitions/command.py.
 """

@@ -1,4 +1,4 @@
-"""test_audit — what a table of the queue lacks is seen, told in words, and mended while mail is there
+"""test_audit — missing parts of the queue's tables are found, explained and repaired while they hold mail
 
 Owns: proofs about scripts/partitions/audit.py.
 """

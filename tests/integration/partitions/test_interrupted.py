@@ -1,4 +1,4 @@
-"""test_interrupted — killed at any step, kept waiting, or overtaken by mail: the same command finishes
+"""test_interrupted — after a kill at any step, a wait or new mail, the same command finishes
 
 Owns: the crash table of sql/README.md, "Repartitioning", and what may change while rows are copied.
 """

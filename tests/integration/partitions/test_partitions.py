@@ -1,4 +1,4 @@
-"""test_partitions — every verb cuts the leaves as asked and leaves every row as it was
+"""test_partitions — every verb changes the leaves as requested and preserves every row
 
 Owns: proofs about scripts/partitions/command.py and scripts/partitions/run.py; test_partitions_interrupted.py has
     the kills.

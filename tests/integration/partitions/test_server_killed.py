@@ -101,7 +101,7 @@ async def work(factory: Factory) -> None:
 
 
 async def test_a_switch_that_was_committed_outlives_the_server(own: Killable, tmp_path: Path) -> None:
-    """Its rows were written into tables that nobody saw yet: they must be as durable as any."""
+    """Its rows were written into tables not yet visible; they must be as durable as others."""
     configure(tmp_path, own.uri, LEAVES)
     assert await asyncio.to_thread(pillarbox, tmp_path, "apply", "--yes") == 0
     with own.session() as session:

@@ -1,4 +1,4 @@
-"""test_answer_lost — the connection goes while a result is recorded: it is recorded once, and told once
+"""test_answer_lost — the connection is lost while a result is recorded: it is recorded once, and notified once
 
 Owns: proofs about queued.result.Recorder when PostgreSQL's answer to a COMMIT is lost.
 See: test_result_trouble.py for outages in which nothing was recorded.
@@ -30,7 +30,7 @@ def results(taken: list[Claimed], kind: str) -> list[Result]:
 
 
 async def lose_the_answer(factory: Factory, proxy: Proxy, operator: Any) -> None:
-    """Whoever waits for the operator's lock gets on with it and commits, but the client never hears of it."""
+    """The backend that waits for the operator's lock continues and commits, but its client gets no answer."""
     await until(lambda: factory.waiting(RECORDER), "the recorder to be at it")
     proxy.deaf()
     operator.commit()

@@ -1,4 +1,4 @@
-"""test_fence — a worker that outlived a failover touches nobody else's mail, though ids are given again
+"""test_fence — a worker that survived a failover does not touch other mail, although ids are reused
 
 Owns: the proof that every fence asks for the message and a random token beside the id. `taken_over` does to the
     database what the promotion of a standby that lagged does: rows are gone, sequences are behind, and new mail has the

@@ -1,4 +1,4 @@
-"""test_held — a claimed recipient that a rule holds, and how a peer was spoken to, are recorded once and fenced
+"""test_held — a hold by a rule, and the details of the session, are recorded once and fenced
 
 Owns: proofs about result_hold_if_claimed.sql and the columns tls and source of attempts.
 """

@@ -1,4 +1,4 @@
-"""test_notice — senders are told once, together, at a bounded rate, and never of a bounce
+"""test_notice — senders are notified once, together, at a bounded rate, and never about a bounce
 
 Owns: proofs about queued/dsn/send.py, sql/schema/11_notice.sql and the queries notice_*.
 """

@@ -1,4 +1,4 @@
-"""test_notice_owed — whose results are told, and whose never
+"""test_notice_owed — the results that cause a notification, and those that do not
 
 Owns: the matrix of NOTIFY and outcome; mail from the null sender; what operators bounce.
 See: RFC 3461 section 4.1; queued/dsn/requested.py; queued/dsn/send.py.

@@ -1,4 +1,4 @@
-"""test_notice_roles — granted rights are enough to tell senders, to learn, and to know who is suppressed
+"""test_notice_roles — the granted rights suffice to notify senders, to learn from reports, and to read suppressions
 
 Owns: proofs about what sql/schema/21_right.sql grants on notices.
 See: docs/how-to/grant-roles.md.

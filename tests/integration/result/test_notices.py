@@ -1,6 +1,6 @@
-"""test_notices — the statement that records a result also writes down what its sender is to be told
+"""test_notices — the statement that records a result also writes the notice for its sender
 
-Owns: the matrix of NOTIFY and outcome, and that a delay is told once.
+Owns: the matrix of NOTIFY and outcome; a delay is notified once.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def test_the_null_sender_is_told_nothing(factory: Factory) -> None:
 
 
 async def test_a_late_result_tells_nobody(factory: Factory) -> None:
-    """The claim is another's: whoever has it tells."""
+    """Another worker holds the claim; only that worker writes the notice."""
     factory.row()
     async with running_recorder(factory.uri) as recorder:
         [c] = await claim(factory.uri)

@@ -1,4 +1,4 @@
-"""test_result — a result is recorded once, for the claim it was made under, and nothing of a try is forgotten
+"""test_result — a result is recorded once, for its own claim, with every detail of the try
 
 Owns: proofs about queued/result.py and result_record_if_claimed.sql; test_result_trouble.py has outages and refusals.
 """

@@ -1,4 +1,4 @@
-"""test_results_agree — code, database and documentation know the same ways to finish
+"""test_results_agree — code, database and documentation have the same list of results
 
 Owns: the comparison of shared/mail/results.py with the archive's constraint, archive_is_dead, sql/README.md and the
     reference.

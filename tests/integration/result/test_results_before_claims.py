@@ -1,4 +1,4 @@
-"""test_results_before_claims — what a worker has sent it does not claim again, however long PostgreSQL was away
+"""test_results_before_claims — a worker does not claim again mail that it has sent, however long PostgreSQL was down
 
 Owns: proofs about a worker that holds results when an outage outlives its leases; the crash table's row 17.
 See: queued/dispatch.py, `_claim`; sql/README.md, "Claims". With whole daemons: test_outage_outlives_the_lease.
@@ -39,7 +39,7 @@ SENT = 12
 
 
 class Peer:
-    """A sink that answers no final dot until it is told to."""
+    """A sink that delays its replies to final dots until it is released."""
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()

@@ -1,4 +1,4 @@
-"""test_spoken — a result says how the host was spoken to, and whether it took on to tell the sender
+"""test_spoken — a result records the session's protocol, and whether the host will notify the sender
 
 See: RFC 3461 section 5.2.1.
 """

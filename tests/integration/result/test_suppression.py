@@ -1,4 +1,4 @@
-"""test_suppression — only what a report proves suppresses an address, and what is suppressed gets no mail
+"""test_suppression — only a proven report suppresses an address, and a suppressed address gets no mail
 
 Owns: proofs about queued/reports/learn.py, queued/reports/suppression_screen.py, smtpd/policy/suppressed.py,
     scripts/commands/suppress.py and the queries suppression_* and report_*.

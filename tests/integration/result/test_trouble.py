@@ -1,4 +1,4 @@
-"""test_trouble — results outlive outages, missing days and refusals of one among them
+"""test_trouble — results survive outages, missing days and the refusal of a single result
 
 Owns: proofs about queued.result.Recorder when PostgreSQL does not take what it is given.
 """
@@ -164,7 +164,7 @@ async def test_a_result_that_is_refused_for_an_unknown_reason_holds_up_no_other(
 
 @pytest.mark.parametrize("result", ["failed", None])
 async def test_what_is_owed_after_a_refused_text_is_owed_all_the_same(factory: Factory, result: str | None) -> None:
-    """The failure is recorded and its sender told; the deferral waits for its time."""
+    """The failure is recorded and its sender notified; the deferral waits until it is due."""
     factory.row()
     later = datetime.now(UTC) + timedelta(hours=1)
     async with running_recorder(factory.uri) as recorder:
@@ -222,7 +222,7 @@ async def test_what_is_refused_in_every_form_keeps_its_claim_until_it_is_taken(
 
 
 async def test_a_result_that_meets_a_hold_in_the_making_is_recorded_after_it(factory: Factory, heard: Heard) -> None:
-    """Whoever deletes a row while it moves to another partition gets SQLSTATE 40001, which is no refusal."""
+    """Deleting a row while it moves to another partition gives SQLSTATE 40001, which is not a refusal."""
     [id_] = factory.rows(1)
     async with running_recorder(factory.uri) as recorder:
         [c] = await claim(factory.uri)

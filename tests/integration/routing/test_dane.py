@@ -1,4 +1,4 @@
-"""test_dane — TLSA records decide which certificate a mail exchanger must show, and whether it must show one"""
+"""test_dane — TLSA records decide whether a mail exchanger must have a certificate, and which"""
 
 from __future__ import annotations
 

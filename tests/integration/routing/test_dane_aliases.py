@@ -1,4 +1,4 @@
-"""test_dane_aliases — CNAMEs on the way to a mail exchanger: which TLSA records count, and which names are right"""
+"""test_dane_aliases — CNAMEs of a mail exchanger: the TLSA records that apply, and the valid names"""
 
 from __future__ import annotations
 

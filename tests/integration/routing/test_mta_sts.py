@@ -1,4 +1,4 @@
-"""test_mta_sts — policies are fetched by HTTPS, kept as long as they say, and held to"""
+"""test_mta_sts — policies are fetched by HTTPS, cached as long as they say, and enforced"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_mta_sts_shared — what one transport of a worker has learnt of a policy, the others know, after a reload too
+"""test_mta_sts_shared — a worker's transports share fetched policies, also after a reload
 
 Owns: proofs about the cache that queued.equipment makes for all transports.
 See: tests/integration/routing/test_mta_sts.py for the cache itself.

@@ -1,4 +1,4 @@
-"""test_requiretls — mail whose submitter asked for TLS all the way goes nowhere without it (RFC 8689)"""
+"""test_requiretls — mail with REQUIRETLS is never sent without TLS (RFC 8689)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_resolver — what DNS says and fails to say, over real sockets, and how long it is remembered"""
+"""test_resolver — DNS answers and failures over real sockets, and how long they are cached"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_routing — mail goes where DNS and queued.yaml say, over real sockets on several loopback addresses
+"""test_routing — mail follows DNS and queued.yaml, over real sockets on several loopback addresses
 
 Owns: which host is asked and what its absence means; tests/unit/delivery/test_route.py has each decision by itself.
 See: test_failover.py for who is asked next.

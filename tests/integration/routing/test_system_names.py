@@ -1,4 +1,4 @@
-"""test_system_names — hosts that queued.yaml names are found as the system finds them, and slow names delay nobody"""
+"""test_system_names — hosts in queued.yaml are resolved by the system, and slow names delay no other mail"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_tls — the certificate a client asked for, what is known of the session, and certificates that change
+"""test_tls — the certificate that a client requests, the recorded session, and certificates that change
 
 Owns: proofs about smtpd/tls.py with real handshakes on the loopback interface, apart from SMTP.
 """
@@ -231,7 +231,7 @@ async def test_a_certificate_of_somebody_else_s_authority_ends_the_handshake(
 
 
 async def test_a_certificate_may_be_its_own_authority(authority: Authority, tmp_path: Path) -> None:
-    """What Postfix's relay_clientcerts is used for: certificates nobody signed, listed one by one."""
+    """Like Postfix's relay_clientcerts: self-signed certificates, listed one by one."""
     stranger = trustme.CA()
     issued = stranger.issue_cert("app@example.com")
     authorities = tmp_path / "clients.pem"

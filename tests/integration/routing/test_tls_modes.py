@@ -98,7 +98,7 @@ def peer(kind: str, authority: Authority, elsewhere: Authority) -> TlsPeer:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Authority:
-    """An authority that nobody trusts."""
+    """An untrusted authority."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     return Authority(folder)

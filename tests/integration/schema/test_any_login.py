@@ -1,4 +1,4 @@
-"""test_any_login — who may connect to the database, and nothing else, stops neither mail nor its upkeep
+"""test_any_login — a login that may only connect to the database stops neither mail nor maintenance
 
 Owns: what a stranger can do to us with advisory locks, with PostgreSQL's queue of notifications, and with payloads.
 See: sql/README.md, "Lock order"; docs/explanation/wake-up.md.

@@ -1,4 +1,4 @@
-"""test_archive_trace — a finished recipient is found by its id without reading the archive
+"""test_archive_trace — a finished recipient is found by its id without scanning the archive
 
 Owns: proofs about the index archive_id: that every day has it, that it is used, and that stragglers do not blunt it.
 """

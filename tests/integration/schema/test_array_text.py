@@ -1,4 +1,4 @@
-"""test_array_text — PostgreSQL reads from an array's text exactly what was put into it
+"""test_array_text — PostgreSQL reads the text of an array exactly as it was written
 
 Owns: proofs about shared/postgres/array_text.py, with PostgreSQL as the reader.
 """

@@ -1,4 +1,4 @@
-"""test_audit_rights — a record of what was done says what was done, whoever writes it
+"""test_audit_rights — an audit record states the actual change, whoever writes it
 
 Owns: the forgeries that a reviewer could try, so that an operator's `undo` does what the reviewer may not.
 See: sql/schema/17_audit.sql; tests/integration/schema/test_roles_refused.py.
@@ -26,7 +26,7 @@ ADD = "SELECT pillarbox.audit_add(%s, %s::bigint[], %s)"
 
 @pytest.fixture
 def operator(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Pillarbox:
-    """Whoever owns the queue."""
+    """The owner of the queue."""
     return Pillarbox(write_config(tmp_path / "operator", database), capsys, "queue")
 
 
@@ -62,7 +62,7 @@ def test_a_reviewers_hand_written_rows_are_refused_and_nothing_can_be_undone(
 def test_what_a_reviewer_remembers_and_does_not_change_is_not_undone(
     factory: Factory, logins: Logins, operator: Pillarbox
 ) -> None:
-    """Rows are kept as they are, not as somebody says; and only those that the same transaction changes count."""
+    """The actual rows are recorded, not the caller's; and only those that the same transaction changes count."""
     released, left = (factory.row(status="HOLD") for _ in range(2))
     waiting = factory.row()
     with logins.session("reviewer") as reviewer:

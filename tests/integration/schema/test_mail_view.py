@@ -1,4 +1,4 @@
-"""test_mail_view — the view `mail` is the whole queue's simple face, and `own_mail` an application's
+"""test_mail_view — the view `mail` is a simple interface to the whole queue, and `own_mail` to an application's
 
 Owns: proofs about both views of sql/schema/08_mail.sql: hold, release, delete, bounce, reprioritise, reschedule, and
     what they refuse; and what becomes of a recipient that is being sent meanwhile.

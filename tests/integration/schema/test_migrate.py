@@ -1,4 +1,4 @@
-"""test_migrate — migrations happen once, whole or not at all, whoever starts them and whatever kills them
+"""test_migrate — migrations run once, completely or not at all, with concurrent starts and kills
 
 Owns: proofs about shared/postgres/migrate.py.
 """

@@ -1,4 +1,4 @@
-"""test_migrate_beside_mail — a migration keeps nobody waiting, and gives way where it and mail want the same locks
+"""test_migrate_beside_mail — a migration does not block mail, and yields if both want the same locks
 
 Owns: proofs about the locks of shared/postgres/migrate.py.
 See: sql/README.md, "Migrations beside mail".

@@ -1,4 +1,4 @@
-"""test_postgres_fixture — the databases that tests get are real, fresh and gone afterwards
+"""test_postgres_fixture — the databases of tests are real, new, and removed afterwards
 
 Owns: proofs about tests/fixtures/database/postgres.py.
 """

@@ -1,4 +1,4 @@
-"""test_roles — each role can do its whole work with its own rights and nothing more
+"""test_roles — each role can do all of its work with its own rights
 
 Owns: proofs about sql/schema/21_right.sql: real daemons as logins that have one role each, reviewers, analysts and
     maintainers at their work.
@@ -165,7 +165,7 @@ def test_an_analyst_reads_the_history(factory: Factory, logins: Logins) -> None:
 
 
 def test_the_roles_are_made_once_and_an_administrator_may_make_them_before(factory: Factory) -> None:
-    """As somebody who may not create roles, with roles that exist: every right is granted all the same."""
+    """A login that may not create roles, with existing roles: every right is still granted."""
     names = ("smtpd", "queued", "reviewer", "analyst", "maintainer", "application")
     found = factory.sql(
         "SELECT rolname FROM pg_roles WHERE rolname = ANY(%(names)s) AND NOT rolcanlogin AND NOT rolsuper",

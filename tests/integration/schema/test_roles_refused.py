@@ -1,4 +1,4 @@
-"""test_roles_refused — what each role must not do, it cannot
+"""test_roles_refused — no role can exceed its rights
 
 Owns: the table of refusals, and the tricks with search_path that functions with their owner's rights must survive.
 See: tests/integration/schema/test_roles.py for what they can; PostgreSQL manual, "Writing SECURITY DEFINER Functions

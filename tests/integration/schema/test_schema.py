@@ -1,4 +1,4 @@
-"""test_schema — the layout is the queue manual's, and every leaf is guarded alike
+"""test_schema — the layout follows the queue manual, and every leaf has the same guards
 
 Owns: proofs about what sql/schema makes; test_migrate.py has how it is applied.
 See: Halon's queue manual for queue_hold, queue_def and queue_def_123.

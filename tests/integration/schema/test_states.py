@@ -1,4 +1,4 @@
-"""test_states — document, code and database agree which status may follow which, and the database enforces it
+"""test_states — document, code and database agree on the allowed transitions, and the database enforces them
 
 Owns: proofs that sql/README.md, shared/mail/states.py and status_transitions are one table, and that no move outside
     it is possible, on the root or on a leaf.

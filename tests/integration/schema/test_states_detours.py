@@ -1,4 +1,4 @@
-"""test_states_detours — an illegal move is refused whatever statement tries it, and what is legal is counted right
+"""test_states_detours — an illegal transition is refused in every statement, and legal ones are counted correctly
 
 Owns: proofs about the ways round the trigger on UPDATE: functions that delete and insert, COPY, the view, ON CONFLICT
     and MERGE, aimed at the root and at leaves. test_states.py has UPDATE itself.

@@ -1,4 +1,4 @@
-"""test_upgrade_from_released — the database of each release becomes what a fresh one is, and keeps its mail
+"""test_upgrade_from_released — the database of each release upgrades to the schema of a new one, and keeps its mail
 
 Owns: proofs about sql/migrations: what they make of tests/fixtures/database/schema-*.sql is what a new database gets.
     A fixture is the plain dump of a database as a release's `pillarbox migrate` made it with LEAVES, by

@@ -1,4 +1,4 @@
-"""test_arc_verified_elsewhere — Mail::DKIM, which shares no code with ours, finds our ARC chains good
+"""test_arc_verified_elsewhere — Mail::DKIM, which shares no code with ours, verifies our ARC chains
 
 See: Mail::DKIM::ARC::Verifier (RFC 8617 in Perl), of the package that scripts/dev/peers.py fetches
 """

@@ -1,4 +1,4 @@
-"""test_sign_deferred — mail that cannot be signed waits in the queue, and is neither sent nor given up
+"""test_sign_deferred — mail that cannot be signed waits in the queue, and is neither sent nor bounced
 
 See: queued/signing/sign.py; docs/how-to/sign-with-dkim.md, "When signing fails".
 """

@@ -1,4 +1,4 @@
-"""test_sign_verified_by_rspamd — rspamd, whose cryptography is OpenSSL's, finds the signatures of both algorithms good
+"""test_sign_verified_by_rspamd — rspamd, whose cryptography is OpenSSL's, verifies the signatures of both algorithms
 
 See: tests/integration/signing/test_sign_verified_elsewhere.py for Mail::DKIM, which knows RSA only; RFC 8463 (Ed25519).
 """

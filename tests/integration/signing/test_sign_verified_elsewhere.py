@@ -1,4 +1,4 @@
-"""test_sign_verified_elsewhere — a verifier that shares no code with ours finds our key in DNS and our signature good
+"""test_sign_verified_elsewhere — an independent verifier finds our key in DNS and verifies our signature
 
 See: dkimproxy-verify(1) of Mail::DKIM, an implementation of RFC 6376 in Perl; scripts/dev/peers.py, which fetches it.
 Bugs: Debian's Mail::DKIM knows no Ed25519; it says of that signature only that the algorithm is unknown.

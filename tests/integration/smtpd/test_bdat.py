@@ -1,4 +1,4 @@
-"""test_bdat — content in chunks: counted, never scanned, and swallowed when it is refused
+"""test_bdat — content in chunks is counted, never scanned, and discarded when it is refused
 
 Owns: CHUNKING from the socket to the rows.
 See: RFC 3030 sections 2, 4.2.

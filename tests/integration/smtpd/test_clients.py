@@ -1,7 +1,7 @@
-"""test_clients — other people's clients submit with TLS and AUTH
+"""test_clients — other projects' clients submit with TLS and AUTH
 
 Owns: one test for each client and mechanism: swaks, CPython's smtplib, aiosmtplib, curl, msmtp, nodemailer.
-Guarantees: each client checks our certificate, and its name wherever it can be told which name that is.
+Guarantees: each client verifies our certificate, and its name if the client can be configured with it.
 See: tests/integration/smtpd/test_submission.py for what a user may do then; test_session_login.py for refusals.
 """
 

@@ -1,4 +1,4 @@
-"""test_content_check — what is asked of rspamd, and what becomes of answers that are none
+"""test_content_check — the request to rspamd, and the treatment of invalid answers
 
 Owns: proofs about smtpd/policy/content_check.py and shared/http.py before a scripted HTTP server.
 See: tests/integration/smtpd/test_rspamd.py for the real one.

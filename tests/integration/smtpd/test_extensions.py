@@ -1,6 +1,6 @@
-"""test_extensions — what EHLO offers is what is taken, and the small commands do what they say
+"""test_extensions — every extension that EHLO offers is accepted, and minor commands work
 
-Owns: the reply to EHLO and HELO, limits that LIMITS tells of, and NOOP, RSET, HELP, ETRN, QUIT.
+Owns: the reply to EHLO and HELO, limits announced by LIMITS, and NOOP, RSET, HELP, ETRN, QUIT.
 See: RFC 5321 section 4.1.1; RFC 9422; the RFC of each extension in smtpd/session/service.py.
 """
 

@@ -1,4 +1,4 @@
-"""test_line_fuzz — whatever lines come, nobody hears of a fault of ours, nothing hangs, and nothing is left behind
+"""test_line_fuzz — random lines cause no fault of ours, no hang, and no leftovers
 
 Owns: the long walk: `pytest tests/integration/smtpd/test_line_fuzz.py --lines 200000`; without the option a short one.
 """

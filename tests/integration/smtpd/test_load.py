@@ -1,4 +1,4 @@
-"""test_load — a server that is full or late turns new clients away at once, and those it has do not notice
+"""test_load — a full or slow server refuses new clients at once, without effect on open sessions
 
 Owns: proofs about `load`: sessions, lag, the shorter time of a stressed process.
 See: smtpd/session/overload.py; RFC 5321 section 3.1 (a greeting other than 220).

@@ -1,6 +1,6 @@
 """test_policy_phases — rules at every phase of a real session, from the socket to the rows
 
-Owns: proofs that what smtpd/policy/engine.py decides is what clients hear and rows hold; lists by file and by query;
+Owns: proofs that the decisions of smtpd/policy/engine.py reach clients and rows; lists by file and by query;
     rates. See: tests/unit/policy/test_policy.py for each condition.
 """
 

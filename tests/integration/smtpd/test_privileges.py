@@ -1,6 +1,6 @@
-"""test_privileges — after the ports are bound nothing of root is left, or smtpd does not start
+"""test_privileges — after the ports are bound no right of root remains, or smtpd does not start
 
-Owns: proofs about `user` and `group`. Run as root they change who a process is; run as somebody else they are refused.
+Owns: proofs about `user` and `group`. As root they change the account of a process; for other users they are refused.
 See: smtpd/process/privileges.py; credentials(7).
 """
 

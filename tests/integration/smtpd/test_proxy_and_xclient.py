@@ -1,4 +1,4 @@
-"""test_proxy_and_xclient — who speaks for others is believed only where the configuration says so
+"""test_proxy_and_xclient — PROXY and XCLIENT are accepted only from configured networks
 
 Owns: the PROXY protocol, versions 1 and 2, and XCLIENT, from the socket to the rows, and what others attempt with them.
 See: haproxy's proxy-protocol.txt; https://www.postfix.org/XCLIENT_README.html

@@ -1,4 +1,4 @@
-"""test_rspamd — the real rspamd decides what becomes of real mail
+"""test_rspamd — the real rspamd decides about real mail
 
 Owns: proofs that policy.contentcheck works with Debian's rspamd, from the socket to the rows.
 See: tests/integration/smtpd/test_content_check.py for answers that no honest rspamd gives.

@@ -1,4 +1,4 @@
-"""test_session — what clients submit arrives as it is, behind our Received header, and what is refused leaves nothing
+"""test_session — submitted mail is stored unaltered behind our Received field, and refused mail leaves nothing
 
 Owns: proofs about smtpd from the socket to the rows: acceptance, envelopes, policy, pipelining. test_session_limits.py
     has what is refused, test_session_login.py who may send, test_session_trouble.py our own faults.

@@ -1,4 +1,4 @@
-"""test_session_limits — what smtpd refuses is refused with the right code, leaves nothing, and the session goes on
+"""test_session_limits — a refusal has the right code and leaves nothing, and the session continues
 
 Owns: proofs about refusals at MAIL, RCPT and after DATA.
 See: RFC 5321 sections 2.3.8, 4.1.1, 4.5.3.1.10, 6.3; RFC 1870 section 6.

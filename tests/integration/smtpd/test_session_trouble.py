@@ -1,4 +1,4 @@
-"""test_session_trouble — our own trouble is 451 without a detail, and a client that hangs up leaves nothing
+"""test_session_trouble — our own faults are 451 without details, and a disconnected client leaves nothing
 
 Owns: proofs about smtpd when the database is away, a hook fails, or a client goes in the middle.
 """
@@ -37,7 +37,7 @@ class Faulty(Spool):
 
 
 class Gate:
-    """Closes a database to everybody, and opens it again."""
+    """Closes a database to all logins, and opens it again."""
 
     def __init__(self, server: ServerUnderTest, uri: str) -> None:
         self._server = server
@@ -63,7 +63,7 @@ class Gate:
 
 
 def reset(client: Dialogue) -> None:
-    """Hang up so that the other side knows nobody listens (TCP RST, as from a program that was killed)."""
+    """Close with a TCP RST, as by a killed program."""
     linger = struct.pack("ii", 1, 0)
     client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     client.writer.transport.abort()

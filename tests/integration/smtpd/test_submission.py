@@ -1,4 +1,4 @@
-"""test_submission — what a user may do once it is known who it is, and how certificates and channel bindings prove that
+"""test_submission — the rights of an authenticated user, and authentication by certificate and channel binding
 
 Owns: proofs with real clients about EXTERNAL, SCRAM-SHA-256-PLUS, a user's own senders, relaying by certificate.
 See: tests/integration/smtpd/test_clients.py for each client's everyday login.

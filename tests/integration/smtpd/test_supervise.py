@@ -1,4 +1,4 @@
-"""test_supervise — children that crash again and again, or hang, and what the supervisor does about them
+"""test_supervise — the supervisor's treatment of children that crash repeatedly or hang
 
 Owns: proofs about smtpd/process/supervisor.py that need a daemon to be hurt on purpose; the scenarios have its
     ordinary life.

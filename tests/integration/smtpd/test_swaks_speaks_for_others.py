@@ -1,4 +1,4 @@
-"""test_swaks_speaks_for_others — XCLIENT and the PROXY protocol as somebody else wrote them
+"""test_swaks_speaks_for_others — XCLIENT and the PROXY protocol as implemented by swaks
 
 Owns: swaks as a trusted gateway, for each version of the PROXY header and each attribute of XCLIENT that we take.
 See: tests/integration/smtpd/test_proxy_and_xclient.py for refusals and for what others attempt with them; swaks(1).

@@ -1,4 +1,4 @@
-"""test_enqueue_refused — nothing gets into the queue that could speak to another program than the one it is meant for
+"""test_enqueue_refused — enqueue refuses text that another program could interpret as something else
 
 Owns: proofs that CR, LF, NUL and other control characters are refused in every envelope field, whichever way they come
     in, and that content and times are sound.

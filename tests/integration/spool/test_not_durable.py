@@ -1,6 +1,6 @@
-"""test_not_durable — a COMMIT that PostgreSQL gave up waiting for is not answered 250
+"""test_not_durable — a COMMIT whose wait for the standby was aborted is not answered 250
 
-Owns: proofs that a wait for the synchronous standby which somebody ends costs 451, for each way a group is committed.
+Owns: proofs that an aborted wait for the synchronous standby is answered 451, for each way of committing a group.
 See: shared/spool/commit.py; PostgreSQL manual, "Synchronous Replication"; src/backend/replication/syncrep.c.
 """
 

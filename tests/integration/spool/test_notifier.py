@@ -1,4 +1,4 @@
-"""test_notifier — hints go out after COMMIT, together, and trouble with them reaches nobody
+"""test_notifier — notifications are sent after COMMIT, together, and their failure affects no client
 
 Owns: proofs about shared/postgres/notifier.py on a real server and through a proxy that cuts.
 See: sql/README.md, "Hints".

@@ -1,4 +1,4 @@
-"""test_parameters_carried — what MAIL and RCPT asked for stands in the queue rows, for delivery to honour
+"""test_parameters_carried — the parameters of MAIL and RCPT are stored in the queue rows for delivery
 
 Owns: the way from SMTP to the row: DSN, priority, 8BITMIME, REQUIRETLS, and mail that is to be released later.
 See: sql/README.md, "Reserved metadata"; RFC 3461, RFC 4865, RFC 6710, RFC 8689.

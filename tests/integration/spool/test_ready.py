@@ -1,4 +1,4 @@
-"""test_ready — while nothing can be committed, nobody is invited to send; when it can be again, everybody is
+"""test_ready — while nothing can be committed, no client may send; as soon as it can be, all may
 
 Owns: proofs about Spool.ready() and the probes, with the real server out of reach, silent, or slow; and that large
     messages keep no small ones waiting.

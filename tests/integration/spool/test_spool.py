@@ -1,4 +1,4 @@
-"""test_spool — a submission returns once its rows are there for everybody, or not at all
+"""test_spool — a submission returns once its rows are visible to all, or not at all
 
 Owns: proofs about shared/spool/spool.py while all goes well; test_spool_trouble.py has what goes wrong.
 """

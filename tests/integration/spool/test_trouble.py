@@ -1,4 +1,4 @@
-"""test_trouble — poison, hang-ups and outages: what is refused is refused alone, what is kept is said
+"""test_trouble — poison, lost connections and outages: only the bad message is refused, and kept mail is answered
 
 Owns: proofs about shared/spool/spool.py when something goes wrong at each point before, during and after COMMIT.
 """

@@ -1,4 +1,4 @@
-"""test_volumes — how much room PostgreSQL has, told by who sees its volumes and heeded by smtpd on another host
+"""test_volumes — free space of PostgreSQL's volumes, reported on its host and obeyed by smtpd on another
 
 Owns: proofs about `pillarbox volumes`, what smtpd reads of it, the reply to MAIL, and what doctor says.
 See: shared/spool/space.py; scripts/commands/volumes.py.

@@ -1,4 +1,4 @@
-"""test_wakeup — a notification wakes the workers it can concern, and a lost connection wakes its own
+"""test_wakeup — a notification wakes the workers that it may concern, and a lost connection wakes its own
 
 Owns: proofs about shared/postgres/wakeup.py and wakeup_concerns.sql.
 """

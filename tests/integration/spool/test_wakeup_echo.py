@@ -1,4 +1,4 @@
-"""test_wakeup_echo — a connection that hears nothing is found out and opened anew, or polling takes over
+"""test_wakeup_echo — a connection without notifications is detected and reopened, or polling takes over
 
 Owns: proofs about the echo probe of shared/postgres/wakeup.py, through a proxy and through a real PgBouncer.
 """

@@ -1,4 +1,4 @@
-"""test_condition_language — whatever is typed is read or refused, and what is read can be written and read again"""
+"""test_condition_language — any input is parsed or refused, and a parsed condition can be written and parsed again"""
 
 from __future__ import annotations
 

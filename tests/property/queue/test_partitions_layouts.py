@@ -1,4 +1,4 @@
-"""test_partitions_layouts — whatever layouts follow each other, the steps lead exactly from one to the next
+"""test_partitions_layouts — the steps between any two layouts lead exactly from one to the other
 
 Owns: a little model of PostgreSQL that plays the statements of the plan through: schemas, tables, bounds.
 See: scripts/partitions/plan.py.

@@ -1,4 +1,4 @@
-"""test_quarantine_render — whatever a message is, looking at it does nothing
+"""test_quarantine_render — rendering any message has no side effect
 
 Guarantees: render never raises; all it shows is printable, bounded, and one line where a line is meant; parts lie
     within the message, in order, apart from each other.

@@ -1,4 +1,4 @@
-"""test_queue_machine — whatever is done to the queue, in whatever order and at once, every rule of it holds
+"""test_queue_machine — any operations on the queue, in any order and concurrently, preserve its invariants
 
 Owns: the state machine: workers, applications, operators and maintenance on a real PostgreSQL, alone and two at once,
     with backends that are killed in the middle. After each step the tables are compared with a model in Python.
@@ -72,7 +72,7 @@ UPKEEP = st.one_of(
 
 
 def by_hand(picks: st.SearchStrategy[tuple[int, ...]]) -> st.SearchStrategy[Operation]:
-    """What somebody does to the rows picked, or to some and others."""
+    """An operation on chosen rows."""
     return st.one_of(
         st.builds(Move, picks, st.sampled_from(["HOLD", "DELIVER", "DELETE", "BOUNCE"]), st.booleans()),
         st.builds(Remove, picks, st.booleans()),
@@ -156,7 +156,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(operations=st.lists(by_hand(PICKS), min_size=1, max_size=3))
     def operator(self, operations: list[Operation]) -> None:
-        """Somebody does something by hand."""
+        """A manual operation."""
         for operation in operations:
             self.bench.do(operation)
 
@@ -186,7 +186,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(picks=PICKS, status=st.sampled_from(["DELETE", "BOUNCE", "HOLD"]), results=RESULTS)
     def called_off(self, picks: tuple[int, ...], status: str, results: tuple[str | None, ...]) -> None:
-        """Somebody thinks better of what is being sent; maintenance comes by before its result is in, and after."""
+        """An operator decides about mail being sent; maintenance runs before and after its result."""
         for operation in (Claim("true", 5), Move(picks, status), Finish(), Settle(0, results), Finish()):
             self.bench.do(operation)
 
@@ -205,7 +205,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.cut)
     @rule(change=REPARTITION)
     def repartition(self, change: Repartition) -> None:
-        """The leaves are cut anew meanwhile; once in an example, because it takes long."""
+        """The queue is repartitioned meanwhile; once in an example, because it takes long."""
         self.cut = True
         self.bench.repartition(change)
 

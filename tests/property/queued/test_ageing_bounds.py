@@ -1,4 +1,4 @@
-"""test_ageing_bounds — mail that waits is never given up too early, and never waits for ever for what has stopped it"""
+"""test_ageing_bounds — waiting mail is never bounced too early, and never waits for ever"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_bounce_read — a broken report is read or left, and never harms
+"""test_bounce_read — a malformed report is read or ignored, and does no harm
 
 Owns: properties of queued/reports/read.py on reports that were cut, repeated and overwritten.
 """

@@ -1,4 +1,4 @@
-"""test_destinations — whatever becomes of attempts, a destination keeps its bounds and loses nobody
+"""test_destinations — after any attempts, a destination keeps its bounds and loses no recipient
 
 Owns: properties of feedback.py and destination.py of queued/destinations over random histories, with their own clock.
 """

@@ -1,4 +1,4 @@
-"""test_pace — no order of messages gets past a limit, and nothing waits for a limit that is not reached
+"""test_pace — no order of messages exceeds a limit, and none waits for a limit that is not reached
 
 Owns: proofs about queued/pacing/pace.py and pace_gauge.py with a clock of the test's own.
 """
@@ -20,7 +20,7 @@ MAIL = Fields("default", "example.com", "example.org", "acme", "news", "mx.examp
 
 
 class Clock:
-    """Time that goes only when it is told to."""
+    """A clock that advances only on request."""
 
     def __init__(self) -> None:
         self.now = 1000.0

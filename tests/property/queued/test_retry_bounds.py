@@ -1,4 +1,4 @@
-"""test_retry_bounds — no schedule, clock or roll makes a retry too early, too late or endless"""
+"""test_retry_bounds — no schedule, clock or random number makes a retry too early, too late or endless"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_rules_order — whatever the rules are, what they decide is what reading them in order says"""
+"""test_rules_order — any rules decide as if read in order"""
 
 from __future__ import annotations
 

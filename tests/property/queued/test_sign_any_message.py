@@ -1,4 +1,4 @@
-"""test_sign_any_message — signing changes no content, and what is signed verifies, whatever the content is
+"""test_sign_any_message — signing changes no content, and the signature of any content verifies
 
 See: RFC 6376 section 3.4.4 for the relaxed body, section 3.4.5 for examples; tests/fixtures/corpus.py for real mail.
 """

@@ -1,4 +1,4 @@
-"""test_windows — a delivery window opens when its clock says so, whatever the clock does
+"""test_windows — a delivery window opens by its clock, through every change of the clock
 
 Owns: proofs about queued/pacing/windows.py, among them the two days of the year on which a clock is changed.
 """

@@ -1,4 +1,4 @@
-"""test_address — what is accepted as an address carries nothing out of its place, and reads back as itself
+"""test_address — an accepted address contains nothing out of place, and is parsed back unchanged
 
 Owns: properties of shared/mail/address.py.
 """

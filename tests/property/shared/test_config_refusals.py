@@ -1,4 +1,4 @@
-"""test_config_refusals — whatever is written where, a configuration is good or its problems are lines
+"""test_config_refusals — any configuration is valid, or its problems are one-line errors
 
 Owns: the law that no value at any key ends in anything but a model or a ConfigError fit for a terminal.
 """

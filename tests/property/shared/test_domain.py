@@ -1,4 +1,4 @@
-"""test_domain — every spelling of a domain that resolves to it meets the same rules
+"""test_domain — the same rules apply to every spelling of a domain that resolves to it
 
 Guarantees: the address of an envelope, and each configuration key and command that names domains, end in one text;
     what compares them compares text.

@@ -1,4 +1,4 @@
-"""test_hints — a hint is sent where its workers listen, and nothing that is heard can do harm
+"""test_hints — a hint is sent where its workers listen, and no received hint does harm
 
 Owns: the laws of shared/mail/partition.py's channels, of their twin in SQL, and of what is read from a payload.
 See: sql/schema/01_setting.sql; scripts/commands/watch_deadletters.py.

@@ -1,4 +1,4 @@
-"""test_mta_sts — what a domain publishes is read as RFC 8461 has it, and nothing it may publish hurts us"""
+"""test_mta_sts — a domain's policy is parsed by RFC 8461, and no published text does harm"""
 
 from __future__ import annotations
 

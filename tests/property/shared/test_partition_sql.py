@@ -1,4 +1,4 @@
-"""test_partition_sql — SQL and Python agree about where a domain lives and what an address is
+"""test_partition_sql — SQL and Python agree about a domain's partition and about valid addresses
 
 Owns: the law that mail enqueued inside PostgreSQL meets mail that came over SMTP in one partition.
 See: shared/mail/partition.py, shared/mail/address.py; sql/schema/01_setting.sql and 07_enqueue.sql.

@@ -1,4 +1,4 @@
-"""test_route_order — whatever a domain publishes, the order holds and no loop is left"""
+"""test_route_order — for any published records, the order holds and no loop remains"""
 
 from __future__ import annotations
 

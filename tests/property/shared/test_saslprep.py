@@ -1,4 +1,4 @@
-"""test_saslprep — a prepared text is its own preparation, whatever it was"""
+"""test_saslprep — preparing a prepared text does not change it"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_smtp_reply — any bytes, cut anywhere, give the same replies, and none of them harms a terminal"""
+"""test_smtp_reply — any octets, split anywhere, give the same replies, and no reply harms a terminal"""
 
 from __future__ import annotations
 

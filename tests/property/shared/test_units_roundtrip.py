@@ -1,4 +1,4 @@
-"""test_units_roundtrip — what is written can be read, and what editors accept is what we accept
+"""test_units_roundtrip — written units can be read, and editors accept the same values as we do
 
 Owns: the laws of shared.config.units for all values; tests/unit/config/test_units.py has the examples.
 """

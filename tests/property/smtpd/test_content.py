@@ -1,4 +1,4 @@
-"""test_content — bare line ends are found in any content, whatever its lines look like, and mending leaves none
+"""test_content — bare line ends are found in any content, and repairing leaves none
 
 Owns: properties of smtpd/message/content.py.
 See: RFC 5321 section 2.3.8.

@@ -1,4 +1,4 @@
-"""test_data_reader — any content, stuffed by the book and cut anyhow, is read as it was written
+"""test_data_reader — any content, dot-stuffed and split anywhere, is read as it was written
 
 Owns: properties of smtpd/commands/data_reader.py against a reference that looks at whole lines.
 See: RFC 5321 section 4.5.2.

@@ -1,4 +1,4 @@
-"""test_line_buffer — however octets are cut, the same lines come out, and none that was not sent as a line
+"""test_line_buffer — octets split anywhere give the same lines, and no line that was not sent
 
 Owns: properties of smtpd/connection/line_buffer.py.
 See: RFC 5321 section 2.3.8.

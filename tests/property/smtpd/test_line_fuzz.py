@@ -1,4 +1,4 @@
-"""test_line_fuzz — in every state every line gets one reply that is a reply, and the session goes on or ends properly
+"""test_line_fuzz — in every state each line gets one valid reply, and the session continues or ends properly
 
 Owns: each state with each kind of line, with a server that spools nothing; tests/integration/smtpd/test_line_fuzz.py
     walks at random for longer.

@@ -1,4 +1,4 @@
-"""test_parameters — whatever stands behind MAIL and RCPT is read or refused, and what is encoded is read back
+"""test_parameters — any parameters of MAIL and RCPT are parsed or refused, and encoded values are decoded
 
 Owns: properties of smtpd/envelope/parameters.py, smtpd/envelope/parameter_values.py and shared/mail/xtext.py.
 See: RFC 5321 section 4.1.2, RFC 3461 section 4, RFC 6533 section 3.

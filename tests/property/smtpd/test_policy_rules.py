@@ -1,4 +1,4 @@
-"""test_policy_rules — whatever rules are written, what they decide is what reading them in order says
+"""test_policy_rules — any rules decide as if read in order
 
 Owns: smtpd/policy/engine.py against a slow reading of the same rules, and the laws of its being pure.
 """

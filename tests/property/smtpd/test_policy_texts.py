@@ -1,4 +1,4 @@
-"""test_policy_texts — nothing a client or rspamd says can break a line, a rule or smtpd
+"""test_policy_texts — no text from a client or rspamd can break a line, a rule or smtpd
 
 Owns: the laws of smtpd/policy/headers.py, smtpd/policy/texts.py, shared/patterns.py and of reading rspamd's answers.
 """

@@ -1,4 +1,4 @@
-"""test_rate_count — no client gets more than its limit, and none that keeps to it is refused
+"""test_rate_count — no client exceeds its limit, and none within it is refused
 
 Owns: properties of smtpd/rates/counters.py.
 """

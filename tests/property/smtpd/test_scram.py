@@ -1,4 +1,4 @@
-"""test_scram — whatever a client sends, SCRAM says yes only to the password
+"""test_scram — whatever a client sends, SCRAM accepts only the right password
 
 Guarantees: no message raises anything but ScramRefused; every password and name a client can prepare logs in.
 """

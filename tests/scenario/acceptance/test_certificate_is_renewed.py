@@ -1,4 +1,4 @@
-"""test_certificate_is_renewed — a new certificate is served after SIGHUP, a broken one never, and nobody is cut off"""
+"""test_certificate_is_renewed — smtpd serves a new certificate after SIGHUP, never a broken one, and ends no session"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "mx.test"
 
 
 async def begin_tls(client: Dialogue, authority: Authority) -> bytes:
-    """STARTTLS; the certificate (DER) that was shown, checked as a client does."""
+    """Start TLS; the server's certificate (DER), verified as by a client."""
     assert (await client.ask(b"STARTTLS")).startswith("220")
     await client.writer.start_tls(authority.trust(), server_hostname=NAME)
     assert (await client.ask(b"EHLO client.example")).startswith("250")
@@ -25,7 +25,7 @@ async def begin_tls(client: Dialogue, authority: Authority) -> bytes:
 
 
 async def shown(smtpd: Daemon, authority: Authority, count: int = 8) -> set[bytes]:
-    """The certificates that many new connections see, whichever process they reach."""
+    """The certificates of many new connections, to any process."""
     found = set()
     for _ in range(count):
         async with Dialogue(smtpd.address[1]) as client:
@@ -57,6 +57,6 @@ async def test_a_certificate_is_renewed(system: System, authority: Authority) ->
         assert "servers[0].tls" in refused["error"]
         assert await shown(smtpd, authority) == {second}
 
-        # The session from before the first renewal goes on under the certificate it began with.
+        # The session from before the first renewal keeps its certificate.
         assert (await before.submit()).startswith("250 2.0.0")
     assert json.loads((system.folder / "smtpd.yaml").read_text())["servers"][0]["tls"] == pair

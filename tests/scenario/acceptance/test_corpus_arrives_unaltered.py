@@ -1,6 +1,6 @@
-"""test_corpus_arrives_unaltered — real mail, broken mail included, comes out octet for octet
+"""test_corpus_arrives_unaltered — real mail, also malformed mail, arrives octet for octet
 
-Owns: the proof that nothing on the way reads, mends or spoils content.
+Owns: the proof that nothing between the two ends changes content.
 See: tests/fixtures/corpus.py for where the messages are.
 """
 

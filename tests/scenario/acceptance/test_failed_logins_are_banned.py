@@ -1,8 +1,8 @@
-"""test_failed_logins_are_banned — an attacker is slowed down and shut out by all processes of a host together
+"""test_failed_logins_are_banned — all processes of a host together delay and ban an attacker
 
-Owns: the growing delay and the ban as an attacker meets them, over real connections.
-See: tests/unit/smtpd/test_failures.py for the arithmetic; tests/unit/smtpd/test_authenticate.py for what cannot be
-    heard.
+Owns: the growing delay and the ban over real connections.
+See: tests/unit/smtpd/test_failures.py for the arithmetic; tests/unit/smtpd/test_authenticate.py for effects that are
+    not visible to a client.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROCESSES = 3
 
 
 async def served(system: System, **failures: Any) -> Daemon:
-    """Several processes that trust nobody, and take AUTH in the clear, since TLS is no part of this story."""
+    """Several processes that exempt no client and allow AUTH without TLS, which does not matter here."""
     file = system.folder / "users.yaml"
     FileStore(file).add("alice", UserEntry(argon2=HASH))
     return await system.smtpd(
@@ -37,7 +37,7 @@ async def served(system: System, **failures: Any) -> Daemon:
 
 
 async def login(smtpd: Daemon, name: str, password: str) -> str:
-    """One login on a connection of its own; the reply."""
+    """One login on a new connection; the reply."""
     async with Dialogue(smtpd.address[1]) as client:
         return await client.ask(b"AUTH PLAIN " + b64encode(f"\0{name}\0{password}".encode()))
 
@@ -46,7 +46,7 @@ async def test_a_ban_is_counted_by_all_processes_together(system: System) -> Non
     smtpd = await served(system, ban=7)
     said = [(await login(smtpd, "alice", "wrong"))[:3] for _ in range(12)]
     assert said == ["535"] * 8 + ["421"] * 4
-    for _ in range(2 * PROCESSES):  # whichever process is asked, and though the password is right
+    for _ in range(2 * PROCESSES):  # in every process, even with the right password
         assert (await login(smtpd, "alice", PASSWORD)).startswith("421 4.7.0 ")
     assert (await login(smtpd, "nobody", "wrong")).startswith("421 4.7.0 "), "it is the address that is banned"
     assert {line["user"] for line in smtpd.said("authenticate.banned")} == {"alice"}

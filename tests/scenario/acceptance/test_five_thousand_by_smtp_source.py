@@ -1,7 +1,7 @@
-"""test_five_thousand_by_smtp_source — Postfix's own load generator and its own sink agree with our history
+"""test_five_thousand_by_smtp_source — the counts of Postfix's smtp-source and smtp-sink agree with our history
 
-Owns: 5,000 messages to ten domains, through smtpd and three workers with disjoint conditions, between two programs
-    that are not ours.
+Owns: 5,000 messages to ten domains, through smtpd and three workers with disjoint conditions, between two independent
+    programs.
 See: smtp-source(1), smtp-sink(1); tests/fixtures/peers/peers.py.
 """
 
@@ -37,7 +37,7 @@ MESG = re.compile(rb"mesg=(\d+)\r")
 
 
 class Counters:
-    """What smtp-sink prints on the way: the messages it has taken."""
+    """smtp-sink's running count of accepted messages."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -61,7 +61,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def run_smtp_sink(program: Path) -> AsyncIterator[Counters]:
-    """smtp-sink on a free port, its counters read as they come."""
+    """smtp-sink on a free port, with its counters read continuously."""
     counters = Counters(free_port())
     account = ("-u", "nobody") if os.geteuid() == 0 else ()
     sink = await asyncio.create_subprocess_exec(
@@ -90,7 +90,7 @@ async def run_smtp_sink(program: Path) -> AsyncIterator[Counters]:
 
 
 async def run_smtp_source(program: Path, address: tuple[str, int], domain: str) -> None:
-    """500 messages of 1,024 octets to numbered recipients of this domain, over 20 sessions that are kept."""
+    """500 messages of 1,024 octets to numbered recipients of this domain, over 20 reused sessions."""
     source = await asyncio.create_subprocess_exec(
         program,
         *("-s", "20", "-m", str(MESSAGES_A_DOMAIN), "-l", "1024", "-d", "-N", "-M", "source.example"),
@@ -105,7 +105,7 @@ async def run_smtp_source(program: Path, address: tuple[str, int], domain: str) 
 async def test_every_message_of_smtp_source_reaches_smtp_sink_once(
     system: System, smtp_source: Path, smtp_sink: Path
 ) -> None:
-    assert {partition_id(domain, 6) for domain in TARGETS} == set("123456"), "every worker must have mail to carry"
+    assert {partition_id(domain, 6) for domain in TARGETS} == set("123456"), "every worker must have mail"
     expected = MESSAGES_A_DOMAIN * len(TARGETS)
     async with run_smtp_sink(smtp_sink) as sink:
         smtpd = await system.smtpd()

@@ -1,7 +1,7 @@
 """test_mail_passes_between_postfix_and_us — Postfix relays to smtpd, queued delivers to Postfix by MX from its source
 
-Owns: interoperation both ways on one path: transport group, MX, site and source address, seen by a server that nobody
-    here has written.
+Owns: interoperation in both directions: transport group, MX, site and source address, with an independent
+    server.
 See: tests/scenario/delivery/test_postfix_next_hop.py for TLS between the two.
 """
 
@@ -30,14 +30,14 @@ SOURCE = "127.0.0.11"
 
 
 def submit(port: int, *recipients: str) -> None:
-    """One message by way of Postfix."""
+    """Send one message through Postfix."""
     with smtplib.SMTP("127.0.0.1", port) as client:
         client.sendmail("ann@origin.test", recipients, b"Subject: round trip\r\n\r\nHello.\r\n")
 
 
 async def test_there_and_back(system: System, postfix: Callable[..., AbstractAsyncContextManager[Postfix]]) -> None:
     smtpd = await system.smtpd()
-    # What comes from our source address has arrived; everything else goes on to our smtpd.
+    # Mail from our source address has arrived; all other mail is relayed to our smtpd.
     arrived = f"check_client_access cidr:{{{{{SOURCE}/32 FILTER discard:arrived}}}}"
     settings = {"default_transport": f"smtp:[127.0.0.1]:{smtpd.address[1]}", "smtpd_client_restrictions": arrived}
     async with postfix(**settings) as neighbour, FakeDns(ZONE) as dns:
@@ -58,7 +58,7 @@ async def test_there_and_back(system: System, postfix: Callable[..., AbstractAsy
         await asyncio.to_thread(submit, neighbour.port, *recipients)
         await eventually(lambda: neighbour.log.count("(arrived)") == 2, "both have come back")
         await system.until_finished()
-        # The two domains have shown to be one site, so now one transaction serves both.
+        # The two domains are now known to be one site, so one transaction serves both.
         await asyncio.to_thread(submit, neighbour.port, *recipients)
         await eventually(lambda: neighbour.log.count("(arrived)") == 4, "both have come back again")
         await system.until_finished()

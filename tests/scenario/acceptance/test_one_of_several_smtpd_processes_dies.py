@@ -1,6 +1,6 @@
-"""test_one_of_several_smtpd_processes_dies — its sessions are lost, nothing else is, and nobody waits long
+"""test_one_of_several_smtpd_processes_dies — only its sessions are lost, and no client waits long
 
-Owns: `processes` as clients see it: one port, any process may die, all of them stop together.
+Owns: `processes` from the clients' view: one port, any process may die, all of them stop together.
 See: smtpd/process/supervisor.py; socket(7) SO_REUSEPORT.
 """
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import Daemon, System
 
 PROCESSES = 3
-# Seconds for a new client: a Python that starts and imports, on a machine that is busy with the test.
+# Seconds for a new client: a Python starts and imports on a machine that is busy with the test.
 NOBODY_WAITS_LONGER = 10.0
 
 
 def children(smtpd: Daemon) -> dict[str, int]:
-    """The process in each place, as the supervisor last said."""
+    """The process in each place, as last logged by the supervisor."""
     return {line["name"]: int(line["pid"]) for line in smtpd.said("child.started")}
 
 
@@ -67,7 +67,7 @@ async def test_what_was_answered_250_is_kept_and_nobody_waits_long(system: Syste
         victim = children(smtpd)["smtpd-2"]
         os.kill(victim, signal.SIGKILL)
         began = monotonic()
-        # More clients than processes, so that some meet the socket of the one that is dead.
+        # More clients than processes, so that some reach the socket of the dead one.
         for client in await asyncio.gather(*(Client.open(smtpd.address) for _ in range(4 * PROCESSES))):
             longest = max(longest, monotonic() - began)
             await client.close()
@@ -120,7 +120,7 @@ async def test_no_process_outlives_the_supervisor(system: System) -> None:
         await smtpd.kill()
         assert (await client.reply()).startswith("421 4.3.2")
     await eventually(lambda: all(gone(pid) for pid in before.values()), "both children have ended")
-    # The same port, at once: nobody holds it any more.
+    # The same port is free at once.
     with pytest.raises(ConnectionError):
         await Client.open(smtpd.address)
 

@@ -1,4 +1,4 @@
-"""test_policy_is_reloaded — a new policy serves new sessions, open ones keep theirs, a broken one serves nobody
+"""test_policy_is_reloaded — new sessions get a new policy, open ones keep theirs, and a broken one is never used
 
 Owns: policy under SIGHUP in real daemons of two processes, and a rule's rate counted over both.
 See: tests/scenario/acceptance/test_smtpd_reloads.py for the rest of the configuration.
@@ -20,7 +20,7 @@ CLOSED = {"id": "closed", "if": {"recipientdomain": ["closed.example"]}, "then":
 
 
 def write(system: System, policy: dict[str, Any]) -> None:
-    """Put this policy into smtpd.yaml."""
+    """Write this policy into smtpd.yaml."""
     path = system.folder / "smtpd.yaml"
     path.write_text(json.dumps({**json.loads(path.read_text()), "policy": policy}))
 
@@ -33,7 +33,7 @@ async def asked(client: Dialogue) -> str:
 
 
 async def new_sessions(smtpd: Daemon, count: int = 12) -> set[str]:
-    """What that many new sessions are told."""
+    """The replies to this many new sessions."""
     found = set()
     async with AsyncExitStack() as stack:
         for _ in range(count):

@@ -1,6 +1,6 @@
-"""test_prometheus_watches_smtpd — one page tells what all smtpd processes did, whichever of them answered the client
+"""test_prometheus_watches_smtpd — one page has the metrics of all smtpd processes
 
-Owns: a scrape of smtpd beside what clients heard, in one process and in several; what a dead process leaves; health.
+Owns: the comparison of a scrape with the clients' replies, with one process and several; a dead process; health.
 See: smtpd/process/metrics.py, smtpd/process/metrics_children.py.
 """
 

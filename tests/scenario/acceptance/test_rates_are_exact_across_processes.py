@@ -1,6 +1,6 @@
-"""test_rates_are_exact_across_processes — one count for all smtpd processes of a host, whichever a client reaches
+"""test_rates_are_exact_across_processes — all smtpd processes of a host share one count for each limit
 
-Owns: every limit of `rates` as a client meets it, counted by the supervisor.
+Owns: every limit of `rates` from the clients' view, counted by the supervisor.
 See: smtpd/rates/limits.py, smtpd/rates/server.py; anvil(8).
 """
 
@@ -21,7 +21,7 @@ PROCESSES = 3
 
 
 async def limited(system: System, **rates: Any) -> Daemon:
-    """Several processes that exempt nobody."""
+    """Several processes that exempt no client."""
     return await system.smtpd(processes=PROCESSES, rates={"exempt": [], **rates})
 
 

@@ -1,6 +1,6 @@
 """test_smtpd_killed_mid_run — kill -9 of smtpd loses nothing that was answered 250
 
-Owns: the row "smtpd, anywhere" of the crash table. What was not answered may or may not have been committed.
+Owns: the row "smtpd, anywhere" of the crash table. A message without a reply may or may not have been committed.
 See: RFC 5321 section 6.1 (responsibility begins with the 250); sql/README.md, "Crash table".
 """
 
@@ -43,9 +43,9 @@ async def test_everything_answered_250_arrives(system: System, books: Books) -> 
     account = books.account()
     assert (account.lost, account.duplicated, account.altered) == (0, 0, 0)
     assert books.refusals() == set()
-    assert 0 < books.unanswered <= 2 * SESSIONS, "nobody was cut off: this test proves nothing"
+    assert 0 < books.unanswered <= 2 * SESSIONS, "no session was lost, so this test proves nothing"
     assert account.accepted + books.unanswered == MESSAGES
-    # What arrived without a 250 had been committed before the kill, and arrived once.
+    # Mail that arrived without a 250 was committed before the kill, and arrived once.
     assert all(len(arrivals) == 1 for arrivals in books.ledger.early.values())
     assert len(books.ledger.early) <= books.unanswered
     archived = await system.value("SELECT count(*) FROM archive WHERE result = 'success'")

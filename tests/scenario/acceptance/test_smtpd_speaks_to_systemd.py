@@ -1,6 +1,6 @@
-"""test_smtpd_speaks_to_systemd — readiness, reloads, the watchdog and the stop, told as systemd wants to hear them
+"""test_smtpd_speaks_to_systemd — smtpd notifies systemd of readiness, reloads, the watchdog and the stop
 
-Owns: sd_notify(3) and sd_watchdog_enabled(3) from the side of whoever listens.
+Owns: sd_notify(3) and sd_watchdog_enabled(3) from the receiver's side.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Systemd:
-    """Whoever listens at NOTIFY_SOCKET."""
+    """The receiver at NOTIFY_SOCKET."""
 
     def __init__(self, door: socket.socket, program: asyncio.subprocess.Process) -> None:
         self.program = program
         self._door = door
 
     async def until(self, key: str) -> dict[str, str]:
-        """The next message that has this key."""
+        """The next message with this key."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 text = (await asyncio.get_running_loop().sock_recv(self._door, 4096)).decode()
@@ -97,7 +97,7 @@ async def test_the_watchdog_hears_from_the_supervisor_alone(tmp_path: Path, data
 
 
 def _drain(systemd: Systemd) -> None:
-    """Forget what was said so far."""
+    """Discard the messages received so far."""
     while True:
         try:
             systemd._door.recv(4096)

@@ -1,6 +1,6 @@
-"""test_outage_outlives_the_lease — PostgreSQL away for longer than a lease: what was sent meanwhile is not sent again
+"""test_outage_outlives_the_lease — PostgreSQL is down for longer than a lease: mail sent meanwhile is not sent again
 
-Owns: row 17 of the crash table beyond a lease, with a whole worker; that it says each time what is the matter.
+Owns: row 17 of the crash table beyond a lease, with a whole worker; its log of each failure.
 See: tests/integration/result/test_results_before_claims.py for each part of it; sql/README.md, "Crash table".
 """
 
@@ -65,5 +65,5 @@ async def test_each_message_arrives_once(system: System) -> None:
 
 
 def errors(worker: Daemon) -> set[str]:
-    """What was the matter each time that claims could not be made or kept."""
+    """The logged errors of failed claims and heartbeats."""
     return {line["error"] for line in worker.said("claim.failed")}

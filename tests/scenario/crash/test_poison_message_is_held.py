@@ -1,7 +1,7 @@
-"""test_poison_message_is_held — mail that kills its worker each time ends on hold, and what was in flight with it not
+"""test_poison_message_is_held — mail that kills its worker each time is held, and mail in flight beside it is not
 
-Owns: the proof that a worker's death is blamed on nobody who only stood by: kill -9 whenever the peer is asked about
-    one recipient, until maintenance holds that one, with the reason.
+Owns: the proof that other mail is not blamed for a worker's death: kill -9 whenever the peer gets RCPT for
+    one recipient, until maintenance holds that recipient, with the reason.
 See: sql/README.md, "Results" (lock_expired); queued/claiming/claim.py, suspects; maintenance.poison.
 """
 
@@ -28,7 +28,7 @@ CLAIM = {"inflight": 100, "batch": 100, "lease": "1s", "poll": "100ms"}
 
 
 class Lethal(Sink):
-    """A sink that kills the worker the moment it is asked about a recipient whom it would greylist."""
+    """A sink that kills the worker at RCPT for a recipient that it would greylist."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -46,7 +46,7 @@ class Lethal(Sink):
 
 
 async def restart_until_held(system: System, sink: Lethal, worker: Daemon) -> None:
-    """A supervisor's part: start the worker again whenever it dies."""
+    """Restart the worker whenever it dies, as a supervisor does."""
 
     async def restart() -> None:
         while True:
@@ -84,7 +84,7 @@ async def test_only_what_kills_is_held_and_the_rest_is_delivered(system: System)
             " FROM queue"
         )
         assert held[:4] == ("poison.greylist", "HOLD", "poison", None)
-        # A claim may come before the round of maintenance that would have held it; it is alone then, and counted.
+        # A claim may precede the round of maintenance that would have held it; it is then alone, and counted.
         deaths = sink.asked
         assert deaths >= LIMIT
         assert held[4].startswith(f"held: {deaths} claims in a row ended without a result, the last by worker@")

@@ -1,6 +1,6 @@
-"""test_postgres_killed_under_load — kill -9 of the postmaster: clients hear 451, nothing is lost, nobody is restarted
+"""test_postgres_killed_under_load — kill -9 of the postmaster: clients get 451, no mail is lost, no daemon restarts
 
-Owns: the row "PostgreSQL, anywhere" of the crash table, on a server of this test's own.
+Owns: the row "PostgreSQL, anywhere" of the crash table, on the test's own server.
 See: shared/postgres/embedded/embedded.py; sql/README.md, "Crash table".
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SESSIONS = 10
 ENOUGH = 400  # messages before the kill, and again after it
-REFUSED = 20  # clients that must have heard 451 meanwhile
+REFUSED = 20  # clients that must have received 451 meanwhile
 
 
 class Tap:
@@ -83,7 +83,7 @@ async def kill_and_recover(system: System, books: Books, var: Path) -> None:
     assert books.unanswered == 0
     account = books.account()
     assert (account.lost, account.altered) == (0, 0)
-    # Delivered, but the result died with the server: such a recipient is sent again when its lease ends.
+    # Delivered, but the result was lost with the server: such mail is sent again when its lease expires.
     expired = await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
     assert account.duplicated <= expired
     assert worker.said("wakeup.lost")

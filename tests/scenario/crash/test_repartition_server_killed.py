@@ -1,4 +1,4 @@
-"""test_repartition_server_killed — PostgreSQL dies at five steps of a repartitioning, mail flowing: nothing is lost
+"""test_repartition_server_killed — PostgreSQL dies at five steps of a repartitioning under load: no mail is lost
 
 Owns: R5 of the crash table in sql/README.md, "Repartitioning", with real daemons, which are never restarted.
 See: tests/integration/partitions/test_server_killed.py for every step, row by row.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SESSIONS = 3
 BETWEEN = 60  # messages that must arrive between two kills, and between a start and the repartitioning after it
 WAITING = 700  # recipients that are not due, so that there is something to copy
-# To and fro: 4 goes to the default leaf, and comes back.
+# Partition 4 moves to the default leaf and back.
 LAYOUTS = ({"123": ["1", "2", "3"], "56": ["5", "6"]}, LEAVES)
 ORDER = ("plan", "copy", "catch-up", "switch", "drop")
 
@@ -88,7 +88,7 @@ async def kill_at_each_step(
         with monkeypatch.context() as patched:
             small_steps(patched, 100)
             raised = await Ambush(server, POINTS[point]).run({name: frozenset(ids) for name, ids in named.items()})
-        # Backends outlive their postmaster by a moment: whoever held the step up may go first, and let it end.
+        # Backends outlive their postmaster by a moment: the blocking one may end first and let the step finish.
         assert raised is None or isinstance(raised, PillarboxError), point
         await asyncio.to_thread(server.start)
         await books.until_arrived(books.arrivals + BETWEEN)
@@ -108,7 +108,7 @@ async def kill_at_each_step(
     assert books.refusals() <= {"451"}
     account = books.account()
     assert (account.lost, account.altered) == (0, 0)
-    # Delivered, but the result died with the server: such a recipient is sent again when its lease ends.
+    # Delivered, but the result was lost with the server: such mail is sent again when its lease expires.
     assert account.duplicated <= await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
     with server.session() as session:
         factory = Factory(server.uri, session)

@@ -1,7 +1,7 @@
-"""test_stale_claim_is_refused — a worker that lost its claim cannot record over the one that took over
+"""test_stale_claim_is_refused — a worker that lost its claim cannot overwrite the new owner's result
 
-Owns: the fence, for a worker that was stopped in the middle and for one that was cut off from PostgreSQL: the row
-    belongs to whoever claimed it last, what the other one knew is said in its log.
+Owns: the fence, for a stopped worker and for one without a connection to PostgreSQL: the row
+    belongs to the last claim, and the other worker logs its result.
 See: sql/queries/result.sql, result_record_if_claimed; sql/queries/claim.sql; queued/claiming/claim.py, Lease.
 """
 
@@ -30,7 +30,7 @@ async def test_a_worker_that_slept_through_its_lease_ends_its_attempt(system: Sy
     first = await system.worker(books.sink.port, "first")
     await books.submit(smtpd, numbered(1, box="slow1"))
     await books.until_arrived(1)
-    first.signal(signal.SIGSTOP)  # the sink has the message; its reply will find nobody awake
+    first.signal(signal.SIGSTOP)  # the sink has the message; the worker is stopped before the reply
     second = await system.worker(books.sink.port, "second")
     await books.until_arrived(2)
     await system.until_finished()
@@ -55,7 +55,7 @@ async def test_a_result_that_could_not_be_recorded_in_time_is_fenced_off(system:
         await books.submit(smtpd, numbered(1, box="slow1"))
         await books.until_arrived(1)
         proxy.refuse = True
-        proxy.cut()  # neither a heartbeat nor the result comes through
+        proxy.cut()  # neither a heartbeat nor the result gets through
         second = await system.worker(books.sink.port, "second")
         await books.until_arrived(2)
         await system.until_finished()
@@ -80,12 +80,12 @@ async def test_a_late_result_does_not_end_the_try_that_is_under_way(system: Syst
         await books.until_arrived(1)
         proxy.refuse = True
         proxy.cut()
-        # A lease of its own that outlasts what follows, and a peer that keeps it waiting.
+        # A lease that outlasts the test, and a slow peer.
         await system.worker(books.sink.port, "second", claim={"lease": "1m"})
         await books.until_arrived(2)
         proxy.refuse = False
         await first.until_said("claim.lost")
-        # Two seconds is what the second try takes; it was under way when the first one's result came, or is just over.
+        # The second try takes two seconds; it was in flight when the first one's result came, or has just ended.
         await system.until_finished()
         assert await system.rows(ARCHIVED) == [("success", "second", 2)]
         assert books.account().duplicated == 1

@@ -1,6 +1,6 @@
-"""test_standby_promoted — the primary is lost, the standby promoted: mail goes on, nobody is restarted, nothing is lost
+"""test_standby_promoted — a standby is promoted after the primary's loss: no mail is lost, no daemon restarts
 
-Owns: the proof that a URI with several hosts is followed to whichever takes writes.
+Owns: the proof that daemons follow a URI with several hosts to the one that accepts writes.
 See: shared/postgres/database.py, `complete`; libpq's target_session_attrs.
 """
 
@@ -78,7 +78,7 @@ async def fail_over(system: System, books: Books, pair: Pair) -> None:
     assert books.refusals() <= {"451"}
     account = books.account()
     assert (account.lost, account.altered) == (0, 0)
-    # What was delivered while its result could not be recorded any more is sent again when its lease ends.
+    # Mail delivered whose result could not be recorded is sent again when its lease expires.
     expired = await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
     assert account.duplicated <= expired
     assert await system.value("SELECT NOT pg_is_in_recovery()")

@@ -1,6 +1,6 @@
-"""test_way_to_postgresql_fails — connections are cut or go deaf under a worker: mail is late and never lost
+"""test_way_to_postgresql_fails — a worker's connections are cut or silent: mail is late, never lost
 
-Owns: the proof that a worker outlives every failure of the network between it and a server that is well.
+Owns: the proof that a worker survives every network failure between it and a healthy server.
 See: tests/fixtures/peers/proxy.py; shared/postgres/wakeup.py.
 """
 
@@ -50,7 +50,7 @@ async def test_a_deaf_listener_is_replaced_and_what_it_missed_is_delivered(syste
     async with relaying(system.uri) as proxy:
         smtpd = await system.smtpd()
         listening = {"uri": proxy.uri, "probe": "200ms"}
-        # Polls too seldom to help, and retries nothing: only waking up delivers.
+        # It polls too rarely to help, and retries nothing: only the wake-up delivers.
         worker = await system.worker(
             books.sink.port, claim={"poll": "30m"}, wakeup=listening, maintenance={"interval": "30m"}
         )

@@ -1,4 +1,4 @@
-"""test_worker_killed_mid_run — kill -9 of a worker loses nothing, and repeats at most what it had in flight
+"""test_worker_killed_mid_run — kill -9 of a worker loses no mail, and repeats at most its mail in flight
 
 Owns: the row "worker, anywhere" of the crash table: a delay of one lease, never a loss.
 See: sql/README.md, "Crash table".
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MESSAGES = 2500
 INFLIGHT = 100
-BOX = "slow0.02"  # so slow a peer that there is always something in flight
+BOX = "slow0.02"  # a peer so slow that some mail is always in flight
 
 
 @pytest.mark.slow

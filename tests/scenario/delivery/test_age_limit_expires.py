@@ -1,4 +1,4 @@
-"""test_age_limit_expires — mail that is too old, or tried too often, is given up and archived as expired
+"""test_age_limit_expires — mail that is too old, or was tried too often, is bounced and archived as expired
 
 Owns: both ends of the retry schedule.
 See: Postfix maximal_queue_lifetime; queued/outcome/retry.py.

@@ -1,6 +1,6 @@
-"""test_delivered_end_to_end — every kind of mail goes in over SMTP and comes out once, as it was
+"""test_delivered_end_to_end — every kind of mail submitted over SMTP is delivered once and unaltered
 
-Owns: the proof that the ordinary way works, for content, envelope, trace header, history and the end of the body.
+Owns: the proof of normal delivery: content, envelope, trace header, history and deletion of the body.
 See: RFC 5321 section 4.4 (Received); RFC 3848 and RFC 6531 section 4.3 (the `with` keywords).
 """
 

@@ -1,6 +1,6 @@
 """test_dropped_final_reply_is_uncertain_and_retried — no reply to the final dot: sent again, and marked as uncertain
 
-Owns: the one duplicate that SMTP itself cannot avoid, and that it is countable afterwards.
+Owns: the one duplicate that SMTP cannot avoid, and its record in the history.
 See: RFC 1047; RFC 5321 section 4.5.4.1.
 """
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class ForgetfulSink(Sink):
-    """Takes every message, and hangs up instead of answering the first."""
+    """Accepts every message, and closes the connection instead of replying to the first."""
 
     def __init__(self) -> None:
         super().__init__(keep_content=True, callback=self.took)
         self.books = Books(self)
 
     def took(self, record: Received) -> None:
-        """The callback comes after the record is made and before the 250."""
+        """The callback runs after the record is written and before the 250."""
         self.books.arrived(record)
         if len(self.received) == 1:
             for session in tuple(self._sessions):

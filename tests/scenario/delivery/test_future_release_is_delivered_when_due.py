@@ -1,6 +1,6 @@
-"""test_future_release_is_delivered_when_due — mail for later is sent then, neither before nor long after
+"""test_future_release_is_delivered_when_due — delayed mail is sent when due, neither before nor long after
 
-Owns: the way of mail submitted with HOLDFOR through both daemons.
+Owns: mail submitted with HOLDFOR, through both daemons.
 See: RFC 4865 section 4.2.
 """
 

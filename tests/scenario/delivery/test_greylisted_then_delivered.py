@@ -1,6 +1,6 @@
-"""test_greylisted_then_delivered — a recipient refused for now is tried again and delivered once
+"""test_greylisted_then_delivered — a temporarily refused recipient is retried and delivered once
 
-Owns: the ordinary retry: 451 first, 250 later, nobody bothered twice.
+Owns: the normal retry: 451 first, 250 later, one delivery.
 See: RFC 5321 section 4.5.4.1; RFC 6647 (greylisting).
 """
 
@@ -28,7 +28,7 @@ async def test_the_second_try_delivers(system: System, books: Books) -> None:
         "SELECT retry_count, outcome, scope, reply_code, count(*) FROM attempts GROUP BY 1, 2, 3, 4 ORDER BY 1"
     )
     assert attempts == [(1, "deferred", "recipient", 451, MESSAGES), (2, "delivered", "recipient", 250, MESSAGES)]
-    # The wait that the schedule asks for lay between the two tries; the time of recording is a little later than a try.
+    # The schedule's wait was between the two tries; the time of recording is a little later than a try.
     waits = """
         SELECT count(*) FROM attempts a JOIN attempts b ON b.queue__id = a.queue__id AND b.retry_count = 2
          WHERE a.retry_count = 1 AND b.ts - a.ts < interval '500 ms'

@@ -1,6 +1,6 @@
-"""test_mail_follows_mx — by real daemons, one message to several domains goes to the exchangers of each
+"""test_mail_follows_mx — real daemons deliver one message to the mail exchangers of several domains
 
-Owns: the way from `mode: mx` in queued.yaml to the recipients' hosts, and what the ledgers say of those without one.
+Owns: `mode: mx` from queued.yaml to the recipients' hosts, and the history of domains without a host.
 See: tests/integration/routing/test_routing.py and test_failover.py for each case by itself.
 """
 

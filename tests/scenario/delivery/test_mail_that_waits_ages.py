@@ -1,4 +1,4 @@
-"""test_mail_that_waits_ages — what is suspended is told of and given up in its time; what is on hold is neither
+"""test_mail_that_waits_ages — senders of suspended mail are notified, and it is bounced at its age; held mail is not
 
 Owns: retry.age and retry.notice for mail that is not tried, through real daemons.
 See: queued/outcome/ageing.py; docs/explanation/retries.md, "Mail that waits"
@@ -39,7 +39,7 @@ async def test_what_is_suspended_for_longer_than_its_age_comes_back(system: Syst
     await system.until("SELECT count(*) = 3 FROM queue WHERE last_error = 'waiting: suspended: moving until noon'")
     assert await system.value("SELECT count(*) FROM archive") == 0
     await system.rows(OLDER)
-    await system.until("SELECT count(*) = 6 FROM archive")  # each, and what its sender was told
+    await system.until("SELECT count(*) = 6 FROM archive")  # each, and its notification
     expired = await system.rows("SELECT last_error, retry_count FROM archive WHERE result = 'expired'")
     assert expired == [("delivery time expired: suspended: moving until noon", 1)] * 3
     assert await system.rows("SELECT DISTINCT outcome, scope FROM attempts WHERE remote IS NULL") == [
@@ -86,7 +86,7 @@ async def test_a_sender_hears_once_that_suspended_mail_is_late(system: System, b
     assert (recipient["Action"], recipient["Final-Recipient"]) == ("delayed", "rfc822; 000000.r@ash.example")
     assert recipient["Will-Retry-Until"]
     assert recipient["Diagnostic-Code"] == "X-Pillarbox; waiting: suspended: moving until noon"
-    # Looked at once more, it waits on without another word.
+    # Checked again, it keeps waiting without another notification.
     await system.rows("UPDATE queue SET next_retry = now()")
     await system.until(
         "SELECT count(*) = 1 FROM queue WHERE next_retry > now() AND token IS NULL AND noticed IS NOT NULL"
@@ -117,14 +117,14 @@ async def test_held_mail_does_not_age_and_has_its_try_when_it_is_released(system
     await books.submit(smtpd, numbered(2, ["held.example"]), sessions=1)
     await system.until("SELECT count(*) = 2 FROM queue WHERE status = 'HOLD'")
     await system.rows(OLDER)
-    # A round of the worker goes past it: what came later is delivered, and takes what the policy allows.
+    # A round of the worker skips it: later mail is delivered and uses the policy's limit.
     await books.submit(smtpd, numbered(1, ["free.example"], first=2))
     await books.until_arrived(1)
     assert (
         await system.rows("SELECT retry_count, noticed, last_error FROM queue WHERE status = 'HOLD'")
         == [(0, None, None)] * 2
     )
-    # Released, it waits for its turn and is not given up for it, for nobody looked at it when its age was over.
+    # Released, it waits for its turn and is not bounced, although its age has passed.
     await system.rows("UPDATE queue SET status = 'DELIVER' WHERE status = 'HOLD'")
     await system.until("SELECT count(*) = 2 FROM queue WHERE last_error = 'waiting: policy slowly: 1/hour'")
     assert await system.value("SELECT count(*) FROM archive WHERE result <> 'success'") == 0

@@ -1,6 +1,6 @@
-"""test_many_recipients_share_a_transaction — one message to fifty goes out once, and each recipient has its own outcome
+"""test_many_recipients_share_a_transaction — one message to fifty is sent once; each recipient has its own outcome
 
-Owns: grouping by message, and that a bad recipient harms no other.
+Owns: grouping by message, and the independence of recipients.
 See: RFC 5321 section 3.3; Postfix default_destination_recipient_limit, which is 50.
 """
 

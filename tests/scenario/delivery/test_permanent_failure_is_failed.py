@@ -1,6 +1,6 @@
-"""test_permanent_failure_is_failed — a 5yz ends a recipient at once, with the reply kept for whoever asks
+"""test_permanent_failure_is_failed — a 5yz fails a recipient at once, and the reply is kept
 
-Owns: the proof that a refusal is believed: one try, no retry, archived as failed.
+Owns: the proof that a refusal is final: one try, no retry, archived as failed.
 See: RFC 5321 section 4.2.1 (5yz); queued/outcome/classify.py.
 """
 

@@ -30,7 +30,7 @@ WRONG, RIGHT = "expired-password", "renewed-password"
 async def test_mail_waits_and_leaves_after_the_reload(
     *, system: System, books: Books, authority: Authority, with_login: bool
 ) -> None:
-    """Without a login the relay says 530 to MAIL, which is our trouble as well."""
+    """Without a login the relay replies 530 to MAIL, which is also our own fault."""
     secret = authority.folder / "relay.password"
     secret.write_text(f"{WRONG if with_login else RIGHT}\n")
     secret.chmod(0o600)
@@ -42,7 +42,7 @@ async def test_mail_waits_and_leaves_after_the_reload(
             transport={
                 "connection": {"auth": auth} if with_login else {},
                 "tls": {"implicit": True, "ca": str(authority.file)},
-                # So far from the number of messages that each connection more would be seen.
+                # Far below the number of messages, so that each additional connection would be visible.
                 "feedback": {"initial": 2, "dead": "1s", "longest": "2s"},
             },
         )

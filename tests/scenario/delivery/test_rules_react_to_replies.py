@@ -1,6 +1,6 @@
-"""test_rules_react_to_replies — what the rules of queued.yaml say about replies is done by a running worker
+"""test_rules_react_to_replies — a running worker applies the rules of queued.yaml to replies
 
-Owns: the proof for each action: defer, bounce, hold, suspend; and that mail for others goes on.
+Owns: the proof for each action: defer, bounce, hold, suspend; other mail is not affected.
 See: docs/how-to/react-to-replies.md
 """
 

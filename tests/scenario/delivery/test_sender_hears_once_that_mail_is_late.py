@@ -1,4 +1,4 @@
-"""test_sender_hears_once_that_mail_is_late — a delay notice comes once and leaves the mail be
+"""test_sender_hears_once_that_mail_is_late — one delay notice is sent, and the mail keeps its retries
 
 Owns: retry.notice from the attempt that is late to the sender's mailbox.
 See: docs/explanation/retries.md; RFC 3464 section 2.3.3 (Action: delayed)

@@ -1,7 +1,7 @@
-"""test_senders_are_told — what is refused comes back to its sender as a notification, once, whoever is killed
+"""test_senders_are_told — the sender of refused mail gets one notification, even if a worker is killed
 
-Owns: the proofs, through real daemons and a sink, that notifications are made, delivered and read by others, and that
-    what they say of an address is learned.
+Owns: the proofs, with real daemons and a sink, that notifications are made, delivered and readable by others, and that
+    we learn from notifications about an address.
 See: RFC 3461; RFC 3464; queued/dsn/send.py; queued/reports/learn.py; docs/how-to/bounces.md.
 """
 

@@ -1,6 +1,6 @@
-"""test_signed_mail_verifies_at_its_end — mail goes in over SMTP, comes out signed, and whoever takes it can verify it
+"""test_signed_mail_verifies_at_its_end — mail submitted over SMTP is delivered signed, and its receiver can verify it
 
-Owns: the whole way with real daemons: the rule in queued.yaml, keys by `pillarbox dkim generate`, both algorithms.
+Owns: signing with real daemons: the rule in queued.yaml, keys by `pillarbox dkim generate`, both algorithms.
 See: queued/signing/sign.py; docs/how-to/sign-with-dkim.md.
 """
 

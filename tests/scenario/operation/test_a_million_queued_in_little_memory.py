@@ -1,6 +1,6 @@
 """test_a_million_queued_in_little_memory — a worker's memory does not grow with the queue
 
-Owns: the proof that a worker that serves a long queue, to many destinations that do not answer, stays below 200 MB.
+Owns: the proof that a worker with a long queue for many destinations that do not answer stays below 200 MB.
 See: queued/in_flight.py and queued/destinations/destinations.py (what is kept in memory);
     queued/claiming/bodies.py (the budget of contents).
 """
@@ -38,7 +38,7 @@ SELECT id, 'r' || r, %s || ((n * 7 + r) %% %s) || '.test', 26, '{"_partid": "1"}
 
 
 def peak(daemon: Daemon) -> int:
-    """The most memory it has ever had, in KiB."""
+    """Its peak memory in KiB."""
     lines = Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
     [line] = [line for line in lines if line.startswith("VmHWM")]
     return int(line.split()[1])
@@ -70,7 +70,7 @@ async def test_memory_is_bounded_whatever_the_queue_holds(system: System, count:
             routing={"dns": {"servers": [dns.where]}},
             claim={"lease": "15m", "poll": "5s", "batch": 1000, "inflight": 2000},
         )
-        # All of it was looked at once, but for what is in flight, and the good mail behind it is delivered.
+        # All of it was tried once, except mail in flight, and the good mail behind it is delivered.
         looked = "SELECT count(*) = 0 FROM queue WHERE last_error IS NULL AND token IS NULL"
         await system.until(looked, limit=60 + count / 1000)
         await system.until("SELECT count(*) = %s FROM archive", GOOD, limit=60)

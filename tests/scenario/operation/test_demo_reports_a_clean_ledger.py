@@ -1,6 +1,6 @@
-"""test_demo_reports_a_clean_ledger — what a newcomer runs first ends with every message accounted for
+"""test_demo_reports_a_clean_ledger — `make demo` ends with every message accounted for
 
-Owns: `pillarbox demo` from outside, and the proof that its ledger would tell of a loss, a duplicate or a change.
+Owns: `pillarbox demo` as a program, and the proof that its ledger reports a loss, a duplicate or a change.
 See: scripts/commands/demo.py, scripts/commands/ledger.py.
 """
 
@@ -67,7 +67,7 @@ async def test_real_mail_is_all_accounted_for(corpus: list[Path]) -> None:
 @pytest.mark.slow
 async def test_mail_whose_header_does_not_end_is_told_apart_from_altered_mail(tmp_path: Path) -> None:
     (tmp_path / "text.eml").write_bytes(b"This is no header field\r\nnor is this\r\n")
-    # A blank at the very beginning would continue a field of ours, so an empty line comes before it.
+    # A space at the very beginning would continue a field of ours, so an empty line precedes it.
     (tmp_path / "blank.eml").write_bytes(b"  This is no header field either\r\n\r\nbody\r\n")
     (tmp_path / "usual.eml").write_bytes(b"Subject: s\r\n\r\nbody\r\n")
     with temporary_var() as var:
@@ -85,7 +85,7 @@ async def test_mail_whose_header_does_not_end_is_told_apart_from_altered_mail(tm
     [
         (b"text\r\n", b"\r\ntext\r\n", 0, 1),
         (b"A: b\r\n c\r\ntext\r\n", b"A: b\r\n c\r\n\r\ntext\r\n", 0, 1),
-        (b"text\r\n", b"text\r\n", 0, 0),  # where endofheader is accept
+        (b"text\r\n", b"text\r\n", 0, 0),  # if endofheader is accept
         (b"text\r\n", b"\r\n\r\ntext\r\n", 1, 0),
         (b"A: b\r\n\r\ntext\r\n", b"A: b\r\n\r\n\r\ntext\r\n", 1, 0),
         (b"A: b\r\n\r\ntext\r\n", b"\r\nA: b\r\n\r\ntext\r\n", 1, 0),

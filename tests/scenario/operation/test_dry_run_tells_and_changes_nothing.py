@@ -1,6 +1,6 @@
-"""test_dry_run_tells_and_changes_nothing — what `python -m queued --dry-run` says is what the worker then does
+"""test_dry_run_tells_and_changes_nothing — `python -m queued --dry-run` predicts what the worker then does
 
-Owns: the command as an operator sees it, text and JSON: way, hosts, source addresses, TLS, pacing, signatures,
+Owns: the command from the operator's view, text and JSON: route, hosts, source addresses, TLS, pacing, signatures,
     seal, retries, and faults.
 See: queued/dry_run.py; docs/how-to/dry-run.md
 """
@@ -53,7 +53,7 @@ async def told(system: System, name: str, *arguments: str, settings: dict[str, A
 
 
 async def documents(system: System, *arguments: str, **settings: Any) -> dict[str, dict[str, Any]]:
-    """What is said of each recipient, by address."""
+    """The document of each recipient, by address."""
     before = await system.value(QUEUE)
     status, out, err = await told(system, "dry", "--json", *arguments, settings=settings)
     assert (status, err) == (0, "")

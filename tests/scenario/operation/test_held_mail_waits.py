@@ -1,7 +1,7 @@
-"""test_held_mail_waits — mail on hold is nobody's to deliver until somebody releases or deletes it
+"""test_held_mail_waits — held mail is not delivered until an operator releases or deletes it
 
-Owns: the way of quarantined mail: held by a policy rule, released by an UPDATE, or deleted by the retention statement.
-See: Halon's queue manual, "Quarantine"; its retention query, with ->> where the manual has ->.
+Owns: quarantined mail: held by a policy rule, released by an UPDATE, or deleted by the retention statement.
+See: Halon's queue manual, "Quarantine"; its retention query, with ->> instead of the manual's ->.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def hold_five(system: System, books: Books, quarantine: str = "review") -> Daemon:
-    """Five messages on hold, and one behind them that shows the worker has been past."""
+    """Five held messages, and one behind them that shows that the worker has passed them."""
     rule = {"id": "suspects", "if": {"recipientdomain": ["held.example"]}, "then": {"hold": quarantine}}
     smtpd = await system.smtpd(policy={"rules": [rule]})
     worker = await system.worker(books.sink.port)

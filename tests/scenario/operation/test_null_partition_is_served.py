@@ -1,4 +1,4 @@
-"""test_null_partition_is_served — a row without _partid is carried by the one worker that asks for IS NULL
+"""test_null_partition_is_served — a row without _partid is delivered by the worker whose condition has IS NULL
 
 Owns: the queue manual's last worker: `... OR metadata->>'_partid' IS NULL`.
 See: config/queued.yaml, worker queued-456.

@@ -1,7 +1,7 @@
 """test_one_trace_follows_a_message — from RCPT to the last reply, through both daemons, under one trace id
 
-Owns: the spans that a collector gets of mail that is delivered, at once or at the second try; what a
-    collector that is away or refuses changes: nothing.
+Owns: the spans that a collector gets for mail that is delivered at once or at the second try; a
+    collector that is down or refuses has no effect on mail.
 See: shared/observe/tracing.py; docs/how-to/trace-a-message.md
 """
 

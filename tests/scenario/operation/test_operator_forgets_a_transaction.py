@@ -1,6 +1,6 @@
-"""test_operator_forgets_a_transaction — rows locked for longer than a lease are neither sent again nor forgotten
+"""test_operator_forgets_a_transaction — rows locked for longer than a lease are neither sent again nor lost
 
-Owns: the proof that what is sent and cannot be recorded keeps its lease, and that its neighbours are not held up.
+Owns: the proof that sent mail that cannot be recorded keeps its lease, and does not delay other results.
 See: queued/dispatch.py, heartbeat; queued/result.py.
 """
 
@@ -28,7 +28,7 @@ async def test_nothing_is_sent_twice_behind_a_lock(system: System, books: Books)
     second = await system.worker(books.sink.port, "second")
     async with await psycopg.AsyncConnection.connect(system.uri) as operator:
         await books.submit(smtpd, numbered(MESSAGES, box="slow1"))
-        # Claimed and being sent; the operator looks at one of them and goes to lunch.
+        # Claimed and being sent; the operator locks one of them and leaves the transaction open.
         await system.until("SELECT count(*) > 0 FROM queue WHERE token IS NOT NULL")
         await operator.execute("SELECT FROM pillarbox.queue WHERE token IS NOT NULL ORDER BY id LIMIT 1 FOR UPDATE")
         await books.until_arrived(MESSAGES)

@@ -1,8 +1,8 @@
 """test_operators_beside_mail — held mail is listed, grouped, half released and half deleted while other mail flows
 
-Owns: what `pillarbox queue` promises at size: time bounds, exact counts in audit, in the archive and at the sink; a
-    command killed in the middle; two commands and a worker at the same time. PILLARBOX_TEST_HELD says how many are
-    held: `make test-operators` takes 100000.
+Owns: the guarantees of `pillarbox queue` on a long queue: time bounds, exact counts in audit, archive and sink; a
+    command killed midway; two commands and a worker at the same time. PILLARBOX_TEST_HELD is the number of
+    held recipients: `make test-operators` uses 100000.
 See: docs/explanation/operating-at-size.md; sql/README.md, "Acting on the queue".
 """
 
@@ -67,21 +67,21 @@ class Tap:
 
 
 class Timed:
-    """Runs commands and keeps how long each took."""
+    """Runs commands and records the time of each."""
 
     def __init__(self, pillarbox: Pillarbox) -> None:
         self.pillarbox = pillarbox
         self.took: dict[str, float] = {}
 
     async def done(self, name: str, *words: str) -> Any:
-        """Run one to its end; its JSON."""
+        """Run a command to its end; its JSON output."""
         began = monotonic()
         found = await self.pillarbox.done(*words)
         self.took[name] = monotonic() - began
         return found
 
     async def listed(self, *words: str) -> list[Any]:
-        """List everything that fits; a line of JSON for each."""
+        """List everything that matches; a line of JSON for each."""
         began = monotonic()
         process = await self.pillarbox.start("list", *words)
         said, refused = await process.communicate()
@@ -117,7 +117,7 @@ async def test_half_is_released_and_half_deleted_with_exact_counts_while_mail_fl
     assert (deleted["done"], deleted["skipped"], deleted["gone"]) == (HALF, 0, 0)
 
     began = monotonic()
-    await books.until_arrived(books.arrivals + 20)  # nobody stands still meanwhile
+    await books.until_arrived(books.arrivals + 20)  # mail flows meanwhile
     tap.open = False
     await submitting
     await system.until_finished(limit=60 + HELD / 50)
@@ -136,7 +136,7 @@ async def test_half_is_released_and_half_deleted_with_exact_counts_while_mail_fl
 
 
 async def hold(system: System, books: Books) -> None:
-    """Put mail on hold, as if policy had; what is to be released counts as accepted."""
+    """Hold mail as a policy would; mail to be released counts as accepted."""
     await system.rows(_BODIES, HELD)
     await system.rows(_ROWS, list(DOMAINS), len(DOMAINS), HELD)
     await system.rows("ANALYZE queue")
@@ -146,7 +146,7 @@ async def hold(system: System, books: Books) -> None:
 
 
 async def release_and_be_killed(system: System, timed: Timed) -> None:
-    """Release what is to be kept, and die by SIGKILL within a batch in the middle: a lock of ours holds it up there."""
+    """Release one quarantine, and kill the command within a batch midway, where our lock blocks it."""
     with psycopg.connect(system.uri) as other:
         other.execute(
             """SELECT FROM pillarbox.queue
@@ -165,7 +165,7 @@ async def release_and_be_killed(system: System, timed: Timed) -> None:
 
 
 async def the_books_of_the_database_agree(system: System, books: Books) -> None:
-    """Audit, archive and bodies tell of each recipient once."""
+    """Audit, archive and bodies have each recipient once."""
     counted = dict(await system.rows("SELECT verb, sum(done)::bigint FROM audit GROUP BY 1"))
     assert counted == {"release": HALF, "delete": HALF}
     assert await system.value("SELECT count(*) = count(DISTINCT queue__id) FROM audit_rows")

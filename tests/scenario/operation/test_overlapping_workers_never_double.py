@@ -1,6 +1,6 @@
-"""test_overlapping_workers_never_double — conditions that overlap cost nothing but surprise: every message once
+"""test_overlapping_workers_never_double — workers with overlapping conditions deliver every message once
 
-Owns: the proof that a claim excludes every other worker, whatever their conditions say.
+Owns: the proof that a claim excludes every other worker, whatever their conditions.
 See: sql/queries/claim.sql (SKIP LOCKED).
 """
 
@@ -35,5 +35,5 @@ async def test_every_message_is_delivered_exactly_once(system: System, books: Bo
     assert str(books.account()) == f"accepted={MESSAGES} delivered={MESSAGES} lost=0 duplicated=0 altered=0"
     assert await system.value("SELECT count(*) FROM attempts") == MESSAGES
     shares = dict(await system.rows("SELECT split_part(worker, '@', 1), count(*) FROM archive GROUP BY 1"))
-    assert shares.keys() == WORKERS.keys(), "somebody had nothing to do: this test proves little"
+    assert shares.keys() == WORKERS.keys(), "a worker had no mail, so this test proves little"
     assert sum(shares.values()) == MESSAGES

@@ -1,6 +1,6 @@
-"""test_partition_without_worker_waits — mail nobody is configured to carry waits, whole, for somebody who is
+"""test_partition_without_worker_waits — mail that no worker selects waits unchanged until a worker does
 
-Owns: the proof that a gap in the workers' conditions delays and loses nothing.
+Owns: the proof that a gap in the workers' conditions delays mail and loses none.
 See: config/queued.yaml, `workers`.
 """
 

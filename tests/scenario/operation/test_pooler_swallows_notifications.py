@@ -1,6 +1,6 @@
 """test_pooler_swallows_notifications — behind a real PgBouncer in transaction mode mail flows, and the log says how
 
-Owns: the proof of what docs/explanation/wake-up.md says of transaction poolers.
+Owns: the proof of docs/explanation/wake-up.md about transaction poolers.
 See: pgbouncer(5), pool_mode; shared/postgres/wakeup.py.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import Daemon, System
 
 MESSAGES = 60
-SELDOM = {"poll": "30m"}  # whoever polls like this and delivers was woken
+SELDOM = {"poll": "30m"}  # with polls this rare, only a wake-up delivers
 
 
 def by_way_of(uri: str) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def by_way_of(uri: str) -> dict[str, Any]:
 
 
 async def delivered(system: System, books: Books, smtpd: Daemon) -> None:
-    # Several rounds: queries that are repeated are those the driver would prepare.
+    # Several rounds, because the driver would prepare repeated queries.
     for first in range(0, MESSAGES, 10):
         await books.submit(smtpd, numbered(10, first=first))
         await books.until_arrived(first + 10)
@@ -50,7 +50,7 @@ async def test_mail_flows_by_polling_and_the_log_says_so_once(system: System, bo
         [told] = await worker.until_said("wakeup.swallowed")
         assert "wakeup.uri" in told["hint"]
         await delivered(system, books, smtpd)
-        await system.until("SELECT count(*) = 0 FROM messages")  # maintenance goes on as well
+        await system.until("SELECT count(*) = 0 FROM messages")  # maintenance continues too
         assert len(worker.said("wakeup.swallowed")) == 1
         assert worker.said("wakeup.deaf") == worker.said("wakeup.lost") == []
         untroubled(smtpd, worker)

@@ -1,4 +1,4 @@
-"""test_prometheus_watches_a_worker — a real scrape says what a worker did, and its health follows PostgreSQL's
+"""test_prometheus_watches_a_worker — a scrape shows a worker's deliveries, and its readiness follows PostgreSQL
 
 Owns: the comparison of a scrape with the table of metrics and with the history; /healthy and /ready through an outage.
 """
@@ -45,7 +45,7 @@ async def test_a_scrape_tells_what_the_history_tells(system: System, books: Book
     await books.submit(smtpd, numbered(REFUSED, first=100, box="permerror"))
     await books.submit(smtpd, numbered(REFUSED, first=200, box="temperror"))
     await system.until("SELECT count(*) = %s FROM attempts", DELIVERED + 2 * REFUSED)
-    # What is committed is counted a moment later.
+    # Commits are counted a moment later.
     await eventually(lambda: len(worker.said("result.deferred")) == REFUSED, "the last result is told")
     await eventually(lambda: len(worker.said("result.delivered")) == DELIVERED, "every delivery is told")
 
@@ -74,7 +74,7 @@ async def test_a_scrape_tells_what_the_history_tells(system: System, books: Book
     assert figures["pillarbox_recipients_in_hand", ()] == 0
     assert figures["pillarbox_results_unrecorded", ()] == 0
     assert figures["pillarbox_worker", ("watched",)] == 1
-    # Everything in the table is there, but how overdue mail is, and what nobody serves: there is none.
+    # Every metric is present except those for overdue and unserved mail, of which there is none.
     names = {name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for name, _ in figures}
     unserved = {"pillarbox_unserved_overdue_seconds", "pillarbox_unserved_recipients"}
     assert METRICS.keys() - names <= {"pillarbox_queue_overdue_seconds", *unserved}

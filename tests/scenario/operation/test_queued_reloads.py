@@ -1,7 +1,7 @@
-"""test_queued_reloads — SIGHUP takes the new queued.yaml whole or not at all, and what is under way ends as it began
+"""test_queued_reloads — SIGHUP applies a new queued.yaml completely or not at all; running attempts keep the old one
 
-Owns: reload of a worker as an operator sees it: transports, keys, notifications, suppression, the log; what
-    waits for a restart; what is wrong.
+Owns: reload of a worker from the operator's view: transports, keys, notifications, suppression, the log; keys
+    that need a restart; errors.
 See: queued/reload.py, queued/equipment.py; docs/how-to/reload.md
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 async def reloaded(system: System, worker: Daemon, work: Callable[[dict[str, Any]], object]) -> None:
-    """Edit the worker's file and say so."""
+    """Edit the worker's file and send SIGHUP."""
     path = system.folder / f"{worker.name}.yaml"
     settings = json.loads(path.read_text())
     work(settings)
@@ -39,7 +39,7 @@ async def reloaded(system: System, worker: Daemon, work: Callable[[dict[str, Any
 
 
 def port(number: int) -> Callable[[dict[str, Any]], object]:
-    """Where the one transport goes."""
+    """The port of the only transport."""
     return lambda settings: settings["transports"][0]["connection"].update({"port": number})
 
 
@@ -118,12 +118,12 @@ async def test_what_is_wrong_changes_nothing_and_is_one_line(system: System, boo
 
 
 def bounced(**changes: Any) -> dict[str, Any]:
-    """Notifications at once, and as many as there are."""
+    """Settings that send all notifications at once."""
     return {"enabled": True, "gather": "0s", "hostname": "mx.test", **changes}
 
 
 def told(books: Books) -> list[str]:
-    """What arrived from the null sender."""
+    """The mail that arrived from the null sender."""
     return [(each.content or b"").decode() for each in books.sink.received if each.sender == ""]
 
 
@@ -187,7 +187,7 @@ async def test_suppression_is_as_the_new_file_says(system: System, books: Books)
 async def test_of_what_is_wrong_about_bounces_nothing_is_used(
     system: System, books: Books, wrong: dict[str, Any], named: str
 ) -> None:
-    """The rest of the file is good: senders would no longer be told, and what is suppressed would be delivered."""
+    """The rest of the file is valid: senders would not be notified, and suppressed mail would be delivered."""
     good = {"bounces": {"enabled": False}, "suppression": {"atdelivery": "off"}}
     await system.rows("INSERT INTO suppressions (target, reason, source) VALUES ('oak.example', 'x', 'operator')")
     smtpd = await system.smtpd()

@@ -1,6 +1,6 @@
 """test_recurring_mail_is_delivered — a schedule that is due reaches its recipients once, whichever worker sends it
 
-Owns: the way of recurring mail from the table of schedules to the peer.
+Owns: recurring mail from the table of schedules to the peer.
 See: docs/how-to/schedule-mail.md; queued/schedule.py.
 """
 

@@ -1,6 +1,6 @@
-"""test_repartition_under_load — the leaves are cut anew, five times, while mail flows in and out: nobody notices
+"""test_repartition_under_load — five repartitionings while mail flows do not disturb it
 
-Owns: the promise of `pillarbox partitions`: nothing lost, nothing doubled, no claim or COPY held up for a second.
+Owns: the guarantee of `pillarbox partitions`: no loss, no duplicate, no claim or COPY delayed for a second.
 See: sql/README.md, "Repartitioning".
 """
 
@@ -56,7 +56,7 @@ class Tap:
 
 @dataclass
 class Pulse:
-    """How long the workers' own claim takes, again and again, of nothing."""
+    """Measures the workers' claim on an empty queue, repeatedly."""
 
     uri: str
     longest: float = 0.0

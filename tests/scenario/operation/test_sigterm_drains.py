@@ -1,6 +1,6 @@
-"""test_sigterm_drains — a stop finishes what is begun, gives back the rest at once, and exits 0
+"""test_sigterm_drains — a stop finishes running deliveries, gives back the rest at once, and exits with 0
 
-Owns: the stop of both daemons as their clients, their peers and the next worker see it.
+Owns: the stop of both daemons from the view of their clients, their peers and the next worker.
 See: RFC 5321 section 3.8 (421); shared/lifecycle.py.
 """
 
@@ -28,7 +28,7 @@ SLOW = 1.0  # seconds the peer takes for each message
 @pytest.mark.slow
 async def test_a_worker_finishes_what_it_sends_and_gives_back_the_rest(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    # A lease that nobody would wait for: whatever is given back must be given back by the stop itself.
+    # A long lease, so that only the stop itself can give mail back.
     first = await system.worker(books.sink.port, "first", claim={"lease": "5m"}, transport={"concurrency": TALKING})
     await books.submit(smtpd, numbered(MESSAGES, box=f"slow{SLOW}"))
     await system.until("SELECT count(*) = 0 FROM queue WHERE token IS NULL")
@@ -127,5 +127,5 @@ async def test_smtpd_commits_what_is_in_hand_when_it_stops_under_load(system: Sy
     account = books.account()
     assert (account.lost, account.duplicated, account.altered) == (0, 0, 0)
     assert books.refusals() <= {"421"}
-    # Nobody is left in the dark about a message: what was committed was answered.
+    # Every committed message was answered.
     assert books.ledger.early == {}

@@ -1,6 +1,6 @@
 """test_unserved_mail_raises_the_alarm — the shipped alert fires for mail that no running worker selects
 
-Owns: the proof from a partition without a worker to the alert, by a real scrape; and that served mail raises none.
+Owns: the alert for a partition without a worker, with a real scrape; served mail raises none.
 See: docs/how-to/prometheus-alerts.yml; sql/schema/13_register.sql; promtool(1), "test rules".
 """
 
@@ -31,7 +31,7 @@ INSERT INTO queue (messages__id, recipientlocalpart, recipientdomain, metadata, 
 SELECT id, 'r', 'example.com', jsonb_build_object('_partid', '1'), now() - interval '2 hours', %s FROM messages LIMIT 1
 """
 MESSAGE: Final = "INSERT INTO messages (id, size, content) VALUES (gen_random_uuid(), 0, '')"
-# As if a minute had passed, in which every worker that there is had its beat.
+# As if a minute had passed with a heartbeat of every worker.
 A_MINUTE: Final = "UPDATE unserved SET noted = noted - interval '2 minutes'"
 
 
@@ -48,7 +48,7 @@ def firing(found: Samples) -> set[tuple[str, ...]]:
 
 
 def fires_in_prometheus(found: Samples, folder: Path) -> None:
-    """The same by Prometheus itself, where it is at hand: after five minutes, as `for` says, and not before."""
+    """The same in Prometheus itself, if available: after five minutes, as `for` says, and not before."""
     promtool = find_peer("promtool")
     if promtool is None:
         return

@@ -1,6 +1,6 @@
-"""test_up_serves_and_stops — one command brings everything up, and SIGTERM takes everything down
+"""test_up_serves_and_stops — one command starts everything, and SIGTERM stops everything
 
-Owns: `pillarbox up` on a database of its own: it serves, and afterwards no child and no PostgreSQL is left.
+Owns: `pillarbox up` on its own database: it serves, and leaves no child and no PostgreSQL behind.
 See: scripts/commands/up.py, scripts/daemons.py.
 """
 

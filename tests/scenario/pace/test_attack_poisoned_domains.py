@@ -1,6 +1,6 @@
-"""test_attack_poisoned_domains — strangers' domains that lead to dead hosts or to silent name servers stop nobody
+"""test_attack_poisoned_domains — domains with dead hosts or silent name servers do not stop other mail
 
-Owns: a worker that runs: a thousand messages, each to a domain of its own, and then healthy
+Owns: a running worker: a thousand messages, each to a different domain, and then healthy
     mail. Before, none of it was delivered for a quarter of an hour. scripts/bench/poisoned/__main__.py has the figures.
 See: docs/explanation/admission.md.
 """
@@ -35,7 +35,7 @@ SELECT id, 'r' || n, replace(%s, '#', n::text), 26, '{"_partid": "1"}', now()
 
 
 def zone(poison: str) -> dict[tuple[str, str], list[str]]:
-    """What DNS has: healthy domains, and poisoned ones of this kind."""
+    """The DNS zone: healthy domains, and poisoned ones of this kind."""
     records = {(f"good{n}.test", "MX"): ["10 mx.good.test."] for n in range(1, HEALTHY + 1)}
     records["mx.good.test", "A"] = ["127.0.0.1"]
     for n in range(1, POISONED + 1):

@@ -1,7 +1,7 @@
-"""test_dead_and_slow_destinations_delay_nobody — a thousand good destinations do not notice two bad ones before them
+"""test_dead_and_slow_destinations_delay_nobody — two bad destinations do not delay a thousand good ones
 
 Owns: the proof that a destination that refuses connections and one that takes 30 seconds for each reply, both with more
-    mail than one worker has room for and all of it due earlier, leave everybody else's mail its speed.
+    mail than one worker has room for and all of it due earlier, do not slow other mail down.
 See: queued/destinations/destinations.py; docs/explanation/pacing.md.
 """
 
@@ -38,7 +38,7 @@ SELECT id, 'r' || n, replace(%s, '#', n::text), 26, '{"_partid": "1"}', now() - 
 
 @asynccontextmanager
 async def slow_host(address: str, port: int) -> AsyncIterator[set[asyncio.Task[None]]]:
-    """Answers everything, each time after half a minute; the conversations that were begun."""
+    """Replies to everything after half a minute; yields the sessions begun."""
     talks: set[asyncio.Task[None]] = set()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -104,5 +104,5 @@ async def test_all_good_mail_is_delivered_as_if_they_were_not_there(system: Syst
     waiting = "SELECT count(*) FROM queue WHERE token IS NULL AND retry_count = 0 AND last_error LIKE %s"
     assert await system.value(waiting, "waiting: dead.test does not answer: %") > BAD / 2
     assert await system.value(waiting, "waiting: 5 attempts under way to slow.test") > BAD / 2
-    # Nobody of the dead one's was tried but those who found out.
+    # Of the dead one's mail only the first attempts were made.
     assert await system.value("SELECT count(*) FROM attempts WHERE recipientdomain = 'dead.test'") <= 10

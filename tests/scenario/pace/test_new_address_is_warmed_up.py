@@ -1,4 +1,4 @@
-"""test_new_address_is_warmed_up — a worker sends what the day allows, and the rest waits without a try being counted
+"""test_new_address_is_warmed_up — a worker sends the day's allowance; the rest waits without counting a try
 
 See: tests/integration/pacing/test_warmup.py for several workers; docs/how-to/several-source-addresses.md.
 """

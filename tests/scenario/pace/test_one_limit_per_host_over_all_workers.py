@@ -1,7 +1,7 @@
 """test_one_limit_per_host_over_all_workers — `concurrencyper: host`: the host never has more connections than the limit
 
-Owns: the proof, counted at the sink, in connections that are open, in use or kept: with three workers, one of which is
-    killed and started again; and that the limit by worker is none for the host, and asks nothing of PostgreSQL.
+Owns: the proof, by the sink's count of open connections, used or cached: with three workers, one of which is
+    killed and restarted; and that a limit per worker does not limit the host and does not query PostgreSQL.
 See: queued/pacing/pace_host.py; docs/explanation/pacing.md, "One limit for a host".
 """
 
@@ -43,7 +43,7 @@ async def test_the_limit_holds_while_a_worker_is_killed_and_started_again(system
         "SELECT split_part(worker, '@', 1), slots FROM pace_shares WHERE slots > 0 ORDER BY slots DESC LIMIT 1"
     )
     await workers[victim].kill()
-    assert await system.value(HELD, f"{victim}@%") > 0, "the slots of the dead are nobody's until they lapse"
+    assert await system.value(HELD, f"{victim}@%") > 0, "a dead worker's slots are unused until they lapse"
     assert await system.value(HELD, "%") <= LIMIT
     await eventually(lambda: books.sink.open_connections <= LIMIT - held, "the connections of the dead are gone")
     await system.rows("UPDATE pace_shares SET expires = now() WHERE worker LIKE %s", f"{victim}@%")  # 30 s pass
@@ -52,7 +52,7 @@ async def test_the_limit_holds_while_a_worker_is_killed_and_started_again(system
     await system.until_finished()
     assert books.sink.most_connections == LIMIT
     shares = await system.rows("SELECT DISTINCT split_part(worker, '@', 1) FROM attempts WHERE outcome = 'delivered'")
-    assert len(shares) > 1, "one worker did it all: this proves little"
+    assert len(shares) > 1, "one worker delivered everything, so this test proves little"
 
 
 async def test_by_worker_the_host_has_more_and_postgresql_is_not_asked(system: System, books: Books) -> None:

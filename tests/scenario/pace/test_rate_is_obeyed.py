@@ -1,4 +1,4 @@
-"""test_rate_is_obeyed — mail for a destination with a rate leaves at that rate, and other mail is not slower for it
+"""test_rate_is_obeyed — mail for a destination with a rate leaves at that rate, and other mail is not slower
 
 Owns: the proof, counted at the sink, that policies of `pacing` hold for a real worker.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System
 
 RATE, BURST, PACED, FREE = 20, 5, 60, 60
-# The sink writes the time once the content is there, so two messages may be that much nearer to each other.
+# The sink records the time after the content, so two messages may be slightly closer to each other.
 SLACK = 0.25
 
 
@@ -34,5 +34,5 @@ async def test_a_rate_holds_at_the_sink_and_others_flow(system: System, books: B
             assert last - first + 1 <= BURST + RATE * (ended - begun + SLACK)
     assert paced[-1] - paced[0] >= (PACED - BURST) / RATE - SLACK
     assert max(at for at, domain in arrived if domain == "free.example") < paced[-1]
-    # Waiting was no try: everybody was tried once.
+    # Waiting did not count as a try: every recipient was tried once.
     assert await system.value("SELECT max(retry_count) FROM attempts") == 1

@@ -1,4 +1,4 @@
-"""test_shared_limits_hold — workers together keep to a limit they share, though one is killed while it holds some
+"""test_shared_limits_hold — workers obey a shared limit even if one is killed while it holds slots
 
 Owns: the proof, counted at the sink, that `shared: true` is exact across real workers.
 See: sql/README.md, "Pacing"; tests/integration/pacing/test_pace_shared.py.
@@ -23,7 +23,7 @@ DOMAINS = ["ash.example", "beech.example", "birch.example", "elm.example", "haze
 
 
 def policy(**limits: Any) -> dict[str, Any]:
-    """One limit on all mail together, shared by all workers."""
+    """One limit on all mail, shared by all workers."""
     return {"policies": [{"id": "all", "shared": True, **limits}]}
 
 
@@ -31,7 +31,10 @@ async def test_two_workers_never_exceed_the_rate_they_share(system: System, book
     smtpd = await system.smtpd()
     pacing = policy(rate=f"{RATE}/sec", burst=BURST)
     claim = {"lease": "30s", "poll": "500ms", "batch": 10, "inflight": 50}
-    for name in ("one", "two"):  # both run before there is mail: on a busy machine the first would send it all
+    for name in (
+        "one",
+        "two",
+    ):  # both run before mail is queued, because on a busy machine the first would send all of it
         await system.worker(books.sink.port, name, claim=claim, pacing=pacing)
     await books.submit(smtpd, numbered(MESSAGES, DOMAINS))
     await books.until_arrived(MESSAGES, limit=60)
@@ -41,7 +44,7 @@ async def test_two_workers_never_exceed_the_rate_they_share(system: System, book
         for last, ended in enumerate(arrived[first:], first):
             assert last - first + 1 <= BURST + RATE * (ended - begun + PORTION + SLACK)
     shares = Counter(worker for (worker,) in await system.rows("SELECT split_part(worker, '@', 1) FROM attempts"))
-    assert shares.keys() == {"one", "two"}, "somebody had nothing to do: this test proves little"
+    assert shares.keys() == {"one", "two"}, "a worker had no mail, so this test proves little"
 
 
 async def test_slots_of_a_killed_worker_are_nobodys_until_they_lapse(system: System, books: Books) -> None:
@@ -61,5 +64,5 @@ async def test_slots_of_a_killed_worker_are_nobodys_until_they_lapse(system: Sys
     assert books.arrivals == 3
     await system.rows("UPDATE pace_shares SET expires = now() WHERE worker LIKE 'doomed@%%'")  # as if time had passed
     await books.until_arrived(3 + 6)
-    await system.until("SELECT count(*) = 3 FROM queue")  # of the dead, whose lease goes on
+    await system.until("SELECT count(*) = 3 FROM queue")  # of the dead worker, whose lease continues
     await system.rows("DELETE FROM queue")

@@ -1,7 +1,7 @@
-"""test_suspended_mail_waits — a suspended destination gets nothing while others do, and everything once it is released
+"""test_suspended_mail_waits — a suspended destination gets no mail while others do, and all of it after the release
 
-Owns: the proof that `pillarbox suspend` holds for a real worker, at once in both directions.
-See: tests/integration/pacing/test_suspends.py for what a worker does each time it looks.
+Owns: the proof that `pillarbox suspend` and its release affect a real worker at once.
+See: tests/integration/pacing/test_suspends.py for each check of a worker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def suspend(system: System, *arguments: str) -> Any:
 
 async def test_a_suspend_holds_and_its_release_lets_go_at_once(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
-    # No poll comes to help: what is learned is learned by notification.
+    # It does not poll in time, so it learns of changes only by notification.
     worker = await system.worker(books.sink.port, claim={"lease": "60s", "poll": "60s"})
     row = await suspend(system, "add", "--destination", "ash.example", "--reason", "they asked")
     await books.submit(smtpd, numbered(SUSPENDED, ["ash.example"]))

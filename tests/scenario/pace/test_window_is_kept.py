@@ -1,7 +1,7 @@
-"""test_window_is_kept — a transport delivers in its windows, while others go on outside of them
+"""test_window_is_kept — a transport delivers only in its windows, while others continue
 
-Owns: the proof that `windows` holds for a real worker: what comes outside of them waits, uncounted, for the next.
-See: tests/property/queued/test_windows.py for when that is.
+Owns: the proof that a real worker obeys `windows`: mail outside of them waits for the next without counting a try.
+See: tests/property/queued/test_windows.py for the calculation.
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ async def test_mail_waits_for_its_window_and_other_mail_flows(system: System, bo
     await worker.stop()
     transports[1]["windows"] = [opened]
     await system.worker(books.sink.port, "later", transports=transports)
-    await system.rows("UPDATE queue SET next_retry = now()")  # the time it waits for has come
+    await system.rows("UPDATE queue SET next_retry = now()")  # the window has opened
     await books.until_arrived(20)
     await system.until_finished()

@@ -1,4 +1,4 @@
-"""test_analytics_pure — digests, portions, classes, quarantine, Spark's settings and counts, without any server"""
+"""test_analytics_pure — digests, portions, classes, quarantine, Spark's settings and counts, without a server"""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_bad_class_names_file_line_and_what_is_allowed(tmp_path: Path) -> None
     file = tmp_path / "classes"
     file.write_text("a.example big\nb.example ../up\n")
     with pytest.raises(
-        ConfigError, match=r"classes:2: 'b.example ../up' is not usable; allowed: a domain and its class"
+        ConfigError, match=r"classes:2: 'b.example ../up' is not valid; allowed: a domain and its class"
     ):
         classes.load(file)
 
@@ -95,13 +95,13 @@ def test_a_manifest_that_is_none_names_its_file(tmp_path: Path) -> None:
     file = manifest.place(tmp_path, "attempts", _DAY)
     file.parent.mkdir(parents=True)
     file.write_text("{}")
-    with pytest.raises(manifest.LakeFault, match=r"2026-03-02\.json: is not a Pillarbox manifest"):
+    with pytest.raises(manifest.LakeFault, match=r"2026-03-02\.json: not a Pillarbox manifest"):
         manifest.load(tmp_path, "attempts", _DAY)
 
 
 def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     manifest.commit(tmp_path, manifest.Manifest("attempts", _DAY, 1, fingerprint.Fingerprint(), (), schema_version=99))
-    with pytest.raises(manifest.LakeFault, match="schema_version: 99 is newer"):
+    with pytest.raises(manifest.LakeFault, match="schema_version: 99 is not supported"):
         manifest.load(tmp_path, "attempts", _DAY)
 
 

@@ -1,4 +1,4 @@
-"""test_condition_language — what a condition means, and where a typo is pointed at"""
+"""test_condition_language — the meaning of a condition, and the position of a syntax error"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_dkim_command — `pillarbox dkim` writes keys nobody else can read, and says what DNS lacks"""
+"""test_dkim_command — `pillarbox dkim` writes keys that only their owner can read, and reports missing DNS records"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_doctor_python — doctor tells a Python without profile-guided optimisation by what its build says of itself
+"""test_doctor_python — doctor recognises a Python without profile-guided optimisation by its build settings
 
 Owns: proofs about scripts/doctor/python.py, on what real builds say.
 """

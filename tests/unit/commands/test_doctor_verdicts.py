@@ -1,4 +1,4 @@
-"""test_doctor_verdicts — from what was seen to a verdict, where no real server can be made to show it
+"""test_doctor_verdicts — doctor's verdicts for states that a real server cannot be put into
 
 Owns: the limits of clock, disk, version, slots and prepared transactions; who serves what; the worst verdict.
 See: tests/integration/doctor/test_faults.py for every fault that can be planted.

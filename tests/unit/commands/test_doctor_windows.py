@@ -1,4 +1,4 @@
-"""test_doctor_windows — doctor tells of windows that are closed for longer than mail lives"""
+"""test_doctor_windows — doctor reports windows that stay closed for longer than mail lives"""
 
 from __future__ import annotations
 

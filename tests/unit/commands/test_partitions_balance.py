@@ -1,4 +1,4 @@
-"""test_partitions_balance — an even division of partition ids, and no moves that are not worth it
+"""test_partitions_balance — an even division of partition ids, without needless moves
 
 Owns: proofs about scripts/partitions/balance.py.
 """

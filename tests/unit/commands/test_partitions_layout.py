@@ -1,4 +1,4 @@
-"""test_partitions_layout — what split, merge and move ask for, and what is refused in one line
+"""test_partitions_layout — the layouts after split, merge and move, and their one-line refusals
 
 Owns: proofs about scripts/partitions/layout.py.
 """

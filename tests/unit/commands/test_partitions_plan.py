@@ -1,4 +1,4 @@
-"""test_partitions_plan — the steps between two layouts: few, in order, and each as short as it can be
+"""test_partitions_plan — the steps between two layouts: few, in order, and each as short as possible
 
 Owns: proofs about scripts/partitions/plan.py; tests/property/queue/test_partitions_layouts.py plays the steps through.
 """

@@ -1,4 +1,4 @@
-"""test_partitions_report — partition weights are taken from a report, and from nothing else"""
+"""test_partitions_report — partition weights are read only from a valid report"""
 
 from __future__ import annotations
 

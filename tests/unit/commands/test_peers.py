@@ -1,4 +1,4 @@
-"""test_peers — a library counts as found only when a program that preloads it feels it; what is missing is said
+"""test_peers — a library counts as found only if preloading it has an effect; missing ones are reported
 
 Owns: proofs about LIBRARIES of scripts/dev/peers.py.
 """

@@ -1,4 +1,4 @@
-"""test_quarantine_render — what a reviewer sees of a message: its parts and its text, and nothing that acts
+"""test_quarantine_render — a reviewer sees a message's parts and text, and nothing active
 
 Owns: cases for scripts.mime.parts, decode, html_text and render; the comparison of parts with the standard
     library's parser on real mail; bombs and how long they may take.

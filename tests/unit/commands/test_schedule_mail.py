@@ -1,4 +1,4 @@
-"""test_schedule_mail — what an operator gives becomes a message that is accepted, or one line says what is wrong
+"""test_schedule_mail — an operator's input becomes a valid message, or a one-line error
 
 Owns: proofs about scripts/commands/schedule_mail.py.
 """

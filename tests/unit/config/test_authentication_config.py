@@ -1,4 +1,4 @@
-"""test_authentication_config — mistakes in the sections authentication and tls are one clear line each"""
+"""test_authentication_config — each mistake in the sections authentication and tls is one clear line"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_bounces_config — mistakes about notifications and suppressions are told with what is allowed"""
+"""test_bounces_config — mistakes about notifications and suppressions are reported with the allowed values"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_config — YAML becomes frozen models whose values have their types
+"""test_config — YAML becomes frozen models with typed values
 
 Owns: examples for shared.config and the models behind it, on real files; test_config_errors.py has what is
 refused.

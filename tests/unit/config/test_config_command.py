@@ -1,4 +1,4 @@
-"""test_config_command — `pillarbox config show` prints what a worker would use"""
+"""test_config_command — `pillarbox config show` prints the settings of a worker"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_config_errors — every mistake in our YAML becomes one line one can act on
+"""test_config_errors — every mistake in our YAML is one line with the remedy
 
 Owns: examples of what shared.config refuses, and that messages place, explain and never betray, on real files.
 """

@@ -1,4 +1,4 @@
-"""test_login_config — what queued.yaml may say about logins and about LMTP, and what errors never repeat"""
+"""test_login_config — valid settings of logins and LMTP, and errors that never repeat a secret"""
 
 from __future__ import annotations
 

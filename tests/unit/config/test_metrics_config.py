@@ -1,4 +1,4 @@
-"""test_metrics_config — where metrics are answered: what may be written, and where each worker listens"""
+"""test_metrics_config — valid addresses of metrics, and the address of each worker"""
 
 from __future__ import annotations
 

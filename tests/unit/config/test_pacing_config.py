@@ -1,4 +1,4 @@
-"""test_pacing_config — what `pacing` and `windows` of queued.yaml may say, and what is said of anything else
+"""test_pacing_config — valid settings of `pacing` and `windows` in queued.yaml, and the errors for others
 
 Owns: proofs about shared/config/queued/pacing.py.
 """

@@ -1,4 +1,4 @@
-"""test_policy_config — every mistake in a policy is one line that says where, what, and what is allowed
+"""test_policy_config — every mistake in a policy is one line with the place, the fault and the allowed values
 
 Owns: examples of what shared/policy_*config.py refuse, on real files, and of what they read.
 """

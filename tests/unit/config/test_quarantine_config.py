@@ -1,4 +1,4 @@
-"""test_quarantine_config — what smtpd.yaml may say of quarantines, and who may decide there
+"""test_quarantine_config — valid settings of quarantines in smtpd.yaml, and their reviewers
 
 Owns: cases for shared.config.smtpd.quarantine and the rule in scripts.quarantine.access.
 """

@@ -1,4 +1,4 @@
-"""test_routing_config — what queued.yaml may say about routes, hosts and name servers, and what it is told otherwise"""
+"""test_routing_config — valid settings of routes, hosts and name servers in queued.yaml, and the errors for others"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_rules_config — what a rule about replies may say, and the error for what it may not"""
+"""test_rules_config — valid rules about replies, and the errors for others"""
 
 from __future__ import annotations
 

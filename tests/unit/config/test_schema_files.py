@@ -1,4 +1,4 @@
-"""test_schema_files — the schemas and shipped YAML in config/ say what the models say
+"""test_schema_files — the schemas and the shipped YAML in config/ agree with the models
 
 Owns: the agreement of config/*.schema.json and config/*.yaml with the models, in values and in words.
 """
@@ -61,7 +61,7 @@ def test_check_writes_nothing_and_names_what_is_stale(tmp_path: Path, capsys: py
     stale.write_text("{}")
     capsys.readouterr()
     assert schema.main(["--check", "--config", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == f"{stale}: is out of date; run python -m scripts.dev.schema\n"
+    assert capsys.readouterr().err == f"{stale} is out of date; run python -m scripts.dev.schema\n"
     assert stale.read_text() == "{}"
     assert schema.main(["--config", str(tmp_path)]) == 0
     assert schema.main(["--check", "--config", str(tmp_path)]) == 0
@@ -69,7 +69,7 @@ def test_check_writes_nothing_and_names_what_is_stale(tmp_path: Path, capsys: py
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert schema.main(["--config", str(tmp_path / "nowhere")]) == 1
-    assert "nowhere: is not a folder" in capsys.readouterr().err
+    assert "nowhere is not a folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

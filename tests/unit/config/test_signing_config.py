@@ -1,4 +1,4 @@
-"""test_signing_config — what the section `signing` takes and refuses, and that the example in its comments works"""
+"""test_signing_config — valid and invalid settings of `signing`, and the example in its comments works"""
 
 from __future__ import annotations
 

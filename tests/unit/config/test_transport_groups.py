@@ -1,4 +1,4 @@
-"""test_transport_groups — transports take over what their group says, and errors name the place where it is written
+"""test_transport_groups — transports inherit from their group, and errors name the place in the file
 
 See: tests/unit/config/test_config_errors.py for the wording of errors in general.
 """

@@ -1,4 +1,4 @@
-"""test_transport_tls_config — what a transport may say about TLS, and what it is told about a slip"""
+"""test_transport_tls_config — valid settings of a transport's TLS, and the errors for others"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_units — durations and sizes are read as written, and nothing else is
+"""test_units — durations and sizes are read as written, and other text is refused
 
 Owns: examples for shared.config.units; tests/property/shared/test_units_roundtrip.py has the general laws.
 """

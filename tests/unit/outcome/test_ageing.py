@@ -1,4 +1,4 @@
-"""test_ageing — what becomes of mail that waits, by example
+"""test_ageing — the ageing of waiting mail, by example
 
 See: tests/property/queued/test_ageing_bounds.py for what always holds;
     tests/scenario/delivery/test_mail_that_waits_ages.py.

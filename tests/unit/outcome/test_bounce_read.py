@@ -1,4 +1,4 @@
-"""test_bounce_read — what bounces and feedback reports say, by standard and out of the wild"""
+"""test_bounce_read — bounces and feedback reports, standard and non-standard"""
 
 from __future__ import annotations
 

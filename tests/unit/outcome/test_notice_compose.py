@@ -1,4 +1,4 @@
-"""test_notice_compose — a notification is well formed, whatever peers and senders have said"""
+"""test_notice_compose — a notification is well formed, whatever text peers and senders supply"""
 
 from __future__ import annotations
 

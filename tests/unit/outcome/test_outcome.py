@@ -1,4 +1,4 @@
-"""test_outcome — combinations an Outcome refuses to be"""
+"""test_outcome — combinations that an Outcome refuses"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_rules — which rule decides about a reply, and what it may not do"""
+"""test_rules — the rule that decides about a reply, and its limits"""
 
 from __future__ import annotations
 

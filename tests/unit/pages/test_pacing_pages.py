@@ -1,4 +1,4 @@
-"""test_pacing_pages — the examples of docs/explanation/pacing.md are what a worker does
+"""test_pacing_pages — the examples of docs/explanation/pacing.md agree with a worker's behaviour
 
 Owns: reads each configuration on the page and asks every question that stands below it, at the time it says.
 """

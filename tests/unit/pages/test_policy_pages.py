@@ -1,4 +1,4 @@
-"""test_policy_pages — the policy reference's examples do what the page says, and no key is missing on it
+"""test_policy_pages — the policy reference's examples work as documented, and no key is missing
 
 Owns: runs every example of scripts/dev/policy_examples.py by the command it shows.
 """

@@ -1,4 +1,4 @@
-"""test_reference_pages — the generated pages of docs/reference are those the code would write
+"""test_reference_pages — the generated pages of docs/reference are up to date
 
 Owns: the comparison; a change of a model or an event without its page fails here.
 """

@@ -1,4 +1,4 @@
-"""test_reply_pages — the examples on the pages about replies and retries do what the pages say
+"""test_reply_pages — the examples on the pages about replies and retries work as documented
 
 Owns: runs the rules of docs/how-to/react-to-replies.md through `pillarbox rules test` and the schedules of
     docs/explanation/retries.md through queued.outcome.retry; and that every table of classification is on its page.

@@ -1,4 +1,4 @@
-"""test_transport_pages — the examples on the pages about transports are configurations, and mean what the pages say"""
+"""test_transport_pages — the examples on the pages about transports are valid and mean what the pages say"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_unit_files — deploy/ agrees with the code it starts, and with systemd where that is here to ask
+"""test_unit_files — deploy/ agrees with the code that it starts, and with systemd if it is available
 
 Owns: proofs about deploy/*.service.
 See: systemd.service(5), systemd.exec(5).

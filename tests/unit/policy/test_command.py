@@ -1,4 +1,4 @@
-"""test_command — `pillarbox policy` says what smtpd would do with an envelope, rule by rule, and changes nothing
+"""test_command — `pillarbox policy` shows smtpd's decision about an envelope, rule by rule, and changes nothing
 
 Owns: proofs about scripts/policy/command.py and scripts/policy/trial.py without a database; tests/integration/
     test_policy_command.py has the lists of one.

@@ -1,4 +1,4 @@
-"""test_conditions — each condition of a rule matches what it says and nothing that is not known
+"""test_conditions — each condition of a rule matches only what it says, and no unknown fact
 
 Owns: examples for smtpd/policy/conditions.py, smtpd/policy/times.py and smtpd/policy/headers.py.
 """

@@ -1,4 +1,4 @@
-"""test_policy — the first rule that decides ends a phase, and what others change adds up
+"""test_policy — the first decision ends a phase, and changes of other rules accumulate
 
 Owns: examples for smtpd/policy/engine.py, each way of adding up by itself.
 See: tests/unit/policy/test_conditions.py for each condition, tests/unit/pages/test_policy_pages.py for each action.

@@ -1,4 +1,4 @@
-"""test_recipient — the row a recipient becomes, and who may send to anybody
+"""test_recipient — the queue row of a recipient, and the clients that may relay
 
 Owns: examples for smtpd/policy/recipient.py.
 """

@@ -1,4 +1,4 @@
-"""test_session — what a phase changes holds as long as it should, and every question is asked once
+"""test_session — the changes of a phase last as documented, and every list is asked once
 
 Owns: examples for smtpd/policy/session.py, with sources that are counted.
 """

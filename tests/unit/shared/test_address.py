@@ -1,4 +1,4 @@
-"""test_address — which addresses are mailboxes, and what is kept of them
+"""test_address — valid mailboxes, and their stored form
 
 Owns: a table of good and bad ones for shared/mail/address.py.
 See: RFC 5321 sections 4.1.2, 4.1.3, 4.5.3.1; RFC 6531 section 3.3.

@@ -1,4 +1,4 @@
-"""test_cron — occurrences come when crontab(5) says, through every change of the clock
+"""test_cron — occurrences follow crontab(5), through every change of the clock
 
 Owns: proofs about shared/cron.py.
 See: cron(8) of Debian, "Notes", for what happens when the clock is put forward or back.

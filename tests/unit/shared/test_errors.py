@@ -1,6 +1,6 @@
-"""test_errors — whatever fails, whoever reads of it is told something, in one line
+"""test_errors — every failure is reported in one line to its reader
 
-Owns: proofs about the words of shared/errors.py, and about the doors that exceptions come to people by.
+Owns: proofs about the texts of shared/errors.py, and about each place where exceptions are shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""test_events — one event is one line whatever its values hold, and the table names exactly what is emitted
+"""test_events — an event is one line whatever its values, and the table lists exactly the emitted events
 
 Owns: proofs about shared/observe/events.py and shared/observe/events_table.py, and about every `emit` in the sources.
 """

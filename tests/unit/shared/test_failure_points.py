@@ -1,4 +1,4 @@
-"""test_failure_points — each point acts once, when it was asked to, and costs nothing when it was not
+"""test_failure_points — each point acts once if it is set, and costs nothing otherwise
 
 Owns: the reading of PILLARBOX_FAIL, the counting and the mark, and that every point is reached somewhere.
 See: shared/failure_points.py.

@@ -1,4 +1,4 @@
-"""test_health — alive and ready are two things, and each says why not in one line
+"""test_health — alive and ready are separate, and each reports its failure in one line
 
 Owns: proofs about shared/postgres/health.py and a worker's wake-ups, fed by the events themselves.
 """

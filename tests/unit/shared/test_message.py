@@ -1,4 +1,4 @@
-"""test_message — messages, recipients and addresses are frozen values, and ids follow time
+"""test_message — messages, recipients and addresses are frozen values, and ids are in order of time
 
 Owns: examples for shared/mail/message.py.
 See: RFC 9562 section 5.7 (UUIDv7).

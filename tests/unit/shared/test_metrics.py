@@ -1,4 +1,4 @@
-"""test_metrics — events become counts under bounded labels, cheaply, and the table says what they are fed from
+"""test_metrics — events become counts under bounded labels, cheaply, and the table names their events
 
 Owns: proofs about shared/observe/metrics.py without a server, and that the page and the sample alerts name only what
     there is.

@@ -1,4 +1,4 @@
-"""test_metrics_request — what a request's head asks for, and what is wrong with it
+"""test_metrics_request — the head of an HTTP request for metrics, and its faults
 
 See: RFC 9112 sections 2.2, 3, 3.2 and 5; RFC 9110 section 9.
 """

@@ -1,4 +1,4 @@
-"""test_partition — golden values: a domain's partition never changes, or its mail would change hands
+"""test_partition — golden values: a domain's partition never changes, or another worker would get its mail
 
 Owns: the figures that pin shared/mail/partition.py, made with sha256sum(1) and bc(1), and the same hash in SQL's own
     words.

@@ -1,4 +1,4 @@
-"""test_saslprep — RFC 4013's own examples, and what passwords need beyond them"""
+"""test_saslprep — RFC 4013's own examples, and further requirements of passwords"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_spool_health — when new messages are no longer invited, and what invites them again
+"""test_spool_health — when new messages are refused, and when they are accepted again
 
 Owns: examples for shared/spool/health.py.
 """

@@ -1,4 +1,4 @@
-"""test_spool_space — when too little room is left, and when there is enough again
+"""test_spool_space — when free space is too low, and when it suffices again
 
 Owns: the decision of shared/spool/space.py as a function of values.
 """

@@ -1,4 +1,4 @@
-"""test_spool_vanished — what is remembered of accepted mail, and for how long
+"""test_spool_vanished — the record of accepted mail, and how long it is kept
 
 Owns: examples for shared/spool/vanished.py, `Memory`.
 See: tests/chaos/test_failover.py for the question that is asked of a promoted standby.

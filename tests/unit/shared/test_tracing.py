@@ -1,4 +1,4 @@
-"""test_tracing — tracing costs nothing when it is off, says what is missing, and carries a trace in one line of text
+"""test_tracing — tracing costs nothing when it is off, reports missing packages, and carries a trace in one line
 
 Owns: proofs about shared/observe/tracing.py without daemons.
 See: https://www.w3.org/TR/trace-context/#traceparent-header

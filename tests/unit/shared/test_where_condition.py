@@ -1,4 +1,4 @@
-"""test_where_condition — which names a stranger's WHERE may hold before PostgreSQL reads it
+"""test_where_condition — the names that a WHERE condition may contain before PostgreSQL parses it
 
 Owns: names of other schemas, hidden behind every kind of quote; what only looks like one.
 See: shared/postgres/where_condition.py; tests/unit/shared/test_queries.py for parentheses, comments and semicolons;

@@ -1,4 +1,4 @@
-"""test_authenticate — who is let in, who is not, and that the difference between wrong and unknown cannot be heard
+"""test_authenticate — accepted and refused logins; a client cannot distinguish a wrong password from an unknown user
 
 Owns: proofs about smtpd/login/authenticate.py apart from any connection; tests/integration/smtpd/test_clients*.py
     has real clients.

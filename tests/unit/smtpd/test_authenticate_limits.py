@@ -1,4 +1,4 @@
-"""test_authenticate_limits — what a login costs, what failures bring, and who is let in when something of ours is away
+"""test_authenticate_limits — the cost of a login, the effect of failures, and logins while a component of ours is down
 
 Owns: proofs about the bounds of smtpd/login/authenticate.py; test_authenticate.py has who is let in and who is not.
 """

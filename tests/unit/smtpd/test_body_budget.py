@@ -1,4 +1,4 @@
-"""test_body_budget — what is held is accounted for, and given back once
+"""test_body_budget — held memory is accounted for, and released once
 
 Owns: examples for smtpd/session/body_budget.py; tests/integration/attacks/test_memory.py has the whole.
 """

@@ -1,4 +1,4 @@
-"""test_content — what may be in a message, what is mended, and that neither costs more than it should
+"""test_content — valid content, repaired content, and the bounded cost of both
 
 Owns: examples for smtpd/message/content.py and smtpd/message/header_check.py.
 See: RFC 5321 sections 2.3.8, 6.3; RFC 5322 sections 2.1, 2.2; RFC 8689 section 3.

@@ -1,4 +1,4 @@
-"""test_data_reader — the end of DATA is found wherever it is cut, and nothing else is taken for it
+"""test_data_reader — the end of DATA is found however the octets are split, and nothing else ends it
 
 Owns: examples for smtpd/commands/data_reader.py; tests/property/smtpd/test_data_reader.py searches for more.
 See: RFC 5321 sections 4.1.1.4 and 4.5.2.

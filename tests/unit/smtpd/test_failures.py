@@ -1,4 +1,4 @@
-"""test_failures — failed logins slow down, then ban, and lock nobody out who is elsewhere"""
+"""test_failures — failed logins are delayed, then banned, without effect on other networks"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_from_header — whom a message says it is from is read in one way, or not at all"""
+"""test_from_header — the From field is parsed in exactly one way, or refused"""
 
 from __future__ import annotations
 

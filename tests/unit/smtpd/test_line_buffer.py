@@ -1,4 +1,4 @@
-"""test_line_buffer — lines end with CR LF, and what is at fault is never a command
+"""test_line_buffer — lines end with CR LF, and an invalid line is never a command
 
 Owns: examples for smtpd/connection/line_buffer.py; tests/property/smtpd/test_line_buffer.py searches for more.
 See: RFC 5321 sections 2.3.8, 4.5.3.1.4; RFC 4954 section 4.

@@ -1,4 +1,4 @@
-"""test_lists — membership by file and by query, with answers kept as long as they may be
+"""test_lists — membership by file and by query, with answers cached for the configured time
 
 Owns: examples for smtpd/policy/lists.py without a database.
 """

@@ -1,4 +1,4 @@
-"""test_parameters — each ESMTP parameter: what it becomes, and the reply to a bad one
+"""test_parameters — each ESMTP parameter: its value, and the reply to an invalid one
 
 Owns: examples for smtpd/envelope/parameters.py.
 See: the RFC named beside each case.

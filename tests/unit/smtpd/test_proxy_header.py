@@ -1,4 +1,4 @@
-"""test_proxy_header — where a header ends, and what is none
+"""test_proxy_header — the end of a PROXY header, and invalid headers
 
 Owns: examples for smtpd/connection/proxy_header.py; tests/integration/smtpd/test_proxy_and_xclient.py has the whole.
 See: haproxy's proxy-protocol.txt, sections 2.1 and 2.2.

@@ -1,4 +1,4 @@
-"""test_rates — which limits concern a client, and where they are counted
+"""test_rates — the limits that apply to a client, and where they are counted
 
 Owns: proofs about smtpd/rates/limits.py, smtpd/rates/server.py and smtpd/rates/client.py without processes; the
     counting itself is in tests/property/smtpd/test_rate_count.py, the processes are in a scenario.
@@ -26,7 +26,7 @@ TRUSTED = [ip_network("127.0.0.0/8")]
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that advances only on request."""
 
     now = 1000.0
 

@@ -1,4 +1,4 @@
-"""test_reload — what a reload may change, and that everything else is named
+"""test_reload — the changes that a reload can apply, and the names of those it cannot
 
 Owns: proofs about smtpd/process/reload.py.
 """

@@ -1,4 +1,4 @@
-"""test_replies — the code is in the name and in the text, and the enhanced code says the same
+"""test_replies — a reply's code is in its name and its text, and the enhanced code agrees
 
 Owns: proofs about every constant of smtpd/replies.py.
 See: RFC 5321 section 4.2.1, RFC 2034 section 4, RFC 3463 section 2.

@@ -1,4 +1,4 @@
-"""test_scram — the server's half of SCRAM-SHA-256 against the RFC's example and against somebody else's client
+"""test_scram — the server's half of SCRAM-SHA-256 against the RFC's example and an independent client
 
 Guarantees: the other half is scramp's, which shares no line with ours.
 """
@@ -68,7 +68,7 @@ def test_plus_binds_to_the_channel() -> None:
 
 
 def test_an_attacker_that_removes_plus_is_detected() -> None:
-    """The client sees the certificate of whoever stands between; RFC 5929."""
+    """The client sees the certificate of an attacker in between (RFC 5929)."""
     client = ScramClient(["SCRAM-SHA-256-PLUS"], "user", "pencil", channel_binding=("tls-server-end-point", b"m" * 32))
     with pytest.raises(ScramRefused, match="channel bindings differ"):
         converse(client, ScramServer(plus=True, plus_offered=True, bindings=POINT))

@@ -1,4 +1,4 @@
-"""test_sender_check — a user whose senders are limited writes no other in From, however it is dressed up"""
+"""test_sender_check — a user with limited senders cannot write another in From, in any encoding"""
 
 from __future__ import annotations
 

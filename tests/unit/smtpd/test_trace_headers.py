@@ -1,4 +1,4 @@
-"""test_trace_headers — our Received header is one folded field whatever a client calls itself, and what we add is safe
+"""test_trace_headers — our Received header is one folded field for any client name, and added text is safe
 
 Owns: examples for smtpd/message/trace_headers.py.
 See: RFC 5321 section 4.4, RFC 5322 sections 2.1.1 and 2.2.3, RFC 3848, RFC 6531 section 4.3, RFC 6409 section 8.
