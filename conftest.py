@@ -10,6 +10,7 @@ See: tests/fixtures, one file for each kind of fixture.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -101,6 +102,12 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
         if name.startswith(_ON_THE_DAEMONS_LOOP):
             return {"uvloop": event_loop.new}
     return {"asyncio": asyncio.new_event_loop}
+
+
+def pytest_collection_finish() -> None:
+    """From here on the collector of garbage passes over the thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
