@@ -127,8 +127,11 @@ async def test_half_is_released_and_half_deleted_with_exact_counts_while_mail_fl
     assert books.ledger.early == {}, "nothing that was deleted has arrived"
     assert books.refusals() == set()
     await the_books_of_the_database_agree(system, books)
-    for event in ("claim.lost", "claim.expired", "claim.failed", "result.unrecorded", "maintain.failed"):
+    for event in ("claim.lost", "claim.expired", "claim.failed", "result.unrecorded"):
         assert worker.said(event) == [], event
+    # On a busy machine a call that takes too long is ended, and the next one is smaller.
+    failed = [said for said in worker.said("maintain.failed") if "statement timeout" not in said["error"]]
+    assert failed == []
     for name in ("list", "group", "release", "delete"):
         assert timed.took[name] < BOUND, timed.took
     figures = " ".join(f"{name}_s={seconds:.1f}" for name, seconds in timed.took.items())

@@ -1,6 +1,6 @@
 """test_dead_and_slow_destinations_delay_nobody — two bad destinations do not delay a thousand good ones
 
-Owns: the proof that a destination that refuses connections and one that takes 30 seconds for each reply, both with more
+Owns: the proof that a destination that refuses connections and one that takes ten minutes for each reply, both with more
     mail than one worker has room for and all of it due earlier, do not slow other mail down.
 See: queued/destinations/destinations.py; docs/explanation/pacing.md.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from tests.fixtures.daemons.routed import sinks
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 GOOD, BAD = 1000, 1500
 HOSTS = [str(number) for number in range(20, 30)]
-REPLY = 30.0  # seconds
+REPLY = 600.0  # seconds, longer than any test waits for the good mail
 _MESSAGES = """
 WITH made AS (
     INSERT INTO pillarbox.messages (id, size, content)
@@ -63,10 +62,9 @@ async def slow_host(address: str, port: int) -> AsyncIterator[set[asyncio.Task[N
         await server.wait_closed()
 
 
-async def deliver(system: System, dns: FakeDns, port: int, name: str) -> float:
-    """Seconds from a worker's start until all the good mail is delivered."""
+async def deliver(system: System, dns: FakeDns, port: int, name: str) -> None:
+    """Have a worker deliver all the good mail."""
     await system.rows(_MESSAGES, GOOD, "good#.test", "1 minute")
-    began = monotonic()
     worker = await system.worker(
         port,
         name,
@@ -82,9 +80,7 @@ async def deliver(system: System, dns: FakeDns, port: int, name: str) -> float:
     )
     good = "SELECT count(*) = %s FROM archive WHERE result = 'success' AND recipientdomain LIKE 'good%%'"
     await system.until(good, GOOD * len(system.daemons), limit=120)
-    took = monotonic() - began
     await worker.stop()
-    return took
 
 
 async def test_all_good_mail_is_delivered_as_if_they_were_not_there(system: System) -> None:
@@ -93,13 +89,12 @@ async def test_all_good_mail_is_delivered_as_if_they_were_not_there(system: Syst
     zone |= {("dead.test", "MX"): ["10 nobody.test."], ("slow.test", "MX"): ["10 snail.test."]}
     zone |= {("nobody.test", "A"): ["127.0.0.9"], ("snail.test", "A"): ["127.0.0.8"]}
     async with FakeDns(zone) as dns, sinks(*HOSTS) as (first, *others):
-        alone = await deliver(system, dns, first.port, "alone")
+        await deliver(system, dns, first.port, "alone")
         async with slow_host("127.0.0.8", first.port) as talks:
             await system.rows(_MESSAGES, BAD, "slow.test", "1 hour")
             await system.rows(_MESSAGES, BAD, "dead.test", "1 hour")
-            beside = await deliver(system, dns, first.port, "beside")
+            await deliver(system, dns, first.port, "beside")
             assert 1 <= len(talks) <= 5, "the slow one was not asked, or by more than a new destination gets"
-    assert beside < 2 * alone + REPLY / 10
     assert sum(len(sink.received) for sink in (first, *others)) == 2 * GOOD
     waiting = "SELECT count(*) FROM queue WHERE token IS NULL AND retry_count = 0 AND last_error LIKE %s"
     assert await system.value(waiting, "waiting: dead.test does not answer: %") > BAD / 2
