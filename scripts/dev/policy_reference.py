@@ -73,7 +73,7 @@ When a rule's condition cannot be decided (a list's query fails), the client get
 _CONDITIONS: Final = """\
 All that are given must match; one entry of a list is enough. An unknown fact matches nothing. Patterns are
 globs (`*`, `?`) that match the whole text, or `/regular expressions/` in RE2's syntax that match any part; both
-in any case and in linear time.
+in any case and in linear time. The trailing dot of a name in HELO need not be in the pattern.
 """
 
 _LISTS: Final = """\
@@ -82,8 +82,8 @@ domain or host name, `example.com` and `*.example.com` (those below it); for add
 quoted or not; for users the text itself. The file is looked at when a session and when a message begins, and
 read again if it changed; if it cannot be read, the entries it had stay and an event says so. A query runs
 read-only in the queue's database with smtpd's rights, on connections of its own; its answers are kept for
-`keep`. It is given addresses in lower case, without quotes and with the domain in A-labels: another spelling is
-no way around it. Example:
+`keep`. It is given addresses in lower case, without quotes and with the domain in A-labels, and names of hosts
+likewise and without a trailing dot: another spelling is no way around it. Example:
 
     lists:
       - {id: customers, file: /etc/pillarbox/customers}
