@@ -47,6 +47,7 @@ class Admitted:
     turn: Turn | None = None
     line: tuple[str, ...] = ()  # in which it stands in memory, for a policy
     unproven: int = 0  # recipients counted as for a destination that has not been reached of late
+    aside: bool = False  # it stands still after content, and is not counted (queued/aside.py)
 
 
 class Admission:
@@ -131,15 +132,23 @@ class Admission:
     def leave(self, admitted: Admitted, said: DestinationVerdict = _NOTHING, *, unused: bool = True) -> None:
         """Give destination and policies back what they gave."""
         self._step_out(admitted)
-        if admitted.unproven:
-            self._unproven.leave(admitted.unproven, monotonic())
-            admitted.unproven = 0
+        self._count_no_more(admitted)
         if admitted.turn is not None:
             admitted.turn.done(unused=unused)
         if admitted.place.started:
             self.destinations.leave(admitted.place, reached=said.reached, why=said.why, barred=said.barred)
         elif not admitted.place.settled.is_set():
             self.destinations.give_up(admitted.place)
+
+    def set_aside(self, admitted: Admitted) -> None:
+        """It is not counted any more."""
+        admitted.aside = True
+        self._count_no_more(admitted)
+
+    def _count_no_more(self, admitted: Admitted) -> None:
+        if admitted.unproven:
+            self._unproven.leave(admitted.unproven, monotonic())
+            admitted.unproven = 0
 
     def _shut(self, admitted: Admitted) -> Deferral | None:
         """For how long to park what is known now to have to wait; None when it may go on."""

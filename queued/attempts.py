@@ -68,6 +68,8 @@ class Attempts:
         self._signer = signer
         self._watch = watch
         self._screen = screen
+        self._under_way: dict[AttemptStep, Admitted] = {}
+        watch.stands = self._set_aside
         self._limits: dict[str, tuple[TransportSettings, float, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -96,7 +98,7 @@ class Attempts:
         await self._in_flight.give_back([c for each in admitted for c in each.delivery])
 
     def relieve(self) -> None:
-        """Nothing can be claimed: end the attempts that stand still."""
+        """Nothing can be claimed: end the attempts that stand still, or set them aside."""
         self._watch.relieve(monotonic())
 
     async def drained(self) -> None:
@@ -125,7 +127,10 @@ class Attempts:
             events.emit("daemon.failed", part="attempt", error=repr(error))
             ended = ours(delivery, "internal error")
         finally:
-            self._bodies.let_go(delivery[0].size)
+            if admitted.aside:
+                self._in_flight.aside.leave(len(delivery), delivery[0].size)
+            else:
+                self._bodies.let_go(delivery[0].size)
             self._in_flight.let_go(lease)
             self.admission.leave(admitted, said, unused=not isinstance(ended, list))
         if ended is None:
@@ -165,6 +170,7 @@ class Attempts:
         sender = self._screen.sender(delivery[0]) if self._screen is not None else None
         progress = AttemptStep(lease, limit, whole, unproven=bool(admitted.unproven))
         self._watch.begin(progress)
+        self._under_way[progress] = admitted
         try:
             ended = await transport.attempt(delivery, body, lease, signed.fields, sender=sender)
             return self.admission.destinations.paced(ended) if isinstance(ended, Deferral) and ended.of else ended
@@ -173,6 +179,7 @@ class Attempts:
                 raise  # the lease has ended
         finally:
             self._watch.end(progress)
+            del self._under_way[progress]
         phase = progress.phase or "dns"
         events.emit(
             "attempt.stuck", id=delivery[0].message_id, recipients=len(delivery), phase=phase, seconds=progress.seconds
@@ -183,6 +190,16 @@ class Attempts:
         outcome = Outcome("deferred", "destination", None, "4.4.2", text, uncertain=progress.uncertain)
         duration = timedelta(seconds=monotonic() - started)
         return [deferred(c, outcome, None, duration, transport.settings.retry) for c in delivery]
+
+    def _set_aside(self, progress: AttemptStep) -> None:
+        """Its host has content of ours and stands still: do not count it for a while, and send the host no more."""
+        admitted = self._under_way[progress]
+        self.admission.destinations.stand(admitted.place)
+        size = admitted.delivery[0].size
+        if not admitted.aside and self._in_flight.aside.take(len(admitted.delivery), size):
+            self.admission.set_aside(admitted)
+            self._bodies.let_go(size)
+            self._in_flight.room.set()
 
     def _limit(self, settings: TransportSettings) -> tuple[float, float]:
         """Seconds without a step, and in all, after which an attempt is stuck; kept, for every attempt asks."""

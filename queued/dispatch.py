@@ -1,10 +1,11 @@
 """dispatch — claims what there is room for and starts an attempt for each message
 
 Owns: the loop claim → group into deliveries → find a place → fetch bodies → attempt.
-Guarantees: never more recipients claimed than `claim.inflight`. No recipient in flight is claimed again when its lease
-    may have ended: its result comes first, after however long an outage. Waits for a notification, a due time or the
-    poll interval, whichever is first. What cannot be started soon is parked, so that it takes nobody's room. Stopping
-    claims nothing more, gives back what no attempt has begun, and waits for the rest.
+Guarantees: never more recipients claimed than `claim.inflight`, and at most a quarter more, for those set aside
+    (queued/aside.py). No recipient in flight is claimed again when its lease may have ended: its result comes first,
+    after however long an outage. Waits for a notification, a due time or the poll interval, whichever is first. What
+    cannot be started soon is parked, so that it takes nobody's room. Stopping claims nothing more, gives back what no
+    attempt has begun, and waits for the rest.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _CEILING, _HIGHEST = 0.5, 5.0
 _A_SECOND: Final = 0.01  # of it, for each recipient that is sent in a second
 _MOST: Final = 0.5  # of the claim was parked
 _NEARLY_ALL: Final = 0.9  # of the claim was for such destinations
-# Without room to claim for so many seconds, the worker ends attempts that stand still.
+# Without room to claim, or for bodies, for so many seconds, the worker ends attempts that stand still.
 _STARVED: Final = 5.0
 
 
@@ -114,7 +115,7 @@ class Dispatcher:
             started = monotonic()
             below = started < self._ceiling_until
             ceiling = self._ceiling if below else self._settings.inflight
-            free = min(self._settings.batch, ceiling - self.inflight)
+            free = min(self._settings.batch, ceiling - self._in_flight.counted)
             # A claim costs the same for one row as for many: wait until a good part of a batch fits.
             if free * 4 < min(self._settings.batch, self._settings.inflight):
                 if not below and started - self._claimed_at > _STARVED:
@@ -170,7 +171,7 @@ class Dispatcher:
         admitted = [place for delivery in deliveries if (place := self._attempts.admit(delivery))]
         parked = self._attempts.admission.busy - busy
         if parked and (parked > _MOST * len(claimed) or parked + self._for_full(admitted) > _NEARLY_ALL * len(claimed)):
-            self._ceiling = max(self.inflight - self._in_flight.leaving, self._settings.batch)
+            self._ceiling = max(self._in_flight.counted - self._in_flight.leaving, self._settings.batch)
             rate = sum(1 / every for every in full.values() if every)
             self._ceiling_until = monotonic() + min(max(rate * _A_SECOND, _CEILING), _HIGHEST)
         await self._begin(admitted)
@@ -190,7 +191,8 @@ class Dispatcher:
             size = sum(each.delivery[0].size for each in portion)
             while len(portion) > 1 and size > self._settings.maxbytes // 4:
                 size -= portion.pop().delivery[0].size
-            await self._bodies.reserve(size)
+            while not await self._bodies.reserve(size, _STARVED):
+                self._attempts.relieve()
             try:
                 bodies = await self._bodies.fetch([each.delivery[0].message_id for each in portion])
             except (*database.OUTAGE, *database.REFUSAL) as error:

@@ -15,6 +15,7 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from queued.aside import Aside
 from queued.claiming.leaves import Leaves, among
 from queued.deferral import LATEST, SOONEST, Deferral
 from queued.destinations.unproven import Unproven
@@ -121,6 +122,8 @@ class InFlight:
         self.messages = MessagesInFlight(max(1, settings.inflight // 2))
         #: Those for destinations that have not been reached of late.
         self.unproven = Unproven(settings.inflight)
+        #: Those that stand still after content, and are not counted.
+        self.aside = Aside(settings.inflight, settings.maxbytes)
         self.room = asyncio.Event()  # something has left
         self.due = asyncio.Event()  # there may be mail to claim
         self._passed_over = False  # the last claim left out what is in flight and late
@@ -128,6 +131,11 @@ class InFlight:
 
     def __len__(self) -> int:
         return len(self._expires)
+
+    @property
+    def counted(self) -> int:
+        """Recipients in flight that count against `claim.inflight`."""
+        return len(self._expires) - self.aside.recipients
 
     @property
     def leaving(self) -> int:

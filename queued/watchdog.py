@@ -5,7 +5,8 @@ Guarantees: a connection opened for an attempt by a task of its own counts for t
     moved for its limit is cut off through its lease, at that moment, and so is one that as a whole takes longer than it
     may, however often it moves; one timer serves all, and a step costs no more than reading the clock. Where others
     wait for room, the one that has not moved for longest, and for _LONG_STANDING at least, is cut off before its
-    content; where the worker has had no room to claim anything, so are all that stand still, much sooner.
+    content; where the worker has had no room to claim anything, so are all that stand still, much sooner. One whose
+    peer has content of ours is not cut off for others: `stands` is called with it.
 See: RFC 1047 (why it matters whether the final dot was out); docs/explanation/admission.md.
 """
 
@@ -17,11 +18,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from queued.values import Lease
 
 _LONG_STANDING: Final = 30.0  # seconds; smtp_connect_timeout, longer than honest hosts let clients wait for a greeting
 _STARVED: Final = 10.0  # seconds; what Postfix lets smtpd wait for a client under stress
 _DRIPPING: Final = 60.0  # seconds, however often it moved: replies that come singly end no attempt of their own accord
+_PAUSE: Final = 1.0  # seconds between two looks for those that stand still in their content
 _CONTENT: Final = frozenset({"body", "dot"})  # the phases in which the peer has content of ours
 
 
@@ -97,6 +101,10 @@ def stuck() -> bool:
     return progress is not None and bool(progress.stuck)
 
 
+def _ignored(_: AttemptStep) -> None:
+    """For a watch that stands alone."""
+
+
 class Watch:
     """The attempts of a worker that are under way."""
 
@@ -105,6 +113,9 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
         self._look_at = 0.0  # monotonic seconds
         self._room_at = 0.0  # when an attempt may have stood still for long enough
+        self._aside_at = 0.0  # when to look again for those that stand still in their content
+        #: Called with each attempt that stands still where its peer has content of ours, while others wait for room.
+        self.stands: Callable[[AttemptStep], None] = _ignored
 
     def begin(self, progress: AttemptStep) -> None:
         """The task that runs now is this attempt, and what it begins belongs to it."""
@@ -119,6 +130,9 @@ class Watch:
 
     def make_room(self, now: float) -> None:
         """Cut off, of those whose destination is not proven, the one that stands still for longest, if that is long."""
+        if now >= self._aside_at:
+            self._aside_at = now + _PAUSE
+            self._report(now - _LONG_STANDING, {each for each in self._watched if each.unproven})
         if now < self._room_at:
             return
         standing = [each for each in self._watched if each.unproven and each.phase not in _CONTENT]
@@ -133,13 +147,21 @@ class Watch:
         longest.cut(f"no progress for {seconds:.0f} seconds, and others wait for their turn,", seconds)
 
     def relieve(self, now: float) -> None:
-        """Nothing can be claimed: cut off every attempt that stands still before its content."""
+        """Nothing can be claimed: cut off every attempt that stands still before its content, and name the others."""
         for each in [each for each in self._watched if each.phase not in _CONTENT]:
             if now >= min(each.moved + _STARVED, each.begun + _DRIPPING):
                 self._watched.discard(each)
                 seconds = now - each.moved
                 each.starved = True
                 each.cut(f"no progress for {seconds:.0f} seconds, and no other mail can be claimed,", seconds)
+        self._report(now - _STARVED, self._watched)
+
+    def _report(self, since: float, among: set[AttemptStep]) -> None:
+        """Name those among them whose peer has content of ours, and that have stood still since then or drip."""
+        dripping = monotonic() - _DRIPPING
+        for each in [each for each in among if each.phase in _CONTENT]:
+            if each.moved <= since or each.begun <= dripping:
+                self.stands(each)
 
     def _wait(self, seconds: float) -> None:
         if self._timer is not None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _QUICKEST: Final = 0.001  # seconds between two turns, when nothing is known yet
 _TURNS: Final = 50  # over how many turns their mean gap is taken: more than begin at one moment
 _MOVING: Final = 1.0  # seconds since the last turn for which a destination counts as moving
+_STANDING: Final = 10.0  # seconds since it was reached last for which one slow attempt says nothing
 _MOMENTS: Final = 0.25  # seconds: a delivery with its turn within them does not take room for long
 _SPREAD: Final = 60.0  # seconds over which what waited for a dead destination comes back, at most
 _APART: Final = 0.02  # seconds between two of them at the least: thousands come back in minutes, not at once
@@ -86,6 +87,7 @@ class Destination:
         "_last_start",
         "_patient",
         "_rest",
+        "_stands",
         "_steering",
         "_turns",
         "_why",
@@ -115,6 +117,7 @@ class Destination:
         self._steering = steering
         self._rest = rest
         self._why = ""
+        self._stands = False  # an attempt under way stands still after content, and none has ended since
         self._dead_for = rest.first
         self._dead_until = 0.0
         self._gap = 0.0  # mean seconds between two turns while others wait for theirs
@@ -154,6 +157,8 @@ class Destination:
         """For how long to park every delivery: it is dead, or nothing moves and none waits for that; else None."""
         if self.window.dead and (now < self._dead_until or self.active):
             return self._left_alone(now)
+        if self._stands:
+            return self._park(now)
         if not self._patient and self.active >= max(self.window.width, 1) and now - self._last_end > _MOVING:
             return self._park(now)
         return None
@@ -178,6 +183,7 @@ class Destination:
         barred: it will fail every other attempt alike, so no more failures are needed for it to be left alone.
         """
         self.touched = now
+        self._stands = False
         self.active -= 1
         self.recipients -= place.recipients
         self.octets -= place.octets
@@ -189,6 +195,13 @@ class Destination:
             self.proven = False
             self.lower(now, why, barred=barred)
         self._advance(now)
+
+    def stand(self, now: float) -> None:
+        """An attempt has content there and stands still: begin no other until one ends, unless it was just reached."""
+        if self.active and now - self._last_end > _STANDING:
+            self._stands = True
+            for place in tuple(self.waiting):
+                self._send_away(place, self._park(now))
 
     def lower(self, now: float, why: str, *, barred: bool = False) -> None:
         """An attempt failed by the destination's fault, or a rule says that it is to be treated so."""

@@ -93,6 +93,10 @@ class Destinations:
         """Leave a destination alone at once: its attempts stand still while the worker can claim nothing more."""
         place.destination.lower(self._clock(), why, barred=True)
 
+    def stand(self, place: Waiting) -> None:
+        """An attempt at it stands still after content, and the worker needs room."""
+        place.destination.stand(self._clock())
+
     def paced(self, wait: Deferral) -> Deferral:
         """For how long to park what a policy lets wait, so that all of them do not come back at the same moment."""
         if not wait.every:  # all may go at that moment

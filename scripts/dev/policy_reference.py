@@ -73,7 +73,7 @@ If a rule's condition cannot be evaluated (a list's query fails), the client get
 _CONDITIONS: Final = """\
 All conditions of a rule must match; one entry of a list suffices. An unknown fact matches nothing. Patterns are
 globs (`*`, `?`) that match the whole text, or `/regular expressions/` in RE2's syntax that match any part. Both
-ignore case and take linear time.
+ignore case and take linear time. The trailing dot of a name in HELO need not be in the pattern.
 """
 
 _LISTS: Final = """\

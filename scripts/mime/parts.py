@@ -4,7 +4,8 @@ Owns: the MIME structure as far as a reviewer needs it: the parts with type, nam
 Guarantees: pure; never raises, for any octets; its time grows with the size alone: it goes
     from delimiter line to delimiter line, reads the headers of MOST_PARTS parts at most, looks no deeper than DEEPEST,
     counts no further than MOST_COUNTED, and says so. The standard library's parser builds a tree of everything,
-    recursively: it takes 16 seconds for 200,000 small parts, and ends in a RecursionError at 2000 levels.
+    recursively: it takes 16 seconds for 200,000 small parts, and ends in a RecursionError at 2000 levels. What another
+    reader may divide or decode otherwise is named, and so is text that lies between the parts.
 See: RFC 2046 section 5.1 (multipart), RFC 2183 (Content-Disposition), RFC 2045 section 5.1 (parameters).
 """
 
@@ -32,6 +33,18 @@ _PARAMETER: Final = re.compile(
     re.IGNORECASE,
 )
 _TYPE: Final = re.compile(rb"[ \t]*([a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60})", re.IGNORECASE)
+# Mail programs differ in which of these they read a body by, where there are several.
+OF_FORM: Final = {name.lower(): name for name in ("Content-Type", "Content-Transfer-Encoding", "Content-Disposition")}
+# A Content-Type that mail programs read alike: without comments, backslashes, and spaces around "=".
+_ALIKE: Final = re.compile(
+    rb"[a-z0-9!#$&^_.+-]++/[a-z0-9!#$&^_.+-]++[ \t]*+"
+    rb'(?:;[ \t]*+(?:[a-z0-9!#$%&\'*+.^_`{|}~-]++=(?:"[^"\\]*+"|[^\s";,()<>\\]++)[ \t]*+)?+)*+',
+    re.IGNORECASE,
+)
+_ENCODINGS: Final = frozenset({b"7bit", b"8bit", b"binary", b"base64", b"quoted-printable"})
+_TEXT: Final = re.compile(rb"\S")
+_KEPT: Final = 5  # pieces of text between parts
+_PIECE: Final = 2000  # octets of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,8 @@ class Walked:
     parts: tuple[Part, ...]
     count: int
     deeper: bool  # some parts are deeper than DEEPEST, and are shown as one part
+    doubts: tuple[str, ...] = ()  # where another reader may find other parts, or decode them otherwise
+    between: tuple[bytes, ...] = ()  # the beginnings of texts before a first part or behind a last one, _KEPT at most
 
 
 def walk(content: bytes) -> Walked:
@@ -87,25 +102,50 @@ def header_of(content: bytes) -> dict[str, bytes]:
     return _fields(content, 0)[0]
 
 
-def again(content: bytes, names: Collection[str]) -> tuple[list[tuple[str, bytes]], bool]:
-    """The further fields of the message's header under one of these names, in lower case; whether it goes on unread."""
-    lines, _, cut = _header(content, 0)
+def again(content: bytes, names: Collection[str]) -> list[tuple[str, bytes]]:
+    """The further fields of the message's header under one of these names, in lower case."""
+    lines, _, _ = _header(content, 0)
     seen: set[str] = set()
     more = []
     for name, value in _named(lines):
         if name in seen and name in names:
             more.append((name, value))
         seen.add(name)
-    return more, cut
+    return more
 
 
-def _fields(content: bytes, start: int) -> tuple[dict[str, bytes], int]:
-    """The fields of the header that begins here, and where the body begins."""
-    lines, body, _ = _header(content, start)
+def _fields(content: bytes, start: int, doubts: dict[str, None] | None = None) -> tuple[dict[str, bytes], int]:
+    """The fields of the header that begins here, and where the body begins. doubts: takes what is doubtful in it."""
+    lines, body, cut = _header(content, start)
     found: dict[str, bytes] = {}
     for name, value in _named(lines):
+        if name in OF_FORM and doubts is not None:
+            if name in found:
+                doubts[f"{OF_FORM[name]} is there again"] = None
+            doubts.update(dict.fromkeys(_doubts(name, value)))
         found.setdefault(name, value)
+    if cut and doubts is not None:
+        doubts["the header is longer than what was looked at"] = None
     return found, body
+
+
+def _doubts(name: str, value: bytes) -> Iterator[str]:
+    """Why another reader may read this field of the form otherwise."""
+    field_name = OF_FORM[name]
+    if name == "content-transfer-encoding":
+        if value.lower() not in _ENCODINGS:
+            yield f"{field_name} is not one that every mail program knows"
+        return
+    names = [match[1].lower().decode("latin-1") for match in _PARAMETER.finditer(value[:_VALUE])]
+    for known in ("boundary", "charset", "name", "filename"):
+        if names.count(known) > 1:
+            yield f"{field_name} gives {known} more than once"
+    if name == "content-type":
+        for known in ("boundary", "charset"):
+            if any(given.startswith(f"{known}*") for given in names):
+                yield f"{field_name} gives {known} in a form that not every mail program reads"
+        if len(value) >= _VALUE or not _ALIKE.fullmatch(value):
+            yield f"{field_name} is written in a way that mail programs read differently"
 
 
 def _header(content: bytes, start: int) -> tuple[list[bytes], int, bool]:
@@ -123,7 +163,7 @@ def _named(lines: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     for line in lines:
         match = _FIELD.match(line)
         if match is not None:
-            yield match[1].lower().decode("ascii"), line[match.end() : match.end() + _VALUE].strip()
+            yield match[1].lower().decode("ascii"), line[match.end() :].strip()[:_VALUE]
 
 
 class _Walker:
@@ -137,12 +177,17 @@ class _Walker:
         self._parts: list[Part] = []
         self._count = 0
         self._deeper = False
+        self._doubts: dict[str, None] = {}
+        self._inner: dict[str, None] = {}  # the same, of the headers of parts
+        self._between: list[bytes] = []
 
     def walk(self) -> Walked:
-        header, body = _fields(self._content, 0)
+        header, body = _fields(self._content, 0, self._doubts)
         self._part(header, body, len(self._content), at_top=True)
         # The delimiter may be the very first line of the body.
         line = self._delimiter(max(0, body - 1))
+        if self._open:
+            self._beside(body, line)
         while line is not None and self._count < MOST_COUNTED:
             boundary, closes = line[1], bool(line[2])
             left = self._open.index(boundary) + (0 if closes else 1)
@@ -153,21 +198,36 @@ class _Walker:
             start = min(line.end() + 1, len(self._content))  # behind the line's end
             # A header reaches to the next delimiter at most: what has no empty line does not swallow its neighbours.
             following = self._delimiter(line.end())
-            if not closes:
-                following = self._begin(start, self._before(following)) or following
+            if closes:
+                self._beside(start, following)
+            else:
+                following = self._begin(start, following)
             line = following
-        return Walked(header, tuple(self._parts), self._count, self._deeper)
+        doubts = [*self._doubts, *(f"in a part, {doubt}" for doubt in self._inner)]
+        return Walked(header, tuple(self._parts), self._count, self._deeper, tuple(doubts), tuple(self._between))
 
-    def _begin(self, start: int, end: int) -> re.Match[bytes] | None:
-        """The part between here and there; the delimiter that follows instead, where it is a multipart."""
+    def _begin(self, start: int, following: re.Match[bytes] | None) -> re.Match[bytes] | None:
+        """The part between here and the delimiter that follows; the delimiter to go on with."""
         if len(self._parts) >= MOST_PARTS:
             self._count += 1
-            return None
-        mine = self._content[start:end]
-        header, body = _fields(mine, 0)
+            return following
+        end = self._before(following)
+        header, body = _fields(self._content[start:end], 0, self._inner)
         depth = len(self._open)
         self._part(header, start + body, end)
-        return self._delimiter(max(start, start + body - 1)) if len(self._open) > depth else None
+        if len(self._open) > depth:
+            # What follows may be a delimiter of the new multipart, which was not looked for before.
+            following = self._delimiter(max(start, start + body - 1))
+            self._beside(start + body, following)
+        return following
+
+    def _beside(self, start: int, line: re.Match[bytes] | None) -> None:
+        """Keep the text, if there is any, between here and a delimiter line: no part has it."""
+        if len(self._between) < _KEPT:
+            end = self._before(line)
+            text = _TEXT.search(self._content, start, end)
+            if text is not None:
+                self._between.append(self._content[text.start() : min(end, text.start() + _PIECE)])
 
     def _part(self, header: dict[str, bytes], body: int, end: int, *, at_top: bool = False) -> None:
         """Another level, or a leaf."""

@@ -11,13 +11,14 @@ See: RFC 2047 (encoded words), RFC 2231 (parameters); scripts/mime/parts.py.
 from __future__ import annotations
 
 import quopri
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
 from scripts.mime.decode import characters, decoded, from_base64, printable
 from scripts.mime.html_text import from_html
-from scripts.mime.parts import MOST_COUNTED, MOST_PARTS, Part, again, header_of, walk
+from scripts.mime.parts import MOST_COUNTED, MOST_PARTS, Part, Walked, again, header_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +27,10 @@ FIELDS: Final = ("From", "Sender", "Reply-To", "To", "Cc", "Subject", "Date", "M
 _TEXT: Final = 65_536  # octets of a part's body that become text
 _LINES, _WIDTH = 200, 500
 _NAME: Final = 100  # characters of a file name
+_BETWEEN: Final = 300  # characters of a text between parts
+_READ: Final = ("text/", "message/", "multipart/")  # a multipart whose parts are not found is text to some
 _ONCE: Final = {name.lower(): name for name in FIELDS}  # RFC 5322 section 3.6
-# Mail programs differ in which of these they read the body by.
-_OF_FORM: Final = {name.lower(): name for name in ("Content-Type", "Content-Transfer-Encoding", "Content-Disposition")}
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/\s]*+[=\s]*+")  # which every mail program decodes alike
 _TOLD: Final = 5  # notes of one kind
 _PIECES: Final = 20  # of a file name that is cut to pieces (RFC 2231 section 3)
 
@@ -64,7 +66,7 @@ def render(content: bytes, number: int | None = None) -> Shown:
     """
     walked = walk(content)
     parts = tuple(_listed(part) for part in walked.parts)
-    notes = list(_odd(content))
+    notes = [*_odd(content), *_doubtful(walked)]
     if walked.count > MOST_PARTS:
         counted = f"{walked.count} parts" if walked.count < MOST_COUNTED else f"{MOST_COUNTED} parts or more"
         notes.append(f"{counted}; the first {MOST_PARTS} are listed")
@@ -78,6 +80,8 @@ def render(content: bytes, number: int | None = None) -> Shown:
         notes.append("made from HTML; links and pictures are left out")
     if cut:
         notes.append("the text is longer than what is shown")
+    if chosen and _encoding(chosen) == b"base64" and not _BASE64.fullmatch(content, chosen.start, chosen.end):
+        notes.append("the text is not sound base64, and a mail program may show more of it, or less")
     notes += _unread(walked.parts, chosen)
     return Shown(_named(walked.header), text, parts, tuple(notes))
 
@@ -89,23 +93,26 @@ def fields_of(content: bytes) -> dict[str, str]:
 
 def _odd(content: bytes) -> Iterator[str]:
     """Fields that the header has twice: mail programs differ in which of them they show."""
-    more, cut = again(content, {**_ONCE, **_OF_FORM})
-    forms = [_OF_FORM[name] for name, _ in more if name in _OF_FORM]
-    more = [each for each in more if each[0] in _ONCE]
-    for name in dict.fromkeys(forms):
-        yield f"{name} is there again, and a mail program may show another text, and other parts, than are shown here"
+    more = again(content, _ONCE)
     for name, value in more[:_TOLD]:
         yield f'{_ONCE[name]} is there again, and a mail program may show this one: "{decoded(value)}"'
     if len(more) > _TOLD:
         yield f"of these fields there are {len(more) - _TOLD} more"
-    if cut:
-        yield "the header is longer than what was looked at"
+
+
+def _doubtful(walked: Walked) -> Iterator[str]:
+    """Where a mail program may show another text, or text that is in no part."""
+    for doubt in walked.doubts:
+        yield f"{doubt}, and a mail program may show another text, and other parts, than are shown here"
+    for text in walked.between:
+        said = printable(" ".join(characters(text, "utf-8").split()), most=_BETWEEN)
+        yield f'before the first part or behind the last there is text that some mail programs show: "{said}"'
 
 
 def _unread(parts: tuple[Part, ...], chosen: Part | None) -> Iterator[str]:
     """The other texts there are, which a mail program may show in place of this one or below it."""
     others = [
-        (number, part) for number, part in enumerate(parts, 1) if part.type.startswith("text/") and part is not chosen
+        (number, part) for number, part in enumerate(parts, 1) if part.type.startswith(_READ) and part is not chosen
     ]
     for number, part in others[:_TOLD]:
         if part.alternative:
@@ -121,8 +128,9 @@ def _part(parts: tuple[Part, ...], number: int) -> Part:
     """The part of this number."""
     if not 1 <= number <= len(parts):
         raise NotShown(f"there is no part {number}; allowed: 1 to {len(parts)}")
-    if not parts[number - 1].type.startswith(("text/", "message/")):
-        raise NotShown(f"part {number} is {printable(parts[number - 1].type)}; allowed: a part of type text or message")
+    type_ = parts[number - 1].type
+    if not type_.startswith(_READ):
+        raise NotShown(f"part {number} is {printable(type_)}; allowed: a part of type text, message or multipart")
     return parts[number - 1]
 
 
@@ -135,7 +143,7 @@ def _listed(part: Part) -> ShownPart:
     name = _filename(part)
     attached = disposition.startswith(b"attachment") or (bool(name) and not disposition.startswith(b"inline"))
     size = part.size
-    if part.header.get("content-transfer-encoding", b"").strip().lower() == b"base64":
+    if _encoding(part) == b"base64":
         size = size * 3 // 4
     return ShownPart(printable(part.type), name, size, attached or not part.type.startswith("text/"))
 
@@ -173,10 +181,14 @@ def _chosen(parts: tuple[Part, ...], listed: tuple[ShownPart, ...]) -> Part | No
     return None
 
 
+def _encoding(part: Part) -> bytes:
+    return part.header.get("content-transfer-encoding", b"").strip().lower()
+
+
 def _text(content: bytes, part: Part) -> tuple[str, bool]:
     """The text of a part in printable lines, and whether it is cut."""
     raw = content[part.start : min(part.end, part.start + _TEXT)]
-    encoding = part.header.get("content-transfer-encoding", b"").strip().lower()
+    encoding = _encoding(part)
     if encoding == b"base64":
         raw = from_base64(raw)
     elif encoding == b"quoted-printable":

@@ -3,18 +3,17 @@
 Owns: the syntax of a mailbox as Pillarbox accepts it. Pure.
 Guarantees: no control character, space outside quotes or lone surrogate gets past, so nothing in an envelope can carry
     a second line into a log, a header or another SMTP command. The local-part is kept as given (RFC 5321 section 2.4),
-    the domain in the one spelling of shared/mail/domain.py: lower case, A-labels.
+    the domain in the one spelling of shared/mail/domain.py: lower case, A-labels, one address literal for a host.
 Raises: AddressRefused with the reason a client may read.
 See: RFC 5321 sections 4.1.2, 4.5.3.1; RFC 6531 section 3.3.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Final
 
-from shared.mail.domain import DomainRefused, to_ascii
+from shared.mail.domain import DomainRefused, literal, to_ascii
 from shared.mail.message import Address
 
 _LOCALPART_LIMIT: Final = 64  # RFC 5321 section 4.5.3.1.1
@@ -78,7 +77,10 @@ def least_quoted(localpart: str) -> str:
 
 def _domain(domain: str) -> str:
     if domain.startswith("["):
-        return _literal(domain)
+        found = literal(domain)
+        if found is None:
+            raise AddressRefused("bad address literal")
+        return found
     try:
         domain = to_ascii(domain)
     except DomainRefused as reason:
@@ -89,17 +91,3 @@ def _domain(domain: str) -> str:
     if not all(_LABEL.fullmatch(label) and len(label) <= _LABEL_LIMIT for label in labels):
         raise AddressRefused("bad domain")
     return domain
-
-
-def _literal(domain: str) -> str:
-    """An address literal, RFC 5321 section 4.1.3."""
-    inner = domain.removeprefix("[").removesuffix("]")
-    try:
-        # A zone (RFC 4007) is not part of a literal, yet ipaddress accepts one with any characters.
-        if not domain.endswith("]") or "%" in inner:
-            raise AddressRefused("bad address literal")
-        if inner[:5].upper() == "IPV6:":
-            return f"[IPv6:{ipaddress.IPv6Address(inner[5:])}]"
-        return f"[{ipaddress.IPv4Address(inner)}]"
-    except ipaddress.AddressValueError:
-        raise AddressRefused("bad address literal") from None

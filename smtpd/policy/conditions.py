@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shared.patterns import matcher
 from smtpd.policy.decision import Membership, Rate
-from smtpd.policy.facts import known_mailbox
+from smtpd.policy.facts import known_mailbox, known_name
 from smtpd.policy.lists import Domains, FileList, Networks
 from smtpd.policy.texts import COMPARED, COUNTED, READ, one_line
 from smtpd.policy.times import within
@@ -77,10 +77,16 @@ def _of_client(c: Condition) -> Iterator[Predicate]:
         yield Predicate("client", 0, lambda f, _: f.client_bits in networks, _word("client"))
     if c.clientname:
         names = Domains(c.clientname)
-        yield Predicate("clientname", 0, lambda f, _: (f.clientname or "").lower() in names, _word("clientname"))
+        yield Predicate("clientname", 0, lambda f, _: known_name(f.clientname or "") in names, _word("clientname"))
     if c.helo:
         matchers = [matcher(pattern) for pattern in c.helo]
-        yield Predicate("helo", 0, lambda f, _: f.helo is not None and any(m(f.helo) for m in matchers), _word("helo"))
+
+        def named(facts: Facts, _: Known) -> bool:
+            said = facts.helo
+            # A pattern may ask for the trailing dot; one that does not finds the name with it as well.
+            return said is not None and any(m(name) for name in {said, said.removesuffix(".")} for m in matchers)
+
+        yield Predicate("helo", 0, named, _word("helo"))
     if c.user:
         users = frozenset(c.user)
         yield Predicate("user", 0, lambda f, _: f.user in users, _word("user"))

@@ -134,6 +134,11 @@ def parents(domain: str) -> tuple[str, ...]:
     return tuple(".".join(labels[start:]) for start in range(1, len(labels)))
 
 
+def known_name(text: str) -> str:
+    """A host's name in the one spelling that rules compare: like a domain, and without a trailing dot."""
+    return comparable(text).removesuffix(".")
+
+
 @lru_cache(maxsize=4096)
 def known_mailbox(text: str) -> str:
     """A mailbox in the one spelling that rules compare: without quotes and case, the domain as A-labels.

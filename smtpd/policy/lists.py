@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from shared.errors import ConfigError, cause
 from shared.mail.domain import comparable
 from shared.observe import events
-from smtpd.policy.facts import address_bits, known_mailbox, parents
+from smtpd.policy.facts import address_bits, known_mailbox, known_name, parents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,10 +65,10 @@ class Networks:
 
 
 class Domains:
-    """Domains and `*.domains`, as A-labels in lower case."""
+    """Domains and `*.domains`, as A-labels in lower case, without a trailing dot."""
 
     def __init__(self, domains: Iterable[str]) -> None:
-        written = [comparable(domain) for domain in domains]
+        written = [known_name(domain) for domain in domains]
         self._exact = frozenset(domain for domain in written if not domain.startswith("*."))
         self._below = frozenset(domain[2:] for domain in written if domain.startswith("*."))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from shared.config.smtpd.policy_fields import PLACEHOLDER
 from smtpd.envelope.places import host
+from smtpd.policy.facts import known_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +37,8 @@ READ: Final[dict[str, Callable[[Facts], str | None]]] = {
 
 #: The same as rules look for it in lists, so that another spelling is not another mailbox or name.
 COMPARED: Final = READ | {
-    "clientname": lambda facts: (facts.clientname or "").lower(),
-    "helo": lambda facts: (facts.helo or "").lower(),
+    "clientname": lambda facts: known_name(facts.clientname or ""),
+    "helo": lambda facts: known_name(facts.helo or ""),
     "sender": lambda facts: facts.sender_compared,
     "recipient": lambda facts: facts.recipient_compared,
 }

@@ -69,9 +69,16 @@ class Claim(Section):
     )
     poll: Interval = setting("5s", "How often to look for due recipients without a notification.", unit="duration")
     inflight: Annotated[int, whole(1, 1_000_000)] = setting(
-        1000, "The most recipients claimed at the same time.", unit="recipients"
+        1000,
+        "The most recipients claimed at the same time; up to a quarter more while attempts stand still after their "
+        "content.",
+        unit="recipients",
     )
-    maxbytes: Size = setting("64MiB", "The most content of claimed messages held in memory.", unit="size in bytes")
+    maxbytes: Size = setting(
+        "64MiB",
+        "The most content of claimed messages held in memory; up to a quarter more for those attempts.",
+        unit="size in bytes",
+    )
     ordinary: Fraction = setting(
         0.2,
         "The part of each claim reserved for ordinary mail when urgent mail is due too, because every client that may "

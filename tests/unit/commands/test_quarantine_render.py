@@ -283,7 +283,8 @@ def test_a_field_that_is_there_again_is_told(field: str) -> None:
 
 def test_a_header_beyond_what_is_looked_at_is_told() -> None:
     assert (
-        "the header is longer than what was looked at" in render(b"X: y\r\n" * 300 + b"From: a@b.example\r\n\r\n").notes
+        "the header is longer than what was looked at"
+        in render(b"X: y\r\n" * 300 + b"From: a@b.example\r\n\r\n").notes[0]
     )
 
 
@@ -307,3 +308,82 @@ def test_a_form_that_is_told_twice_is_told_to_the_reviewer(header: bytes) -> Non
     said = render(header + b"\r\n--a\r\n\r\nharmless\r\n--a--\r\n--b\r\n\r\nphish\r\n--b--\r\n").notes
     assert any("is there again" in note for note in said)
     assert not any("is there again" in note for note in render(header.partition(b"\r\n")[0] + b"\r\n\r\nx").notes)
+
+
+@pytest.mark.parametrize(
+    ("field", "why"),
+    [
+        (b"Content-Type: multipart/mixed; boundary=a; boundary=b", "gives boundary more than once"),
+        (b'Content-Type: multipart/mixed; boundary=a; BOUNDARY="b"', "gives boundary more than once"),
+        (b"Content-Type: multipart/mixed; boundary=a; boundary*=us-ascii''b", "gives boundary in a form"),
+        (b"Content-Type: multipart/mixed; boundary*0=a; boundary*1=b", "gives boundary in a form"),
+        (b"Content-Type: text/plain; charset=utf-7; charset=us-ascii", "gives charset more than once"),
+        (b"Content-Type: text/plain; name=a.txt; name=b.html", "gives name more than once"),
+        (b"Content-Disposition: inline; filename=a.txt; filename=b.html", "gives filename more than once"),
+        (b"Content-Type: multipart/mixed (; boundary=a); boundary=b", "mail programs read differently"),
+        (b"Content-Type: text/plain; a=" + b"x" * 5000 + b"; charset=utf-7", "mail programs read differently"),
+        (b"Content-Type: html", "mail programs read differently"),
+        (b"Content-Transfer-Encoding: base64 (really)", "not one that every mail program knows"),
+    ],
+)
+def test_a_form_that_can_be_read_in_two_ways_is_named(field: bytes, why: str) -> None:
+    """One mail program reads the body by the first of two parameters, another by the last."""
+    body = b"\r\n\r\n--a\r\n\r\nharmless\r\n--a--\r\n--b\r\n\r\nphish\r\n--b--\r\n"
+    assert [note for note in render(field + body).notes if why in note and not note.startswith("in a part")]
+    outer = b"Content-Type: multipart/mixed; boundary=outer\r\n\r\n--outer\r\n" + field + body + b"\r\n--outer--\r\n"
+    assert [note for note in render(outer).notes if why in note and note.startswith("in a part")]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"Content-Type: text/plain\r\nContent-Type: text/html\r\n",
+        b"Content-Transfer-Encoding: 7bit\r\ncontent-transfer-encoding: base64\r\n",
+        b"Content-Type: multipart/mixed; boundary=c\r\nContent-Type: multipart/mixed; boundary=d\r\n",
+    ],
+)
+def test_a_part_that_gives_its_form_twice_is_named(fields: bytes) -> None:
+    content = MULTIPART + b"--b\r\n" + fields + b"\r\n--c\r\n\r\nx\r\n--c--\r\n--b--\r\n"
+    [note] = [note for note in render(content).notes if "is there again" in note]
+    assert note.startswith("in a part")
+    once = content.replace(fields.split(b"\r\n", 1)[1], b"\r\n", 1)
+    assert not [note for note in render(once).notes if "is there again" in note]
+
+
+def test_text_beside_the_parts_is_shown_in_a_note() -> None:
+    inner = b"Content-Type: multipart/mixed; boundary=c\r\n\r\nin\x1b[2Jner\r\n--c\r\n\r\nx\r\n--c--\r\nbelow\r\n"
+    content = MULTIPART + b"pre amble\r\n--b\r\n" + inner + b"--b--\r\nepilogue\r\n\r\n--b\r\n\r\nhidden\r\n"
+    notes = [note for note in render(content).notes if note.startswith("before the first part or behind the last")]
+    assert [note.partition('"')[2] for note in notes] == [
+        'pre amble"',
+        f'in{REPLACED}[2Jner"',
+        'below"',
+        'epilogue --b hidden"',
+    ]
+    assert all(is_harmless(note) for note in notes)
+    assert render(MULTIPART + b"\r\n \r\n--b\r\n\r\none\r\n--b--\r\n\r\n \r\n").notes == ()
+    lost = render(MULTIPART + b"--bb\r\n\r\nnone of mine").notes
+    assert any("none of mine" in note for note in lost)
+
+
+def test_a_message_or_a_multipart_that_is_not_divided_is_named_and_can_be_seen() -> None:
+    """Mail programs show a message within the message, and some show a multipart without a boundary as text."""
+    for type_ in (b"message/rfc822", b"multipart/mixed"):
+        content = (
+            MULTIPART + b"--b\r\n\r\none\r\n--b\r\nContent-Type: " + type_ + b"\r\n\r\nA: b\r\n\r\ntwo\r\n--b--\r\n"
+        )
+        assert [note for note in render(content).notes if "--part 2" in note]
+        assert "two" in render(content, 2).text
+
+
+@pytest.mark.parametrize(("body", "sound"), [(b"aGVs\r\nbG8=\r\n", True), (b"aGVs=\r\nbG8=", False), (b"!aGVs", False)])
+def test_base64_that_can_be_read_in_two_ways_is_named(body: bytes, *, sound: bool) -> None:
+    notes = render(b"Content-Transfer-Encoding: base64\r\n\r\n" + body).notes
+    assert bool(notes) is not sound
+
+
+def test_sound_real_mail_has_no_doubts(corpus: list[Path]) -> None:
+    sound = [path for path in corpus if not path.name.startswith("error_emails")]
+    doubtful = [path.name for path in sound if walk(path.read_bytes()).doubts]
+    assert len(sound) > 50
+    assert doubtful == ["attachment_emails-attachment_with_unquoted_name.eml"]

@@ -1,12 +1,19 @@
 """test_watchdog — which attempts are cut off so that other mail can be claimed
 
-Owns: proofs about queued/watchdog.py's `relieve`; tests/integration/attacks has those of a stuck attempt.
+Owns: proofs about queued/watchdog.py's `relieve`, and about what is set aside instead (queued/aside.py);
+    tests/integration/attacks has those of a stuck attempt.
 """
 
 from __future__ import annotations
 
 from time import monotonic
 
+import pytest
+
+from queued.aside import Aside
+from queued.deferral import Deferral
+from queued.destinations.destination import Destination, Rest, Share, Waiting
+from queued.destinations.feedback import Steering
 from queued.values import Lease
 from queued.watchdog import AttemptStep, Phase, Watch
 
@@ -46,3 +53,61 @@ async def test_replies_that_come_singly_save_no_attempt() -> None:
     watch = Watch()
     dripped = begun(watch, "rcpt", still=3.0, ago=60.0)
     assert cut(watch, dripped) == [True]
+
+
+def named(watch: Watch) -> list[AttemptStep]:
+    """Those that the watch names from now on."""
+    found = list[AttemptStep]()
+    watch.stands = found.append
+    return found
+
+
+async def test_what_stands_still_with_content_of_ours_is_named_and_goes_on() -> None:
+    watch = Watch()
+    found = named(watch)
+    standing = [begun(watch, "body", still=11.0), begun(watch, "dot", still=11.0)]
+    dripping = [begun(watch, "body", still=0.5, ago=60.0), begun(watch, "dot", still=0.5, ago=60.0)]
+    moving = [begun(watch, "body", still=9.0, ago=9.0), begun(watch, "dot", still=9.0)]
+    assert cut(watch, *standing, *dripping, *moving) == [False] * 6
+    assert set(found) == {*standing, *dripping}
+
+
+async def test_where_destinations_that_were_not_reached_crowd_those_of_them_are_named_after_longer() -> None:
+    watch = Watch()
+    found = named(watch)
+    late = begun(watch, "dot", still=31.0)
+    late.unproven = True
+    soon, proven = begun(watch, "dot", still=20.0), begun(watch, "dot", still=31.0)
+    soon.unproven = True
+    watch.make_room(monotonic())
+    assert found == [late]
+    assert not any(each.stuck for each in (late, soon, proven))
+    watch.make_room(monotonic())
+    assert found == [late], "it looks once a second"
+
+
+@pytest.mark.parametrize(("sizes", "taken"), [([1] * 30, 25), ([400] * 3, 1), ([20, 4, 2, 1], 3)])
+def test_a_quarter_is_set_aside_or_one(sizes: list[int], taken: int) -> None:
+    aside = Aside(100, 10**6)
+    took = [recipients for recipients in sizes if aside.take(recipients, 10)]
+    assert len(took) == taken
+    assert aside.recipients == sum(took)
+    for recipients in took:
+        aside.leave(recipients, 10)
+    assert aside.recipients == 0
+    assert aside.take(5, 250_001)
+    assert not aside.take(1, 1)
+
+
+async def test_a_destination_that_stands_after_content_gets_no_more_until_an_attempt_ends() -> None:
+    destination = Destination("mx x.example", Steering(), Rest(60.0, 600.0), 0.0)
+    places = [destination.offer((0, n), 1, 10, Share(100, 10_000), 0.0) for n in range(30)]
+    running = [place for place in places if isinstance(place, Waiting) and place.started]
+    destination.stand(11.0)
+    assert all(place.away for place in places if isinstance(place, Waiting) and not place.started)
+    assert isinstance(destination.offer((0, 99), 1, 10, Share(100, 10_000), 11.0), Deferral)
+    assert not destination.window.dead
+    destination.leave(running[0], 12.0, reached=True)
+    assert isinstance(destination.offer((0, 99), 1, 10, Share(100, 10_000), 12.0), Waiting)
+    destination.stand(13.0)
+    assert isinstance(destination.offer((0, 100), 1, 10, Share(100, 10_000), 13.0), Waiting), "it was just reached"

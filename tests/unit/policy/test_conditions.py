@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,11 @@ from shared.mail.message import Address
 from smtpd.policy.decision import Known
 from smtpd.policy.engine import Facts
 from smtpd.policy.headers import HeaderFields
+from smtpd.policy.texts import COUNTED
 from tests.fixtures.daemons.policies import FACTS, matches, outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -189,3 +193,27 @@ def test_a_rule_sees_the_whole_header_that_may_be_sent(fields: int) -> None:
     facts = replace(FACTS, headers=HeaderFields(padding * fields + b"X-Bad: yes\r\n\r\nX-Body: yes\r\n"))
     assert matches({"header": {"X-Bad": ["yes"]}}, facts)
     assert not matches({"header": {"X-Body": ["yes"]}}, facts)
+
+
+@pytest.mark.parametrize("helo", ["bad.example", "bad.example.", "BAD.example.", "b\u00e4d.example."])
+@pytest.mark.parametrize("entry", ["bad.example", "bad.example.", "*.example"])
+@pytest.mark.parametrize("fact", ["helo", "clientname"])
+def test_a_trailing_dot_makes_no_other_name(fact: str, entry: str, helo: str, tmp_path: Path) -> None:
+    """The dot says only that the name is complete."""
+    label = "bad" if helo.isascii() else "xn--bd-via"
+    name, other = dict[str, Any]({fact: helo}), dict[str, Any]({fact: f"not{helo}.other"})
+    facts = replace(FACTS, **name)
+    file = tmp_path / "names"
+    file.write_text(entry.replace("bad", label))
+    lists = {"lists": [{"id": "names", "file": str(file)}]}
+    rule = {"if": {"in": {"list": "names", "of": fact}}, "then": {"hold": "x"}}
+    assert outcome(rule, facts=facts, policy=lists).changes.hold == "x"
+    assert outcome(rule, facts=replace(facts, **other), policy=lists).changes.hold is None
+    if fact == "helo" and helo.isascii() and not entry.endswith("."):
+        assert matches({"helo": [entry]}, facts)
+    assert COUNTED[fact](facts) == f"{label}.example"
+
+
+def test_a_pattern_can_still_ask_for_the_trailing_dot() -> None:
+    assert matches({"helo": [r"/\.$/"]}, replace(FACTS, helo="app1.example.com."))
+    assert not matches({"helo": [r"/\.$/"]})
