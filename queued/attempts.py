@@ -68,8 +68,6 @@ class Attempts:
         self._signer = signer
         self._watch = watch
         self._screen = screen
-        self._under_way: dict[AttemptStep, Admitted] = {}
-        watch.stands = self._set_aside
         self._limits: dict[str, tuple[TransportSettings, float, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -168,9 +166,9 @@ class Attempts:
         limit, whole = self._limit(transport.settings)
         started = monotonic()
         sender = self._screen.sender(delivery[0]) if self._screen is not None else None
-        progress = AttemptStep(lease, limit, whole, unproven=bool(admitted.unproven))
+        stands = partial(self._set_aside, admitted)
+        progress = AttemptStep(lease, limit, whole, unproven=bool(admitted.unproven), stands=stands)
         self._watch.begin(progress)
-        self._under_way[progress] = admitted
         try:
             ended = await transport.attempt(delivery, body, lease, signed.fields, sender=sender)
             return self.admission.destinations.paced(ended) if isinstance(ended, Deferral) and ended.of else ended
@@ -179,7 +177,6 @@ class Attempts:
                 raise  # the lease has ended
         finally:
             self._watch.end(progress)
-            del self._under_way[progress]
         phase = progress.phase or "dns"
         events.emit(
             "attempt.stuck", id=delivery[0].message_id, recipients=len(delivery), phase=phase, seconds=progress.seconds
@@ -191,9 +188,8 @@ class Attempts:
         duration = timedelta(seconds=monotonic() - started)
         return [deferred(c, outcome, None, duration, transport.settings.retry) for c in delivery]
 
-    def _set_aside(self, progress: AttemptStep) -> None:
+    def _set_aside(self, admitted: Admitted) -> None:
         """Its host has content of ours and stands still: do not count it for a while, and send the host no more."""
-        admitted = self._under_way[progress]
         self.admission.destinations.stand(admitted.place)
         size = admitted.delivery[0].size
         if not admitted.aside and self._in_flight.aside.take(len(admitted.delivery), size):

@@ -6,7 +6,7 @@ Guarantees: a connection opened for an attempt by a task of its own counts for t
     may, however often it moves; one timer serves all, and a step costs no more than reading the clock. Where others
     wait for room, the one that has not moved for longest, and for _LONG_STANDING at least, is cut off before its
     content; where the worker has had no room to claim anything, so are all that stand still, much sooner. One whose
-    peer has content of ours is not cut off for others: `stands` is called with it.
+    peer has content of ours is not cut off for others: its `stands` is called.
 See: RFC 1047 (why it matters whether the final dot was out); docs/explanation/admission.md.
 """
 
@@ -40,18 +40,29 @@ class AttemptStep:
         "moved",
         "phase",
         "seconds",
+        "stands",
         "starved",
         "stuck",
         "unproven",
         "whole",
     )
 
-    def __init__(self, lease: Lease, limit: float, whole: float, *, unproven: bool = False) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        limit: float,
+        whole: float,
+        *,
+        unproven: bool = False,
+        stands: Callable[[], None] = lambda: None,
+    ) -> None:
         """limit: seconds without a step after which it is stuck. whole: seconds for all steps. Then its lease is cut.
 
-        unproven: whether its destination has not been reached of late.
+        unproven: whether its destination has not been reached of late. stands: called while it stands still where its
+        peer has content of ours, and others wait for room.
         """
         self.lease = lease
+        self.stands = stands
         self.limit = limit
         self.whole = whole
         self.unproven = unproven
@@ -101,10 +112,6 @@ def stuck() -> bool:
     return progress is not None and bool(progress.stuck)
 
 
-def _ignored(_: AttemptStep) -> None:
-    """For a watch that stands alone."""
-
-
 class Watch:
     """The attempts of a worker that are under way."""
 
@@ -114,8 +121,6 @@ class Watch:
         self._look_at = 0.0  # monotonic seconds
         self._room_at = 0.0  # when an attempt may have stood still for long enough
         self._aside_at = 0.0  # when to look again for those that stand still in their content
-        #: Called with each attempt that stands still where its peer has content of ours, while others wait for room.
-        self.stands: Callable[[AttemptStep], None] = _ignored
 
     def begin(self, progress: AttemptStep) -> None:
         """The task that runs now is this attempt, and what it begins belongs to it."""
@@ -161,7 +166,7 @@ class Watch:
         dripping = monotonic() - _DRIPPING
         for each in [each for each in among if each.phase in _CONTENT]:
             if each.moved <= since or each.begun <= dripping:
-                self.stands(each)
+                each.stands()
 
     def _wait(self, seconds: float) -> None:
         if self._timer is not None:

@@ -1,7 +1,7 @@
 """test_dead_and_slow_destinations_delay_nobody — two bad destinations do not delay a thousand good ones
 
-Owns: the proof that a destination that refuses connections and one that takes ten minutes for each reply, both with more
-    mail than one worker has room for and all of it due earlier, do not slow other mail down.
+Owns: the proof that a destination that refuses connections and one that takes ten minutes for each reply, both with
+    more mail than one worker has room for and all of it due earlier, do not slow other mail down.
 See: queued/destinations/destinations.py; docs/explanation/pacing.md.
 """
 

@@ -6,6 +6,7 @@ Owns: proofs about queued/watchdog.py's `relieve`, and about what is set aside i
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic
 
 import pytest
@@ -55,30 +56,31 @@ async def test_replies_that_come_singly_save_no_attempt() -> None:
     assert cut(watch, dripped) == [True]
 
 
-def named(watch: Watch) -> list[AttemptStep]:
-    """Those that the watch names from now on."""
+def named(*attempts: AttemptStep) -> list[AttemptStep]:
+    """Those of them that the watch names from now on."""
     found = list[AttemptStep]()
-    watch.stands = found.append
+    for each in attempts:
+        each.stands = partial(found.append, each)
     return found
 
 
 async def test_what_stands_still_with_content_of_ours_is_named_and_goes_on() -> None:
     watch = Watch()
-    found = named(watch)
     standing = [begun(watch, "body", still=11.0), begun(watch, "dot", still=11.0)]
     dripping = [begun(watch, "body", still=0.5, ago=60.0), begun(watch, "dot", still=0.5, ago=60.0)]
     moving = [begun(watch, "body", still=9.0, ago=9.0), begun(watch, "dot", still=9.0)]
+    found = named(*standing, *dripping, *moving)
     assert cut(watch, *standing, *dripping, *moving) == [False] * 6
     assert set(found) == {*standing, *dripping}
 
 
 async def test_where_destinations_that_were_not_reached_crowd_those_of_them_are_named_after_longer() -> None:
     watch = Watch()
-    found = named(watch)
     late = begun(watch, "dot", still=31.0)
     late.unproven = True
     soon, proven = begun(watch, "dot", still=20.0), begun(watch, "dot", still=31.0)
     soon.unproven = True
+    found = named(late, soon, proven)
     watch.make_room(monotonic())
     assert found == [late]
     assert not any(each.stuck for each in (late, soon, proven))
