@@ -39,11 +39,12 @@ _STEP: Final = (
 _FIRST: Final = 64  # of a batch, until it is known how long one takes
 _BATCH: Final = 1000
 _LAST: Final = "sweep"
-#: Steps that leave no rest, and are done once an interval.
+#: Steps that are begun once an interval.
 _ONCE: Final = frozenset({"renotify", "unserved", "drop_days"})
 _DAYS: Final = 8  # made by one call, until it is known how long one takes
 _QUICK, _SLOW = 0.05, 0.2  # seconds for a call, below which the next batch is larger, above which it is smaller
 _OVERDUE: Final = 100  # recipients of each leaf and class that are looked at for those to wake
+_LEAVES: Final = 16  # that a look for what is overdue locks in one call, at most
 _RECENT: Final = 10  # intervals for which a look that took too long is a smaller one
 _UNSERVED: Final = 10  # recipients noted of each leaf and partition; the table of metrics tells it
 #: How long mail must stand unwithdrawn before it counts as unserved: some beats of the slowest worker.
@@ -110,6 +111,7 @@ class Maintainer:
         self._batches: dict[str, int] = {"history_create": _DAYS}
         self._made_to = 0  # days ahead that there are
         self._recent: dict[str, float] = {}  # until when a step looks at what is recent only
+        self._looked_to: dict[str, str] = {}  # the last leaf that a step has looked at, while others are left
         self._full = FullPass(settings.interval.total_seconds())
         self._swept_to: datetime | None = None
         self._deadline = self._limit = math.inf
@@ -164,7 +166,11 @@ class Maintainer:
             "drop_days": self._drop_days,
             _LAST: self._sweep,
         }
-        return {name: step for name, step in steps.items() if whole or name not in _ONCE}
+        return {
+            name: step
+            for name, step in steps.items()
+            if whole or name not in _ONCE or f"maintain_{name}" in self._looked_to
+        }
 
     async def _make_days(self, connection: database.Connection) -> None:
         """A few days by each call: one that is ended leaves none, and a year takes longer than a step may."""
@@ -203,11 +209,17 @@ class Maintainer:
                 events.emit("maintain.finished", **finished)
 
     async def _renotify(self, connection: database.Connection) -> None:
-        if woken := await self._look(connection, "maintain_renotify", batch=_OVERDUE):
-            events.emit("maintain.renotified", partitions=woken)
+        woken: list[int] = []
+        try:
+            await self._look(connection, "maintain_renotify", woken, batch=_OVERDUE)
+        finally:
+            if any(woken):
+                events.emit("maintain.renotified", partitions=sum(woken))
 
     async def _unserved(self, connection: database.Connection) -> None:
-        await self._look(connection, "maintain_unserved", most=_UNSERVED)
+        await self._look(connection, "maintain_unserved", [], most=_UNSERVED)
+        if "maintain_unserved" in self._looked_to:
+            return  # the round that comes to the last leaf says it
         rows = await database.fetch(connection, "metrics_unserved", grace=UNSERVED_GRACE, series=_BATCH)
         if rows:
             events.emit(
@@ -217,17 +229,37 @@ class Maintainer:
                 seconds=float(max(row.overdue for row in rows)),
             )
 
-    async def _look(self, connection: database.Connection, name: str, **values: Any) -> int:
-        """For what is overdue: all of it, or, after a look that took too long, what has been for five minutes at most.
+    async def _look(self, connection: database.Connection, name: str, found: list[int], **values: Any) -> None:
+        """For what is overdue, a few leaves by each call, from where the last round stopped.
 
-        It does where an old snapshot keeps the indexes full of removed rows.
+        All of it, or, for a while after a call that took too long, what has been overdue for five minutes at most. A
+        call does where an old snapshot keeps the indexes full of removed rows. A leaf that takes too long even so is
+        passed over, because it would keep all others from their turn.
         """
-        recent = monotonic() < self._recent.get(name, -math.inf)
-        try:
-            return await self._count(connection, name, overdue=self._settings.overdue, recent=recent, **values)
-        except database.CANCELLED:
-            self._recent[name] = monotonic() + _RECENT * self._settings.interval.total_seconds()
-            raise
+
+        async def some(batch: int) -> bool:
+            after = self._looked_to.get(name, "")
+            recent = monotonic() < self._recent.get(name, -math.inf)
+            about = {"overdue": self._settings.overdue, "recent": recent, "after": after, "leaves": batch}
+            try:
+                [row] = await self._call(connection, name, **about, **values)
+            except database.CANCELLED:
+                self._recent[name] = monotonic() + _RECENT * self._settings.interval.total_seconds()
+                if recent and batch == 1:
+                    [next_one] = await database.fetch(connection, "maintain_leaf_after", after=after)
+                    self._stopped_at(name, next_one.leaf)
+                raise
+            found.append(row.found)
+            self._stopped_at(name, row.reached)
+            return row.reached is not None
+
+        await self._batch_by_batch(name, some, most=_LEAVES)
+
+    def _stopped_at(self, name: str, leaf: str | None) -> None:
+        if leaf is None:
+            self._looked_to.pop(name, None)
+        else:
+            self._looked_to[name] = leaf
 
     async def _forget_keys(self, connection: database.Connection) -> None:
         await self._all(connection, "maintain_forget_keys", keep=self._settings.keep.idempotency)
@@ -308,9 +340,10 @@ class Maintainer:
         await self._batch_by_batch(name, some)
         return total
 
-    async def _batch_by_batch(self, name: str, some: Callable[[int], Awaitable[bool]]) -> None:
+    async def _batch_by_batch(self, name: str, some: Callable[[int], Awaitable[bool]], most: int | None = None) -> None:
         """Call until one did nothing, or the step's time is over; batches are as large as calls are quick."""
-        batch = self._batches.get(name, _FIRST)
+        most = _BATCH if most is None else most
+        batch = self._batches.get(name, min(_FIRST, most))
         until = min(self._limit + _STEP, self._deadline)
         going = True
         while going:
@@ -323,7 +356,7 @@ class Maintainer:
                 raise
             ended = monotonic()
             if ended - started < _QUICK:
-                batch = min(2 * batch, _BATCH)
+                batch = min(2 * batch, most)
             elif ended - started > _SLOW:
                 batch = max(batch // 2, 1)
             self._batches[name] = batch

@@ -34,8 +34,14 @@ SELECT cron.schedule('pillarbox sweep', '* * * * *',
         since := note.reached; END LOOP; END $do$; $$);
 
 -- maintenance.overdue
-SELECT cron.schedule('pillarbox renotify', '* * * * *', $$SELECT pillarbox.maintain_renotify('1m', 100)$$);
-SELECT cron.schedule('pillarbox unserved', '* * * * *', $$SELECT pillarbox.maintain_unserved('1m', 10)$$);
+SELECT cron.schedule('pillarbox renotify', '* * * * *',
+    $$DO $do$ DECLARE leaf text := ''; BEGIN WHILE leaf IS NOT NULL LOOP
+        leaf := (SELECT reached FROM pillarbox.maintain_renotify_since('1m', 100, '-infinity', leaf, 16));
+        COMMIT; EXIT WHEN clock_timestamp() > statement_timestamp() + '50s'; END LOOP; END $do$; $$);
+SELECT cron.schedule('pillarbox unserved', '* * * * *',
+    $$DO $do$ DECLARE leaf text := ''; BEGIN WHILE leaf IS NOT NULL LOOP
+        leaf := (SELECT reached FROM pillarbox.maintain_unserved_since('1m', 10, '-infinity', leaf, 16));
+        COMMIT; EXIT WHEN clock_timestamp() > statement_timestamp() + '50s'; END LOOP; END $do$; $$);
 
 -- maintenance.keep.idempotency
 SELECT cron.schedule('pillarbox forget_keys', '* * * * *',

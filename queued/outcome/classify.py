@@ -40,8 +40,9 @@ SCOPES: Final[dict[Phase, Scope]] = {
 }
 
 # Where the code alone would say too much; None stands for any phase. "bare": only without an enhanced code, or with one
-# that says no more than the code (X.5.Z, a fault of protocol: RFC 3463 §3.6).
-EXCEPTIONS: Final[tuple[tuple[Phase | None, int, Kind, Scope, Literal["any", "bare"], str], ...]] = (
+# that says no more than the code (X.5.Z, a fault of protocol: RFC 3463 §3.6). "X.7": only with an enhanced code of that
+# subject (security or policy: RFC 3463 §3.8).
+EXCEPTIONS: Final[tuple[tuple[Phase | None, int, Kind, Scope, Literal["any", "bare", "X.7"], str], ...]] = (
     (None, 421, "deferred", "destination", "any", "the host is going away (RFC 5321 §3.8)"),
     (
         None,
@@ -51,6 +52,8 @@ EXCEPTIONS: Final[tuple[tuple[Phase | None, int, Kind, Scope, Literal["any", "ba
         "bare",
         "protocol error: replies do not match commands; the outcome of the mail is unknown",
     ),
+    ("mail", 503, "deferred", "us", "X.7", "we have to log in first, as 530"),
+    ("rcpt", 503, "deferred", "us", "X.7", "we have to log in first, as 530"),
     (None, 530, "deferred", "us", "any", "we have to log in, or to begin TLS (RFC 4954 §6, RFC 3207 §4)"),
     (None, 534, "deferred", "us", "any", "our mechanism to log in is too weak (RFC 4954 §6)"),
     (None, 535, "deferred", "us", "any", "our credentials are refused (RFC 4954 §6)"),
@@ -126,9 +129,10 @@ def classify_reply(reply: Reply, phase: Phase) -> Outcome:
         kind, scope = "deferred", SCOPES[phase]
     if kind != "delivered" and phase not in BEFORE_MAIL and reply.enhanced is not None:
         scope, _ = STATUSES.get(reply.enhanced[2:], (scope, ""))
-    bare = reply.enhanced is None or reply.enhanced[2:].startswith("5.")
+    subject = "5" if reply.enhanced is None else reply.enhanced.split(".")[1]
+    said = "bare" if subject == "5" else f"X.{subject}"
     for where, code, meant, concerned, when, _ in EXCEPTIONS:
-        if code == reply.code and where in {None, phase} and (bare or when == "any"):
+        if code == reply.code and where in {None, phase} and when in {said, "any"}:
             kind, scope = meant, concerned
     if kind != "delivered" and reply.enhanced is not None and reply.enhanced[2:] in OF_OUR_LOGIN:
         kind, scope = "deferred", "us"

@@ -3,7 +3,8 @@
 Guarantees: credentials are sent only over a connection that is as safe as `auth.over` requires. The strongest mechanism
     that both may use is chosen. An exchange has at most a few steps, and each reply its time limit; a host that wants
     more is disconnected. After SCRAM the host too has proved that it knows the password, or nothing more is sent to it.
-    The stored part of a host's reply never holds a secret of ours.
+    From the first octet of a login on, no reply text of the session that is stored or logged holds a secret of ours
+    (queued/smtp/own_secrets.py).
 Raises: ConversationError, always of phase `auth`: `login` where a retry is useless until the operator corrects
     something, else a temporary kind.
 See: RFC 4954; queued/smtp/sasl.py for the mechanisms; docs/how-to/log-in-to-a-relay.md.
@@ -15,16 +16,15 @@ import asyncio
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import quote
 
 from queued.smtp import secret_files, tokens
+from queued.smtp.own_secrets import OwnSecrets
 from queued.smtp.sasl import SaslError, binds, machine
 from queued.smtp.secret_files import UnusableSecret
 from queued.smtp.tokens import NoTokenError
 from queued.smtp.transaction import ConversationError, Fault
 from shared.errors import ConfigError
 from shared.mail.smtp_reply import Reply
-from shared.masking import MASK
 from shared.observe import events
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class _Exchange:
         self._limit = limit
         self._secret = secret
         self._place = place
-        self._sent: list[str] = []  # our lines, as they were sent
+        self._secrets = wire.secrets = OwnSecrets(secret)
 
     async def run(self, mechanism: Mechanism) -> None:
         """Be accepted, or raise."""
@@ -190,7 +190,7 @@ class _Exchange:
                 talking.prove()
                 return
         except SaslError as error:
-            raise _fault("login", self._clean(f"{mechanism}: {error}")) from None
+            raise _fault("login", self._secrets.clean(f"{mechanism}: {error}")) from None
         raise self._refused(mechanism, reply, talking.refusal)
 
     async def _begin(self, mechanism: Mechanism, talking: Machine) -> Reply:
@@ -214,7 +214,7 @@ class _Exchange:
 
     def _noted(self, message: bytes) -> str:
         encoded = b64encode(message).decode()
-        self._sent.append(encoded)
+        self._secrets.add(encoded)
         return encoded
 
     async def _say(self, line: str) -> Reply:
@@ -222,7 +222,7 @@ class _Exchange:
         try:
             return await self._wire.reply("auth", self._limit)
         except ConversationError as error:
-            # What is no reply is told in part, and a part of our own words would not be found by `_clean`.
+            # What is no reply is told in part, and a part of our own words would not be found.
             what, quoted, _ = error.fault.text.partition(": ")
             if error.fault.kind != "protocol" or not quoted:
                 raise
@@ -230,21 +230,13 @@ class _Exchange:
 
     def _refused(self, mechanism: Mechanism, reply: Reply, why: str) -> ConversationError:
         outdated = self._login.refused(self._secret)
-        said = self._clean(f"{reply} ({why})" if why else str(reply))
+        said = self._secrets.clean(f"{reply} ({why})" if why else str(reply))
         reply = Reply(reply.code, reply.enhanced, ())  # what it says is in `said`
         if reply.is_permanent and not outdated:
             return _fault("login", f"host refused our login by {mechanism}: {said}", reply)
         if reply.is_transient or outdated:
             return _fault("refused", f"host does not let us log in now: {said}", reply)
         return _fault("protocol", f"unexpected reply to AUTH: {said}")
-
-    def _clean(self, text: str) -> str:
-        """The text without what we would not want to be read: a host may say our own words back to us."""
-        bare = b64encode(self._secret.encode()).decode()
-        for secret in (self._secret, quote(self._secret), bare, bare.rstrip("="), *self._sent):
-            if secret:
-                text = text.replace(secret, MASK)
-        return text
 
 
 def _challenge(reply: Reply) -> bytes:

@@ -4,8 +4,9 @@ Owns: the asyncio protocol under queued/smtp/client.py: bytes out with back-pres
 Guarantees: every wait ends by its limit. A peer that sends a reply when none is due, or begins one, is cut off
 (`surplus`), unless it is a 421: from then on it is unknown which reply answers what. Memory is bounded: no more is
 read while _MOST_HELD octets of replies are unread, or _ALL_HELD on all connections, and a peer that sends more octets
-than the replies that are due can have is cut off. After `abort` or the end of the connection nothing is written any
-more.
+than the replies that are due can have is cut off. No reply text leaves with a secret of our login in it, but for the
+replies while we log in, which queued/smtp/auth.py masks. After `abort` or the end of the connection nothing is
+written any more.
 Raises: only ConversationError with the Fault, from `connect`, `reply` and `drain`.
 See: RFC 5321 §4.5.3.2 (time limits), §3.8 (a connection closed early).
 """
@@ -22,12 +23,14 @@ from queued.routing.system_names import NAMES
 from queued.smtp.transaction import ConversationError, Fault
 from shared.errors import cause
 from shared.mail.smtp_reply import ReplyParser
+from shared.masking import MASK
 from shared.observe import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from ssl import SSLContext, SSLObject
 
+    from queued.smtp.own_secrets import OwnSecrets
     from queued.smtp.transaction import FaultKind
     from queued.watchdog import Phase
     from shared.mail.smtp_reply import Reply
@@ -91,6 +94,7 @@ class Wire(asyncio.BufferedProtocol):
         self._may_hear = _MOST_HEARD
         self._held = 0  # octets of unread replies
         self._stopped = False  # no more is read until some of those are
+        self.secrets: OwnSecrets | None = None  # from when we begin to log in
         self.surplus = ""  # the peer's octets, or the fault, when no reply was due
         self.surplus_reply: Reply | None = None  # the same, where it was a whole reply
         self._end: tuple[FaultKind, str] | None = None
@@ -166,6 +170,8 @@ class Wire(asyncio.BufferedProtocol):
             await self._wait(self._replies.__len__, phase, limit)
         reply = self._replies.popleft()
         self._hold(-_size(reply))
+        if self.secrets is not None and phase != "auth":  # a challenge must stay as it is
+            reply = self.secrets.reply(reply)
         if tracing.on():
             # While we log in a host may say our own words back to us: of that the code is enough.
             said = str(reply.code) if phase == "auth" else str(reply)
@@ -254,19 +260,24 @@ class Wire(asyncio.BufferedProtocol):
         self._heard += nbytes
         for reply in self._parser.feed(bytes(self._octets[:nbytes])):
             if not self._owed and (reply.code != _CLOSING or (self._replies and self._replies[-1].code == _CLOSING)):
-                self.surplus_reply = reply
-                self._cut_surplus(f"unexpected reply: {reply}")
+                self.surplus_reply = reply if self.secrets is None else self.secrets.reply(reply)
+                self._cut_surplus(f"unexpected reply: {self.surplus_reply}")
                 return
             self._owed = max(0, self._owed - 1)
             self._replies.append(reply)
             self._hold(_size(reply))
         if self._parser.broken is not None:
-            self._finish("protocol", self._parser.broken)
+            self._finish("protocol", self._broken(self._parser.broken))
             self.abort()
         elif self._heard > self._may_hear:
             self._finish("protocol", f"replies of more than {self._may_hear} octets")
             self.abort()
         self._wake()
+
+    def _broken(self, text: str) -> str:
+        """What is no reply is told in part, and a part of a secret would not be found."""
+        what, quoted, _ = text.partition(": ")
+        return text if self.secrets is None or not quoted else f"{what}: {MASK}"
 
     def _cut_surplus(self, text: str) -> None:
         self.surplus = text

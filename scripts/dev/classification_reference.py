@@ -7,7 +7,7 @@ See: queued/outcome/classify.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from queued.outcome.classify import EXCEPTIONS, FAULT_STATUS, OF_OUR_LOGIN, STATUSES, classify_fault, classify_reply
 from queued.smtp.transaction import Fault, FaultKind
@@ -86,9 +86,12 @@ def _by_phase() -> Iterator[tuple[str, ...]]:
         yield (phase, *(_written(classify_reply(Reply(code, None, ("",)), phase)) for code in (450, 550)))
 
 
+_WHEN: Final = {"any": "", "bare": " bare", "X.7": " with X.7.Z"}
+
+
 def _exceptions() -> Iterator[tuple[str, ...]]:
     for phase, code, kind, scope, when, why in EXCEPTIONS:
-        yield phase or "anything", str(code) + (" bare" if when == "bare" else ""), f"{kind}, {scope}", why
+        yield phase or "anything", str(code) + _WHEN[when], f"{kind}, {scope}", why
 
 
 def _by_fault() -> Iterator[tuple[str, ...]]:

@@ -24,14 +24,21 @@ SELECT pillarbox.maintain_history_drop(%(keep)s)
 -- Holds what made its worker lose the claim too often in a row.
 SELECT pillarbox.maintain_hold_poison(%(poison)s, %(batch)s)
 
+-- name: maintain_leaf_after
+-- The leaf behind this one, by name.
+SELECT (SELECT leaf FROM pillarbox.maintain_leaves(%(after)s, 1) AS leaf) AS leaf
+
 -- name: maintain_patience
 -- For this transaction: no statement takes longer than so many milliseconds.
 SELECT set_config('statement_timeout', %(milliseconds)s::text, true)
 
 -- name: maintain_renotify
--- Wakes the workers of partitions where mail is overdue; with `recent`, where it has been for five minutes at most.
-SELECT pillarbox.maintain_renotify_since(%(overdue)s::interval, %(batch)s,
-           CASE WHEN %(recent)s THEN now() - %(overdue)s::interval - interval '5 minutes' ELSE '-infinity' END)
+-- Wakes the workers of partitions where mail is overdue, in `leaves` leaves behind `after`; with `recent`, where it has been
+-- for five minutes at most.
+SELECT woken AS found, reached
+  FROM pillarbox.maintain_renotify_since(%(overdue)s::interval, %(batch)s,
+           CASE WHEN %(recent)s THEN now() - %(overdue)s::interval - interval '5 minutes' ELSE '-infinity' END,
+           %(after)s, %(leaves)s)
 
 -- name: maintain_resign
 -- Lets another worker maintain.
@@ -46,10 +53,12 @@ SELECT looked, swept, nullif(reached, '-infinity') AS reached
                                                  ELSE now() - %(grace)s::interval - interval '1 hour' END))
 
 -- name: maintain_unserved
--- Notes mail that is overdue, `most` recipients of each leaf and partition, for every worker to withdraw what it serves; with
--- `recent`, what has been overdue for five minutes at most.
-SELECT pillarbox.maintain_unserved(%(overdue)s::interval, %(most)s,
-           CASE WHEN %(recent)s THEN now() - %(overdue)s::interval - interval '5 minutes' ELSE '-infinity' END)
+-- Notes mail that is overdue in `leaves` leaves behind `after`, `most` recipients of each leaf and partition, for every worker to
+-- withdraw what it serves; with `recent`, what has been overdue for five minutes at most.
+SELECT noted AS found, reached
+  FROM pillarbox.maintain_unserved_since(%(overdue)s::interval, %(most)s,
+           CASE WHEN %(recent)s THEN now() - %(overdue)s::interval - interval '5 minutes' ELSE '-infinity' END,
+           %(after)s, %(leaves)s)
 
 -- name: maintain_vacuum
 -- Vacuums one leaf now; a leaf that another session vacuums, or has locked, is left to it.

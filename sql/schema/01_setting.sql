@@ -25,7 +25,7 @@ INSERT INTO settings DEFAULT VALUES;
 CREATE FUNCTION partition_id(domain text, count integer) RETURNS text
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
-    IF domain ~ '[^\x01-\x7f]' THEN
+    IF domain ~ E'[^\\x01-\\x7f]' THEN
         RAISE EXCEPTION 'not an ASCII domain: %', to_json(left(domain, 100))
             USING ERRCODE = 'invalid_parameter_value', HINT = 'write international domains as A-labels (xn--…, RFC 5890)';
     END IF;

@@ -114,7 +114,7 @@ BEGIN
         SELECT min(c.oid::regclass::text)::regclass
           FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
          WHERE i.inhparent IN ('attempts'::regclass, 'archive'::regclass)
-           AND c.relname ~ '_\d{8}$'
+           AND c.relname ~ E'_\\d{8}$'
            AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= (at - keep) AT TIME ZONE 'UTC'
          GROUP BY i.inhparent
     LOOP

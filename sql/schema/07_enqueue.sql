@@ -51,10 +51,10 @@ BEGIN
     END IF;
     localpart := regexp_replace(address, '@[^@]*$', '');
     domain := lower(substring(address FROM '@([^@]*)$') COLLATE "C");
-    IF domain ~ '^\[.*\]$' THEN  -- an address literal, RFC 5321 section 4.1.3
+    IF domain ~ E'^\\[.*\\]$' THEN  -- an address literal, RFC 5321 section 4.1.3
         inner_part := regexp_replace(substr(domain, 2, length(domain) - 2), '^ipv6:', '');
         domain := NULL;
-        IF inner_part ~ '^[0-9a-f:.]+$' AND (inner_part ~ ':') = (address ~* '@\[ipv6:[^@]*$') THEN
+        IF inner_part ~ '^[0-9a-f:.]+$' AND (inner_part ~ ':') = (address ~* E'@\\[ipv6:[^@]*$') THEN
             BEGIN
                 domain := '[' || CASE WHEN inner_part ~ ':' THEN 'IPv6:' ELSE '' END || host(inner_part::inet) || ']';
             EXCEPTION WHEN invalid_text_representation THEN
@@ -62,14 +62,14 @@ BEGIN
             END;
         END IF;
     ELSIF octet_length(domain) > 255
-       OR domain !~ '^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$' THEN
-        IF domain ~ '[^\x01-\x7f]' THEN
+       OR domain !~ E'^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$' THEN
+        IF domain ~ E'[^\\x01-\\x7f]' THEN
             PERFORM partition_id(domain, 1);  -- says why
         END IF;
         domain := NULL;
     END IF;
-    IF domain IS NULL OR address ~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]' OR octet_length(localpart) > 64
-       OR localpart !~ '^([A-Za-z0-9!#$%&''*+/=?^_`{|}~\u0080-\U0010ffff-]+(\.[A-Za-z0-9!#$%&''*+/=?^_`{|}~\u0080-\U0010ffff-]+)*|"([^"\\]|\\[ -~])*")$' THEN
+    IF domain IS NULL OR address ~ E'[\\x01-\\x1f\\x7f-\\x9f\\u2028\\u2029]' OR octet_length(localpart) > 64
+       OR localpart !~ E'^([A-Za-z0-9!#$%&''*+/=?^_`{|}~\\u0080-\\U0010ffff-]+(\\.[A-Za-z0-9!#$%&''*+/=?^_`{|}~\\u0080-\\U0010ffff-]+)*|"([^"\\\\]|\\\\[ -~])*")$' THEN
         RAISE EXCEPTION 'not an address: %', to_json(left(address, 100))  -- JSON escapes line ends
             USING ERRCODE = 'invalid_parameter_value', HINT = 'local-part@domain, without angle brackets or control characters';
     END IF;
@@ -98,7 +98,7 @@ BEGIN
         RAISE EXCEPTION 'enqueue needs at least one recipient, none of them empty' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     -- LATIN1 reads any octet, so this looks at line ends in whatever the content is written in.
-    IF content IS NOT NULL AND position('\x00'::bytea IN content) = 0 THEN
+    IF content IS NOT NULL AND position(E'\\x00'::bytea IN content) = 0 THEN
         stray := replace(convert_from(content, 'LATIN1'), E'\r\n', '');
     END IF;
     IF stray IS NULL OR strpos(stray, E'\r') > 0 OR strpos(stray, E'\n') > 0 THEN
@@ -108,10 +108,10 @@ BEGIN
     IF jsonb_typeof(metadata) <> 'object' THEN
         RAISE EXCEPTION 'metadata must be a JSON object, not %', jsonb_typeof(metadata) USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF EXISTS (SELECT FROM jsonb_object_keys(metadata) AS k WHERE k LIKE '\_%') THEN
+    IF EXISTS (SELECT FROM jsonb_object_keys(metadata) AS k WHERE k LIKE E'\\_%') THEN
         RAISE EXCEPTION 'metadata keys that begin with _ are reserved' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF transportid || coalesce(jobid, '') ~ '[\x01-\x1f\x7f]' THEN
+    IF transportid || coalesce(jobid, '') ~ E'[\\x01-\\x1f\\x7f]' THEN
         RAISE EXCEPTION 'transportid and jobid may hold no control characters' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT * INTO origin FROM address_split(sender);
@@ -125,7 +125,7 @@ BEGIN
     END IF;
     -- A local-part beyond ASCII can only be said to a peer that is told so (RFC 6531 section 3.4).
     INSERT INTO messages (id, size, smtputf8, content)
-        VALUES (message, length(content), coalesce(enqueue.smtputf8, false) OR concat(sender, recipients::text) ~ '[^\x01-\x7f]', content);
+        VALUES (message, length(content), coalesce(enqueue.smtputf8, false) OR concat(sender, recipients::text) ~ E'[^\\x01-\\x7f]', content);
     WITH addressed AS (
         SELECT r.number, a.localpart, a.domain FROM unnest(recipients) WITH ORDINALITY AS r(address, number), address_split(r.address) AS a
     ), queued AS (

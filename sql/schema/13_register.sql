@@ -31,6 +31,7 @@ CREATE TABLE unserved (
     due       timestamptz NOT NULL,
     noted     timestamptz NOT NULL   -- since when it stands here
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX unserved_leaf ON unserved (leaf);
 
 -- The room on PostgreSQL's volumes, as `pillarbox volumes` on the server's host reports it, for smtpd on others.
 CREATE TABLE volumes (

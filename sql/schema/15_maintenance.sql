@@ -155,26 +155,38 @@ CREATE FUNCTION maintain_hold_poison(poison integer, batch integer) RETURNS inte
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 AS $$ SELECT maintain_hold_poison(now(), poison, batch) $$;
 
--- Mail that has been due for longer than `overdue`, since `since` or later, and is not claimed: of each leaf and class of
--- a claim the `most` longest due. Leaf by leaf, so that the backlog of one does not hide another's.
-CREATE FUNCTION maintain_overdue(at timestamptz, overdue interval, most integer, since timestamptz)
+-- The leaves of queue_def behind the leaf `after`, by name, at most `most`. From pg_inherits, because pg_partition_tree
+-- locks every leaf.
+CREATE FUNCTION maintain_leaves(after text, most integer) RETURNS SETOF text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    WITH RECURSIVE part AS (
+        SELECT 'queue_def'::regclass::oid AS id
+        UNION ALL
+        SELECT i.inhrelid FROM pg_inherits i JOIN part p ON i.inhparent = p.id
+    )
+    SELECT c.relname::text FROM part p JOIN pg_class c ON c.oid = p.id
+     WHERE c.relkind = 'r' AND c.relname > after::name ORDER BY c.relname LIMIT most
+$$;
+
+-- Mail of these leaves that has been due for longer than `overdue`, since `since` or later, and is not claimed: of each
+-- leaf and class of a claim the `most` longest due. Leaf by leaf, so that the backlog of one does not hide another's.
+CREATE FUNCTION maintain_overdue(at timestamptz, overdue interval, most integer, since timestamptz, leaves text[])
 RETURNS TABLE (leaf text, id bigint, partid text, due timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
-    each regclass;
+    each text;
     classes text := (
-        SELECT string_agg(format('(SELECT $1, q.id, q.metadata->>''_partid'', q.next_retry FROM %%1$s q
+        SELECT string_agg(format('(SELECT $1, q.id, q.metadata->>''_partid'', q.next_retry FROM pillarbox.%%1$I q
                                     WHERE q.status = ''DELIVER'' AND %s
                                       AND q.next_retry <= $2 - $3 AND q.next_retry >= $5 AND (q.lease_until IS NULL OR q.lease_until <= $2)
                                     ORDER BY q.next_retry, q.id LIMIT $4)', class), ' UNION ALL ')
           FROM unnest(ARRAY['q.priority > 0', 'q.priority = 0 AND q.last_error IS NULL',
                             'q.priority = 0 AND q.last_error IS NOT NULL', 'q.priority < 0']) AS class);
 BEGIN
-    FOR each IN SELECT t.relid FROM pg_partition_tree('queue_def') t WHERE t.isleaf LOOP
+    FOREACH each IN ARRAY leaves LOOP
         BEGIN
-            RETURN QUERY EXECUTE format(classes, each)
-                USING (SELECT c.relname::text FROM pg_class c WHERE c.oid = each), at, overdue, most, since;
+            RETURN QUERY EXECUTE format(classes, each) USING each, at, overdue, most, since;
         EXCEPTION WHEN undefined_table OR internal_error THEN
             NULL;  -- the leaves were cut anew at this moment
         END;
@@ -183,29 +195,34 @@ END $$;
 
 -- Wakes the workers of partitions in which mail of any class has been due for longer than `overdue`: a lost
 -- notification. `batch` is how many recipients of each leaf and class are looked at, `since` when they fell due at the
--- earliest.
-CREATE FUNCTION maintain_renotify_since(at timestamptz, overdue interval, batch integer, since timestamptz)
-RETURNS integer
+-- earliest. A call looks at `leaves` leaves behind `after` and locks no others; `reached` is where the next call goes on,
+-- NULL behind the last leaf.
+CREATE FUNCTION maintain_renotify_since(at timestamptz, overdue interval, batch integer, since timestamptz, after text,
+                                        leaves integer, OUT woken integer, OUT reached text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
+    looked text[] := ARRAY(SELECT maintain_leaves(after, leaves));
     waiting text;
-    woken integer := 0;
 BEGIN
-    FOR waiting IN SELECT DISTINCT coalesce(o.partid, '') FROM maintain_overdue(at, overdue, batch, since) o ORDER BY 1 LOOP
+    woken := 0;
+    FOR waiting IN SELECT DISTINCT coalesce(o.partid, '') FROM maintain_overdue(at, overdue, batch, since, looked) o ORDER BY 1 LOOP
         PERFORM notify_partition(waiting);
         woken := woken + 1;
     END LOOP;
-    RETURN woken;
+    IF cardinality(looked) >= leaves THEN
+        reached := looked[cardinality(looked)];
+    END IF;
 END $$;
 
-CREATE FUNCTION maintain_renotify_since(overdue interval, batch integer, since timestamptz) RETURNS integer
+CREATE FUNCTION maintain_renotify_since(overdue interval, batch integer, since timestamptz, after text, leaves integer,
+                                        OUT woken integer, OUT reached text)
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
-AS $$ SELECT maintain_renotify_since(now(), kept(overdue), batch, since) $$;
+AS $$ SELECT * FROM maintain_renotify_since(now(), kept(overdue), batch, since, after, leaves) $$;
 
--- The same, whenever they fell due.
+-- The same in all leaves, whenever they fell due.
 CREATE FUNCTION maintain_renotify(at timestamptz, overdue interval, batch integer) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS
-$$ SELECT maintain_renotify_since(at, overdue, batch, '-infinity') $$;
+$$ SELECT woken FROM maintain_renotify_since(at, overdue, batch, '-infinity', '', NULL) $$;
 
 CREATE FUNCTION maintain_renotify(overdue interval, batch integer) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
@@ -213,38 +230,78 @@ AS $$ SELECT maintain_renotify(now(), kept(overdue), batch) $$;
 
 -- Notes mail that has been due for longer than `overdue`, `most` of each leaf and partition, and deletes notes of mail
 -- that no longer is; it looks at fifty times as many of each leaf and class, so that a backlog of one partition hides no
--- other of its leaf; returns how many notes there are now. Notes that stay keep their `noted`; mail that fell due before
--- `since` is not looked for, and its notes stay as long as it is queued.
-CREATE FUNCTION maintain_unserved(at timestamptz, overdue interval, most integer, since timestamptz DEFAULT '-infinity')
-RETURNS integer
+-- other of its leaf. Notes that stay keep their `noted`; mail that fell due before `since` is not looked for, and its
+-- notes stay as long as it is queued. A call looks at `leaves` leaves behind `after`, locks no others and leaves their
+-- notes alone; `noted` is how many notes those it looked at have now, `reached` where the next call goes on, NULL behind
+-- the last leaf. The call that comes to the end deletes the notes of leaves that there are no more.
+CREATE FUNCTION maintain_unserved_since(at timestamptz, overdue interval, most integer, since timestamptz, after text,
+                                        leaves integer, OUT noted integer, OUT reached text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-    queued bigint[];
+    looked text[] := ARRAY(SELECT maintain_leaves(after, leaves));
     ids bigint[];
-    leaves text[];
+    homes text[];
     partids text[];
     dues timestamptz[];
+    old record;
+    queued bigint[];
 BEGIN
     SELECT coalesce(array_agg(o.id ORDER BY o.id), '{}'), array_agg(o.leaf ORDER BY o.id), array_agg(coalesce(o.partid, '') ORDER BY o.id),
            array_agg(o.due ORDER BY o.id)
-      INTO ids, leaves, partids, dues
+      INTO ids, homes, partids, dues
       FROM (SELECT m.*, row_number() OVER (PARTITION BY m.leaf, m.partid ORDER BY m.due, m.id) AS place
-              FROM maintain_overdue(at, overdue, 50 * most, since) m) AS o
+              FROM maintain_overdue(at, overdue, 50 * most, since, looked) m) AS o
      WHERE o.place <= most;
-    queued := ARRAY(SELECT q.id FROM queue q WHERE q.status = 'DELIVER' AND q.id = ANY (ARRAY(SELECT f.queue__id FROM unserved f)));
     DELETE FROM unserved u WHERE u.queue__id IN (
         SELECT f.queue__id FROM unserved f
-         WHERE f.queue__id <> ALL (ids) AND (f.due >= since OR f.queue__id <> ALL (queued))
+         WHERE f.leaf = ANY (looked) AND f.due >= since AND f.queue__id <> ALL (ids)
          ORDER BY f.queue__id FOR UPDATE SKIP LOCKED);
+    FOR old IN SELECT f.leaf, array_agg(f.queue__id) AS noted FROM unserved f
+                WHERE f.leaf = ANY (looked) AND f.due < since GROUP BY f.leaf LOOP
+        BEGIN
+            EXECUTE format('SELECT ARRAY(SELECT q.id FROM pillarbox.%I q WHERE q.status = ''DELIVER'' AND q.id = ANY ($1))', old.leaf)
+               INTO queued USING old.noted;
+        EXCEPTION WHEN undefined_table OR internal_error THEN
+            queued := '{}';
+        END;
+        DELETE FROM unserved u WHERE u.queue__id IN (
+            SELECT f.queue__id FROM unserved f
+             WHERE f.leaf = old.leaf AND f.due < since AND f.queue__id <> ALL (queued)
+             ORDER BY f.queue__id FOR UPDATE SKIP LOCKED);
+    END LOOP;
+    -- Mail whose leaf is another by now has been unserved as long as before.
+    UPDATE unserved u SET leaf = n.leaf, partid = n.partid
+      FROM (SELECT f.queue__id, m.leaf, m.partid
+              FROM unserved f JOIN unnest(ids, homes, partids) AS m(id, leaf, partid) ON m.id = f.queue__id
+             WHERE f.queue__id = ANY (ids) AND (f.leaf, f.partid) <> (m.leaf, m.partid)
+             ORDER BY f.queue__id FOR UPDATE OF f SKIP LOCKED) AS n
+     WHERE u.queue__id = n.queue__id;
     INSERT INTO unserved (queue__id, leaf, partid, due, noted)
-        SELECT n.id, n.leaf, n.partid, n.due, at FROM unnest(ids, leaves, partids, dues) AS n(id, leaf, partid, due)
+        SELECT n.id, n.leaf, n.partid, n.due, at FROM unnest(ids, homes, partids, dues) AS n(id, leaf, partid, due)
         ON CONFLICT (queue__id) DO NOTHING;
-    RETURN cardinality(ids);
+    noted := cardinality(ids);
+    IF cardinality(looked) >= leaves THEN
+        reached := looked[cardinality(looked)];
+    ELSE
+        DELETE FROM unserved u WHERE u.queue__id IN (
+            SELECT f.queue__id FROM unserved f WHERE f.leaf NOT IN (SELECT maintain_leaves('', NULL))
+             ORDER BY f.queue__id FOR UPDATE SKIP LOCKED);
+    END IF;
 END $$;
 
-CREATE FUNCTION maintain_unserved(overdue interval, most integer, since timestamptz DEFAULT '-infinity') RETURNS integer
+CREATE FUNCTION maintain_unserved_since(overdue interval, most integer, since timestamptz, after text, leaves integer,
+                                        OUT noted integer, OUT reached text)
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
-AS $$ SELECT maintain_unserved(now(), kept(overdue), most, since) $$;
+AS $$ SELECT * FROM maintain_unserved_since(now(), kept(overdue), most, since, after, leaves) $$;
+
+-- The same in all leaves, whenever it fell due.
+CREATE FUNCTION maintain_unserved(at timestamptz, overdue interval, most integer) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+AS $$ SELECT noted FROM maintain_unserved_since(at, overdue, most, '-infinity', '', NULL) $$;
+
+CREATE FUNCTION maintain_unserved(overdue interval, most integer) RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
+AS $$ SELECT maintain_unserved(now(), kept(overdue), most) $$;
 
 -- Leaves with so many dead rows that waiting for autovacuum is worse than looking now. VACUUM cannot run in a function.
 CREATE VIEW maintain_vacuum AS

@@ -72,7 +72,8 @@ BEGIN
     GRANT EXECUTE ON FUNCTION history_create(integer), maintain_history_drop(interval),
         maintain_sweep(interval, interval, integer), maintain_sweep_since(interval, interval, integer, timestamptz),
         maintain_finish(text, integer), maintain_hold_poison(integer, integer), maintain_renotify(interval, integer),
-        maintain_renotify_since(interval, integer, timestamptz), maintain_unserved(interval, integer, timestamptz),
+        maintain_renotify_since(interval, integer, timestamptz, text, integer), maintain_unserved(interval, integer),
+        maintain_unserved_since(interval, integer, timestamptz, text, integer), maintain_leaves(text, integer),
         maintain_forget_keys(interval, integer), maintain_forget_notices(interval, integer), pace_forget()
         TO pillarbox_queued, pillarbox_maintainer;
     -- A worker may give these a time of its own, which nothing of this version does; the one that drops history is not

@@ -9,6 +9,7 @@ import asyncio
 import json
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.fixtures.daemons.routed import routing
 from tests.fixtures.daemons.serving import serving
 from tests.fixtures.daemons.submitting import settings
 from tests.fixtures.peers.dovecot import PASSWORD as POSTFIX_PASSWORD
-from tests.fixtures.peers.scripted_peer import CONTENT, GREETING, HANDSHAKE, HANG, ScriptedPeer
+from tests.fixtures.peers.scripted_peer import CLOSE, CONTENT, GREETING, HANDSHAKE, HANG, ScriptedPeer
 from tests.fixtures.peers.tls_peer import server_context
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ async def test_postfix_lets_us_in(
             assert (result.outcome.kind, result.outcome.reply_code) == ("failed", 554)
 
 
-@pytest.mark.parametrize("code", [530, 534, 535, 538])
+@pytest.mark.parametrize("code", [503, 530, 534, 535, 538])
 async def test_a_host_that_wants_a_login_of_us_bounces_nothing(code: int, heard: Heard) -> None:
     script = (*GREETING, b"250 peer.example\r\n", "MAIL", f"{code} 5.7.0 log in\r\n".encode(), HANG)
     async with ScriptedPeer(*script) as peer:
@@ -370,6 +371,58 @@ async def test_what_is_no_reply_shows_nothing_either(authority: Authority, heard
     for told in (str(heard.events), repr(result)):
         assert SECRET[:12] not in told
         assert response[:12] not in told
+
+
+BASE64: Final = b64encode(b"\0alice\0" + SECRET.encode())
+#: What a host says back to us, and what is left of it.
+ECHOES: Final = {
+    "raw": (b"550 5.7.1 you said %s\r\n" % SECRET.encode(), "550 5.7.1 you said ***"),
+    "base64": (b"550 5.7.1 you said %s!\r\n" % BASE64, "550 5.7.1 you said ***!"),
+    "folded": (b"550-5.7.1 you said %s\r\n550 5.7.1 %s!\r\n" % (BASE64[:20], BASE64[20:]), "550 5.7.1 you said ***!"),
+    "plus": (b"550 5.7.1 pass=%s&x\r\n" % quote_plus(SECRET).encode(), "550 5.7.1 pass=***&x"),
+    "percent": (b"550 5.7.1 pass=%s&x\r\n" % quote(SECRET).encode(), "550 5.7.1 pass=***&x"),
+}
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+@pytest.mark.parametrize("step", ["MAIL", "dot"])
+async def test_what_a_host_says_back_after_the_login_shows_nothing_either(
+    authority: Authority, heard: Heard, step: str, echo: str
+) -> None:
+    said, stored = ECHOES[echo]
+    steps = ("MAIL", said, "QUIT", CLOSE) if step == "MAIL" else (*SENT[:-2], said, "QUIT")
+    script = (offering("PLAIN"), "AUTH PLAIN", b"235 2.7.0 in\r\n", *steps)
+    async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
+        result = await routed.send_one()
+    assert result.outcome.text == stored
+    shows_nothing(heard, result)
+
+
+def shows_nothing(heard: Heard, *told: object) -> None:
+    for text in (str(heard.events), *map(repr, told)):
+        for part in (SECRET[:12], quote(SECRET)[:12], quote_plus(SECRET)[:12], BASE64.decode()[:12]):
+            assert part not in text
+
+
+@pytest.mark.parametrize("surplus", [ECHOES[echo][0] for echo in ("raw", "base64", "folded", "plus")])
+async def test_a_reply_too_many_after_the_login_shows_nothing_either(
+    authority: Authority, heard: Heard, surplus: bytes
+) -> None:
+    script = (offering("PLAIN"), "AUTH PLAIN", b"235 2.7.0 in\r\n" + surplus, HANG)
+    async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
+        result = await routed.send_one()
+    assert result.outcome.kind == "deferred"
+    assert "***" in result.outcome.text
+    shows_nothing(heard, result)
+
+
+async def test_what_is_no_reply_to_mail_shows_nothing_either(authority: Authority, heard: Heard) -> None:
+    echo = b"you said %s\r\n" % SECRET.encode()
+    script = (offering("PLAIN"), "AUTH PLAIN", b"235 2.7.0 in\r\n", "MAIL", echo, HANG)
+    async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
+        result = await routed.send_one()
+    assert result.outcome.text == "not an SMTP reply: ***"
+    shows_nothing(heard, result)
 
 
 async def test_a_temporary_failure_is_no_alarm(authority: Authority, heard: Heard) -> None:

@@ -110,8 +110,8 @@ async def test_the_database_maintains_itself(cron: Factory) -> None:
 def test_its_figures_are_the_defaults_of_the_configuration() -> None:
     settings = Maintenance()
     assert int(figure(r"maintain_hold_poison\((\d+),")) == settings.poison
-    assert duration(r"maintain_renotify\('(\w+)',") == settings.overdue
-    assert duration(r"maintain_unserved\('(\w+)',") == settings.overdue
+    assert duration(r"maintain_renotify_since\('(\w+)',") == settings.overdue
+    assert duration(r"maintain_unserved_since\('(\w+)',") == settings.overdue
     assert duration(r"maintain_sweep_since\('(\w+)', '\w+',") == settings.grace
     assert duration(r"maintain_sweep_since\('\w+', '(\w+)',") == settings.keep.deadletters
     assert duration(r"maintain_forget_notices\('(\w+)',") == settings.keep.history

@@ -248,11 +248,11 @@ async def test_a_look_for_what_is_overdue_that_takes_too_long_becomes_a_smaller_
         assert [row.queue__id for row in factory.sql(noted)] == [old, gone]
         factory.sql("ALTER FUNCTION pillarbox.maintain_overdue RENAME TO swift")
         factory.sql(
-            """CREATE FUNCTION pillarbox.maintain_overdue(a timestamptz, b interval, c integer, d timestamptz)
+            """CREATE FUNCTION pillarbox.maintain_overdue(a timestamptz, b interval, c integer, d timestamptz, e text[])
                RETURNS TABLE (leaf text, id bigint, partid text, due timestamptz) LANGUAGE plpgsql AS $$
                BEGIN
                    IF d = '-infinity' THEN PERFORM pg_sleep(9); END IF;
-                   RETURN QUERY SELECT * FROM pillarbox.swift(a, b, c, d);
+                   RETURN QUERY SELECT * FROM pillarbox.swift(a, b, c, d, e);
                END $$"""
         )
         factory.sql("DELETE FROM pillarbox.queue WHERE id = %(id)s", id=gone)

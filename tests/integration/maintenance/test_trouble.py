@@ -81,10 +81,10 @@ BREAKS = {
     "finish": "ALTER FUNCTION pillarbox.maintain_finish(timestamptz, text, integer) RENAME TO away",
     "sweep": """ALTER FUNCTION pillarbox.maintain_sweep_since(timestamptz, interval, interval, integer, timestamptz)
                 RENAME TO away""",
-    "renotify": """ALTER FUNCTION pillarbox.maintain_renotify_since(timestamptz, interval, integer, timestamptz)
-                   RENAME TO away""",
-    "unserved": """ALTER FUNCTION pillarbox.maintain_unserved(timestamptz, interval, integer, timestamptz)
-                   RENAME TO away""",
+    "renotify": """ALTER FUNCTION pillarbox.maintain_renotify_since(timestamptz, interval, integer, timestamptz,
+                                                                    text, integer) RENAME TO away""",
+    "unserved": """ALTER FUNCTION pillarbox.maintain_unserved_since(timestamptz, interval, integer, timestamptz,
+                                                                    text, integer) RENAME TO away""",
     "forget_keys": "ALTER TABLE pillarbox.idempotency RENAME TO away",
     "vacuum": "ALTER VIEW pillarbox.maintain_vacuum RENAME TO away",
     "drop_days": "ALTER FUNCTION pillarbox.maintain_history_drop(timestamptz, interval) RENAME TO away",

@@ -46,7 +46,12 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind.__value__)
         (550, "5.1.8", "rcpt", "failed", "message", "5.1.8"),
         (503, None, "data", "deferred", "message", None),  # out of step, which says nothing of the mail
         (503, "5.5.1", "rcpt", "deferred", "message", "4.5.1"),
-        (503, "5.7.0", "mail", "failed", "message", "5.7.0"),  # refuses with a reason
+        (503, "5.7.0", "mail", "deferred", "us", "4.7.0"),  # log in first, as many hosts say it
+        (503, "5.7.1", "rcpt", "deferred", "us", "4.7.1"),
+        (503, "5.7.26", "mail", "deferred", "us", "4.7.26"),
+        (503, "5.70.0", "mail", "failed", "message", "5.70.0"),
+        (503, "5.7.0", "data", "failed", "message", "5.7.0"),  # refuses with a reason
+        (503, "5.1.1", "rcpt", "failed", "recipient", "5.1.1"),
         (554, "5.5.1", "data", "failed", "message", "5.5.1"),
         # What says that we lack a login, or TLS, is our trouble: it bounces nothing (RFC 4954 §6, RFC 3207 §4).
         (530, "5.7.0", "mail", "deferred", "us", "4.7.0"),

@@ -1,0 +1,62 @@
+"""test_own_secrets — what a host says back of our login is masked in whatever form it says it, and nothing else is"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from queued.smtp.own_secrets import OwnSecrets
+from shared.mail.smtp_reply import Reply, ReplyParser
+
+SECRET: Final = "pä%41ss + wörd/123"  # noqa: S105 - of tests
+SENT: Final = b64encode(f"\0alice\0{SECRET}".encode()).decode()
+BARE: Final = b64encode(SECRET.encode()).decode()
+
+
+@pytest.fixture
+def secrets() -> OwnSecrets:
+    made = OwnSecrets(SECRET)
+    made.add(SENT)
+    return made
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *(SECRET, quote(SECRET), quote(SECRET, safe=""), quote_plus(SECRET), quote(SECRET).lower()),
+        *(BARE, BARE.rstrip("="), SENT, SENT.rstrip("="), quote(SENT), quote_plus(SENT)),
+        *(SENT[:10] + " " + SENT[10:], SENT[:10] + " 5.7.1 " + SENT[10:], SENT.replace("+", "-").replace("/", "_")),
+        *("".join(f"%{octet:02X}" for octet in SECRET.encode()), " ".join(SENT)),
+    ],
+)
+def test_every_form_of_it_is_masked(secrets: OwnSecrets, form: str) -> None:
+    assert secrets.clean(f"you said <{form}>, and <{form}>") == "you said <***>, and <***>"
+    assert secrets.clean(form) == "***"
+
+
+@pytest.mark.parametrize("text", ["", "OK", "a + b 100% 5.7.1 done", "queued as 4bXyZ 5.7.1", "pä%41ss", "%zz %"])
+def test_other_text_stays_as_it_is(secrets: OwnSecrets, text: str) -> None:
+    reply = Reply(250, "2.0.0", (text, text))
+    assert secrets.clean(text) == text
+    assert secrets.reply(reply) is reply
+
+
+@pytest.mark.parametrize("shown", range(4, len(SENT)))
+def test_a_part_that_is_left_of_it_is_masked_too(secrets: OwnSecrets, shown: int) -> None:
+    assert secrets.clean(f"you said {SENT[:shown]}…") == "you said ***…"
+    assert secrets.clean(f"you said [3 lines left out] {SENT[-shown:]} then").endswith("left out] *** then")
+
+
+def test_of_a_reply_too_long_to_be_kept_no_part_shows(secrets: OwnSecrets) -> None:
+    lines = [SENT[at : at + 4] for at in range(0, len(SENT), 4)]
+    padded = ["x" * 990, *lines, "y" * 990]
+    said = "".join(f"550-{line}\r\n" for line in padded) + "550 end\r\n"
+    [reply] = ReplyParser().feed(said.encode())
+    assert not any(line in secrets.reply(reply).text for line in lines)
+
+
+def test_a_short_secret_is_masked_whole() -> None:
+    assert OwnSecrets("ab").clean("ab YWI= YW") == "*** *** YW"
