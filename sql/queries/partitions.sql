@@ -147,17 +147,22 @@ SELECT pillarbox.queue_guard('pg_temp.repartition_model')
 
 -- name: partitions_name_indexes
 -- Names the indexes of a leaf after the leaf, and after the root's index each belongs to, so that no other leaf's are in
--- the way when a name is used again. A name that is taken gets a number.
+-- the way when a name is used again. In place of the end of a long name stands its digest, because leaves may begin alike. A
+-- name that is taken gets a number.
 DO $$
 DECLARE
     one record;
     free text;
 BEGIN
     FOR one IN
-        SELECT i.indexrelid AS id, i.indexrelid::regclass AS index,
-               left('{leaf}_' || coalesce((SELECT r.relname FROM pg_class r WHERE r.oid = nullif(pg_partition_root(i.indexrelid), i.indexrelid)),
-                                          'id_key'), 60) AS wanted
-          FROM pg_index i WHERE i.indrelid = 'pillarbox.{leaf}'::regclass ORDER BY i.indexrelid
+        SELECT w.id, w.id::regclass AS index,
+               CASE WHEN octet_length(w.name) <= 60 THEN w.name
+                    ELSE left(w.name, 43) || '_' || left(encode(sha256(convert_to(w.name, 'UTF8')), 'hex'), 16) END AS wanted
+          FROM (SELECT i.indexrelid AS id,
+                       '{leaf}_' || coalesce((SELECT r.relname FROM pg_class r WHERE r.oid = nullif(pg_partition_root(i.indexrelid), i.indexrelid)),
+                                             'id_key') AS name
+                  FROM pg_index i WHERE i.indrelid = 'pillarbox.{leaf}'::regclass) AS w
+         ORDER BY w.id
     LOOP
         SELECT c.name INTO free
           FROM (SELECT n, one.wanted || CASE n WHEN 0 THEN '' ELSE n::text END AS name FROM generate_series(0, 99) AS n) AS c

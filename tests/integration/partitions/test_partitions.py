@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.partitions.plan import fill
 from shared.postgres.migrate import migrate
 from tests.fixtures.database.partitions import assert_no_traces, bounds, configure, contents, leaves, pillarbox
 from tests.fixtures.database.postgres import LEAVES
@@ -153,6 +155,23 @@ def test_names_that_an_older_version_left_behind_stop_nothing(factory: Factory, 
     configure(folder, factory.uri, {"456": ["1"], "123": ["2", "3"], "fourth": LEAVES["456"]})
     assert pillarbox(folder, "apply", "--yes") == 0
     assert misnamed(factory) == []
+
+
+def test_indexes_of_leaves_that_begin_alike_have_names_of_their_own(factory: Factory) -> None:
+    """As long as names can be, so that only the last characters differ, which the name of an index has no room for."""
+    alike = [f"queue_def_{'x' * 50}{number:02}" for number in range(12)]
+    for leaf in alike:
+        suffix = leaf.removeprefix("queue_def_")
+        factory.sql("SELECT pillarbox.queue_leaf_create(%(id)s, ARRAY[%(id)s])", id=suffix)
+        for _ in range(2):  # the second time changes nothing
+            factory.sql(fill("partitions_name_indexes", leaf=leaf))
+    rows = factory.sql(
+        """SELECT x.relname::text AS index FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+             JOIN pg_class t ON t.oid = i.indrelid WHERE t.relname = ANY (%(alike)s)""",
+        alike=alike,
+    )
+    assert len(rows) > 100
+    assert all(re.fullmatch("queue_def_x{33}_[0-9a-f]{16}", row.index) for row in rows)
 
 
 def misnamed(factory: Factory) -> list[tuple[str, str]]:
