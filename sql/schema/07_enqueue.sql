@@ -45,6 +45,7 @@ CREATE FUNCTION address_split(address text, OUT localpart text, OUT domain text)
 SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     inner_part text;
+    octets integer[];
 BEGIN
     IF address = '' THEN
         RETURN;
@@ -56,7 +57,13 @@ BEGIN
         domain := NULL;
         IF inner_part ~ '^[0-9a-f:.]+$' AND (inner_part ~ ':') = (address ~* E'@\\[ipv6:[^@]*$') THEN
             BEGIN
-                domain := '[' || CASE WHEN inner_part ~ ':' THEN 'IPv6:' ELSE '' END || host(inner_part::inet) || ']';
+                -- An IPv4 address mapped into IPv6 is the same host; PostgreSQL writes it, and ::a.b.c.d, with dots.
+                inner_part := regexp_replace(host(inner_part::inet), '^::ffff:(?=[0-9]+\.)', '');
+                IF inner_part ~ '^::[0-9]+\.' THEN
+                    octets := string_to_array(substr(inner_part, 3), '.');
+                    inner_part := '::' || to_hex(octets[1] * 256 + octets[2]) || ':' || to_hex(octets[3] * 256 + octets[4]);
+                END IF;
+                domain := '[' || CASE WHEN inner_part ~ ':' THEN 'ipv6:' ELSE '' END || inner_part || ']';
             EXCEPTION WHEN invalid_text_representation THEN
                 NULL;  -- domain stays NULL: refused below
             END;
