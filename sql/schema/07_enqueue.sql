@@ -58,8 +58,8 @@ BEGIN
         IF inner_part ~ '^[0-9a-f:.]+$' AND (inner_part ~ ':') = (address ~* E'@\\[ipv6:[^@]*$') THEN
             BEGIN
                 -- An IPv4 address mapped into IPv6 is the same host; PostgreSQL writes it, and ::a.b.c.d, with dots.
-                inner_part := regexp_replace(host(inner_part::inet), '^::ffff:(?=[0-9]+\.)', '');
-                IF inner_part ~ '^::[0-9]+\.' THEN
+                inner_part := regexp_replace(host(inner_part::inet), E'^::ffff:(?=[0-9]+\\.)', '');
+                IF inner_part ~ E'^::[0-9]+\\.' THEN
                     octets := string_to_array(substr(inner_part, 3), '.');
                     inner_part := '::' || to_hex(octets[1] * 256 + octets[2]) || ':' || to_hex(octets[3] * 256 + octets[4]);
                 END IF;

@@ -30,5 +30,5 @@ def test_a_session_that_reads_backslashes_as_escapes_can_queue_mail(factory: Fac
     )
     assert [(row.recipientlocalpart, row.recipientdomain) for row in factory.queue()] == [
         ("r+1", "example.com"),
-        ("x", "[IPv6:::1]"),
+        ("x", "[ipv6:::1]"),
     ]
