@@ -113,15 +113,24 @@ async def test_a_child_that_cannot_start_ends_the_start(database: str, tmp_path:
         bound.door.close()
 
 
+def hanging(folder: Path) -> Path:
+    """A folder from which Python imports a module at its start that never ends."""
+    (folder / "sitecustomize.py").write_text("import time\ntime.sleep(600)\n")
+    return folder
+
+
 async def test_a_child_that_is_killed_while_it_starts_is_named_with_the_signal(
-    database: str, tmp_path: Path, heard: Heard
+    database: str, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Not ready before it is killed: it hangs at the first thing it does.
+    monkeypatch.setenv("PYTHONPATH", str(hanging(tmp_path)))
     told = values(database, tmp_path)
     doors = sockets.bind(smtpd_from(told))
     supervisor = Supervisor(told, database, doors)
     opening = asyncio.create_task(supervisor.open())
     await heard.wait("child.started")
-    os.kill(int(heard.all("child.started")[0]["pid"]), signal.SIGKILL)
+    for started in heard.all("child.started"):
+        os.kill(int(started["pid"]), signal.SIGKILL)
     with pytest.raises(PillarboxError, match=r"smtpd-\d was killed by SIGKILL .*before it was ready") as failed:
         await opening
     assert failed.value.exit_status == 137
