@@ -168,8 +168,8 @@ class Recorder:
             return pause, 1  # perhaps it is one of them: alone each shows, and the others need not rest for it
         events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
         await self._rest(pause)
-        if refused:
-            self._waiting.rotate(-1)  # the others need not wait for what is refused
+        if refused or len(group) == 1:
+            self._waiting.rotate(-1)  # the others need not wait for what is refused, or takes too long
         return min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
 
     def _next(self, limit: int) -> list[Result]:
@@ -342,7 +342,7 @@ def _without_texts(result: Result) -> Result:
     return result._replace(
         outcome=replace(result.outcome, text=_LEFT_OUT, enhanced=None),
         remote=None,
-        spoken=Spoken(dsn=result.spoken.dsn),
+        spoken=Spoken(dsn=result.spoken.dsn, last=result.spoken.last),
         held=result.held and OnHold(_LEFT_OUT, result.held.quarantine),
     )
 

@@ -40,18 +40,44 @@ type Pool = AsyncConnectionPool[Connection]
 OUTAGE: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, OSError)
 #: PostgreSQL's refusal of what we asked: the next try fails the same way unless something changes.
 REFUSAL: Final = (psycopg.Error,)
-#: PostgreSQL's refusal of a value: by a type, a constraint, a limit (class 54: too long for an index), a function's own
-#: check (class P0), or a trigger that is not content with the state of things (SQLSTATE 55000).
+#: Classes of SQLSTATE in which a value is refused: by a type, a constraint, a function or trigger in any language (38,
+#: 39, P0), a view's check (44) or a limit (54: too long for an index, too deep for the stack).
+_OF_VALUES: Final = frozenset({"22", "23", "38", "39", "44", "54", "P0"})
+_OF_STATE: Final = "55000"  # what a trigger raises that is not content with the state of things
+
+
+def _refuses_value(error: BaseException) -> bool:
+    """Whether this error's SQLSTATE speaks of a value."""
+    state = getattr(error, "sqlstate", None)
+    return isinstance(state, str) and (state[:2] in _OF_VALUES or state == _OF_STATE)
+
+
+#: PostgreSQL's refusal of a value.
 BAD_VALUE: Final = (
     psycopg.DataError,
     psycopg.IntegrityError,
+    psycopg.errors.ExternalRoutineException,
+    psycopg.errors.ContainingSqlNotPermitted,
+    psycopg.errors.ModifyingSqlDataNotPermittedExt,
+    psycopg.errors.ProhibitedSqlStatementAttemptedExt,
+    psycopg.errors.ReadingSqlDataNotPermittedExt,
+    psycopg.errors.ExternalRoutineInvocationException,
+    psycopg.errors.InvalidSqlstateReturned,
+    psycopg.errors.NullValueNotAllowedExt,
+    psycopg.errors.TriggerProtocolViolated,
+    psycopg.errors.SrfProtocolViolated,
+    psycopg.errors.EventTriggerProtocolViolated,
+    psycopg.errors.WithCheckOptionViolation,
     psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+    psycopg.errors.TooManyColumns,
+    psycopg.errors.TooManyArguments,
+    psycopg.errors.ObjectNotInPrerequisiteState,
     psycopg.errors.PlpgsqlError,
     psycopg.errors.RaiseException,
     psycopg.errors.NoDataFound,
     psycopg.errors.TooManyRows,
     psycopg.errors.AssertFailure,
-    psycopg.errors.ObjectNotInPrerequisiteState,
 )
 #: Another transaction moved or locked the same row first (SQLSTATE 40001, 40P01): nothing is wrong, try again at once.
 CONFLICT: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
@@ -215,7 +241,7 @@ async def run_on(connection: Connection, name: str, table: str) -> None:
 
 def is_outage(error: BaseException) -> bool:
     """Whether the server or the way to it is in trouble. A value that it does not take says nothing of that."""
-    return isinstance(error, OUTAGE) and not isinstance(error, BAD_VALUE)
+    return isinstance(error, OUTAGE) and not isinstance(error, BAD_VALUE) and not _refuses_value(error)
 
 
 def unavailable(error: BaseException) -> DatabaseUnavailable:

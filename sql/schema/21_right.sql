@@ -76,13 +76,6 @@ BEGIN
         maintain_unserved_since(interval, integer, timestamptz, text, integer), maintain_leaves(text, integer),
         maintain_forget_keys(interval, integer), maintain_forget_notices(interval, integer), pace_forget()
         TO pillarbox_queued, pillarbox_maintainer;
-    -- A worker may give these a time of its own, which nothing of this version does; the one that drops history is not
-    -- among them.
-    GRANT EXECUTE ON FUNCTION
-        history_create(timestamptz, integer), maintain_sweep(timestamptz, interval, interval, integer),
-        maintain_finish(timestamptz, text, integer), maintain_hold_poison(timestamptz, integer, integer),
-        maintain_renotify(timestamptz, interval, integer), maintain_forget_keys(timestamptz, interval, integer),
-        maintain_forget_notices(timestamptz, interval, integer), pace_forget(timestamptz) TO pillarbox_queued;
 
     -- maintainers look after what is beside the mail, send dead letters again, and clean up after an export.
     GRANT SELECT ON attempts, archive, dead_letters, notices, workers, workers_seen, unserved, volumes_seen, reports,

@@ -126,7 +126,7 @@ CREATE TRIGGER mine BEFORE INSERT ON pillarbox.attempts FOR EACH ROW EXECUTE FUN
 """
 
 
-@pytest.mark.parametrize("code", ["54000", "55000", "P0002", "P0004"])
+@pytest.mark.parametrize("code", ["38000", "54000", "54001", "55000", "P0002", "P0004"])
 async def test_a_text_is_left_out_by_whatever_class_of_error_it_is_refused(factory: Factory, code: str) -> None:
     """Too long for an index of the operator's (54000), or a trigger that ends in an error of its own."""
     factory.rows(9)
@@ -144,7 +144,7 @@ async def test_a_text_is_left_out_by_whatever_class_of_error_it_is_refused(facto
 
 
 async def test_a_result_that_is_refused_for_an_unknown_reason_holds_up_no_other(factory: Factory) -> None:
-    """SQLSTATE 45000 is nobody's but the operator's: it may pass, so the result waits as it is."""
+    """SQLSTATE 45000 is the operator's own, and may pass: the result waits as it is."""
     factory.rows(300)
     factory.sql(REFUSING.replace("{code}", "45000"))
     async with running_recorder(factory.uri) as recorder:
