@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from tests.fixtures.database.factory import Factory
 
+pytestmark = pytest.mark.counts_pages
+
 WHERE = "metadata->>'_partid' IN ('1','2','3')"
 GONE = 4000
 BATCH = 200

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.fixtures.database.factory import Factory
 
+pytestmark = pytest.mark.counts_pages
+
 DUE = 20_000
 ONE_LEAF = "metadata->>'_partid' IN ('1','2','3')"
 VALUES = {

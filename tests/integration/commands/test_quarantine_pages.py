@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tests.fixtures.database.logins import Logins
     from tests.fixtures.database.reviewing import Reviewing
 
+pytestmark = pytest.mark.counts_pages
+
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "review-quarantined-mail.md"
 PHISHING = (
     b"Subject: Your account\r\nMIME-Version: 1.0\r\nContent-Type: multipart/alternative; boundary=b\r\n\r\n"

@@ -20,6 +20,8 @@ from scripts import cli
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
 
+pytestmark = pytest.mark.counts_pages
+
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
 _COMMAND = re.compile(r"^    pillarbox (queue .*)$", re.MULTILINE)
 
