@@ -148,13 +148,13 @@ class Recorder:
                     self._put_back(group[0].claimed.message_id)
                 limit = 1 if len(group) > 1 else _GROUP
                 continue
-            except (*database.BAD_VALUE, UnicodeError) as error:
+            except (*database.OUTAGE, *database.REFUSAL, UnicodeError) as error:
+                if not database.refuses_value(error):
+                    pause, limit = await self._kept(group, error, pause, limit)
+                    continue
                 if len(group) == 1:
                     self._refused(group[0], error)
                 limit = 1  # it is one of them; alone each shows whether it is the one
-                continue
-            except (*database.OUTAGE, *database.REFUSAL) as error:
-                pause, limit = await self._kept(group, error, pause, limit)
                 continue
             pause, limit = _FIRST_PAUSE, min(2 * limit, _GROUP)
             self._done(group)
@@ -163,12 +163,11 @@ class Recorder:
         """These wait: for a server that is back, or for a refusal to pass. The next pause and limit."""
         # A refusal that does not depend on the values may pass: read-only servers, missing rights.
         self._doubtful.update(map(_key, group))
-        refused = not database.is_outage(error)
-        if refused and len(group) > 1:
+        if len(group) > 1 and not database.is_outage(error):
             return pause, 1  # perhaps it is one of them: alone each shows, and the others need not rest for it
         events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
         await self._rest(pause)
-        if refused or len(group) == 1:
+        if len(group) == 1:
             self._waiting.rotate(-1)  # the others need not wait for what is refused, or takes too long
         return min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
 

@@ -62,12 +62,13 @@ async def _send(connection: database.Connection, due: database.Row) -> bool:
         [row] = await database.fetch(
             connection, "schedule_send", schedule=due.id, occurrence=due.next_at, following=following, now=due.now
         )
-    except (cron.CronRefused, *database.BAD_VALUE) as error:
-        await _disable(connection, due.id, due.next_at, database.reason(error))
-        return False
-    except database.OUTAGE:
-        raise
-    except database.REFUSAL as error:  # a missing right, say: not the schedule's fault, and the others may fare better
+    except (cron.CronRefused, *database.REFUSAL) as error:
+        if isinstance(error, cron.CronRefused) or database.refuses_value(error):
+            await _disable(connection, due.id, due.next_at, database.reason(error))
+            return False
+        if isinstance(error, database.OUTAGE):
+            raise
+        # A missing right, say: not the schedule's fault, and the others may fare better.
         events.emit("schedule.failed", schedule=due.id, error=database.reason(error))
         return False
     if row.message is None:

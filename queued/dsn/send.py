@@ -99,7 +99,9 @@ class _Maker:
                     return False
                 await self._send(connection, rows)
                 return True
-        except (*database.BAD_VALUE, UnicodeError) as error:
+        except (*database.REFUSAL, UnicodeError) as error:
+            if not database.refuses_value(error):
+                raise
             # One that PostgreSQL does not take must not stop the others.
             first, said = (rows[0].messages__id if rows else None), database.reason(error)
             events.emit("notice.refused", id=first, notices=len(rows), error=said)

@@ -43,42 +43,7 @@ REFUSAL: Final = (psycopg.Error,)
 #: Classes of SQLSTATE in which a value is refused: by a type, a constraint, a function or trigger in any language (38,
 #: 39, P0), a view's check (44) or a limit (54: too long for an index, too deep for the stack).
 _OF_VALUES: Final = frozenset({"22", "23", "38", "39", "44", "54", "P0"})
-_OF_STATE: Final = "55000"  # what a trigger raises that is not content with the state of things
-
-
-def _refuses_value(error: BaseException) -> bool:
-    """Whether this error's SQLSTATE speaks of a value."""
-    state = getattr(error, "sqlstate", None)
-    return isinstance(state, str) and (state[:2] in _OF_VALUES or state == _OF_STATE)
-
-
-#: PostgreSQL's refusal of a value.
-BAD_VALUE: Final = (
-    psycopg.DataError,
-    psycopg.IntegrityError,
-    psycopg.errors.ExternalRoutineException,
-    psycopg.errors.ContainingSqlNotPermitted,
-    psycopg.errors.ModifyingSqlDataNotPermittedExt,
-    psycopg.errors.ProhibitedSqlStatementAttemptedExt,
-    psycopg.errors.ReadingSqlDataNotPermittedExt,
-    psycopg.errors.ExternalRoutineInvocationException,
-    psycopg.errors.InvalidSqlstateReturned,
-    psycopg.errors.NullValueNotAllowedExt,
-    psycopg.errors.TriggerProtocolViolated,
-    psycopg.errors.SrfProtocolViolated,
-    psycopg.errors.EventTriggerProtocolViolated,
-    psycopg.errors.WithCheckOptionViolation,
-    psycopg.errors.ProgramLimitExceeded,
-    psycopg.errors.StatementTooComplex,
-    psycopg.errors.TooManyColumns,
-    psycopg.errors.TooManyArguments,
-    psycopg.errors.ObjectNotInPrerequisiteState,
-    psycopg.errors.PlpgsqlError,
-    psycopg.errors.RaiseException,
-    psycopg.errors.NoDataFound,
-    psycopg.errors.TooManyRows,
-    psycopg.errors.AssertFailure,
-)
+_OF_STATE: Final = "55000"  # raised by a trigger that does not accept the state of things
 #: Another transaction moved or locked the same row first (SQLSTATE 40001, 40P01): nothing is wrong, try again at once.
 CONFLICT: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 #: Another session keeps a row locked for longer than we wait (SQLSTATE 55P03).
@@ -239,9 +204,16 @@ async def run_on(connection: Connection, name: str, table: str) -> None:
     await connection.execute(sql.SQL(query(name)).format(table=sql.Identifier(table)))
 
 
+def refuses_value(error: BaseException) -> bool:
+    """Whether PostgreSQL, or the driver before it, refuses a value: the next try with it fails the same way."""
+    state = getattr(error, "sqlstate", None) or ""
+    known = isinstance(error, (psycopg.DataError, psycopg.IntegrityError, UnicodeError))
+    return known or state[:2] in _OF_VALUES or state == _OF_STATE
+
+
 def is_outage(error: BaseException) -> bool:
     """Whether the server or the way to it is in trouble. A value that it does not take says nothing of that."""
-    return isinstance(error, OUTAGE) and not isinstance(error, BAD_VALUE) and not _refuses_value(error)
+    return isinstance(error, OUTAGE) and not refuses_value(error)
 
 
 def unavailable(error: BaseException) -> DatabaseUnavailable:

@@ -82,8 +82,8 @@ MUTANTS: Final = (
     Mutant(
         "results kept until recorded",
         "queued/result.py",
-        "        await self._rest(pause)\n        if refused or len(group) == 1:\n",
-        "        self._done(group)\n        return pause, limit\n        if refused or len(group) == 1:\n",
+        "        await self._rest(pause)\n        if len(group) == 1:\n",
+        "        self._done(group)\n        return pause, limit\n        if len(group) == 1:\n",
         "results-wait",
         "duplicates",
     ),
