@@ -4,7 +4,7 @@ Owns: the loop claim → group into deliveries → find a place → fetch bodies
 Guarantees: never more recipients claimed than `claim.inflight`, and at most a quarter more, for those set aside
     (queued/aside.py). No recipient in flight is claimed again when its lease may have ended: its result comes first,
     after however long an outage. Waits for a notification, a due time or the poll interval, whichever is first. What
-    cannot be started soon is parked, so that it takes nobody's room. Stopping claims nothing more, gives back what no
+    cannot be started soon is parked and leaves its room to other mail. Stopping claims nothing more, gives back what no
     attempt has begun, and waits for the rest.
 """
 

@@ -222,7 +222,7 @@ class _Exchange:
         try:
             return await self._wire.reply("auth", self._limit)
         except ConversationError as error:
-            # What is no reply is told in part, and a part of our own words would not be found.
+            # The quoted line is left out: it may hold half a secret, which no search would find.
             what, quoted, _ = error.fault.text.partition(": ")
             if error.fault.kind != "protocol" or not quoted:
                 raise

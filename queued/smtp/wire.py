@@ -275,7 +275,7 @@ class Wire(asyncio.BufferedProtocol):
         self._wake()
 
     def _broken(self, text: str) -> str:
-        """What is no reply is told in part, and a part of a secret would not be found."""
+        """What is wrong; after a login without the quoted line, in which half a secret could not be found."""
         what, quoted, _ = text.partition(": ")
         return text if self.secrets is None or not quoted else f"{what}: {MASK}"
 

@@ -4,9 +4,9 @@ Owns: the PROXY header, TLS (implicit or by STARTTLS), the look for early talker
     to replies: lines, content, commands out of turn, the cost of errors, and the stop.
 Guarantees: of the clear-text session before it, a session under TLS knows only the client's address and policy's
     decision about it. A client is greeted once, and only after policy and rates have accepted it; rates count it before
-    a handshake that comes first. Commands that need
-    not wait are answered in the call that brought them, those pipelined together in one write; a coroutine runs as a
-    task only while it waits, so that an idle connection is a buffer and a timer. No exception of ours reaches a client:
+    a handshake that comes first. Commands that need not wait are answered in the call that brought them, those
+    pipelined together in one write; a coroutine runs as a task only while it waits, so that an idle connection is a
+    buffer and a timer. No exception of ours reaches a client:
     it gets 451, with an id in the log, or 421 where the state is not certain. A connection that must stop finishes the
     message it is receiving and gets 421 then. However much a client sends at once, others have their turn. Commands
     that it has sent whole are answered even if it has closed its side since, except over TLS. connection_lost gives

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import AsyncExitStack, suppress
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from tests.fixtures.daemons.routed import sinks
+from tests.fixtures.daemons.strangers import MESSAGES, healthy_zone, hosts_zone, seconds_to_deliver, worker_by_mx
 from tests.fixtures.peers.fake_dns import FakeDns
 from tests.fixtures.peers.hostile_peer import honest
-from tests.scenario.pace.test_attack_poisoned_domains import _MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 BAD, HEALTHY, INFLIGHT, MORE = 12, 6, 12, 2
 # Larger than what the buffers of a connection take on both sides.
-_LARGE = _MESSAGES.replace("26", "4800018").replace(r"Hello\r\n'", r"' || repeat(repeat('x', 78) || E'\r\n', 60000)")
+_LARGE = MESSAGES.replace("26", "4800018").replace(r"Hello\r\n'", r"' || repeat(repeat('x', 78) || E'\r\n', 60000)")
 
 
 def reads_slowly() -> Talk:
@@ -73,35 +72,18 @@ async def serve(stack: AsyncExitStack, talk: Talk, host: str, port: int) -> None
 
 
 async def test_healthy_mail_is_delivered_beside_hosts_that_read_slowly(system: System) -> None:
-    records = {(f"good{n}.test", "MX"): ["10 mx.good.test."] for n in range(1, HEALTHY + 1)}
-    records["mx.good.test", "A"] = ["127.0.0.1"]
-    for n in range(1, BAD + 1):
-        records |= {(f"bad{n}.test", "MX"): [f"10 mx{n}.bad.test."], (f"mx{n}.bad.test", "A"): [f"127.0.68.{n}"]}
+    records = healthy_zone("good", HEALTHY) | hosts_zone("127.0.68", BAD)
     async with AsyncExitStack() as stack:
         dns = await stack.enter_async_context(FakeDns(records))
         [sink] = await stack.enter_async_context(sinks("1"))
         for n in range(1, BAD + 1):
             await serve(stack, reads_slowly(), f"127.0.68.{n}", sink.port)
-        await system.rows(_MESSAGES, BAD, "bad#.test")
-        await system.worker(
-            sink.port,
-            transport={
-                "connection": {"mode": "mx", "port": sink.port},
-                "allow": {"private": True},
-                "feedback": {"initial": 5},
-            },
-            routing={"dns": {"servers": [dns.where]}},
-            shutdown={"timeout": "1s"},
-            claim={"inflight": INFLIGHT, "maxbytes": "256MiB"},
-        )
+        await system.rows(MESSAGES, BAD, "bad#.test")
+        await worker_by_mx(system, sink.port, dns, claim={"inflight": INFLIGHT, "maxbytes": "256MiB"})
         await system.until("SELECT count(*) = %s FROM archive WHERE result = 'success'", BAD, limit=60)
         for _ in range(MORE):
             await system.rows(_LARGE, BAD, "bad#.test")
         await system.until("SELECT count(*) >= %s FROM queue WHERE token IS NOT NULL", INFLIGHT)
-        began = monotonic()
-        await system.rows(_MESSAGES, HEALTHY, "good#.test")
-        delivered = "SELECT count(*) = %s FROM archive WHERE result = 'success' AND recipientdomain LIKE 'good%%'"
-        await system.until(delivered, HEALTHY, limit=60)
-        took = monotonic() - began
+        took = await seconds_to_deliver(system, "good", HEALTHY, limit=60)
         assert took < 40, f"{took:.1f} s, and content is waited for during 180 for each 64 KiB"
         await system.until("SELECT count(*) = %s FROM attempts WHERE recipientdomain LIKE 'bad%%'", BAD, limit=1)

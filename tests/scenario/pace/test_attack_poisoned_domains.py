@@ -8,12 +8,12 @@ See: docs/explanation/admission.md.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.fixtures.daemons.routed import sinks
+from tests.fixtures.daemons.strangers import MESSAGES, WAKE, healthy_zone, seconds_to_deliver, worker_by_mx
 from tests.fixtures.peers.fake_dns import SILENT, FakeDns
 from tests.fixtures.peers.hostile_peer import honest, hostile
 
@@ -21,42 +21,17 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System
 
 POISONED, HEALTHY, HOSTS = 1200, 30, 60
-_MESSAGES = """
-WITH made AS (
-    INSERT INTO pillarbox.messages (id, size, content)
-    SELECT gen_random_uuid(), 26, convert_to(E'Subject: story\\r\\n\\r\\nHello\\r\\n', 'UTF8')
-      FROM generate_series(1, %s)
-    RETURNING id
-)
-INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain, size, metadata, next_retry)
-SELECT id, 'r' || n, replace(%s, '#', n::text), 26, '{"_partid": "1"}', now()
-  FROM (SELECT id, row_number() OVER () AS n FROM made) AS numbered
-"""
-
-_WAKE = "NOTIFY pillarbox, '1'"
 
 
 def zone(poison: str) -> dict[tuple[str, str], list[str]]:
     """The DNS zone: healthy domains, and poisoned ones of this kind."""
-    records = {(f"good{n}.test", "MX"): ["10 mx.good.test."] for n in range(1, HEALTHY + 1)}
-    records |= {(f"first{n}.test", "MX"): ["10 mx.first.test."] for n in range(1, HEALTHY + 1)}
-    records["mx.good.test", "A"] = records["mx.first.test", "A"] = ["127.0.0.1"]
+    records = healthy_zone("good", HEALTHY) | healthy_zone("first", HEALTHY)
     for n in range(1, POISONED + 1):
         if poison == "silent":
             records[f"bad{n}.test", "MX"] = [SILENT]
         else:
             records[f"bad{n}.test", "MX"] = [f"10 mx{n % HOSTS if poison == 'many' else 0}.bad.test."]
     return records | {(f"mx{n}.bad.test", "A"): [f"127.0.66.{n + 1}"] for n in range(HOSTS)}
-
-
-async def delivered(system: System, kind: str) -> float:
-    """Seconds until the worker has delivered healthy mail to domains that it has not seen before."""
-    began = monotonic()
-    await system.rows(_MESSAGES, HEALTHY, f"{kind}#.test")
-    await system.rows(_WAKE)
-    arrived = "SELECT count(*) = %s FROM archive WHERE result = 'success' AND recipientdomain LIKE %s"
-    await system.until(arrived, HEALTHY, f"{kind}%", limit=120)
-    return monotonic() - began
 
 
 @pytest.mark.parametrize("poison", ["one", "many", "silent"])
@@ -68,22 +43,13 @@ async def test_healthy_mail_is_delivered_beside_a_thousand_poisoned_domains(syst
             await stack.enter_async_context(hostile(honest, host=f"127.0.66.{n + 1}", port=sink.port, greets=False))
             for n in range(HOSTS if poison == "many" else 1)
         ]
-        await system.worker(
-            sink.port,
-            transport={
-                "connection": {"mode": "mx", "port": sink.port},
-                "allow": {"private": True},
-                "feedback": {"initial": 5},
-            },
-            routing={"dns": {"servers": [dns.where]}},
-            shutdown={"timeout": "1s"},
-        )
-        alone = await delivered(system, "first")
-        await system.rows(_MESSAGES, POISONED, "bad#.test")
-        await system.rows(_WAKE)
+        await worker_by_mx(system, sink.port, dns)
+        alone = await seconds_to_deliver(system, "first", HEALTHY)
+        await system.rows(MESSAGES, POISONED, "bad#.test")
+        await system.rows(WAKE)
         seen = "SELECT count(*) >= %s FROM queue WHERE last_error IS NOT NULL OR token IS NOT NULL"
         await system.until(seen, POISONED, limit=120)
-        took = await delivered(system, "good")
+        took = await seconds_to_deliver(system, "good", HEALTHY)
         # 20 seconds where the same mail takes one by itself, and in proportion on a busy machine.
         assert took < 20 * max(1.0, alone), f"{took:.1f} s beside {alone:.1f} s alone, and it waits for no poison"
         assert max(host.open for host in dead) <= 5, "a host has the connections of a new one, whoever leads there"

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from tests.fixtures.daemons.routed import sinks
+from tests.fixtures.daemons.strangers import MESSAGES, healthy_zone, hosts_zone, seconds_to_deliver, worker_by_mx
 from tests.fixtures.peers.fake_dns import FakeDns
 from tests.fixtures.peers.hostile_peer import honest, hostile
-from tests.scenario.pace.test_attack_poisoned_domains import _MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,10 +40,7 @@ def silent_at_the_dot(answers: asyncio.Event, sent: Counter[int], host: int) -> 
 
 
 async def test_healthy_mail_is_delivered_beside_hosts_that_do_not_answer_the_dot(system: System) -> None:
-    records = {(f"good{n}.test", "MX"): ["10 mx.good.test."] for n in range(1, HEALTHY + 1)}
-    records["mx.good.test", "A"] = ["127.0.0.1"]
-    for n in range(1, BAD + 1):
-        records |= {(f"bad{n}.test", "MX"): [f"10 mx{n}.bad.test."], (f"mx{n}.bad.test", "A"): [f"127.0.67.{n}"]}
+    records = healthy_zone("good", HEALTHY) | hosts_zone("127.0.67", BAD)
     answers, sent = asyncio.Event(), Counter[int]()
     async with AsyncExitStack() as stack:
         dns = await stack.enter_async_context(FakeDns(records))
@@ -52,27 +48,13 @@ async def test_healthy_mail_is_delivered_beside_hosts_that_do_not_answer_the_dot
         for n in range(1, BAD + 1):
             answer = silent_at_the_dot(answers, sent, n)
             await stack.enter_async_context(hostile(answer, host=f"127.0.67.{n}", port=sink.port))
-        await system.rows(_MESSAGES, BAD, "bad#.test")
-        await system.worker(
-            sink.port,
-            transport={
-                "connection": {"mode": "mx", "port": sink.port},
-                "allow": {"private": True},
-                "feedback": {"initial": 5},
-            },
-            routing={"dns": {"servers": [dns.where]}},
-            shutdown={"timeout": "1s"},
-            claim={"inflight": INFLIGHT},
-        )
+        await system.rows(MESSAGES, BAD, "bad#.test")
+        await worker_by_mx(system, sink.port, dns, claim={"inflight": INFLIGHT})
         await system.until("SELECT count(*) = %s FROM archive WHERE result = 'success'", BAD, limit=60)
         for _ in range(MORE):
-            await system.rows(_MESSAGES, BAD, "bad#.test")
+            await system.rows(MESSAGES, BAD, "bad#.test")
         await system.until("SELECT count(*) >= %s FROM queue WHERE token IS NOT NULL", INFLIGHT * 3 // 4)
-        began = monotonic()
-        await system.rows(_MESSAGES, HEALTHY, "good#.test")
-        delivered = "SELECT count(*) = %s FROM archive WHERE result = 'success' AND recipientdomain LIKE 'good%%'"
-        await system.until(delivered, HEALTHY, limit=90)
-        took = monotonic() - began
+        took = await seconds_to_deliver(system, "good", HEALTHY, limit=90)
         assert took < 40, f"{took:.1f} s, and the reply to the final dot is waited for during 600"
         await system.until("SELECT count(*) <= %s FROM queue WHERE token IS NOT NULL", INFLIGHT * 5 // 4)
         answers.set()
