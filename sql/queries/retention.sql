@@ -7,21 +7,21 @@ SELECT count(*) AS commands, min(ts) AS oldest, has_table_privilege('pillarbox.a
 
 -- name: retention_forget
 -- Forgets some commands that may be forgotten, the latest first, since what undid a command names it.
-WITH old AS (
-    SELECT a.id FROM pillarbox.audit_older(%(before)s::timestamptz) a ORDER BY a.id DESC LIMIT %(batch)s::bigint
-), forgotten AS (
-    DELETE FROM pillarbox.audit a USING old WHERE a.id = old.id RETURNING 1
+WITH forgotten AS (
+    DELETE FROM pillarbox.audit a
+     WHERE a.id = ANY (ARRAY(SELECT o.id FROM pillarbox.audit_older(%(before)s::timestamptz) o ORDER BY o.id DESC LIMIT %(batch)s::bigint))
+    RETURNING 1
 )
 SELECT count(*) AS n FROM forgotten
 
 -- name: retention_forget_rows
 -- Forgets what some recipients were before commands that may be forgotten.
-WITH old AS (
-    SELECT r.audit__id, r.queue__id
-      FROM pillarbox.audit_older(%(before)s::timestamptz) a JOIN pillarbox.audit_rows r ON r.audit__id = a.id
-     LIMIT %(batch)s::bigint
-), forgotten AS (
-    DELETE FROM pillarbox.audit_rows r USING old WHERE r.audit__id = old.audit__id AND r.queue__id = old.queue__id RETURNING 1
+WITH forgotten AS (
+    DELETE FROM pillarbox.audit_rows r
+     WHERE r.ctid = ANY (ARRAY(
+           SELECT o.ctid FROM pillarbox.audit_older(%(before)s::timestamptz) a JOIN pillarbox.audit_rows o ON o.audit__id = a.id
+            LIMIT %(batch)s::bigint))
+    RETURNING 1
 )
 SELECT count(*) AS n FROM forgotten
 

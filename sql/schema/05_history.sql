@@ -100,7 +100,13 @@ BEGIN
 END $$;
 
 CREATE FUNCTION history_create(ahead integer) RETURNS integer
-LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$ SELECT history_create(now(), ahead) $$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    IF ahead > 366 THEN
+        RAISE EXCEPTION 'days ahead: %', ahead USING ERRCODE = 'invalid_parameter_value', HINT = 'at most 366';
+    END IF;
+    RETURN history_create(now(), ahead);
+END $$;
 
 -- Drops the days of history that ended more than `keep` ago; at most one of each table a call, because it needs an
 -- exclusive lock, and gives up after lock_timeout rather than make other sessions wait behind it.

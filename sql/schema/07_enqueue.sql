@@ -18,10 +18,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     forgotten integer;
 BEGIN
-    WITH old AS MATERIALIZED (
-        SELECT application, key FROM idempotency WHERE ts < at - keep ORDER BY ts LIMIT batch FOR UPDATE SKIP LOCKED
-    )
-    DELETE FROM idempotency i USING old WHERE i.application = old.application AND i.key = old.key;
+    -- An array, because a join could read every key for each batch.
+    DELETE FROM idempotency i WHERE i.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM idempotency o WHERE o.ts < at - keep ORDER BY o.ts LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS forgotten = ROW_COUNT;
     RETURN forgotten;
 END $$;

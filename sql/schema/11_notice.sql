@@ -8,7 +8,7 @@ CREATE TABLE notices (
     id                 bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ts                 timestamptz   NOT NULL DEFAULT now(),  -- when it happened
     due                timestamptz   NOT NULL DEFAULT now(),  -- not told before; a rate or a refusal puts it off
-    kind               text          NOT NULL CHECK (kind IN ('failed', 'delayed', 'delivered', 'relayed', 'expanded')),
+    kind               text          NOT NULL CHECK (kind IN ('failed', 'delayed', 'delivered', 'relayed')),
     messages__id       uuid          NOT NULL,
     queue__id          bigint        NOT NULL,
     senderlocalpart    envelope_text NOT NULL,                -- never of the null sender: no bounce of a bounce
@@ -98,20 +98,27 @@ CREATE INDEX suppressions_expires ON suppressions (expires);
 
 -- Whether we have sent, or are sending, this message to this address: what a report about it must agree with.
 CREATE FUNCTION report_known(message uuid, localpart text, domain text) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
-    SELECT EXISTS (SELECT FROM archive a WHERE a.messages__id = message
-                      AND lower(a.recipientlocalpart) = lower(localpart) AND lower(a.recipientdomain) = lower(domain))
-        OR EXISTS (SELECT FROM queue q WHERE q.messages__id = message
-                      AND lower(q.recipientlocalpart) = lower(localpart) AND lower(q.recipientdomain) = lower(domain))
-$$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM archive a WHERE a.messages__id = message
+                  AND lower(a.recipientlocalpart) = lower(localpart) AND lower(a.recipientdomain) = lower(domain)) THEN
+        RETURN true;
+    END IF;
+    PERFORM FROM locks WHERE name = 'reports' FOR UPDATE;  -- what follows locks every leaf
+    RETURN EXISTS (SELECT FROM queue q WHERE q.messages__id = message
+                      AND lower(q.recipientlocalpart) = lower(localpart) AND lower(q.recipientdomain) = lower(domain));
+END $$;
 
 -- The one recipient of a message that had no other: the one that a report without an address means.
 CREATE FUNCTION report_only_recipient(message uuid) RETURNS text
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
-    SELECT CASE WHEN count(*) = 1 THEN min(address) END
-      FROM (SELECT a.recipientlocalpart || '@' || a.recipientdomain AS address FROM archive a WHERE a.messages__id = message
-            UNION SELECT q.recipientlocalpart || '@' || q.recipientdomain FROM queue q WHERE q.messages__id = message) AS recipients
-$$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    PERFORM FROM locks WHERE name = 'reports' FOR UPDATE;  -- what follows locks every leaf
+    RETURN (
+        SELECT CASE WHEN count(*) = 1 THEN min(address) END
+          FROM (SELECT a.recipientlocalpart || '@' || a.recipientdomain AS address FROM archive a WHERE a.messages__id = message
+                UNION SELECT q.recipientlocalpart || '@' || q.recipientdomain FROM queue q WHERE q.messages__id = message) AS recipients);
+END $$;
 
 -- Forgets counts of hours past, suppressions past their end and notices that were refused for `keep`; at most `batch`
 -- of each. A notice that a rate holds back is kept until it is sent, however long that takes; only what PostgreSQL
@@ -122,15 +129,16 @@ DECLARE
     forgotten integer;
     more integer;
 BEGIN
-    DELETE FROM notice_counts c WHERE (c.hour, c.sender) IN (
-        SELECT o.hour, o.sender FROM notice_counts o WHERE o.hour < at - interval '1 day' ORDER BY o.hour LIMIT batch FOR UPDATE SKIP LOCKED);
+    -- Arrays, because a join could read the whole table for each batch.
+    DELETE FROM notice_counts c WHERE c.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM notice_counts o WHERE o.hour < at - interval '1 day' ORDER BY o.hour LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS forgotten = ROW_COUNT;
-    DELETE FROM suppressions s WHERE s.target IN (
-        SELECT o.target FROM suppressions o WHERE o.expires < at ORDER BY o.expires LIMIT batch FOR UPDATE SKIP LOCKED);
+    DELETE FROM suppressions s WHERE s.target = ANY (ARRAY(
+        SELECT o.target FROM suppressions o WHERE o.expires < at ORDER BY o.expires LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS more = ROW_COUNT;
     forgotten := greatest(forgotten, more);
-    DELETE FROM notices n WHERE n.id IN (
-        SELECT o.id FROM notices o WHERE o.refused < at - keep ORDER BY o.refused LIMIT batch FOR UPDATE SKIP LOCKED);
+    DELETE FROM notices n WHERE n.id = ANY (ARRAY(
+        SELECT o.id FROM notices o WHERE o.refused < at - keep ORDER BY o.refused LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS more = ROW_COUNT;
     RETURN greatest(forgotten, more);
 END $$;

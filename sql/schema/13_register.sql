@@ -5,7 +5,7 @@ SET LOCAL search_path = pillarbox;
 -- every partition has a worker. A worker writes its row when it starts, renews `seen` every `beat`, and removes it when it
 -- stops. A crash leaves a row that is not renewed.
 CREATE TABLE workers (
-    worker          text PRIMARY KEY,        -- id@host:pid, as in queue.worker and attempts.worker
+    worker          text PRIMARY KEY,        -- id@host:pid-mark, as in queue.worker and attempts.worker
     id              text        NOT NULL,    -- in queued.yaml
     host            text        NOT NULL,
     pid             integer     NOT NULL,

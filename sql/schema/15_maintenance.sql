@@ -92,7 +92,8 @@ BEGIN
          WHERE q.status IN ('DELETE', 'BOUNCE') AND (q.lease_until IS NULL OR q.lease_until <= at)
          ORDER BY q.id LIMIT batch FOR UPDATE SKIP LOCKED
     ), finished AS (
-        DELETE FROM queue q USING asked WHERE q.status IN ('DELETE', 'BOUNCE') AND q.id = asked.id RETURNING q.*
+        -- An array, because a join could read all that waits, for each batch, once statistics know that it is much.
+        DELETE FROM queue q WHERE q.status IN ('DELETE', 'BOUNCE') AND q.id = ANY (ARRAY(SELECT asked.id FROM asked)) RETURNING q.*
     ), told AS (
         INSERT INTO notices (ts, due, kind, messages__id, queue__id, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain,
                              metadata, reply_enhanced, reply_text, arrived)

@@ -104,6 +104,57 @@ def test_of_the_queue_only_what_is_looked_for_is_read(factory: Factory, call: st
     assert reads(factory, call, "^queue_") <= 600
 
 
+#: A table with much to remove, the call that removes a batch of it, and the tables it may read.
+_REMOVED = [
+    (
+        """INSERT INTO pillarbox.idempotency (application, key, messages__id, ts)
+           SELECT 'app', n::text, gen_random_uuid(), now() - interval '30 days' FROM generate_series(1, 30000) AS n""",
+        "maintain_forget_keys(now(), '8 days', 50)",
+        "idempotency",
+    ),
+    (
+        """INSERT INTO pillarbox.notices (kind, messages__id, queue__id, senderlocalpart, senderdomain,
+                                          recipientlocalpart, recipientdomain, arrived, refused)
+           SELECT 'failed', gen_random_uuid(), n, 's', 'a.example', 'r', 'b.example', now(), now() - interval '99 days'
+             FROM generate_series(1, 30000) AS n""",
+        "maintain_forget_notices(now(), '30 days', 50)",
+        "notices",
+    ),
+    (
+        """INSERT INTO pillarbox.suppressions (target, reason, source, expires)
+           SELECT n || '@a.example', 'r', 'operator', now() - interval '1 day' FROM generate_series(1, 30000) AS n""",
+        "maintain_forget_notices(now(), '30 days', 50)",
+        "suppressions",
+    ),
+    (
+        """INSERT INTO pillarbox.notice_counts (hour, sender, notices)
+           SELECT now() - interval '9 days', n::text, 1 FROM generate_series(1, 30000) AS n""",
+        "maintain_forget_notices(now(), '30 days', 50)",
+        "notice_counts",
+    ),
+    (
+        """WITH body AS (INSERT INTO pillarbox.messages (id, size, content) VALUES (gen_random_uuid(), 0, '')
+                         RETURNING id),
+                row AS (INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientdomain, metadata)
+                        SELECT body.id, 'r', 'example.com', '{"_partid": "1"}' FROM body, generate_series(1, 30000)
+                        RETURNING id)
+           SELECT count(*) FROM row;
+           UPDATE pillarbox.queue SET status = 'DELETE'""",
+        "maintain_finish(now(), 'worker', 50)",
+        "queue_.*",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fill", "call", "tables"), _REMOVED, ids=[tables for _, _, tables in _REMOVED])
+def test_a_batch_is_all_that_is_read_to_remove_it(factory: Factory, fill: str, call: str, tables: str) -> None:
+    """Also where statistics know how much there is, so that a join would read all of it for each batch."""
+    for statement in fill.split(";"):
+        factory.sql(statement)
+    factory.sql("ANALYZE")
+    assert reads(factory, f"SELECT pillarbox.{call}", f"^({tables})$") <= 250
+
+
 async def test_a_round_ends_in_time_and_leaves_the_rest_to_the_next(
     factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:

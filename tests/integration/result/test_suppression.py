@@ -10,6 +10,7 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from queued.reports.suppression_screen import Screen, Screening
@@ -298,3 +299,13 @@ def test_the_command_keeps_the_table(database: str, tmp_path: Path, capsys: pyte
     listed.write_text("ann@example.com\nnot an address\n")
     assert main(["suppress", "import", str(listed), *config]) == 1
     assert f"{listed}:2: 'not an address'" in capsys.readouterr().err
+
+
+def test_one_report_at_a_time_opens_every_leaf(factory: Factory) -> None:
+    """With 500 leaves that takes 5,600 locks: for 32 workers at once PostgreSQL would have no room."""
+    ask = "SELECT pillarbox.report_only_recipient(gen_random_uuid())"
+    with factory.another() as first, factory.another() as second:
+        first.execute(ask.encode())
+        second.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            second.execute(ask.encode())

@@ -204,3 +204,8 @@ def test_nobody_may_run_what_was_not_granted(factory: Factory) -> None:
                            WHERE a.grantee = 0)"""
     )
     assert found == []
+
+
+def test_history_is_made_for_a_year_at_most(factory: Factory) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="days ahead: 367"):
+        factory.sql("SELECT pillarbox.history_create(367)")
