@@ -37,8 +37,10 @@ class Leaves:
     def named(self, claimed: Iterable[Claimed]) -> list[Partid]:
         """The partition ids to name in a statement about these: all that are known of their blocks."""
         theirs = {c.partid: c.leaf for c in claimed}
+        # After a repartition, ids that shared a leaf may have one each: their old block could name them all.
+        moved = any(self._leaf.get(partid, leaf) != leaf for partid, leaf in theirs.items())
         self._leaf |= theirs
-        if len(self._leaf) > _REMEMBERED:
+        if moved or len(self._leaf) > _REMEMBERED:
             self._leaf, self._block = theirs, {}
         blocks = {self._of(leaf) for leaf in theirs.values()}
         return sorted(

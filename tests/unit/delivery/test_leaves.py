@@ -31,6 +31,12 @@ def test_many_leaves_are_named_block_by_block() -> None:
     assert leaves.named(claimed[:1]) == leaves.named(portions[0])
 
 
+def test_after_a_repartition_ids_of_one_old_leaf_are_not_named_together() -> None:
+    leaves = Leaves()
+    leaves.named(in_hand(partid=str(n), leaf=1) for n in range(200))
+    assert leaves.named([in_hand(partid="7", leaf=1007)]) == ["7"]
+
+
 def test_ids_without_end_are_not_all_remembered() -> None:
     leaves = Leaves()
     for n in range(5000):
