@@ -45,6 +45,7 @@ from queued.values import OnHold, Result, Spoken
 
 _GROUP = 500
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_CONFLICTS = 3  # in a row, after which each result is tried alone
 _AGAIN = 60.0  # seconds after which a result that PostgreSQL refused in every form is tried again
 _LEFT_OUT = "(left out: PostgreSQL refused the reply's text)"
 
@@ -126,7 +127,7 @@ class Recorder:
 
     async def run(self) -> None:
         """Record groups until cancelled."""
-        pause, limit = _FIRST_PAUSE, _GROUP
+        pause, limit, conflicts = _FIRST_PAUSE, _GROUP, 0
         while True:
             await self._arrived.wait()
             ready = len(self._waiting)
@@ -138,8 +139,10 @@ class Recorder:
                 reach("result.before_record")
                 await self._record(group)
                 reach("result.after_record")
-            except database.CONFLICT:
-                continue  # one of the rows was held or released at that moment
+            except database.CONFLICT as error:
+                conflicts += 1
+                limit = await self._conflicted(group, error, conflicts, limit)
+                continue
             except database.LOCKED as error:
                 # The others need not wait behind a lock of another session, on a row or on a message's count, which
                 # all results of that message need.
@@ -156,8 +159,16 @@ class Recorder:
                     self._refused(group[0], error)
                 limit = 1  # it is one of them; alone each shows whether it is the one
                 continue
-            pause, limit = _FIRST_PAUSE, min(2 * limit, _GROUP)
+            pause, limit, conflicts = _FIRST_PAUSE, min(2 * limit, _GROUP), 0
             self._done(group)
+
+    async def _conflicted(self, group: list[Result], error: Exception, conflicts: int, limit: int) -> int:
+        """Mostly a row was held or released at that moment; conflicts that go on come from one row. The next limit."""
+        if conflicts <= _CONFLICTS:
+            return limit
+        if len(group) == 1:
+            await self._postpone(group, error, _FIRST_PAUSE)
+        return 1
 
     async def _kept(self, group: list[Result], error: Exception, pause: float, limit: int) -> tuple[float, int]:
         """These wait: for a server that is back, or for a refusal to pass. The next pause and limit."""
@@ -165,11 +176,15 @@ class Recorder:
         self._doubtful.update(map(_key, group))
         if len(group) > 1 and not database.is_outage(error):
             return pause, 1  # perhaps it is one of them: alone each shows, and the others need not rest for it
+        await self._postpone(group, error, pause)
+        return min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
+
+    async def _postpone(self, group: list[Result], error: Exception, pause: float) -> None:
+        """Rest; the others need not wait for one alone that is refused, or takes too long."""
         events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
         await self._rest(pause)
         if len(group) == 1:
-            self._waiting.rotate(-1)  # the others need not wait for what is refused, or takes too long
-        return min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
+            self._waiting.rotate(-1)
 
     def _next(self, limit: int) -> list[Result]:
         """The first that wait, of few leaves; alone, where its message was locked when it was last tried."""
