@@ -47,16 +47,18 @@ class Watcher:
         """Tell until the connection ends."""
         await database.fetch(connection, "deadletters_listen")
         while True:
-            await self._look(connection, max(self._begin, self._latest - _MARGIN), None)
+            await self._look(connection, None)
             deadline = asyncio.get_running_loop().time() + _CATCH_UP
             while (left := deadline - asyncio.get_running_loop().time()) > 0:
                 # Gathered first: the connection cannot run a query while it listens.
                 heard = {n.payload async for n in connection.notifies(timeout=left, stop_after=1)}
                 heard |= {n.payload async for n in connection.notifies(timeout=0)}
                 if ids := announced(heard):
-                    await self._look(connection, datetime.now(UTC) - timedelta(days=2), ids)
+                    await self._look(connection, ids)
 
-    async def _look(self, connection: database.Connection, since: datetime, ids: list[int] | None) -> None:
+    async def _look(self, connection: database.Connection, ids: list[int] | None) -> None:
+        """Print these, or all, that are new: any login can announce ids of letters that were printed long ago."""
+        since = max(self._begin, self._latest - _MARGIN)
         everything = {"results": None, "domain": None, "limit": None}
         for letter in reversed(
             await database.fetch(connection, "deadletters_list", since=since, ids=ids, **everything)

@@ -86,6 +86,18 @@ async def test_each_is_told_once_as_it_happens_and_after_an_outage(factory: Fact
         assert (await watch.told())["id"] == last
 
 
+async def test_a_strangers_announcement_prints_no_old_letter(factory: Factory, tmp_path: Path) -> None:
+    """Any login can announce an id, as often as it likes."""
+    old = die(factory)
+    factory.sql("UPDATE pillarbox.archive SET finished = finished - interval '10 seconds'")
+    async with watching(factory, tmp_path) as watch:
+        await until(lambda: listening(factory), "it to listen")
+        for _ in range(3):
+            factory.sql(f"NOTIFY dead_message, '{old}'")
+        later = die(factory)
+        assert (await watch.told())["id"] == later
+
+
 async def test_without_since_it_begins_now(factory: Factory, tmp_path: Path) -> None:
     die(factory)
     async with watching(factory, tmp_path) as watch:
