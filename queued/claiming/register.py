@@ -10,8 +10,9 @@ See: sql/schema/13_register.sql; docs/reference/doctor.md.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from shared.observe import events
@@ -28,15 +29,19 @@ _SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(seconds=15)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A worker: its id in queued.yaml, and the host and process it runs on."""
+    """A worker: its id in queued.yaml, and the host and process it runs on.
+
+    The mark tells starts apart. Containers with the network of their host share its name, and are process 1 in each.
+    """
 
     id: str
     host: str
     pid: int
+    mark: str = field(default_factory=lambda: token_hex(3))
 
     def __str__(self) -> str:
         """As in queue.worker, attempts.worker and the register."""
-        return f"{self.id}@{self.host}:{self.pid}"
+        return f"{self.id}@{self.host}:{self.pid}-{self.mark}"
 
 
 def beat(poll: timedelta) -> timedelta:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.logins import Logins
 
 WHERE = "metadata->>'_partid' IN ('1', '50%')"
-ME = Identity("mine", "host", 7)
+ME = Identity("mine", "host", 7, "abc")
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ def test_a_worker_beats_as_it_polls_within_reason(poll: float, every: float) -> 
 async def test_a_worker_enters_and_renews(database: str, factory: Factory) -> None:
     async with running(database):
         first = await entered(factory)
-        assert (first.worker, first.id, first.host, first.pid) == ("mine@host:7", "mine", "host", 7)
+        assert (first.worker, first.id, first.host, first.pid) == ("mine@host:7-abc", "mine", "host", 7)
         assert first.where_condition == WHERE
         assert (first.poll, first.lease) == (timedelta(milliseconds=500), timedelta(minutes=3))
         assert first.live
@@ -124,7 +124,9 @@ async def test_what_crashed_more_than_a_day_ago_is_forgotten(database: str, fact
             ago=ago,
         )
     async with running(database):
-        await eventually(lambda: [e.worker for e in entries(factory)] == ["mine@host:7", "young"], "old is forgotten")
+        await eventually(
+            lambda: [e.worker for e in entries(factory)] == ["mine@host:7-abc", "young"], "old is forgotten"
+        )
 
 
 async def test_a_lost_connection_is_a_missed_beat(
@@ -188,3 +190,8 @@ def test_a_backlog_that_is_served_hides_no_partition_of_its_leaf_that_is_not(fac
     noted = factory.sql("SELECT partid, queue__id FROM pillarbox.unserved WHERE partid <> '1'")
     assert [(row.partid, row.queue__id) for row in noted] == [("2", forgotten)]
     assert factory.one("SELECT count(*) FROM pillarbox.unserved") == 11
+
+
+def test_two_starts_differ_though_name_host_and_process_are_the_same() -> None:
+    """Containers with the network of their host share its name, and are process 1 in each."""
+    assert str(Identity("mine", "host", 1)) != str(Identity("mine", "host", 1))
