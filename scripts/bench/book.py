@@ -169,14 +169,14 @@ class BesidePostfix(Book):
         return cell.values.get(column, ()) if cell else ()
 
     def worst(self) -> list[str]:
-        """The cells in which Postfix is ahead, by the median, and the lowest ratio."""
+        """The cells in which Postfix was ahead in any round, and the lowest ratio of any round."""
         compared = [cell for cell in self.cells.values() if "ratio" in cell.values]
         if not compared:
             return []
-        behind = [cell for cell in compared if cell.median("ratio") < 1]
-        worst = min(compared, key=lambda cell: cell.median("ratio"))
-        said = [f"{POSTFIX} is ahead at: {_place(cell)}" for cell in behind] or [f"{POSTFIX} is ahead nowhere"]
-        return [*said, f"lowest ratio: {_place(worst)}"]
+        said = [
+            f"{POSTFIX} is ahead at: {_place(cell)}{_rounds_behind(cell)}" for cell in compared if _lowest(cell) < 1
+        ]
+        return [*(said or [f"{POSTFIX} is ahead nowhere"]), f"lowest ratio: {_place(min(compared, key=_lowest))}"]
 
 
 class Shown(NamedTuple):
@@ -185,6 +185,15 @@ class Shown(NamedTuple):
     name: str
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
+
+
+def _lowest(cell: Cell) -> float:
+    return min(cell.values["ratio"])
+
+
+def _rounds_behind(cell: Cell) -> str:
+    ratios = cell.values["ratio"]
+    return f", in {sum(ratio < 1 for ratio in ratios)} of {len(ratios)} rounds" if len(ratios) > 1 else ""
 
 
 def _place(cell: Cell) -> str:

@@ -88,7 +88,7 @@ class Results(Book):
 
     def worst(self) -> list[str]:
         """The cells in which pgmq is ahead."""
-        behind = [cell for cell in self._compared() if cell.median("ratio") < 1]
+        behind = [cell for cell in self._compared() if min(cell.values["ratio"]) < 1]
         worst = self._worst()
         if worst is None:
             return []

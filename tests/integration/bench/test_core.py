@@ -96,6 +96,7 @@ def test_the_best_is_set_against_the_best_and_alike_against_alike() -> None:
 def test_the_cells_in_which_pgmq_is_ahead_are_named() -> None:
     assert book(peers=True).worst() == [
         "pgmq is ahead at batch 100, 1 process: 0.50",
+        "pgmq is ahead at batch 500, 4 processes: 1.00",  # once in three rounds
         "lowest ratio: batch 100, 1 process: 0.50",
     ]
     assert book(peers=False).worst() == []

@@ -74,7 +74,15 @@ def test_the_cells_in_which_postfix_is_ahead_are_named() -> None:
     for ours in (90.0, 80.0, 70.0):
         found.compared(flow_table(20), named(1024), pillarbox=ours, Postfix=100.0)
     table = "messages/s end to end, 20 recipients each, 1 KB: 0.80 (0.70 to 0.90)"
-    assert found.worst() == [f"Postfix is ahead at: {table}", f"lowest ratio: {table}"]
+    assert found.worst() == [f"Postfix is ahead at: {table}, in 3 of 3 rounds", f"lowest ratio: {table}"]
+
+
+def test_a_cell_in_which_postfix_was_ahead_once_is_named() -> None:
+    found = results(peer=True)
+    for ours in (130.0, 120.0, 70.0):
+        found.compared(flow_table(20), named(1024), pillarbox=ours, Postfix=100.0)
+    table = "messages/s end to end, 20 recipients each, 1 KB: 1.20 (0.70 to 1.30)"
+    assert found.worst() == [f"Postfix is ahead at: {table}, in 1 of 3 rounds", f"lowest ratio: {table}"]
 
 
 def test_of_a_log_only_what_is_new_is_read_and_only_whole_lines(tmp_path: Path) -> None:
