@@ -23,7 +23,9 @@ type Layout = dict[str, frozenset[str]]
 DEFAULT: Final = "def"
 PREFIX: Final = "queue_def_"
 
-_NAME = re.compile(r"(?!def$)[a-z0-9_]{1,32}")
+# Names of indexes end in _idx or _key, and a leaf and an index cannot have the same name.
+_NAME = re.compile(r"(?!def$)(?![a-z0-9_]*(?:_idx|_key)$)[a-z0-9_]{1,32}")
+_ALLOWED = "1 to 32 of a-z, 0-9 and underscore, other than def, not ending in _idx or _key"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VALUES = re.compile(r"FOR VALUES IN \((.*)\)", re.DOTALL)
 _LITERAL = re.compile(r"(E?)'((?:[^']|'')*)'(?:, |$)")
@@ -51,7 +53,7 @@ def suffix_of(leaf: str) -> str:
     """`123` for `queue_def_123`; a leaf of another name is not ours to touch."""
     suffix = leaf.removeprefix(PREFIX)
     if not leaf.startswith(PREFIX) or not (_NAME.fullmatch(suffix) or suffix == DEFAULT):
-        raise PillarboxError(f"{leaf}: not a leaf of ours; allowed: {PREFIX} and 1 to 32 of a-z, 0-9 and underscore")
+        raise PillarboxError(f"{leaf}: not a leaf of ours; allowed: {PREFIX} and {_ALLOWED}")
     return suffix
 
 
@@ -60,7 +62,7 @@ def wanted(leaves: Mapping[str, Iterable[str]]) -> Layout:
     owner: dict[str, str] = {}
     layout: Layout = {}
     for name, ids in leaves.items():
-        _check(_NAME, name, "leaf", "1 to 32 of a-z, 0-9 and underscore, other than def")
+        _check(_NAME, name, "leaf", _ALLOWED)
         layout[name] = frozenset(ids)
         if not layout[name]:
             raise PillarboxError(f"leaf {name}: no partition ids; allowed: at least one")

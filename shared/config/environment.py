@@ -13,7 +13,13 @@ from pydantic import AfterValidator, Field
 from shared.config.fields import FilePath, Id, MisplacedError, Section, Text, matching, section, setting, whole
 from shared.masking import show
 
-Suffix = Annotated[str, matching(r"(?!def$)[a-z0-9_]{1,32}", "1 to 32 of a-z, 0-9 and underscore, other than def")]
+Suffix = Annotated[
+    str,
+    matching(
+        r"(?!def$)(?![a-z0-9_]*(?:_idx|_key)$)[a-z0-9_]{1,32}",
+        "1 to 32 of a-z, 0-9 and underscore, other than def, not ending in _idx or _key",
+    ),
+]
 
 
 def _each_in_one_leaf(leaves: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -53,6 +53,8 @@ def told(folder: Path, **transport: Any) -> str:
             "is not the name of an environment variable",
         ),
         ({"user": "u", "oauth": {"url": "http://x.example/t", "clientid": "c"}}, "a URL that begins with https://"),
+        ({"user": "u", "oauth": {"url": "https://c:hunter2@x.example/t", "clientid": "c"}}, "without @ and ?"),
+        ({"user": "u", "oauth": {"url": "https://x.example/t?s=hunter2", "clientid": "c"}}, "without @ and ?"),
         ({"user": "u\r\nMAIL", **PASSWORD}, "without control characters"),
         ({"user": "u", **PASSWORD, "mechanisms": ["XOAUTH2"]}, "XOAUTH2 cannot be used with a password; allowed: SCR"),
         (
