@@ -156,14 +156,13 @@ class SmtpConnection:
         """Whether the conversation goes on; ConversationError if replies and commands do not belong together after all.
 
         354 proves that they did up to there. Without one, a refusal may be that of another recipient, or of an earlier
-        transaction, moved by a reply too many; so may the final replies of several recipients where they differ (RFC
-        2033 section 4.2). The reply to QUIT tells: only QUIT is answered by 221, while a 250 may be the answer to
-        anything that is still due.
+        transaction, moved by a reply too many; so may a permanent refusal after the final dot, and the final replies of
+        several recipients where they differ (RFC 2033 section 4.2). The reply to QUIT tells: only QUIT is answered by
+        221, while a 250 may be the answer to anything that is still due.
         """
         # After the final dot the peer may have the message, whatever becomes of QUIT.
         phase: Phase = "dot" if progress.final is not None else "mail"
-        late = self.transactions > 1 and progress.is_turned_away
-        asked = not self._wire.surplus and (late or progress.may_be_shifted)
+        asked = not self._wire.surplus and progress.may_be_shifted(first=self.transactions == 1)
         if asked:
             self._wire.write(b"QUIT\r\n", replies=1)
             try:
@@ -308,20 +307,19 @@ class TransactionReplies:
         """Whether the peer's reply to the final dot accepts the message, for all accepted recipients."""
         return self.final is not None and self.final.is_positive and all(reply.is_positive for reply in self._finals)
 
-    @property
-    def is_turned_away(self) -> bool:
-        """Whether the sender was refused permanently."""
-        return self.mail is not None and self.mail.is_permanent
+    def may_be_shifted(self, *, first: bool) -> bool:
+        """Whether a recipient was refused permanently, and nothing proves that the reply is its own.
 
-    @property
-    def may_be_shifted(self) -> bool:
-        """Whether one of several recipients was refused, and nothing proves that it was this one."""
+        first: whether no transaction came before on this connection, whose last replies may come late.
+        """
+        if self.final is not None and self.final.is_permanent:
+            return True
         if len(self._finals) > 1 and not all(reply.is_positive for reply in self._finals):
             return True  # and so another may not have the message at all
-        if self.mail is None or not self.mail.is_positive:
+        if self.data is not None and self.data.code == _GO_ON:
             return False
-        if len(self.live) < 2 or (self.data is not None and self.data.code == _GO_ON):  # noqa: PLR2004 - several
-            return False
+        if first and (len(self.live) == 1 or self.mail is None or not self.mail.is_positive):
+            return False  # there is no other command whose refusal it could be
         replies = [self._recipients[index] for index in self.live]
         return any(reply is not None and reply.is_permanent for reply in replies)
 

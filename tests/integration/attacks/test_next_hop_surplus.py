@@ -130,6 +130,59 @@ async def test_a_late_refusal_of_a_message_is_not_that_of_the_next(*, pipelining
     assert set(await kinds(peer, SmtpConnection, first, order)) == {"deferred"}
 
 
+@pytest.mark.parametrize("pipelining", [True, False])
+async def test_a_late_refusal_of_a_recipient_is_not_that_of_the_message(*, pipelining: bool) -> None:
+    """The host repeats the 550 of gone@ after the final dot, and then accepts the message for alive@."""
+    peer = repeating(b".", pipelining=pipelining)
+    assert await kinds(peer, SmtpConnection, TWO) == ["deferred", "deferred"]
+
+
+@pytest.mark.parametrize("pipelining", [True, False])
+@pytest.mark.parametrize("before", [b"RCPT", b"."])
+async def test_a_late_refusal_is_not_that_of_the_only_recipient_of_the_next_message(
+    before: bytes, *, pipelining: bool
+) -> None:
+    alone = TWO._replace(recipients=("alive@example.net",))
+    peer = repeating(before, mail=SECOND, pipelining=pipelining)
+    assert await kinds(peer, SmtpConnection, TWO, alone) == ["deferred"]
+
+
+async def test_the_refusal_of_a_message_is_believed_where_the_reply_to_quit_proves_it() -> None:
+    """With one recipient and with several; a host that hangs up instead is believed too."""
+
+    class Refusing(Script):
+        async def __call__(self, line: bytes) -> bytes:
+            return b"554 5.7.1 spam\r\n" if line == b".\r\n" else await super().__call__(line)
+
+    for transaction in TWO, TWO._replace(recipients=("alive@example.net",)):
+        result, usable = await send(Refusing({}), transaction)
+        assert {outcome.kind for outcome in classify(result)} == {"failed"}
+        assert not usable
+
+
+def repeating(
+    before: bytes, *, mail: int = 1, pipelining: bool
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    """A peer that says gone@'s 550 once more, before its reply to this verb of the message with this number."""
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        script, content, mails = Script({}, pipelining=pipelining), False, 0
+        writer.write(b"220 evil.test\r\n")
+        while line := await reader.readline():
+            verb = line[:4].upper().strip()
+            if content and verb != b".":
+                continue
+            content = verb == b"DATA"
+            mails += verb == b"MAIL"
+            if verb == before and mails == mail:
+                writer.write(b"550 5.1.1 no such user\r\n")
+                await asyncio.sleep(0.05)
+            writer.write(await script(line))
+        writer.close()
+
+    return peer
+
+
 async def test_a_reply_too_many_by_lmtp_moves_no_reply_of_its_recipients() -> None:
     """It says first that it has the message, and then for each recipient what came of it, as each delivery ends."""
     names = ("gone@example.net", "alive@example.net", "alive-too@example.net")
