@@ -8,9 +8,9 @@ Guarantees: a question ends by `timeout`; the same question asked by many at onc
     call. Questions that are not answered at once leave their place to others: a hundred of them go on, twenty of one
     zone, and the rest are given up or not asked, so that silent name servers do not delay other questions. While they
     are silent an expired answer is used (RFC 8767), unless DNSSEC secured it or it says that a host or domain does not
-    exist. Memory is bounded by `entries`, the answer used longest ago going first. The result is always an Answer: only
-    a name that cannot be asked for raises. An answer is `secure` only where `trusted` says that the name server's word
-    counts.
+    exist. Memory is bounded by `entries`, and by octets (queued/routing/dns_cache.py). The result is always an
+    Answer: only a name that cannot be asked for raises. An answer is `secure` only where `trusted` says that the name
+    server's word counts.
 Raises: ValueError for text that is not a domain name; ParkedError while DNS has not answered; ResolverClosedError
     once `close` began.
 See: RFC 1035 section 7; RFC 2308 section 5 (how long no is kept); RFC 7505; RFC 6840 sections 5.7 and 5.8 (AD).
@@ -38,6 +38,7 @@ import dns.resolver
 
 from queued.deferral import Deferral, ParkedError, ParkedLine
 from queued.routing.dns_answer import Answer, Tlsa
+from queued.routing.dns_cache import DnsCache
 from shared.errors import in_words
 from shared.mail.domain import DomainRefused, to_ascii
 from shared.mail.smtp_reply import printable
@@ -62,6 +63,8 @@ _QUICKEST: Final = 0.001  # seconds between two answers
 _LATELY: Final = 0.1  # the weight of the last gap in their mean
 _LEAST_FAILED, _MOST_FAILED = 1.0, 300.0  # seconds that a failure is kept (RFC 9520 section 3.2)
 _MOST_RECORDS: Final = 50  # of one answer, the best MX first: more are not needed, and 64 KiB can hold 4000
+_ANNOUNCES: Final = "v=STSv1"  # RFC 8461 section 3.1; records of other kinds under that name are not read
+_LONGEST_TXT: Final = 512  # octets of one TXT record; an announcement has about 30
 _SHORT: Final = 3  # letters of a label such as co or com, below which names are given to strangers
 _DNS_PORT: Final = 53  # RFC 1035 section 4.2
 
@@ -80,7 +83,7 @@ class Resolver:
     def __init__(self, settings: Dns) -> None:
         self._settings = settings
         self._resolver: dns.asyncresolver.Resolver | None = None
-        self._kept: OrderedDict[_Question, tuple[float, _Records]] = OrderedDict()  # with the time it ends
+        self._kept = DnsCache[_Question](settings.entries)
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._closing = False
         self._slow: Counter[str] = Counter()  # questions by zone, and all under ""
@@ -119,7 +122,10 @@ class Resolver:
         return await self._answer(_name(name), dns.rdatatype.CNAME)
 
     async def txt(self, name: str) -> Answer[str]:
-        """The TXT records, the strings of each joined; octets beyond ASCII as the replacement character."""
+        """The TXT records that begin with v=STSv1, no others being read here: the first 512 octets of each.
+
+        The strings of a record are joined; octets beyond ASCII become the replacement character.
+        """
         return await self._answer(_name(name), dns.rdatatype.TXT)
 
     async def close(self) -> None:
@@ -134,7 +140,6 @@ class Resolver:
         question = (name, kind)
         kept = self._kept.get(question)
         if kept is not None and monotonic() < kept[0]:
-            self._kept.move_to_end(question)
             return kept[1]
         if self._closing:
             raise ResolverClosedError
@@ -148,7 +153,7 @@ class Resolver:
 
     def _stale(self, question: _Question) -> _Records | None:
         """The earlier answer, while the name servers are silent. One secured by DNSSEC is not used without them."""
-        ended, answer = self._kept.get(question, (0.0, None))
+        ended, answer = self._kept.get(question) or (0.0, None)
         if answer is None or answer.state == "failed" or answer.secure or monotonic() > ended + _STALE:
             return None
         # That it does not exist would bounce mail.
@@ -284,9 +289,7 @@ class Resolver:
 
     def _keep(self, question: _Question, answer: _Records, lives: float, least: float = _LEAST) -> _Records:
         ends = monotonic() + min(max(lives, least), self._settings.ttl.total_seconds())
-        self._kept[question] = ends, answer
-        while len(self._kept) > self._settings.entries:
-            self._kept.popitem(last=False)
+        self._kept.keep(question, ends, answer)
         return answer
 
     def _servers(self) -> dns.asyncresolver.Resolver:
@@ -336,7 +339,8 @@ def _records(kind: dns.rdatatype.RdataType, found: Iterable[Any]) -> tuple[objec
     if kind == dns.rdatatype.CNAME:
         return tuple(_text(data.target) for data in found)
     if kind == dns.rdatatype.TXT:
-        return tuple(b"".join(data.strings).decode("ascii", "replace") for data in found)[:_MOST_RECORDS]
+        texts = (b"".join(data.strings)[:_LONGEST_TXT].decode("ascii", "replace") for data in found)
+        return tuple(text for text in texts if text.startswith(_ANNOUNCES))[:_MOST_RECORDS]
     if kind == dns.rdatatype.TLSA:
         return tuple(Tlsa(data.usage, data.selector, data.mtype, data.cert) for data in found)[:_MOST_RECORDS]
     return tuple(ip_address(data.address) for data in found)[:_MOST_RECORDS]

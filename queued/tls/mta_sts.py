@@ -19,7 +19,8 @@ type PolicyMode = Literal["enforce", "testing", "none"]
 
 LONGEST: Final = 65536  # octets of a policy; RFC 8461 section 3.3 suggests this limit
 _MOST_AGE: Final = 31_557_600  # seconds; RFC 8461 section 3.2
-_MOST_HOSTS: Final = 1000  # patterns; the largest honest policies have about thirty
+_MOST_HOSTS: Final = 100  # patterns; the largest honest policies have about thirty
+_MOST_OCTETS: Final = 4096  # of all patterns together: ten thousand policies are kept
 _VERSION = re.compile(r"v=STSv1[ \t]*;")
 _RECORD = re.compile(r"v=STSv1[ \t]*;(?:[^;]*;)*?[ \t]*id[ \t]*=[ \t]*([A-Za-z0-9]{1,32})[ \t]*(?:;.*)?", re.DOTALL)
 # The blanks around a value are stripped afterwards: a pattern for them takes time quadratic in their number.
@@ -63,7 +64,8 @@ def read_policy(octets: bytes) -> StsPolicy | None:
     mode, age = fields.get("mode"), fields.get("max_age", "")
     if fields.get("version") != "STSv1" or mode not in {"enforce", "testing", "none"} or not _DIGITS.fullmatch(age):
         return None
-    if int(age) > _MOST_AGE or len(hosts) > _MOST_HOSTS or not all(map(_HOST.fullmatch, hosts)):
+    within = len(hosts) <= _MOST_HOSTS and sum(map(len, hosts)) <= _MOST_OCTETS
+    if int(age) > _MOST_AGE or not within or not all(map(_HOST.fullmatch, hosts)):
         return None
     if mode != "none" and not hosts:
         return None

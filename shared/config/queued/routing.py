@@ -230,7 +230,9 @@ class Dns(Section):
     )
     timeout: Interval = setting("10s", "How long one query may take, over all servers.", unit="duration")
     ttl: Interval = setting("1h", "The longest time an answer is cached, whatever its time to live.", unit="duration")
-    entries: Annotated[int, whole(1, 10_000_000)] = setting(10_000, "The most answers that are cached.", unit="answers")
+    entries: Annotated[int, whole(1, 10_000_000)] = setting(
+        10_000, "The most answers that are cached, with 2 KiB on average.", unit="answers"
+    )
 
 
 class Routing(Section):

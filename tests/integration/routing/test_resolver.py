@@ -31,6 +31,11 @@ RECORDS: dict[tuple[str, str], Sequence[str]] = {
     ("unsure.test", "A"): [],
     ("unsure.test", "AAAA"): [SERVFAIL],
     ("unsure.test", "TXT"): ['"there"'],
+    ("texts.test", "TXT"): [
+        '"v=STSv1; id=1;"',
+        f'"v=STSv1; id=2; " {" ".join([chr(34) + "x" * 255 + chr(34)] * 3)}',
+        '"v=spf1 -all"',
+    ],
     ("null.test", "MX"): ["0 ."],
     ("alias.test", "CNAME"): ["mx1.example.test."],
     ("long.test", "MX"): [TRUNCATED, *(f"{n} mx{n}.long.test." for n in range(40))],
@@ -110,6 +115,14 @@ async def test_a_long_answer_comes_by_tcp() -> None:
     async with resolving() as (resolver, server):
         assert len((await resolver.mx("long.test")).records) == 40
         assert server.by_tcp == 1
+
+
+async def test_only_what_is_read_of_texts_is_kept() -> None:
+    async with resolving() as (resolver, _):
+        short, long = (await resolver.txt("texts.test")).records
+        assert short == "v=STSv1; id=1;"
+        assert (long[:16], len(long)) == ("v=STSv1; id=2; x", 512)
+        assert (await resolver.txt("unsure.test")).records == ()
 
 
 async def test_an_answer_is_kept_for_its_time_yes_and_no_alike(monkeypatch: pytest.MonkeyPatch) -> None:

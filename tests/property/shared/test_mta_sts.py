@@ -111,3 +111,10 @@ def test_no_policy_takes_long_to_read() -> None:
     begun = process_time()
     read_policy(b"version: STSv1\nnote:x" + b" " * (LONGEST - 100) + b"y\n")
     assert process_time() - begun < 1.0  # 27 s, while a pattern looked for the blanks at the end of a line
+
+
+@pytest.mark.parametrize(("hosts", "length", "policy"), [(100, 40, True), (101, 1, False), (70, 60, False)])
+def test_a_policy_names_hosts_within_bounds(hosts: int, length: int, *, policy: bool) -> None:
+    """Ten thousand policies are kept, and a file may have 64 KiB."""
+    octets = written(StsPolicy("enforce", 86400, ("x" * length,) * hosts))
+    assert (read_policy(octets) is not None) == policy
