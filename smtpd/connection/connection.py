@@ -176,7 +176,7 @@ async def _greet(connection: Connection) -> None:
     refused = full or await phases.at_connect(session)
     if refused is not None:
         connection.say(session.refused(refused))
-        connection.hang_up(linger=True)
+        connection.hang_up()  # at once: who is above a limit is counted by nothing but the list of connections
         return
     delay = phase.greetdelay.total_seconds()
     if delay and phase.earlytalker == "allow":

@@ -10,6 +10,7 @@ See: config/smtpd.yaml `rates`; anvil(8) for the idea of one counting server.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from itertools import count
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -29,6 +30,8 @@ type Countable = Literal["message", "recipient"]
 
 _HOUR: Final = 3600.0
 _NETWORKS: Final = 4  # it takes so many to fill all sessions
+_BLOCK: Final = 48  # bits: the most IPv6 that one site is usually given (RIPE-690)
+_OF_BLOCK: Final = 2  # a block may have the sessions of so many networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class ClientRates:
         address, network = self._settings.address, self._settings.network
         pairs = zip(places, (address.sessions, self._of_network), strict=True)
         sessions = [(f"session/{place}", most) for place, most in pairs if most]
+        sessions += self._block(client.address)
         limits = self._limits("connection", places, address.connections, network.connections)
         if not sessions and not limits:
             return ALLOWED
@@ -179,6 +183,13 @@ class ClientRates:
         network = self._settings.network
         site = places.network(client, network.ipv4prefix, network.ipv6prefix)
         return f"address/{places.host(client)}", f"network/{site}"
+
+    def _block(self, client: str) -> list[tuple[str, int]]:
+        """The IPv6 block of a client and the sessions it may have; nothing where a network is no smaller."""
+        larger = self._settings.network.ipv6prefix > _BLOCK and isinstance(places.parsed(client), IPv6Address)
+        if not self._of_network or not larger:
+            return []
+        return [(f"session/block/{places.network(client, 0, _BLOCK)}", _OF_BLOCK * self._of_network)]
 
 
 class Unlimited:

@@ -39,7 +39,7 @@ class NetworkRates(Section):
     )
     sessions: _Most | None = setting(
         None,
-        "The most sessions of one network at once; 0 is no limit.",
+        "The most sessions of one network at once; 0 is no limit. All networks of one IPv6 /48 have twice as many.",
         unit="sessions",
         absent="a quarter of load.sessions of all processes",
     )

@@ -7,6 +7,7 @@ See: docs/how-to/limit-clients.md; smtpd/session/overload.py; smtpd/rates/limits
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,31 @@ async def test_the_last_sessions_are_for_who_may_relay(database: str, heard: Hea
         async with Dialogue(port, ehlo=None, source=FRIEND) as late:
             assert late.greeting == [replies.R421_TOO_BUSY]
     assert [each["reason"] for each in heard.all("load.refused")] == ["reserve", "sessions"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "greeted"),
+    [({"address": {"sessions": 2}}, 2), ({"address": {"sessions": 0}, "network": {"sessions": 0}}, 18)],
+    ids=["rates", "reserve"],
+)
+async def test_connections_that_are_refused_and_never_close_take_no_session(
+    database: str, heard: Heard, limits: dict[str, Any], greeted: int
+) -> None:
+    """Neither by a limit of rates, nor by the reserve."""
+    settings: dict[str, Any] = {"load": {"sessions": 20}, "rates": limits, "relay": {"networks": [FRIEND]}}
+    async with serving(database, **settings) as port, AsyncExitStack() as stack:
+        said: Counter[str] = Counter()
+        for _ in range(greeted + 40):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.9", 0))
+            stack.callback(writer.close)
+            async with asyncio.timeout(20):
+                said[(await reader.readline())[:3].decode()] += 1
+        assert said == {"220": greeted, "421": 40}
+        async with Dialogue(port, source=FRIEND) as friend:
+            assert (await friend.submit()).startswith("250")
+        async with Dialogue(port, ehlo=None, source="127.0.1.1") as other:
+            assert other.greeting[0][:3] == ("220" if greeted < 18 else "421")
+    assert "sessions" not in [each["reason"] for each in heard.all("load.refused")]
 
 
 async def test_who_never_begins_tls_fills_no_more_sessions_than_another(

@@ -100,6 +100,27 @@ async def test_sessions_and_connections() -> None:
     assert (await asked.connected(client("192.0.2.1"))).allowed, "who was refused is not in"
 
 
+@pytest.mark.parametrize(
+    ("network", "block", "other"),
+    [({}, 4, 2), ({"sessions": 3}, 6, 3), ({"sessions": 0}, 12, 3), ({"ipv6prefix": 48}, 2, 2)],
+    ids=["derived", "of one's own", "none", "a network is a block"],
+)
+async def test_an_ipv6_block_has_the_sessions_of_two_networks(network: dict[str, int], block: int, other: int) -> None:
+    """Four /56, each with three hosts; of another /48 one."""
+    asked = ClientRates(
+        Settings.model_validate({"network": network}), TRUSTED, LocalRateCounts(RateServer(Clock())), room=8
+    )
+
+    async def let_in(networks: list[str]) -> int:
+        clients = [client(f"{site}{n}::1") for n in range(3) for site in networks]
+        return sum([(await asked.connected(each)).allowed for each in clients])
+
+    assert await let_in([f"2001:db8:1:{n}0" for n in range(1, 5)]) == block
+    assert await let_in(["2001:db8:2:10"]) == other
+    ipv4 = [(await asked.connected(client(f"192.0.{n}.1"))).allowed for n in range(100)]
+    assert all(ipv4), "IPv4 has no such block"
+
+
 async def test_a_user_has_limits_from_wherever_and_trusted_networks_do_not_exempt() -> None:
     asked = rates(user={"messages": 1})
     alice, bob = User("alice"), User("bob", messages=2)
