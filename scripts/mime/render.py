@@ -73,11 +73,10 @@ def render(content: bytes, number: int | None = None) -> Shown:
     if walked.deeper:
         notes.append("parts are nested more deeply than the limit")
     chosen = _chosen(walked.parts, parts) if number is None else _part(walked.parts, number)
-    text, cut = _text(content, chosen) if chosen else ("", False)
+    text, cut, of_html = _text(content, chosen) if chosen else ("", False, ())
     if chosen is None:
         notes.append("there is no text to show")
-    elif chosen.type == "text/html":
-        notes.append("made from HTML; links and pictures are left out")
+    notes += of_html
     if cut:
         notes.append("the text is longer than what is shown")
     if chosen and _encoding(chosen) == b"base64" and not _BASE64.fullmatch(content, chosen.start, chosen.end):
@@ -111,9 +110,8 @@ def _doubtful(walked: Walked) -> Iterator[str]:
 
 def _unread(parts: tuple[Part, ...], chosen: Part | None) -> Iterator[str]:
     """The other texts there are, which a mail program may show in place of this one or below it."""
-    others = [
-        (number, part) for number, part in enumerate(parts, 1) if part.type.startswith(_READ) and part is not chosen
-    ]
+    unshown = [(number, part) for number, part in enumerate(parts, 1) if part is not chosen]
+    others = [(number, part) for number, part in unshown if _is_text(part.type)]
     for number, part in others[:_TOLD]:
         if part.alternative:
             why = "an alternative: mail programs show one of them, mostly the last"
@@ -122,6 +120,11 @@ def _unread(parts: tuple[Part, ...], chosen: Part | None) -> Iterator[str]:
         yield f"part {number} ({printable(part.type)}) is {why}; look at it with --part {number}"
     if len(others) > _TOLD:
         yield f"{len(others) - _TOLD} more parts are text that is not shown here"
+    unreadable = [(number, part) for number, part in unshown if part.alternative and not _is_text(part.type)]
+    if unreadable:
+        named = ", ".join(f"part {number} ({printable(part.type)})" for number, part in unreadable[:_TOLD])
+        more = f" and {len(unreadable) - _TOLD} more" if len(unreadable) > _TOLD else ""
+        yield f"{named}{more}: an alternative that cannot be shown here; mail programs show one, mostly the last"
 
 
 def _part(parts: tuple[Part, ...], number: int) -> Part:
@@ -129,9 +132,19 @@ def _part(parts: tuple[Part, ...], number: int) -> Part:
     if not 1 <= number <= len(parts):
         raise NotShown(f"there is no part {number}; allowed: 1 to {len(parts)}")
     type_ = parts[number - 1].type
-    if not type_.startswith(_READ):
-        raise NotShown(f"part {number} is {printable(type_)}; allowed: a part of type text, message or multipart")
+    if not _is_text(type_):
+        raise NotShown(
+            f"part {number} is {printable(type_)}; allowed: a part of type text, message, multipart or XHTML"
+        )
     return parts[number - 1]
+
+
+def _is_text(type_: str) -> bool:
+    return type_.startswith(_READ) or _is_html(type_)
+
+
+def _is_html(type_: str) -> bool:
+    return type_ == "text/html" or type_.endswith("xhtml+xml")
 
 
 def _named(header: dict[str, bytes]) -> dict[str, str]:
@@ -185,8 +198,8 @@ def _encoding(part: Part) -> bytes:
     return part.header.get("content-transfer-encoding", b"").strip().lower()
 
 
-def _text(content: bytes, part: Part) -> tuple[str, bool]:
-    """The text of a part in printable lines, and whether it is cut."""
+def _text(content: bytes, part: Part) -> tuple[str, bool, tuple[str, ...]]:
+    """The text of a part in printable lines, whether it is cut, and notes where it is HTML."""
     raw = content[part.start : min(part.end, part.start + _TEXT)]
     encoding = _encoding(part)
     if encoding == b"base64":
@@ -195,18 +208,19 @@ def _text(content: bytes, part: Part) -> tuple[str, bool]:
         raw = quopri.decodestring(raw)
     charset = part.parameters("content-type").get("charset", b"")
     text = characters(raw, charset.decode("ascii", "replace") or "utf-8")
-    if part.type == "text/html":
-        text = from_html(text)
+    notes: tuple[str, ...] = ()
+    if _is_html(part.type):
+        text, notes = from_html(text)
     lines = list(_lines(text))
     cut = part.size > _TEXT or len(lines) > _LINES
-    return "\n".join(lines[:_LINES]), cut
+    return "\n".join(lines[:_LINES]), cut, notes
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Printable lines; of empty ones in a row only the first."""
+    """Printable lines, the long ones in pieces; of empty ones in a row only the first."""
     empty = True
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
-        shown = printable(line.replace("\t", "    ").rstrip(), most=_WIDTH)
+        shown = line.replace("\t", "    ").rstrip()
         if shown or not empty:
-            yield shown
+            yield from (printable(shown[at : at + _WIDTH], most=_WIDTH) for at in range(0, len(shown) or 1, _WIDTH))
         empty = not shown

@@ -64,4 +64,6 @@ def test_a_header_field_is_one_harmless_line(value: bytes) -> None:
 @given(st.lists(st.text(alphabet="ab \n<", max_size=10)).map("<p>".join))
 def test_text_outside_of_tags_is_kept(text: str) -> None:
     plain = "".join(text.replace("<", "&lt;").split())
-    assert "".join(from_html(text.replace("<", "&lt;")).split()) == plain.replace("&lt;p>", "<p>").replace("&lt;", "<")
+    assert "".join(from_html(text.replace("<", "&lt;"))[0].split()) == plain.replace("&lt;p>", "<p>").replace(
+        "&lt;", "<"
+    )
