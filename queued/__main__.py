@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from queued import daemon, dry_run
 from queued.daemon import Worker
 from shared import event_loop
+from shared.command_line import Parser
 from shared.config.queued.load import load_queued
+from shared.config.validate import naming
 from shared.errors import ConfigError
 from shared.lifecycle import exit_status
 from shared.observe import events
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Read the configuration and deliver."""
-    parser = argparse.ArgumentParser(prog="queued", description="Deliver queued mail over SMTP.")
+    parser = Parser(prog="queued", description="Deliver queued mail over SMTP.")
     parser.add_argument("--config", type=Path, default=Path("config/queued.yaml"), help="default: config/queued.yaml")
     parser.add_argument("--worker", help="an id from `workers`; without it environment.database.where selects the rows")
     parser.add_argument(
@@ -48,6 +50,10 @@ def main() -> int:
         config = load_queued(arguments.config)
         events.setup(config.environment.log.level if arguments.dry_run is None else "warning")
         worker = _selection(config, arguments.worker, arguments.config)
+        with naming(arguments.config):
+            deliver(config, worker)
+
+    def deliver(config: QueuedConfig, worker: Worker) -> None:
         if arguments.dry_run is not None:
             event_loop.run(dry_run.run(config, worker, arguments.dry_run, as_json=arguments.json))
         else:

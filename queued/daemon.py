@@ -28,7 +28,7 @@ from queued.reports.suppression_screen import Screen
 from queued.result import Recorder
 from queued.watchdog import Watch
 from shared import lifecycle
-from shared.errors import ConfigError, told
+from shared.errors import ConfigError, lacks_right, told
 from shared.observe import events, tracing
 from shared.postgres import database, migrate, wakeup
 from shared.postgres.notifier import Notifier
@@ -88,7 +88,7 @@ class _Daemon:
         delivering.equipment.warmups.share(pool)
         who = Identity(worker.name, socket.gethostname(), os.getpid())
         self._identity = str(who)
-        self._register = Register(pool, who, worker.where, config.claim)
+        self._register = Register(pool, who, worker.where, config.claim, _transports(config))
         self._screen = Screen(pool, delivering.equipment.screening)
         self._hints = Notifier(conninfo, f"pillarbox {worker.name} dead letters")
         self._notifier = send.DsnSender(config.bounces)
@@ -187,7 +187,8 @@ class _Daemon:
         self._screen.use(equipment.screening)
         self._notifier.use(config.bounces)
         self._recorder.notices = config.bounces.enabled
-        observing.know(transport.id for transport in config.transports)
+        observing.know(_transports(config))
+        self._register.know(_transports(config))
         events.setup(config.environment.log.level)
         events.emit("daemon.reloaded")
 
@@ -214,6 +215,10 @@ class _Daemon:
             events.emit("daemon.waiting", step="lease", on=f"{left} recipients left to their lease")
 
 
+def _transports(config: QueuedConfig) -> list[str]:
+    return [transport.id for transport in config.transports]
+
+
 async def _check_where(pool: database.Pool, where: str, source: str) -> None:
     """Let PostgreSQL itself read the condition before anything is claimed with it."""
     try:
@@ -222,6 +227,8 @@ async def _check_where(pool: database.Pool, where: str, source: str) -> None:
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     except database.REFUSAL as error:
+        if lacks_right(error):
+            raise
         reason = error.diag.message_primary or error
         raise ConfigError(
             f"{source}: {where!r}: {reason}; allowed: one SQL condition on the columns of queue"

@@ -11,7 +11,6 @@ Raises: ConfigError for a key or a secret that cannot be read.
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import TYPE_CHECKING
 
 from queued.deliver import Transport
@@ -24,6 +23,7 @@ from queued.routing.warmup import Warmups
 from queued.signing.sign import Signer
 from queued.smtp.auth import alike, logins
 from queued.tls.mta_sts_cache import MtaSts
+from shared.host_name import own_name
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -70,7 +70,7 @@ class Equipment:
             if known is None or known.settings != settings or not alike(known.logins, logins(settings)):
                 known = Transport(
                     settings,
-                    socket.getfqdn(),
+                    own_name(),
                     self.resolver,
                     config.routing.ourselves,
                     paces=self.paces,

@@ -6,14 +6,17 @@ Guarantees: no stack trace for bad input; Ctrl-C is status 130 without one.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
 from io import TextIOWrapper
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from shared.errors import PillarboxError
+from shared.command_line import Parser
+from shared.errors import DatabaseUnavailable, PillarboxError, first_line, lacks_right, remedy
+
+if TYPE_CHECKING:
+    import argparse
 
 #: Each verb and the module below scripts whose `add_parser` adds it; imported only when the command line needs it.
 VERBS: Final = {
@@ -44,17 +47,7 @@ _INTERRUPTED, _UNREAD = 130, 141  # as a shell has it: 128 and the number of the
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb."""
-    given = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(prog="pillarbox", description="An open mail-queue server on PostgreSQL.")
-    subparsers = parser.add_subparsers(required=True, metavar="VERB")
-    wanted = [verb for verb in VERBS if verb in given[:1]] or VERBS
-    for verb in wanted:
-        importlib.import_module(f"scripts.{VERBS[verb]}").add_parser(subparsers)
-    options, rest = parser.parse_known_args(given)
-    if rest and (not hasattr(options, "condition") or any(word.startswith("-") for word in rest)):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if rest:
-        options.condition += rest  # a condition may go on after an option
+    options = _parsed(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a line is there when it is printed, in a pipe too
     try:
@@ -69,7 +62,27 @@ def main(arguments: list[str] | None = None) -> int:
         # The reader of our output has closed it; the rest of the output is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _UNREAD
+    except Exception as error:
+        if not lacks_right(error):
+            raise
+        sys.stderr.write(f"pillarbox: {first_line(error)}{remedy(error)}\n")
+        return DatabaseUnavailable.exit_status
     return status
+
+
+def _parsed(given: list[str]) -> argparse.Namespace:
+    """The options of the verb that is wanted."""
+    parser = Parser(prog="pillarbox", description="An open mail-queue server on PostgreSQL.")
+    subparsers = parser.add_subparsers(required=True, metavar="VERB")
+    wanted = [verb for verb in VERBS if verb in given[:1]] or VERBS
+    for verb in wanted:
+        importlib.import_module(f"scripts.{VERBS[verb]}").add_parser(subparsers)
+    options, rest = parser.parse_known_args(given)
+    if rest and (not hasattr(options, "condition") or any(word.startswith("-") for word in rest)):
+        parser.unrecognized(rest)
+    if rest:
+        options.condition += rest  # a condition may go on after an option
+    return options
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from shared.config.smtpd.load import load_smtpd
-from shared.errors import PillarboxError
+from shared.errors import PillarboxError, remedy
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -48,4 +48,4 @@ def ask[Answer](
         raise database.unavailable(error) from None
     except database.REFUSAL as error:
         told = refused(error) if refused else f"PostgreSQL refuses this: {database.reason(error)}"
-        raise PillarboxError(told) from None
+        raise PillarboxError(f"{told}{remedy(error)}") from None

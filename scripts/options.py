@@ -10,8 +10,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.config.units import parse_duration
+from shared.config.units import TYPED_DURATION_ALLOWED, parse_duration
 from shared.mail.address import AddressRefused, parse
+from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,11 +37,14 @@ def count(text: str) -> int:
 
 
 def duration(text: str) -> timedelta:
-    """A span of time as in the configuration; a number alone is seconds."""
+    """A span of time as in the configuration, but always with its unit: a person may mean minutes by a number alone."""
     try:
-        return parse_duration(int(text) if text.isascii() and text.isdigit() else text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        if not text.isdigit():
+            return parse_duration(text)
+        wrong = "has no unit"
+    except ValueError:
+        wrong = "is not a duration"
+    raise argparse.ArgumentTypeError(f"{show(text)} {wrong}; allowed: {TYPED_DURATION_ALLOWED}")
 
 
 def address(text: str) -> Address:

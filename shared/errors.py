@@ -7,6 +7,16 @@ Guarantees: `str(error)` of ours is one line without secrets, fit for an operato
 
 from __future__ import annotations
 
+from typing import Final
+
+_LACKS_RIGHT: Final = "42501"
+#: By SQLSTATE: what an operator does about it. The last two are a table or the schema that is not there.
+_REMEDIES: Final = {
+    _LACKS_RIGHT: "; see docs/how-to/grant-roles.md",
+    "42P01": "; run `pillarbox migrate`",
+    "3F000": "; run `pillarbox migrate`",
+}
+
 
 class PillarboxError(Exception):
     """Something an operator can act on; its text is one clear line."""
@@ -60,6 +70,11 @@ def in_words(error: BaseException) -> str:
     return said or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of its text: what PostgreSQL says, without the place in our SQL."""
+    return str(error).partition("\n")[0].strip() or type(error).__name__
+
+
 def cause(error: BaseException) -> str:
     """The same, but only the reason of a system error: the caller knows the number and the file's name."""
     return getattr(error, "strerror", None) or in_words(error)
@@ -68,3 +83,13 @@ def cause(error: BaseException) -> str:
 def told(error: Exception) -> str:
     """The text of an error of ours; of any other, which is unexpected, the type as well."""
     return in_words(error) if isinstance(error, PillarboxError) else repr(error)
+
+
+def remedy(error: BaseException) -> str:
+    """What to do about a refusal of PostgreSQL's, to follow its text; nothing where the text must do."""
+    return _REMEDIES.get(getattr(error, "sqlstate", None) or "", "")
+
+
+def lacks_right(error: BaseException) -> bool:
+    """Whether PostgreSQL refuses this because the login lacks a right (insufficient_privilege)."""
+    return getattr(error, "sqlstate", None) == _LACKS_RIGHT

@@ -19,7 +19,7 @@ from contextlib import suppress
 from time import CLOCK_MONOTONIC, clock_gettime_ns, monotonic
 from typing import TYPE_CHECKING
 
-from shared.errors import PillarboxError
+from shared.errors import DatabaseUnavailable, PillarboxError, first_line, lacks_right, remedy
 from shared.observe import events
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ def exit_status(name: str, work: Callable[[], None]) -> int:
     except PartDied as error:
         sys.stderr.write(f"{name}: stopped because a part of it died: {error}\n")
         return _EX_SOFTWARE
+    except Exception as error:
+        if not lacks_right(error):
+            raise
+        sys.stderr.write(f"{name}: {first_line(error)}{remedy(error)}\n")
+        return DatabaseUnavailable.exit_status
     return 0
 
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from shared import event_loop
+from shared.command_line import Parser
 from shared.lifecycle import exit_status
 from smtpd import daemon
 from smtpd.process import child
@@ -19,7 +20,7 @@ from smtpd.process import child
 
 def main() -> int:
     """Read the configuration and serve."""
-    parser = argparse.ArgumentParser(prog="smtpd", description="Accept mail over SMTP and spool it into PostgreSQL.")
+    parser = Parser(prog="smtpd", description="Accept mail over SMTP and spool it into PostgreSQL.")
     parser.add_argument("--config", type=Path, default=Path("config/smtpd.yaml"), help="default: config/smtpd.yaml")
     parser.add_argument("--child", type=int, metavar="FD", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -10,13 +10,16 @@ Raises: PillarboxError for errors that an operator can correct.
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from shared import event_loop, lifecycle
+from shared import event_loop, lifecycle, var_folder
 from shared.config.smtpd.load import read_smtpd
+from shared.config.validate import naming
 from shared.errors import ListenFailed, told
 from shared.observe import events, tracing
 from shared.postgres import database, migrate
+from smtpd import tls
 from smtpd.connection import sockets
 from smtpd.process import metrics as observe
 from smtpd.process import privileges, reload
@@ -35,8 +38,15 @@ type Values = dict[str, Any]
 
 def run(path: Path) -> None:
     """Serve by the configuration in this file until a signal comes."""
+    with naming(path):
+        _run(path)
+
+
+def _run(path: Path) -> None:
     config, values = read_smtpd(path)
     events.setup(config.environment.log.level)
+    var_folder.check(config.environment.var)
+    tls.refuse_ended(config.servers, datetime.now(UTC))
     account = privileges.identity(config.user, config.group)
     settings = config.environment.database
     conninfo = database.resolve(settings.uri, config.environment.var)
@@ -58,6 +68,7 @@ class Daemon:
         self._config = config
         self._conninfo = conninfo
         self._doors = doors
+        self._served = tls.certificates_of(config.servers)
 
     async def alone(self) -> None:
         """Serve in this process."""
@@ -123,6 +134,7 @@ class Daemon:
         try:
             wanted, values = read_smtpd(self._path)
             config, ignored = reload.effective(self._config, wanted)
+            self._served = tls.refuse_ended(config.servers, datetime.now(UTC), self._served)
             await Serving(config, self._conninfo, LocalRateCounts(RateServer())).listeners.release()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, what runs goes on running
             _refused(error)

@@ -2,7 +2,8 @@
 
 Owns: TLS contexts: one for each certificate, chosen by the name the client asks for (SNI); the facts of a session; the
     only importer of cryptography among the daemons.
-Guarantees: a certificate that cannot be used is one clear line, and the old one stays in use.
+Guarantees: a certificate that cannot be used, or has ended, is one clear line, and the old one stays in use; the one in
+    use stays after its end, because a reload for another reason, or a process that starts again, must not depend on it.
     Connections keep the context they began with. TLS 1.2 at least, no renegotiation, no password prompt for a key.
 Raises: ConfigError.
 See: RFC 3207, RFC 6066 section 3, RFC 5929 section 4 (tls-server-end-point), RFC 8996.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -27,9 +29,10 @@ from shared.errors import ConfigError, cause
 from shared.observe import events
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from shared.config.smtpd.settings import Server
     from shared.config.smtpd.tls import ClientCertificates, Tls
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -52,9 +55,10 @@ class TlsFacts:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One certificate we serve."""
+    """One certificate we serve; `fingerprint` is SHA-256 of its DER form."""
 
     file: Path
+    fingerprint: bytes
     names: tuple[str, ...]
     begins: datetime
     ends: datetime
@@ -170,6 +174,38 @@ def examine(file: Path) -> Served:
     return _served(file, x509.load_pem_x509_certificates(file.read_bytes())[0])
 
 
+def refuse_ended(servers: Sequence[Server], now: datetime, served: Collection[bytes] = ()) -> frozenset[bytes]:
+    """Refuse certificates that have ended, but for those that are `served` already; the fingerprints of all.
+
+    Files that cannot be read are left to Certificates. Raises ConfigError.
+    """
+    for where, each in _readable(servers):
+        if each.ends <= now and each.fingerprint not in served:
+            ended = each.ends.strftime("%Y-%m-%d %H:%M:%SZ")
+            raise ConfigError(
+                f"{where}.certificate: {each.file} expired {ended}; allowed: a certificate that is valid now"
+            )
+    return certificates_of(servers)
+
+
+def certificates_of(servers: Sequence[Server]) -> frozenset[bytes]:
+    """The fingerprints of the certificates that these servers name, of those that can be read."""
+    return frozenset(each.fingerprint for _, each in _readable(servers))
+
+
+def _readable(servers: Sequence[Server]) -> Iterator[tuple[str, Served]]:
+    """Each certificate that can be read, with the place of its section in the configuration."""
+    for index, server in enumerate(servers):
+        if server.tls is not None:
+            place, more = f"servers[{index}].tls", enumerate(server.tls.certificates)
+            files = {place: server.tls.certificate} | {
+                f"{place}.certificates[{i}]": each.certificate for i, each in more
+            }
+            for where, file in files.items():
+                with suppress(OSError, ValueError):
+                    yield where, examine(file)
+
+
 def _bindings(session: ssl.SSLObject | ssl.SSLSocket) -> dict[str, bytes]:
     found = {}
     end_point = getattr(session.context, "end_point", None)
@@ -217,6 +253,13 @@ def _match(name: str, by_name: Mapping[str, _Context]) -> _Context | None:
 
 def _context(settings: Tls, certificate: Path, key: Path, where: str) -> tuple[_Context, Served]:
     context = _Context.make(settings, where)
+    for name, file in (("certificate", certificate), ("privatekey", key)):
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            raise ConfigError(
+                f"{where}.{name}: {file}: {cause(error)}; allowed: a file in PEM that smtpd may read"
+            ) from None
     try:
         context.load_cert_chain(certificate, key, password=_refuse_password)
         leaf = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
@@ -245,7 +288,8 @@ def _served(file: Path, leaf: x509.Certificate) -> Served:
         names = tuple(extension.value.get_values_for_type(x509.DNSName))
     except x509.ExtensionNotFound:
         names = ()
-    return Served(file, names, leaf.not_valid_before_utc, leaf.not_valid_after_utc)
+    fingerprint = hashlib.sha256(leaf.public_bytes(Encoding.DER)).digest()
+    return Served(file, fingerprint, names, leaf.not_valid_before_utc, leaf.not_valid_after_utc)
 
 
 def _refuse_password() -> str:

@@ -1,7 +1,8 @@
 """register — this worker's row in the register of workers
 
 Owns: writing the row at the start, renewing it, and removing it when the worker stops claiming; with each renewal,
-    deleting from the table `unserved` the mail that this worker's condition selects.
+    writing which transports this worker has, and deleting from the table `unserved` the mail that its condition
+    selects.
 Guarantees: a worker that cannot reach the register goes on delivering: the register is for people and for
     `pillarbox doctor`, not for claims. A row that has not been renewed for five beats counts as gone.
 See: sql/schema/13_register.sql; docs/reference/doctor.md.
@@ -19,6 +20,7 @@ from shared.observe import events
 from shared.postgres import database
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from shared.config.queued.settings import Claim as ClaimSettings
@@ -52,11 +54,14 @@ def beat(poll: timedelta) -> timedelta:
 class Register:
     """One worker's entry."""
 
-    def __init__(self, pool: database.Pool, identity: Identity, where: str, settings: ClaimSettings) -> None:
+    def __init__(
+        self, pool: database.Pool, identity: Identity, where: str, settings: ClaimSettings, transports: Iterable[str]
+    ) -> None:
         self._pool = pool
         self._identity = identity
         self._where = where
         self._settings = settings
+        self._transports = list(transports)
         self._started: datetime | None = None
         self._left = False
         self._writing = asyncio.Lock()  # a beat under way when we leave must not put the row back
@@ -70,6 +75,10 @@ class Register:
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 events.emit("register.failed", error=error)
             await asyncio.sleep(every.total_seconds())
+
+    def know(self, transports: Iterable[str]) -> None:
+        """With the next beat, these are the transports that this worker has."""
+        self._transports = list(transports)
 
     async def leave(self) -> None:
         """Take the row away; if PostgreSQL is away, five beats without news say the same."""
@@ -96,6 +105,7 @@ class Register:
                 beat=every,
                 lease=self._settings.lease,
                 poll=self._settings.poll,
+                transports=self._transports,
             )
             self._started = row.started
             await database.fetch(connection, "register_serves", where=self._where)

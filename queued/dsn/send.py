@@ -13,13 +13,13 @@ See: sql/schema/11_notice.sql; queued/dsn/compose.py; docs/how-to/bounces.md.
 from __future__ import annotations
 
 import asyncio
-import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from queued.dsn.compose import compose
 from queued.dsn.report import Manner, Original, RecipientReport
 from queued.dsn.requested import requiretls
+from shared.host_name import own_name
 from shared.mail.domain import comparable
 from shared.mail.message import Address
 from shared.observe import events
@@ -78,7 +78,7 @@ class _Maker:
 
     def __init__(self, settings: Bounces) -> None:
         self._settings = settings
-        hostname = settings.hostname or socket.getfqdn()
+        hostname = settings.hostname or own_name()
         texts = {kind: text for kind, text in settings.texts.model_dump().items() if text is not None}
         address = settings.address or f"MAILER-DAEMON@{hostname}"
         self._manner = Manner(hostname, settings.name, address, settings.size, texts)

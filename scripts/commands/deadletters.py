@@ -124,6 +124,7 @@ def requeue(options: argparse.Namespace) -> int:
 
     async def preview(connection: database.Connection) -> tuple[list[int], list[Any], str | None]:
         since = await timeline.current(connection)
+        await _refuse_unknown(connection, options.ids)
         rows = await database.fetch(
             connection, "deadletters_wanted", ids=options.ids or None, limit=options.limit, **wanted
         )
@@ -162,6 +163,15 @@ def requeue(options: argparse.Namespace) -> int:
         "(older than maintenance.keep.deadletters)"
     )
     return 0
+
+
+async def _refuse_unknown(connection: database.Connection, ids: list[int]) -> None:
+    if unknown := await database.fetch(connection, "deadletters_unknown", ids=ids):
+        listed = ", ".join(str(row.id) for row in unknown)
+        raise PillarboxError(
+            f"deadletters requeue: not dead letters in the history: {listed}; nothing was changed; "
+            "`pillarbox deadletters list` shows those there are"
+        )
 
 
 def watch(options: argparse.Namespace) -> int:

@@ -23,6 +23,7 @@ from queued.outcome.rules_compile import compile_rules
 from queued.smtp.transaction import Fault
 from queued.watchdog import Phase
 from scripts.options import add_config
+from scripts.transports import check_option
 from shared.config.queued.load import load_queued
 from shared.mail.smtp_reply import Reply, ReplyParser
 
@@ -56,6 +57,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def test(options: argparse.Namespace) -> int:
     """Say what the rules make of it; 1 when none decides."""
     rules = compile_rules(load_queued(options.config / "queued.yaml").rules)
+    check_option(options.config, [options.transport])
     outcome = _outcome(options.reply, options.phase)
     said = said_by(
         outcome,

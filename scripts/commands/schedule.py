@@ -21,6 +21,7 @@ from rich.text import Text
 from scripts import one_connection
 from scripts.commands import schedule_mail
 from scripts.options import finish
+from scripts.transports import check_option
 from shared import cron
 from shared.errors import PillarboxError
 from shared.masking import show
@@ -80,6 +81,7 @@ def add(options: argparse.Namespace) -> int:
         raise PillarboxError("schedule add: ID is missing; allowed: with --every a name to list and remove it by")
     if options.id is not None and not _ID.fullmatch(options.id):
         raise PillarboxError(f"ID: {show(options.id)}; allowed: 1 to 64 letters, digits, underscores and hyphens")
+    check_option(options.config, [options.transport])
     mail = schedule_mail.read_mail(options.sender, options.recipients, options.file)
     return _ask(options, partial(_add_recurring if options.every is not None else _add_once, options, mail))
 

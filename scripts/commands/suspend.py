@@ -21,6 +21,7 @@ from queued.pacing.suspends import release
 from scripts import one_connection
 from scripts.options import duration, finish
 from scripts.terminal import printable
+from scripts.transports import check_option
 from shared.config.queued.pacing import FIELDS, match_of
 from shared.errors import ConfigError, PillarboxError
 from shared.masking import show
@@ -140,6 +141,7 @@ def _selection(options: argparse.Namespace) -> dict[str, list[str]]:
         found = match_of(given)
     except ConfigError as error:
         raise PillarboxError(f"--{error}") from None
+    check_option(options.config, found.transport)
     return {name: getattr(found, name) for name in given}
 
 

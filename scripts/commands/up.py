@@ -15,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from scripts.daemons import DaemonProcess, Daemons
+from scripts.transports import check_policy
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import ConfigError
@@ -41,6 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; reload at SIGHUP."""
     smtpd, queued = load_both(options.config)
+    check_policy(options.config, smtpd, queued)
     events.setup(smtpd.environment.log.level)
     var = smtpd.environment.var
     started = database.resolve_running(smtpd.environment.database.uri, var) is None
@@ -107,7 +109,8 @@ async def _serve(folder: Path, queued: QueuedConfig) -> None:
 def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons) -> None:
     """Have every daemon read its file again; each logs itself which changes it can use."""
     try:
-        _, wanted = load_both(folder)
+        smtpd, wanted = load_both(folder)
+        check_policy(folder, smtpd, wanted)
     except ConfigError as error:
         events.emit("daemon.reload_refused", error=error)
         return

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from scripts.commands.user_store import FileStore, TableStore
 from scripts.options import finish
+from scripts.transports import check_option
 from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.users import UserEntry, make_entry, read_name
 from shared.errors import ConfigError, PillarboxError
@@ -79,6 +80,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def add(options: argparse.Namespace) -> int:
     """Add a user."""
     config = _config(options)
+    check_option(options.config, [options.transport] if options.transport else [])
     keys = ("senders", "messages", "recipients", "partition", "transport", "hold")
     values = {key: getattr(options, key) for key in keys}
     make_entry(values)  # before a password is typed

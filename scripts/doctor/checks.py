@@ -94,7 +94,7 @@ CHECKS: Final[dict[str, str]] = {
     ),
     "partition.unknown": "A new partition id would have a worker. Note: it would not.",
     "partition.overlap": "Partition ids that several workers share, which is allowed. Note: they are listed.",
-    "partition.waiting": "Due mail is selected by a running worker. A: it is not.",
+    "partition.waiting": "Due mail is selected by a running worker. Note: that cannot be proven. A: it is not.",
     "partition.default": "Partition ids in the default leaf. Note: ids without a leaf of their own. W: unknown ids.",
     "mail.overdue": "How long due mail has waited, by partition id. W: 10 minutes. A: an hour.",
     "mail.lease": "Expired claims are taken over. W: one has been expired for 2 minutes.",
@@ -145,6 +145,10 @@ CHECKS: Final[dict[str, str]] = {
     "login.refused": (
         "Mail does not wait because a next hop refuses our login or asks for one. A: it does. Doctor itself does not "
         "log in."
+    ),
+    "host.name": (
+        "This host has a fully qualified name, or the configuration gives one. W: neither, so mail says the literal of "
+        "its address."
     ),
     "retry.windows": (
         "Delivery windows open before mail expires. W: they stay closed for longer than retry.age or retry.nullage, so "

@@ -12,6 +12,7 @@ import asyncio
 import json
 import platform
 import shutil
+import socket
 import sysconfig
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scripts.commands.up import load_both
+from scripts.doctor import host
 from scripts.doctor.certificates import certificates
 from scripts.doctor.checks import CHECKS, Finding, Limits, Severity, worst
 from scripts.doctor.examine import Look
@@ -30,6 +32,7 @@ from scripts.doctor.server import disk
 from scripts.doctor.windows import windows
 from scripts.options import add_config
 from shared.errors import DatabaseUnavailable
+from shared.host_name import own_name
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | Non
     findings += certificates(smtpd.servers, datetime.now(UTC))
     findings += secrets(queued.transports)
     findings.append(windows(queued.transports, datetime.now(UTC)))
+    findings.append(host.name(smtpd, queued, socket.getfqdn(), own_name()))
     findings.append(build(platform.python_version(), sysconfig.get_config_vars()))
     if database.is_embedded(environment.database.uri):
         usage = shutil.disk_usage(environment.var)

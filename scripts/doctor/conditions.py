@@ -7,7 +7,7 @@ Guarantees: nothing that another login may have made is parsed, let alone run: t
     it cannot be more than one expression. No row of the queue is read. Read-only, but for a temporary table that is
     never committed.
 Raises: database.REFUSAL only where the connection or the session is at fault, not the condition.
-See: shared/postgres/where_condition.py; sql/queries/doctor.sql, doctor_condition_*.
+See: shared/config/where_condition.py; sql/queries/doctor.sql, doctor_condition_*.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queued.claiming.whole_leaves import opened
 from scripts.doctor.workers import Proof
+from shared.config.where_condition import fault
 from shared.postgres import database
 from shared.postgres.coverage import Partid, Serves, judge
 from shared.postgres.queries import where_query
-from shared.postgres.where_condition import fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

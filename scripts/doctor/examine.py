@@ -13,6 +13,7 @@ from time import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from queued.maintain import UNSERVED_GRACE
 from scripts.doctor import logins, queue, server, workers
 from scripts.doctor.checks import Finding, Limits, Severity
 from scripts.doctor.conditions import prove
@@ -202,7 +203,9 @@ class Look:
             found.append(server.locks(self._server_row, opened, leaves, self._limits))
         found += workers.served(servers, partids, unknown)
         waiting = await self._rows("doctor_waiting", partids=asked)
-        return [*found, workers.waiting(servers, [row.partid for row in waiting])]
+        unserved = await self._rows("metrics_unserved", grace=UNSERVED_GRACE, series=self._limits.backlog)
+        stuck = sorted({row.partid or None for row in unserved}, key=str)
+        return [*found, workers.waiting(servers, [row.partid for row in waiting], stuck)]
 
     @property
     def _count(self) -> int:

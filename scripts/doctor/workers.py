@@ -143,13 +143,22 @@ def served(servers: Sequence[Server], partids: Sequence[Partid], unknown: str) -
     return [*found, _overlap(known, partids)]
 
 
-def waiting(servers: Sequence[Server], rows: Iterable[Partid]) -> Finding:
-    """Whether mail waits of which no living worker serves the partition; `rows` are ids with mail to deliver."""
+def waiting(servers: Sequence[Server], rows: Sequence[Partid], unserved: Sequence[Partid]) -> Finding:
+    """Whether mail waits that no living worker selects.
+
+    rows: ids with mail to deliver. unserved: ids with overdue mail that no worker's condition has selected for a while.
+    """
     alive = [each for each in servers if each.live and each.proof.answers]
     stuck = [p for p in rows if not any(each.proof.answers.get(p, Serves.NONE) in _SOME for each in alive)]
     if stuck:
         text = f"mail of {names(stuck)} waits, and no worker is alive that serves it"
         return Finding("partition.waiting", Severity.ALARM, text, "start the worker whose WHERE selects it, or add one")
+    if unserved:
+        text = f"overdue mail of {names(unserved)} is selected by no living worker, though one serves a part of it"
+        return Finding("partition.waiting", Severity.ALARM, text, "correct the WHERE of its worker, or add one")
+    if part := [p for p in rows if not any(each.proof.answers.get(p) is Serves.ALL for each in alive)]:
+        text = f"mail of {names(part)} waits, and whether a living worker selects it cannot be proven"
+        return Finding("partition.waiting", Severity.NOTE, text, "give one worker a WHERE on the partition id alone")
     return Finding("partition.waiting", Severity.OK, "no mail waits without a worker")
 
 

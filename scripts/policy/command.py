@@ -23,6 +23,8 @@ from rich.text import Text
 
 from scripts.options import add_config
 from scripts.policy.trial import Trial, TriedMail, attempt
+from scripts.transports import check_policy
+from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from shared.config.units import parse_size
 from shared.errors import PillarboxError
@@ -78,6 +80,8 @@ def check(options: argparse.Namespace) -> int:
     """Read everything the policy needs and say what there is."""
     config = load_smtpd(options.config / "smtpd.yaml")
     load_policy(config)
+    if (path := options.config / "queued.yaml").exists():
+        check_policy(options.config, config, load_queued(path))
     policy = config.policy
     counted = f"{len(policy.rules)} rules, {len(policy.holds)} holds, {len(policy.lists)} lists"
     print(f"{options.config / 'smtpd.yaml'}: can be used: {counted}")
@@ -233,7 +237,7 @@ def _client(text: str) -> str:
     try:
         return str(ip_address(text))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an IP address") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not an IP address; allowed: 192.0.2.1, 2001:db8::1") from None
 
 
 def _address(text: str) -> Address:

@@ -12,7 +12,6 @@ See: docs/how-to/review-quarantined-mail.md; RFC 3834 (Auto-Submitted).
 from __future__ import annotations
 
 import json
-import socket
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
@@ -27,6 +26,7 @@ from scripts.queue.query import cell, run
 from shared.config.smtpd.load import load_smtpd
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
+from shared.host_name import own_name
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ async def _one(
         if not new.recipients:
             return {**told, "said": "nothing new"}
         rows = await database.fetch(connection, "quarantine_digest_rows", quarantine=name, limit=_MOST, most=BEGINNING)
-        sender = notice.sender or f"postmaster@{settings.servers[0].hostname or socket.getfqdn()}"
+        sender = notice.sender or f"postmaster@{settings.servers[0].hostname or own_name()}"
         text = body(quarantine, new.recipients, rows)
         told |= {"recipients": new.recipients, "text": text}
         if not send:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 #: Every status; verbs that act take fewer.
 STATUSES: Final = ("HOLD", "DELIVER", "DELETE", "BOUNCE")
-_MAY_NOT: Final = "42501"  # insufficient_privilege
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,7 @@ def run[T](options: argparse.Namespace, question: Callable[[database.Connection]
 
 
 def _refused(error: BaseException) -> str:
-    may_not = isinstance(error, database.REFUSAL) and error.sqlstate == _MAY_NOT
-    return f"{database.reason(error)}{'; see docs/how-to/grant-roles.md' if may_not else ''}"
+    return database.reason(error)
 
 
 def plain(value: object) -> object:

@@ -14,6 +14,7 @@ from scripts.options import address, duration, finish
 from scripts.queue.act import Change, act, add_acting, add_consent
 from scripts.queue.query import run
 from scripts.queue.undo import undo
+from scripts.transports import check_option
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
 
@@ -114,6 +115,7 @@ def _priority(options: argparse.Namespace) -> Change:
 
 
 def _move(options: argparse.Namespace) -> Change:
+    check_option(options.config, [options.transport] if options.transport else [])
     wanted = {"transport": options.transport, "partition": options.partition}
     if not any(wanted.values()):
         raise PillarboxError("queue move: give --transport, --partition or both")

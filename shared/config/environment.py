@@ -1,7 +1,8 @@
 """environment — the surroundings both daemons share: database, folder for run-time files, log
 
 Owns: the section `environment` of smtpd.yaml and of queued.yaml.
-Guarantees: no partition id belongs to two leaves; names of leaves can be part of a table's name.
+Guarantees: no partition id belongs to two leaves; names of leaves can be part of a table's name; a worker's condition
+names no key of metadata with `_` that does not exist.
 The password within a database URI does not appear in a `repr`.
 See: Halon's queue manual for `environment.database.uri` and `.where`; sql/README.md for the leaves
 """
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from shared.config.fields import FilePath, Id, MisplacedError, Section, Text, matching, section, setting, whole
+from shared.config.where_condition import mistaken_key
 from shared.masking import show
 
 Suffix = Annotated[
@@ -40,6 +42,15 @@ Leaves = Annotated[
     dict[Suffix, Annotated[list[Id], Field(min_length=1)]],
     AfterValidator(_each_in_one_leaf),
 ]
+
+
+def _where(condition: str) -> str:
+    if mistake := mistaken_key(condition):
+        raise ValueError(f"{show(condition)}: {mistake}")
+    return condition
+
+
+Where = Annotated[Text, AfterValidator(_where)]
 
 
 def _uri() -> Any:
@@ -91,7 +102,7 @@ class QueuedDatabase(Section):
     """The queue's database as one worker sees it: the rows that its condition selects."""
 
     uri: Text = _uri()
-    where: Text = setting(
+    where: Where = setting(
         "true",
         "The SQL condition on columns of queue that selects this worker's rows, if the worker is started without "
         "--worker.",

@@ -25,6 +25,7 @@ LONGEST_DURATION: Final = timedelta(days=36_500)  # a date plus this still is a 
 LARGEST_SIZE: Final = 2**63 - 1  # PostgreSQL's bigint, into which sizes go
 
 DURATION_ALLOWED: Final = "whole numbers with d, h, m, s or ms in that order (1h30m), or whole seconds, at most 36500d"
+TYPED_DURATION_ALLOWED: Final = "whole numbers with d, h, m, s or ms in that order (90s, 1h30m), at most 36500d"
 SIZE_ALLOWED: Final = "a whole number with B, KiB, MiB, GiB or TiB, or whole bytes, below 8388608TiB"
 
 _DURATION: Final = re.compile(DURATION_PATTERN)

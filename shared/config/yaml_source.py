@@ -13,17 +13,19 @@ See: https://yaml.org/spec/1.2.2/ chapter 10.3; https://docs.halon.io/manual/con
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
+from shared.config.yaml_faults import Place, Quoted, Report, in_words
 from shared.errors import ConfigError
 from shared.masking import one_line, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 type KeyPath = tuple[str | int, ...]
 type _Entries = dict[str, tuple[yaml.Node, yaml.Node]]
@@ -105,7 +107,7 @@ def load_yaml(path: Path | str, environ: Mapping[str, str]) -> YamlSource:
             raise ConfigError(f"{name}:{node.start_mark.line + 1}: is not a mapping of keys at the top level")
         values = reading.mapping(node, ())
     except yaml.MarkedYAMLError as error:
-        raise ConfigError(_bad_yaml(name, error)) from None
+        raise ConfigError(_bad_yaml(name, error, text)) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         column = error.position - (text.rfind("\n", 0, error.position) + 1) + 1
@@ -123,6 +125,9 @@ def _read(path: Path, name: str) -> str:
             raw = file.read(MOST_BYTES + 1)
     except IsADirectoryError:
         raise ConfigError(f"{name}: is a directory; allowed: a YAML file") from None
+    except NotADirectoryError:
+        folder = one_line(str(path.parent))
+        raise ConfigError(f"{folder}: is a file; allowed: the folder that holds {path.name}") from None
     except FileNotFoundError:
         raise ConfigError(f"{name}: does not exist; name the YAML file to read") from None
     except OSError as error:
@@ -137,12 +142,26 @@ def _read(path: Path, name: str) -> str:
         raise ConfigError(f"{name}:{line}:{column}: is not UTF-8 text") from None
 
 
-def _bad_yaml(name: str, error: yaml.MarkedYAMLError) -> str:
+def _bad_yaml(name: str, error: yaml.MarkedYAMLError, text: str) -> str:
     mark = error.problem_mark or error.context_mark
-    where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-    problem = one_line(error.problem or error.context or "cannot be parsed")
-    hint = "; put text that holds a colon in quotes" if problem.startswith("mapping values") else ""
-    return f"{where}: not valid YAML: {problem}{hint}"
+    if mark is None:
+        return f"{name}: not valid YAML: {one_line(error.problem or error.context or 'cannot be parsed')}"
+    began = _place(error.context_mark) if error.context_mark else None
+    report = Report(error.problem or "", _place(mark), error.context or "", began)
+    place, words = in_words(report, text, list(_quoted(text)))
+    return f"{name}:{place.line + 1}:{place.column + 1}: not valid YAML: {words}"
+
+
+def _quoted(text: str) -> Iterator[Quoted]:
+    """The texts in quotes up to where the scanner stops."""
+    with suppress(yaml.MarkedYAMLError):
+        for token in yaml.scan(text, Loader=_Loader):
+            if isinstance(token, yaml.ScalarToken) and token.style in {"'", '"'}:
+                yield Quoted(_place(token.start_mark), _place(token.end_mark))
+
+
+def _place(mark: yaml.Mark) -> Place:
+    return Place(mark.line, mark.column)
 
 
 class _Reading:

@@ -107,29 +107,49 @@ async def connect(conninfo: str, application_name: str) -> Connection:
     try:
         connection = await psycopg.AsyncConnection.connect(complete(conninfo, application_name), autocommit=True)
         try:
+            refuse_unusable(connection.info)
             await _mind_pooler(connection)
         except BaseException:
             await connection.close()
             raise
     except psycopg.OperationalError as error:
         raise unavailable(error) from None
-    try:
-        refuse_unusable(connection.info)
-    except BaseException:
-        await connection.close()
-        raise
     return connection
 
 
 def refuse_unusable(info: psycopg.ConnectionInfo) -> None:
-    """DatabaseUnavailable for a server that is too old, or a database that cannot keep every address as it came."""
-    if info.server_version < _MINIMUM_VERSION:
-        raise DatabaseUnavailable(f"PostgreSQL {info.server_version // 10000} is too old: Pillarbox needs 15 or newer")
-    if (encoding := info.parameter_status("server_encoding")) != _ENCODING:
-        raise DatabaseUnavailable(
-            f'database "{info.dbname}" has the encoding {encoding}, and Pillarbox needs {_ENCODING}: use one made by '
+    """DatabaseUnavailable for a server or a database that Pillarbox cannot work with."""
+    if why := unusable(info.server_version, info.parameter_status("server_encoding"), info.dbname):
+        raise DatabaseUnavailable(why)
+
+
+def unusable(version: int, encoding: str | None, name: str) -> str | None:
+    """Why a server of this version (server_version_num) and a database of this encoding and name cannot be used."""
+    if version < _MINIMUM_VERSION:
+        return f"PostgreSQL {version // 10000} is too old; allowed: PostgreSQL {_MINIMUM_VERSION // 10000} or newer"
+    if encoding != _ENCODING:  # it cannot keep every address as it came
+        return (
+            f'database "{name}" has the encoding {encoding}, and Pillarbox needs {_ENCODING}: use one made by '
             f"CREATE DATABASE … ENCODING '{_ENCODING}' TEMPLATE template0"
         )
+    return None
+
+
+@contextmanager
+def rights_in_one_line(info: psycopg.ConnectionInfo) -> Iterator[None]:
+    """A right that this login lacks in this block becomes DatabaseUnavailable; other errors stay as they are."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise without_right(info, reason(error)) from None
+
+
+def without_right(info: psycopg.ConnectionInfo, what: str) -> DatabaseUnavailable:
+    """The line about a right that this login lacks."""
+    return DatabaseUnavailable(
+        f'{what}, as role "{info.user}" in database "{info.dbname}"; allowed: the owner of the schema, or a role with '
+        "the rights of docs/how-to/grant-roles.md"
+    )
 
 
 async def twin(connection: Connection, application_name: str) -> Connection:

@@ -271,6 +271,6 @@ def _connect(conninfo: str) -> Iterator[psycopg.Connection]:
         connection = psycopg.connect(database.complete(conninfo, "pillarbox migrate"), autocommit=True)
     except psycopg.OperationalError as error:
         raise database.unavailable(error) from None
-    with connection, database.outage_in_one_line(connection):
+    with connection, database.outage_in_one_line(connection), database.rights_in_one_line(connection.info):
         database.refuse_unusable(connection.info)
         yield connection

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, LiteralString
 
-from shared.postgres.where_condition import check_condition
+from shared.config.where_condition import check_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

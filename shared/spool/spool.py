@@ -123,8 +123,17 @@ class Spool:
         return self._waiting_bytes
 
     async def prove(self) -> None:
-        """Open and close a connection: DatabaseUnavailable now is better than 451 for everybody later."""
-        await (await database.connect(self._conninfo, self._application_name)).close()
+        """Open and close a connection: DatabaseUnavailable now is better than 451 for everybody later.
+
+        The same holds for a login that may not write mail.
+        """
+        connection = await database.connect(self._conninfo, self._application_name)
+        try:
+            [row] = await database.fetch(connection, "spool_rights")
+            if not row.enough:
+                raise database.without_right(connection.info, "no right to INSERT into pillarbox.messages and .queue")
+        finally:
+            await connection.close()
 
     async def run(self) -> None:
         """Commit groups until cancelled."""

@@ -10,9 +10,9 @@ Raises: ConfigError.
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import TYPE_CHECKING, cast
 
+from shared.host_name import own_name
 from smtpd.connection.connection import Connection
 from smtpd.connection.equipment import ServerParts
 from smtpd.session.body_budget import BodyBudget
@@ -116,7 +116,7 @@ class Listeners:
         return Service(
             config=config,
             server=server,
-            hostname=server.hostname or socket.getfqdn(),
+            hostname=server.hostname or own_name(),
             spool=self._spool,
             budget=self._budget,
             policy=equipment.policy,

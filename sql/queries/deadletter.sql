@@ -45,6 +45,12 @@ LISTEN dead_message
 -- Sends dead letters once more: how many were queued, and how many have no body any more.
 SELECT cardinality(requeued) AS requeued, gone FROM pillarbox.dead_letters_requeue(%(ids)s::bigint[])
 
+-- name: deadletters_unknown
+-- Which of these numbers are of no dead letter in the history.
+SELECT asked.id FROM unnest(%(ids)s::bigint[]) AS asked(id)
+ WHERE NOT EXISTS (SELECT FROM pillarbox.dead_letters d WHERE d.id = asked.id)
+ ORDER BY asked.id
+
 -- name: deadletters_wanted
 -- Ids of dead letters that were not requeued, the oldest first: those that match every filter that is not NULL.
 SELECT id

@@ -2,9 +2,18 @@
 
 -- name: register_beat
 -- Says that this worker is alive and which rows it claims; returns when it first said so. Rows nobody has renewed for a
--- day are forgotten, so that crashes do not fill the table.
+-- day are forgotten, so that crashes do not fill the table. Its transports are known from then on, written only where they
+-- were not within the hour; those that no worker has had for 30 days are forgotten.
 WITH forgotten AS (
     DELETE FROM pillarbox.workers WHERE seen < now() - interval '1 day' AND worker <> %(worker)s
+), unused AS (
+    DELETE FROM pillarbox.transports WHERE seen < now() - interval '30 days' AND id <> ALL (%(transports)s::text[])
+), known AS (
+    INSERT INTO pillarbox.transports (id, seen)
+    SELECT t.id, now() FROM unnest(%(transports)s::text[]) AS t(id)
+     WHERE NOT EXISTS (SELECT FROM pillarbox.transports k WHERE k.id = t.id AND k.seen > now() - interval '1 hour')
+     ORDER BY t.id
+        ON CONFLICT (id) DO UPDATE SET seen = excluded.seen
 )
 INSERT INTO pillarbox.workers (worker, id, host, pid, where_condition, started, seen, beat, lease, poll)
 VALUES (%(worker)s, %(id)s, %(host)s, %(pid)s, %(where_condition)s, coalesce(%(started)s::timestamptz, now()), now(), %(beat)s, %(lease)s,

@@ -51,6 +51,10 @@ INSERT INTO pillarbox.queue (messages__id, actionid, status, senderip, serverid,
 SELECT %b, %b, %t::pillarbox.queue_status, %t, %t, %t, %t, %t, %t, %t, %t, %b, %b, %t, %b, coalesce(due, now()), coalesce(due, now())
   FROM (VALUES (%t::timestamptz)) AS asked(due)
 
+-- name: spool_rights
+-- Whether this login may write mail.
+SELECT has_any_column_privilege('pillarbox.messages', 'INSERT') AND has_any_column_privilege('pillarbox.queue', 'INSERT') AS enough
+
 -- name: spool_vanished
 -- Those of these messages that the server does not know any more.
 SELECT id FROM pillarbox.spool_vanished(%(ids)s) AS id

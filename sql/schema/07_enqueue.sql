@@ -38,6 +38,27 @@ BEGIN
     RETURN greatest(asked, now());
 END $$;
 
+-- A priority as it was asked for; one out of range is refused here, in one line, before a constraint shows the whole row.
+CREATE FUNCTION priority_checked(priority integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    IF priority NOT BETWEEN -9 AND 9 THEN
+        RAISE EXCEPTION 'priority % is out of range; allowed: -9 to 9', priority USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN priority;
+END $$;
+
+-- A transport as it was asked for, default for none. Refused is one that no worker has: its mail would wait until it
+-- expires. Before the first worker has started any is taken.
+CREATE FUNCTION transport_checked(transport text) RETURNS text LANGUAGE plpgsql STABLE
+SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    IF transport <> 'default' AND NOT EXISTS (SELECT FROM transports t WHERE t.id = transport) AND EXISTS (SELECT FROM transports) THEN
+        RAISE EXCEPTION 'transportid % is not a transport of any worker; allowed: %', to_json(left(transport, 100)),
+            (SELECT string_agg(t.id, ', ' ORDER BY t.id) FROM transports t) USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN coalesce(transport, 'default');
+END $$;
+
 -- Splits `local-part@domain` as shared/mail/address.py does, the domain in lower case; '' is the null sender. Refuses
 -- what an envelope may not hold, and domains that are not ASCII (see partition_id).
 CREATE FUNCTION address_split(address text, OUT localpart text, OUT domain text) LANGUAGE plpgsql IMMUTABLE
@@ -120,6 +141,8 @@ BEGIN
     IF transportid || coalesce(jobid, '') ~ E'[\\x01-\\x1f\\x7f]' THEN
         RAISE EXCEPTION 'transportid and jobid may hold no control characters' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    priority := coalesce(priority_checked(priority), 0);
+    transportid := transport_checked(transportid);
     SELECT * INTO origin FROM address_split(sender);
     PERFORM address_split(r) FROM unnest(recipients) AS r;
     IF idempotency_key IS NOT NULL THEN
@@ -140,7 +163,7 @@ BEGIN
                            recipientdomain, size, metadata, transportid, jobid, priority, next_retry)
         SELECT message, number, due, 'sql', session_user, origin.localpart, origin.domain, a.localpart, a.domain, length(content),
                enqueue.metadata || jsonb_build_object('_partid', partition_id(a.domain, count)),
-               coalesce(enqueue.transportid, 'default'), enqueue.jobid, coalesce(enqueue.priority, 0), due
+               enqueue.transportid, enqueue.jobid, enqueue.priority, due
           FROM addressed a
         RETURNING queue.metadata->>'_partid' AS partid
     )

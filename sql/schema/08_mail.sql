@@ -35,7 +35,7 @@ BEGIN
         changed := FOUND;
     END IF;
     IF (NEW.priority, NEW.next_retry) IS DISTINCT FROM (OLD.priority, OLD.next_retry) THEN
-        UPDATE queue q SET priority = NEW.priority, next_retry = CASE WHEN NEW.next_retry = OLD.next_retry THEN q.next_retry ELSE due_at(NEW.next_retry) END
+        UPDATE queue q SET priority = priority_checked(NEW.priority), next_retry = CASE WHEN NEW.next_retry = OLD.next_retry THEN q.next_retry ELSE due_at(NEW.next_retry) END
          WHERE q.id = OLD.id;
         changed := FOUND;
     END IF;
@@ -65,7 +65,7 @@ BEGIN
         UPDATE queue SET status = 'DELETE' WHERE id = OLD.id AND status = 'DELIVER';
         RETURN CASE WHEN FOUND THEN OLD END;
     END IF;
-    UPDATE queue q SET priority = NEW.priority, next_retry = CASE WHEN NEW.next_retry = OLD.next_retry THEN q.next_retry ELSE due_at(NEW.next_retry) END
+    UPDATE queue q SET priority = priority_checked(NEW.priority), next_retry = CASE WHEN NEW.next_retry = OLD.next_retry THEN q.next_retry ELSE due_at(NEW.next_retry) END
      WHERE q.id = OLD.id AND q.status = 'DELIVER';
     IF FOUND THEN
         PERFORM notify_partition(coalesce(OLD.metadata->>'_partid', ''));

@@ -21,6 +21,14 @@ CREATE TABLE workers (
 CREATE VIEW workers_seen AS
 SELECT w.*, w.seen > now() - 5 * w.beat AS live FROM workers w;
 
+-- The transports that workers have, so that mail for any other is refused where it is queued. Each worker writes those of
+-- its queued.yaml when it starts and when it reloads, and renews `seen` every hour; one that no worker has had for 30 days
+-- is forgotten.
+CREATE TABLE transports (
+    id   text PRIMARY KEY,
+    seen timestamptz NOT NULL
+);
+
 -- Mail that no worker serves, for figures and alarms: each worker knows its own condition only.
 -- Maintenance notes the longest due of each leaf and partition; every worker withdraws, with each beat, what its own
 -- condition selects. The rows that stay are selected by no living worker: a worker cannot run another's condition.

@@ -24,7 +24,7 @@ BEGIN
 
     GRANT USAGE ON SCHEMA pillarbox TO pillarbox_smtpd, pillarbox_queued, pillarbox_reviewer, pillarbox_analyst,
         pillarbox_maintainer, pillarbox_application;
-    GRANT EXECUTE ON FUNCTION archive_is_dead, due_at, partition_id TO PUBLIC;  -- they read nothing
+    GRANT EXECUTE ON FUNCTION archive_is_dead, due_at, partition_id, priority_checked TO PUBLIC;  -- they read nothing
     GRANT SELECT ON migrations TO pillarbox_smtpd, pillarbox_queued;
 
     -- smtpd writes mail and reads none: not a body, not an address. Of a message whose id it knows it learns only that
@@ -63,6 +63,7 @@ BEGIN
     -- It keeps its row of the register, and takes turns with other workers.
     GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO pillarbox_queued;
     GRANT SELECT ON workers_seen TO pillarbox_queued;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON transports TO pillarbox_queued;
     -- UPDATE, for the lock that withdrawing takes.
     GRANT SELECT, DELETE, UPDATE (noted) ON unserved TO pillarbox_queued;
     GRANT EXECUTE ON FUNCTION lock_try, lease_take, lease_give TO pillarbox_queued;
@@ -78,15 +79,15 @@ BEGIN
         TO pillarbox_queued, pillarbox_maintainer;
 
     -- maintainers look after what is beside the mail, send dead letters again, and clean up after an export.
-    GRANT SELECT ON attempts, archive, dead_letters, notices, workers, workers_seen, unserved, volumes_seen, reports,
-        report_minutes TO pillarbox_maintainer;
+    GRANT SELECT ON attempts, archive, dead_letters, notices, workers, workers_seen, transports, unserved, volumes_seen,
+        reports, report_minutes TO pillarbox_maintainer;
     GRANT SELECT, INSERT, UPDATE, DELETE ON schedules, suppressions, suspends, volumes TO pillarbox_maintainer;
     GRANT EXECUTE ON FUNCTION dead_letters_requeue, suspend_fits, history_drop_if_counted(text, date, bigint, interval),
         orphans_release(uuid[]), orphans_hold(bigint[]) TO pillarbox_maintainer;
 
     -- reviewers see what waits, read its bodies, decide about what is held, and record it by functions.
     GRANT SELECT ON queue, queue_state, mail, messages, status_transitions, attempts, archive, audit, audit_rows,
-        report_minutes TO pillarbox_reviewer;
+        transports, report_minutes TO pillarbox_reviewer;
     GRANT UPDATE (status) ON queue TO pillarbox_reviewer;
     GRANT UPDATE (state), DELETE ON mail TO pillarbox_reviewer;
     GRANT EXECUTE ON FUNCTION audit_begin, audit_remember, audit_add, audit_finish, audit_older, queue_release_copies,

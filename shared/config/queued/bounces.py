@@ -72,7 +72,7 @@ class Bounces(Section):
         None,
         "The name we report under: Reporting-MTA, and the domain of `address` (Postfix myhostname).",
         unit="host name",
-        absent="this host's fully qualified name",
+        absent="this host's fully qualified name, or the literal of its address",
     )
     name: DisplayName = setting(
         "Mail Delivery System", "The display name of their sender (Postfix mail_name).", unit="text"

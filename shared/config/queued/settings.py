@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from shared.config.environment import QueuedEnvironment
+from shared.config.environment import QueuedEnvironment, Where
 from shared.config.fields import (
     Duration,
     Fraction,
@@ -44,7 +44,7 @@ class Worker(Section):
     """One delivery worker and its rows."""
 
     id: WorkerId = required("The worker's name, for python -m queued --worker ID.", unit="id, unique")
-    where: Text = required(
+    where: Where = required(
         "The SQL condition on columns of queue that selects the worker's share of the queue. Together the conditions "
         "must cover every partition; where they overlap, workers share the work.",
         unit="SQL condition",
@@ -202,6 +202,27 @@ class QueuedConfig(Section):
         if "transport" in self.bounces.model_fields_set and named not in known:
             text = f"{show(named)} is not a transport; allowed: {', '.join(known)}"
             raise MisplacedError([(("bounces", "transport"), text)])
+        return self
+
+    @model_validator(mode="after")
+    def _transports_exist(self) -> Self:
+        known = [each.id for each in self.transports]
+        named: list[tuple[tuple[str | int, ...], list[str]]] = [
+            *((("rules", i, "if", "transport"), rule.condition.transport) for i, rule in enumerate(self.rules)),
+            *(
+                (("pacing", key, i, "match", "transport"), each.match.transport)
+                for key in ("policies", "suspends")
+                for i, each in enumerate(getattr(self.pacing, key))
+            ),
+        ]
+        problems = [
+            ((*path, index), f"{show(name)} is not a transport; allowed: {', '.join(known)}")
+            for path, names in named
+            for index, name in enumerate(names)
+            if name not in known
+        ]
+        if problems:
+            raise MisplacedError(problems)
         return self
 
     @model_validator(mode="after")

@@ -131,7 +131,7 @@ class TransportGroup(Section):
         None,
         "Our name in EHLO (Postfix smtp_helo_name).",
         unit="host name",
-        absent="this host's fully qualified name",
+        absent="this host's fully qualified name, or the literal of its address",
     )
     sources: Sources = section(
         list,

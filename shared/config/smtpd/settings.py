@@ -91,7 +91,7 @@ class Server(Section):
         None,
         "Our host name in the greeting, the EHLO reply and the Received field (Postfix myhostname).",
         unit="host name",
-        absent="this host's fully qualified name",
+        absent="this host's fully qualified name, or the literal of its address",
     )
     listeners: Annotated[list[Listener], Field(min_length=1)] = section(
         lambda: [Listener()],

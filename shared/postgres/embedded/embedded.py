@@ -3,7 +3,7 @@
 Owns: its three operations (ensure that it runs, stop it, query it), one command at a time.
 Guarantees: ensure_running is idempotent, safe to call from many processes at once, and quick when the server
 runs. The server outlives its starter; only `stop` ends it.
-Raises: DatabaseUnavailable, one line with the path of the server log.
+Raises: DatabaseUnavailable, one line with the path of the server log; ConfigError for a folder that cannot be used.
 See: shared/postgres/embedded/server.py (start), shared/postgres/embedded/postmaster.py (files, liveness, stop),
 shared/postgres/embedded/account.py (root), shared/postgres/embedded/settings.py (settings).
 """
@@ -19,6 +19,7 @@ import warnings
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from shared import var_folder
 from shared.errors import DatabaseUnavailable
 from shared.postgres.embedded.postmaster import EmbeddedStatus, ServerFiles, StopMode
 from shared.postgres.embedded.server import EmbeddedServer
@@ -39,6 +40,7 @@ def ensure_running(var: Path) -> str:
 
     The first call makes the data directory; every call makes sure that the database exists.
     """
+    var_folder.check(var)
     place = ServerFiles(var)
     with _one_line(place), _one_at_a_time(place):
         binaries = _find_binaries()

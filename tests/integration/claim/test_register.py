@@ -34,7 +34,7 @@ ME = Identity("mine", "host", 7, "abc")
 async def running(uri: str, *, size: int = 1, where: str = WHERE) -> AsyncIterator[Register]:
     """A register that beats once a second as long as the block."""
     pool = await database.open_pool(uri, "register under test", size)
-    register = Register(pool, ME, where, Claim.model_validate({"poll": "500ms", "lease": "3m"}))
+    register = Register(pool, ME, where, Claim.model_validate({"poll": "500ms", "lease": "3m"}), ["default"])
     beating = asyncio.create_task(register.run())
     try:
         yield register
@@ -53,6 +53,21 @@ async def entered(factory: Factory) -> Any:
     await eventually(lambda: entries(factory), "the worker is on the register")
     [entry] = entries(factory)
     return entry
+
+
+async def test_its_transports_are_known_from_the_first_beat_and_those_of_a_reload_from_the_next(
+    factory: Factory,
+) -> None:
+    def known() -> list[str]:
+        return [row.id for row in factory.sql("SELECT id FROM pillarbox.transports ORDER BY id")]
+
+    factory.sql("INSERT INTO pillarbox.transports VALUES ('unused', now() - interval '31 days')")
+    async with running(factory.uri) as register:
+        await eventually(
+            lambda: known() == ["default"], "the transport of this worker is known, the unused one forgotten"
+        )
+        register.know(["default", "bulk"])
+        await eventually(lambda: known() == ["bulk", "default"], "the new transport is known")
 
 
 @pytest.mark.parametrize(("poll", "every"), [(0.1, 1), (5, 5), (3600, 15)])

@@ -125,6 +125,8 @@ def test_what_a_worker_has_in_hand_is_skipped_where_the_change_would_be_lost(
 
 def test_recipients_move_to_another_transport_and_partition(factory: Factory, pillarbox: Pillarbox) -> None:
     ids = factory.rows(2, partid="1")
+    queued = json.loads((pillarbox.config / "queued.yaml").read_text())
+    (pillarbox.config / "queued.yaml").write_text(json.dumps({**queued, "transports": [{"id": "slow"}]}))
     pillarbox.json("move", "id=" + ",".join(map(str, ids)), "--transport", "slow", "--partition", "5", "--yes")
     assert [(row.transportid, row.partid) for row in factory.queue(*ids)] == [("slow", "5")] * 2
     assert all(body.refcount == body.counted for body in factory.bodies().values())

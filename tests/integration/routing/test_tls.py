@@ -23,9 +23,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from shared.config.smtpd.settings import Server
 from shared.config.smtpd.tls import ClientCertificates, Tls
 from shared.errors import ConfigError
-from smtpd.tls import Certificates, TlsFacts, certificate_user, facts
+from smtpd.tls import Certificates, TlsFacts, certificate_user, facts, refuse_ended
 from tests.fixtures.heard import PATIENCE
 
 if TYPE_CHECKING:
@@ -249,6 +250,18 @@ async def test_a_certificate_may_be_its_own_authority(authority: Authority, tmp_
             await peer.ask(other, NAMES[0])
 
 
+def test_an_ended_certificate_is_refused_unless_it_is_served_already(authority: Authority) -> None:
+    now = datetime.now(UTC)
+    pair = authority.ending("mx.example", now + timedelta(days=1))
+    servers = [Server.model_validate({"tls": {**authority.issue("default.example"), "certificates": [pair]}})]
+    served = refuse_ended(servers, now)
+    assert len(served) == 2
+    later = now + timedelta(days=2)
+    assert refuse_ended(servers, later, served) == served
+    with pytest.raises(ConfigError, match=r"servers\[0\]\.tls\.certificates\[0\]\.certificate: .* expired 20"):
+        refuse_ended(servers, later)
+
+
 def test_a_certificate_that_ends_soon_is_a_warning(authority: Authority, heard: Heard) -> None:
     now = datetime.now(UTC)
     soon = authority.ending("soon.example", now + timedelta(days=5))
@@ -274,7 +287,8 @@ def test_what_cannot_be_used_is_one_clear_line(authority: Authority, tmp_path: P
         ({**pair, "privatekey": other["privatekey"]}, "servers[0].tls: *the private key is not the certificate's"),
         ({**pair, "privatekey": str(encrypted)}, "servers[0].tls: *the private key is encrypted"),
         ({**pair, "certificate": str(empty)}, "servers[0].tls: *"),
-        ({**pair, "certificate": str(tmp_path / "none")}, "servers[0].tls: *No such file or directory"),
+        ({**pair, "certificate": str(tmp_path / "none")}, "servers[0].tls.certificate: *No such file or directory"),
+        ({**pair, "privatekey": str(tmp_path / "none")}, "servers[0].tls.privatekey: *No such file or directory"),
         ({**pair, "ciphers": "NONE:x"}, "servers[0].tls.ciphers: 'NONE:x' names no cipher; allowed: "),
         ({**pair, "certificates": [{**other, "privatekey": pair["privatekey"]}]}, "servers[0].tls.certificates[0]: "),
         (

@@ -1,9 +1,10 @@
-"""test_certificate_is_renewed — smtpd serves a new certificate after SIGHUP, never a broken one, and ends no session"""
+"""test_certificate_is_renewed — smtpd serves a new certificate after SIGHUP, never a broken or ended one"""
 
 from __future__ import annotations
 
 import json
 import signal
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.daemons.serving import Dialogue
@@ -55,6 +56,14 @@ async def test_a_certificate_is_renewed(system: System, authority: Authority) ->
         smtpd.signal(signal.SIGHUP)
         [refused] = await smtpd.until_said("daemon.reload_refused")
         assert "servers[0].tls" in refused["error"]
+        assert await shown(smtpd, authority) == {second}
+
+        yesterday = datetime.now(UTC) - timedelta(days=1)
+        authority.ending(NAME, yesterday, not_before=yesterday - timedelta(days=9), stem="served")
+        smtpd.signal(signal.SIGHUP)
+        _, refused = await smtpd.until_said("daemon.reload_refused", 2)
+        assert "servers[0].tls.certificate" in refused["error"]
+        assert "expired" in refused["error"]
         assert await shown(smtpd, authority) == {second}
 
         # The session from before the first renewal keeps its certificate.

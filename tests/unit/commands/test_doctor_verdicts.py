@@ -146,7 +146,23 @@ def test_who_serves_what(servers: list[Server], verdicts: dict[str, Severity]) -
 def test_a_worker_whose_condition_was_not_proven_serves_nothing() -> None:
     unproven = Server(("a",), live=True, proof=Proof("now() > ts", fault="it is not immutable"))
     assert worst(workers.served([unproven], ["1"], "9")) is ALARM
-    assert workers.waiting([unproven], ["1"]).verdict is ALARM
+    assert workers.waiting([unproven], ["1"], []).verdict is ALARM
+
+
+@pytest.mark.parametrize(
+    ("serves", "unserved", "verdict", "found"),
+    [
+        (Serves.ALL, [], OK, "no mail waits without a worker"),
+        (Serves.PART, [], NOTE, "mail of partition 1 waits, and whether a living worker selects it cannot be proven"),
+        (Serves.PART, ["1"], ALARM, "overdue mail of partition 1 is selected by no living worker"),
+        (Serves.NONE, [], ALARM, "mail of partition 1 waits, and no worker is alive that serves it"),
+    ],
+)
+def test_mail_waits_without_a_worker(serves: Serves, unserved: list[Partid], verdict: Severity, found: str) -> None:
+    server = Server(("a",), live=True, proof=Proof("any", answers={"1": serves}))
+    finding = workers.waiting([server], ["1"], unserved)
+    assert finding.verdict is verdict
+    assert found in finding.found
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
+from shared.config.where_condition import check_condition
 from shared.errors import ConfigError
 from shared.postgres.queries import query, where_query
-from shared.postgres.where_condition import check_condition
 
 GOOD = [
     "true",

@@ -1,7 +1,8 @@
-"""test_where_condition — the names that a WHERE condition may contain before PostgreSQL parses it
+"""test_where_condition — the names and keys that a WHERE condition may contain before PostgreSQL parses it
 
-Owns: names of other schemas, hidden behind every kind of quote; what only looks like one.
-See: shared/postgres/where_condition.py; tests/unit/shared/test_queries.py for parentheses, comments and semicolons;
+Owns: names of other schemas, hidden behind every kind of quote; what only looks like one; keys of metadata that find no
+    row.
+See: shared/config/where_condition.py; tests/unit/shared/test_queries.py for parentheses, comments and semicolons;
     tests/integration/doctor/test_conditions.py for what PostgreSQL has against a condition.
 """
 
@@ -11,7 +12,7 @@ import time
 
 import pytest
 
-from shared.postgres.where_condition import fault
+from shared.config.where_condition import fault, mistaken_key
 
 OF_OTHERS = [
     "evil.f(id) = 1",
@@ -80,3 +81,40 @@ def test_a_long_text_takes_no_longer_than_its_length(part: str) -> None:
     began = time.process_time()
     fault(part * 100_000)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("where", "mistake"),
+    [
+        ("metadata->>'_partit' IN ('1')", "metadata has no key _partit; allowed: _body, "),
+        ("q.metadata ->> '_partit' = '1'", "; did you mean _partid?"),
+        ("metadata ? '_quarantine'", "; did you mean _quarantineid?"),
+        (
+            "metadata->'_partid' IN ('1', '2')",
+            "metadata->'_partid' is JSON and compared with text; allowed: metadata->>'_partid'",
+        ),
+        ("NOT (metadata->'_partid') NOT IN ('1')", "is JSON and compared with text"),
+        ("metadata->'tenant' = '7'", "is JSON and compared with text"),
+        ("priority > 0 OR metadata -> 'tenant' <> 'acme'", "is JSON and compared with text"),
+    ],
+)
+def test_a_key_that_finds_no_row(where: str, mistake: str) -> None:
+    assert mistake in (mistaken_key(where) or "")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "true",
+        "metadata->>'_partid' IN ('1','2') OR metadata->>'_partid' IS NULL",
+        "metadata->>'tenat' = 'x'",  # a key of an application may have any name
+        "metadata->'tenant' = '\"acme\"'",
+        "metadata->'tenant'->>'id' = '7'",
+        "metadata->'_dsn'->>'envid' = 'x'",
+        "metadata->'tenant' IS NOT NULL",
+        "recipientlocalpart = 'metadata->>''_partit'' = 1'",
+        "recipientlocalpart LIKE '\\_%'",
+    ],
+)
+def test_a_key_that_may_find_rows(where: str) -> None:
+    assert mistaken_key(where) is None

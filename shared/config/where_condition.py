@@ -1,7 +1,7 @@
 """where_condition — what the text of a worker's WHERE may hold before PostgreSQL reads it
 
-Owns: splitting the text where PostgreSQL's lexer does, as far as quotes, comments, parentheses and dots go. Everything
-    else is for PostgreSQL to judge.
+Owns: splitting the text where PostgreSQL's lexer does, as far as quotes, comments, parentheses, dots and the operators
+    of metadata go; which keys of metadata exist. Everything else is for PostgreSQL to judge.
 Guarantees: pure; nothing is executed. Text inside quotes is never taken for SQL, nor SQL for text inside quotes; that
     holds for text in UTF-8 and with standard_conforming_strings on.
 See: PostgreSQL manual, "Lexical Structure"; src/backend/parser/scan.l.
@@ -9,10 +9,13 @@ See: PostgreSQL manual, "Lexical Structure"; src/backend/parser/scan.l.
 
 from __future__ import annotations
 
+import difflib
 import re
+from itertools import dropwhile, islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 from shared.errors import ConfigError
+from shared.mail.message import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +33,7 @@ _TOKEN: Final = re.compile(
     | [A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*+               # a name or a keyword
     | [0-9]++(?:\.[0-9]*+)?+ | \.[0-9]++
     | -- | /\* | [().;]
+    | ->>? | <> | != | [=?]
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -46,6 +50,33 @@ def check_condition(where: str) -> None:
             break
     if depth != 0 or not where.strip():
         raise ConfigError(f"{where!r} is not one SQL condition: its parentheses do not balance")
+
+
+def mistaken_key(where: str) -> str | None:
+    """What is wrong with the condition's use of metadata, for which PostgreSQL would silently find no row; or None.
+
+    A key with `_` that does not exist; `->`, which gives JSON, where text is compared.
+    """
+    tokens = list(_tokens(where))
+    for index, (operator, operand) in enumerate(pairwise(tokens)):
+        if operator not in {"->", "->>", "?"} or not operand.startswith("'"):
+            continue
+        key = operand[1:-1]
+        if key.startswith("_") and key not in RESERVED:
+            close = difflib.get_close_matches(key, RESERVED, n=1)
+            suggestion = f"; did you mean {close[0]}?" if close else ""
+            return f"metadata has no key {key}; allowed: {', '.join(sorted(RESERVED))}{suggestion}"
+        if operator == "->" and _compares_text(tokens[index + 2 :]):
+            return f"metadata->{operand} is JSON and compared with text; allowed: metadata->>{operand}"
+    return None
+
+
+def _compares_text(tokens: list[str]) -> bool:
+    """Whether these tokens, which follow an operand, compare it with text that is not written as JSON."""
+    words = {"in", "not", "like", "ilike", "(", "=", "<>", "!="}
+    rest = [token.lower() for token in islice(dropwhile(")".__eq__, tokens), 4)]
+    compared = next((token for token in rest if token not in words), "")
+    return bool(rest) and rest[0] in words - {"("} and compared.startswith("'") and compared[1:2] not in {'"', "{", "["}
 
 
 def fault(where: str) -> str | None:

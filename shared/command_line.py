@@ -1,0 +1,42 @@
+"""command_line — the parser of every command line of Pillarbox: what is wrong with it is one line
+
+Owns: the wording of argparse's refusals, and the suggestion for a mistyped word.
+Guarantees: a command line that cannot be used is one line on standard error and exit status 2, before anything is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+USAGE: Final = 2  # as argparse and most programs have it
+_NO_INTEGER: Final = re.compile(r"invalid int value: ('.*?')")
+
+
+class Parser(argparse.ArgumentParser):
+    """As argparse's, without the usage before an error; the parsers of its verbs are like it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say it in one line and exit."""
+        said = _NO_INTEGER.sub(r"\1 is not a whole number", " ".join(message.split()))
+        sys.stderr.write(f"{self.prog}: {said}; see `{self.prog} --help`\n")
+        sys.exit(USAGE)
+
+    def unrecognized(self, words: Iterable[str]) -> NoReturn:
+        """Refuse words that no option and no argument takes."""
+        self.error(f"unrecognized arguments: {' '.join(words)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse's, in our words."""
+        if action.choices is None or value in action.choices:
+            return
+        allowed = [str(choice) for choice in action.choices]
+        close = difflib.get_close_matches(str(value), allowed, n=1)
+        suggestion = f"; did you mean {close[0]}?" if close else ""
+        raise argparse.ArgumentError(action, f"{value!r} is unknown; allowed: {', '.join(allowed)}{suggestion}")

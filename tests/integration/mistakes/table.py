@@ -1,0 +1,484 @@
+"""table — the mistakes of a new operator, and the one line that answers each
+
+Owns: the rows, as a person types them: command line, the files that are not the usual ones, answer, exit status.
+Guarantees: the usual files are right. In an answer, … is any text within the line: a list that grows with the program,
+    or PostgreSQL's own words about the way to it.
+See: test_mistakes.py, which types them. Words in capitals stand for what differs from run to run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+USAGE, FAILED, EX_USAGE, UNAVAILABLE, CONFIG = 2, 1, 64, 69, 78  # sysexits.h from 64 on
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One row. typed: the command. said: its only line on standard error. files: text by path, None for none."""
+
+    name: str
+    typed: str
+    said: str
+    status: int
+    files: dict[str, str | None] = field(default_factory=dict)
+
+
+def smtpd(name: str, text: str, said: str, status: int = CONFIG) -> Mistake:
+    """A mistake in smtpd.yaml, besides the usual database."""
+    return Mistake(name, "smtpd", f"smtpd: {said}", status, {"config/smtpd.yaml": f"ENVIRONMENT\n{text}\n"})
+
+
+def queued(name: str, text: str, said: str) -> Mistake:
+    """A mistake in queued.yaml, besides the usual database."""
+    files: dict[str, str | None] = {"config/queued.yaml": f"ENVIRONMENT\n{text}\n"}
+    return Mistake(name, "queued --worker all", f"queued: {said}", CONFIG, files)
+
+
+def yaml(name: str, text: str, said: str) -> Mistake:
+    """A file that is not YAML."""
+    return Mistake(name, "smtpd", f"smtpd: config/smtpd.yaml:{said}", CONFIG, {"config/smtpd.yaml": text})
+
+
+def database(name: str, uri: str, said: str, status: int = UNAVAILABLE, typed: str = "smtpd") -> Mistake:
+    """A database that cannot be used."""
+    files: dict[str, str | None] = {
+        f"config/{file}.yaml": f"environment: {{log: {{level: error}}, database: {{uri: '{uri}'}}}}\n{more}\n"
+        for file, more in (
+            ("smtpd", "servers: [{listeners: [{port: 0}]}]"),
+            ("queued", "workers: [{id: all, where: 'true'}]"),
+        )
+    }
+    return Mistake(name, typed, said, status, files)
+
+
+_SPANS: Final = "whole numbers with d, h, m, s or ms in that order (90s, 1h30m), at most 36500d"
+_GRANT: Final = "allowed: the owner of the schema, or a role with the rights of docs/how-to/grant-roles.md"
+_LISTENS: Final = "servers: [{listeners: [{port: 0}], tls: {certificate: CERTIFICATE, privatekey: KEY}}]"
+_ALL: Final = "workers: [{id: all, where: 'true'}]"
+
+
+def _tls(name: str, certificate: str, key: str, said: str) -> Mistake:
+    return smtpd(name, _LISTENS.replace("CERTIFICATE", certificate).replace("KEY", key), f"config/smtpd.yaml: {said}")
+
+
+TYPED: Final = [
+    Mistake(
+        "wrong verb",
+        "pillarbox queu list",
+        "pillarbox: argument VERB: 'queu' is unknown; allowed: …; did you mean queue?; see `pillarbox --help`",
+        USAGE,
+    ),
+    Mistake(
+        "wrong verb of a verb",
+        "pillarbox queue relase 1",
+        "pillarbox queue: argument VERB: 'relase' is unknown; allowed: …; did you mean release?; see `pillarbox queue --help`",
+        USAGE,
+    ),
+    Mistake(
+        "mistyped option",
+        "pillarbox queue list --limt 5",
+        "pillarbox: unrecognized arguments: --limt; see `pillarbox --help`",
+        USAGE,
+    ),
+    Mistake(
+        "option left out",
+        "pillarbox queue delay --all",
+        "pillarbox queue delay: the following arguments are required: --for; see `pillarbox queue delay --help`",
+        USAGE,
+    ),
+    Mistake(
+        "word for a number",
+        "pillarbox deadletters requeue all",
+        "pillarbox deadletters requeue: argument ID: 'all' is not a whole number; see `pillarbox deadletters requeue --help`",
+        USAGE,
+    ),
+    Mistake(
+        "duration without a unit",
+        "pillarbox queue delay --all --for 90",
+        f'pillarbox queue delay: argument --for: "90" has no unit; allowed: {_SPANS}; see `pillarbox queue delay --help`',
+        USAGE,
+    ),
+    Mistake(
+        "no duration",
+        "pillarbox suspend add --all --reason x --for soon",
+        f'pillarbox suspend add: argument --for: "soon" is not a duration; allowed: {_SPANS}; see `pillarbox suspend add --help`',
+        USAGE,
+    ),
+    Mistake(
+        "priority out of range",
+        "pillarbox queue priority --all --to 12",
+        "pillarbox queue priority: argument --to: '12' is not a priority; allowed: -9 to 9; see `pillarbox queue priority --help`",
+        USAGE,
+    ),
+    Mistake(
+        "everything by accident",
+        "pillarbox queue delete --yes",
+        "pillarbox: delete: give a condition, or --all for every recipient",
+        FAILED,
+    ),
+    Mistake(
+        "move to an unknown transport",
+        "pillarbox queue move --all --transport slwo --yes",
+        'pillarbox: --transport: "slwo" is not a transport of config/queued.yaml; allowed: default, slow',
+        EX_USAGE,
+    ),
+    Mistake(
+        "suspend an unknown transport",
+        "pillarbox suspend add --transport slwo --reason x",
+        'pillarbox: --transport: "slwo" is not a transport of config/queued.yaml; allowed: default, slow',
+        EX_USAGE,
+    ),
+    Mistake(
+        "schedule by an unknown transport",
+        "pillarbox schedule add x --every '0 9 * * *' --from a@example.com --to b@example.com --transport slwo",
+        'pillarbox: --transport: "slwo" is not a transport of config/queued.yaml; allowed: default, slow',
+        EX_USAGE,
+    ),
+    Mistake(
+        "user with an unknown transport",
+        "pillarbox user add bob --transport slwo",
+        'pillarbox: --transport: "slwo" is not a transport of config/queued.yaml; allowed: default, slow',
+        EX_USAGE,
+    ),
+    Mistake(
+        "requeue what is no dead letter",
+        "pillarbox deadletters requeue 98 99 --yes",
+        "pillarbox: deadletters requeue: not dead letters in the history: 98, 99; nothing was changed; `pillarbox deadletters list` shows those there are",
+        FAILED,
+    ),
+    Mistake(
+        "show what is not queued",
+        "pillarbox queue show 999",
+        "pillarbox: queue show: 999 is not in the queue: see `pillarbox queue trace 999`",
+        FAILED,
+    ),
+    Mistake(
+        "undo what was not done",
+        "pillarbox queue undo 999 --yes",
+        "pillarbox: queue undo: there is no audit row 999; `pillarbox queue audit` lists them",
+        FAILED,
+    ),
+    Mistake(
+        "move a partition to a leaf that is not there",
+        "pillarbox partitions move 4 nosuch",
+        "pillarbox: leaf nosuch: not there; there are 123, 456 and def",
+        FAILED,
+    ),
+    Mistake(
+        "unknown worker",
+        "queued --worker al",
+        "queued: config/queued.yaml: workers: no worker 'al'; allowed: all",
+        CONFIG,
+    ),
+    Mistake(
+        "--config names a file",
+        "pillarbox queue list --config config/smtpd.yaml",
+        "pillarbox: config/smtpd.yaml: is a file; allowed: the folder that holds smtpd.yaml",
+        CONFIG,
+    ),
+    Mistake(
+        "--config names a folder",
+        "smtpd --config config",
+        "smtpd: config: is a directory; allowed: a YAML file",
+        CONFIG,
+    ),
+    Mistake(
+        "--config names nothing",
+        "queued --config confg/queued.yaml",
+        "queued: confg/queued.yaml: does not exist; name the YAML file to read",
+        CONFIG,
+    ),
+    Mistake(
+        "var is a file",
+        "pillarbox database start --var config/smtpd.yaml",
+        "pillarbox: environment.var: config/smtpd.yaml is a file; allowed: a folder for run-time files",
+        CONFIG,
+    ),
+    Mistake(
+        "var is open to everybody",
+        "pillarbox database start --var open",
+        "pillarbox: environment.var: open has mode 0777, so every account may replace its files; allowed: a folder that others may not write (chmod o-w open)",
+        CONFIG,
+    ),
+    Mistake(
+        "var is open to everybody, in smtpd.yaml",
+        "smtpd",
+        "smtpd: config/smtpd.yaml: environment.var: open has mode 0777, so every account may replace its files; allowed: a folder that others may not write (chmod o-w open)",
+        CONFIG,
+        {"config/smtpd.yaml": "environment: {var: open}"},
+    ),
+    Mistake(
+        "rule for an unknown transport, checked",
+        "pillarbox policy check",
+        'pillarbox: config/smtpd.yaml: policy.rules[0].then.transport: "slwo" is not a transport of config/queued.yaml; allowed: default, slow',
+        CONFIG,
+        {"config/smtpd.yaml": "ENVIRONMENT\npolicy: {rules: [{id: a, then: {transport: slwo}}]}"},
+    ),
+    Mistake(
+        "rule for an unknown transport, started",
+        "pillarbox up",
+        'pillarbox: config/smtpd.yaml: policy.rules[0].then.transport: "slwo" is not a transport of config/queued.yaml; allowed: default, slow',
+        CONFIG,
+        {"config/smtpd.yaml": "ENVIRONMENT\npolicy: {rules: [{id: a, then: {transport: slwo}}]}"},
+    ),
+]
+
+WRITTEN: Final = [
+    smtpd(
+        "typo in a key",
+        "servers: [{listners: [{port: 25}]}]",
+        "config/smtpd.yaml:2: servers[0].listners: unknown key (value a list); allowed: …; did you mean listeners?",
+    ),
+    smtpd(
+        "port that is not a number",
+        "servers: [{listeners: [{port: smtp}]}]",
+        'config/smtpd.yaml:2: servers[0].listeners[0].port: "smtp" is not a usable number; allowed: a whole number from 0 to 65535',
+    ),
+    smtpd(
+        "port of somebody else",
+        "servers: [{listeners: [{port: TAKEN}]}]",
+        "servers[0].listeners[0]: 127.0.0.1:TAKEN: cannot listen: Address already in use",
+        UNAVAILABLE,
+    ),
+    smtpd(
+        "bad network",
+        "relay: {networks: [10.0.0.1/8]}",
+        'config/smtpd.yaml:2: relay.networks[0]: "10.0.0.1/8" is not a network, its address has bits beyond the prefix; allowed: an IPv4 or IPv6 network such as 192.0.2.0/24',
+    ),
+    smtpd(
+        "bad regular expression",
+        "policy: {rules: [{id: a, if: {helo: ['/(/']}, then: {reject: 550 5.7.1 No}}]}",
+        'config/smtpd.yaml:2: policy.rules[0].if.helo[0]: "/(/" is not a regular expression (missing ): (); allowed: RE2 syntax between slashes',
+    ),
+    smtpd(
+        "duration in words",
+        "spool: {timeout: soon}",
+        'config/smtpd.yaml:2: spool.timeout: "soon" is not a duration; allowed: whole numbers with d, h, m, s or ms in that order (1h30m), or whole seconds, at most 36500d',
+    ),
+    smtpd(
+        "account that does not exist",
+        "user: nosuchaccount",
+        "config/smtpd.yaml: user: there is no account nosuchaccount; allowed: the name of an account",
+    ),
+    smtpd(
+        "variable that is not set",
+        'user: !Env "${NOT_SET_ANYWHERE}"',
+        "config/smtpd.yaml:2:7: the environment variable NOT_SET_ANYWHERE is not set and has no default",
+    ),
+    _tls(
+        "certificate that is missing",
+        "nowhere.pem",
+        "good.key",
+        "servers[0].tls.certificate: nowhere.pem: No such file or directory; allowed: a file in PEM that smtpd may read",
+    ),
+    _tls(
+        "key that is missing",
+        "good.pem",
+        "nowhere.key",
+        "servers[0].tls.privatekey: nowhere.key: No such file or directory; allowed: a file in PEM that smtpd may read",
+    ),
+    _tls(
+        "folder for a key",
+        "good.pem",
+        "config",
+        "servers[0].tls.privatekey: config: Is a directory; allowed: a file in PEM that smtpd may read",
+    ),
+    _tls(
+        "key of another certificate",
+        "good.pem",
+        "ended.key",
+        "servers[0].tls: good.pem, ended.key: the private key is not the certificate's",
+    ),
+    _tls(
+        "expired certificate",
+        "ended.pem",
+        "ended.key",
+        "servers[0].tls.certificate: ended.pem expired ENDED; allowed: a certificate that is valid now",
+    ),
+    queued(
+        "key of metadata that does not exist",
+        """workers: [{id: all, where: "metadata->>'_partit' IN ('1')"}]""",
+        """config/queued.yaml:2: workers[0].where: "metadata->>'_partit' IN ('1')": metadata has no key _partit; allowed: …; did you mean _partid?""",
+    ),
+    queued(
+        "-> in place of ->>",
+        """workers: [{id: all, where: "metadata->'_partid' IN ('1')"}]""",
+        """config/queued.yaml:2: workers[0].where: "metadata->'_partid' IN ('1')": metadata->'_partid' is JSON and compared with text; allowed: metadata->>'_partid'""",
+    ),
+    queued(
+        "column that does not exist",
+        """workers: [{id: all, where: "partid = '1'"}]""",
+        """config/queued.yaml: workers[0].where: "partid = '1'": column "partid" does not exist; allowed: one SQL condition on the columns of queue""",
+    ),
+    queued(
+        "parenthesis left out",
+        """workers: [{id: all, where: "priority IN (1"}]""",
+        """config/queued.yaml: workers[0].where: 'priority IN (1' is not one SQL condition: its parentheses do not balance""",
+    ),
+    queued(
+        "port within the host",
+        f"{_ALL}\ntransports: [{{id: default, connection: {{server: 'smtp.example.com:587'}}}}]",
+        'config/queued.yaml:3: transports[0].connection.server: "smtp.example.com:587" is not a host; allowed: a host name, IPv4 or IPv6 address',
+    ),
+    queued(
+        "secret that is missing",
+        f"{_ALL}\ntransports: [{{id: default, connection: {{server: smtp.example.com, auth: {{user: me, password: {{file: nowhere}}}}}}}}]",
+        "config/queued.yaml: transports[default].connection.auth: nowhere cannot be read: No such file or directory",
+    ),
+    queued(
+        "group that does not exist",
+        f"{_ALL}\ntransports: [{{id: default, group: big}}]",
+        'config/queued.yaml:3: transports[0].group: there is no group "big"; allowed: none, for transportgroups is empty',
+    ),
+    queued(
+        "rule for a transport that does not exist",
+        f"{_ALL}\nrules: [{{id: a, if: {{transport: [slwo]}}, defer: 1h}}]",
+        'config/queued.yaml:3: rules[0].if.transport[0]: "slwo" is not a transport; allowed: default',
+    ),
+    queued(
+        "limit for a transport that does not exist",
+        f"{_ALL}\npacing: {{policies: [{{id: a, rate: 1/sec, match: {{transport: [slwo]}}}}]}}",
+        'config/queued.yaml:3: pacing.policies[0].match.transport[0]: "slwo" is not a transport; allowed: default',
+    ),
+    queued(
+        "notifications by a transport that does not exist",
+        f"{_ALL}\nbounces: {{transport: slwo}}",
+        'config/queued.yaml:3: bounces.transport: "slwo" is not a transport; allowed: default',
+    ),
+    queued(
+        "rate in words",
+        f"{_ALL}\npacing: {{policies: [{{id: a, rate: fast}}]}}",
+        'config/queued.yaml:3: pacing.policies[0].rate: "fast" is not a rate; allowed: N/sec, N/min, N/hour or N/day',
+    ),
+    yaml(
+        "indented too deep",
+        "environment:\n  var: x\n   log: {level: info}\n",
+        "3:4: not valid YAML: indented by 3, but line 2 above has a value already; allowed: 2, as there",
+    ),
+    yaml(
+        "indented too little",
+        "environment:\n  var: x\n log: {level: info}\n",
+        "3:2: not valid YAML: indented by 1, but its neighbours, from line 1 on, by 0; allowed: the same for all",
+    ),
+    yaml("indented by a tab", "environment:\n\tvar: x\n", "2:1: not valid YAML: a tab; allowed: spaces"),
+    yaml(
+        "open quote",
+        'environment:\n  var: "x\n  log:\n    level: info\n',
+        "2:8: not valid YAML: the quote that opens here is not closed",
+    ),
+    yaml(
+        "open quote before another",
+        'environment:\n  var: "x\n  log:\n    level: "info"\n',
+        "2:8: not valid YAML: the quote that opens here is closed on line 4 only; is a quote missing before that?",
+    ),
+    yaml(
+        "open bracket",
+        "servers:\n- listeners: [{port: 25}\n  hostname: x\n",
+        "2:14: not valid YAML: the [ that opens here is not closed before line 3",
+    ),
+    yaml(
+        "two colons",
+        "environment: var: x\n",
+        "1:17: not valid YAML: a second colon in one line; put text that holds a colon in quotes",
+    ),
+    yaml(
+        "key without a colon",
+        "environment:\n  var\n  log: {level: info}\n",
+        "2:3: not valid YAML: no colon after this key; allowed: key: value",
+    ),
+    yaml("key twice", "user: a\nuser: b\n", '2:1: duplicate key "user", first written on line 1'),
+    yaml("empty file", "# nothing\n", " is empty; allowed: a mapping of keys (see the shipped config/)"),
+]
+
+OF_THE_DATABASE: Final = [
+    database(
+        "no server",
+        "postgresql://127.0.0.1:1/none",
+        'smtpd: PostgreSQL is unavailable: connection failed: connection to server at "127.0.0.1", port 1 failed: Connection refused…',
+    ),
+    database(
+        "unknown scheme",
+        "mysql://localhost/none",
+        'smtpd: config/smtpd.yaml: environment.database.uri: missing "=" after "mysql://localhost/none" in connection info string; allowed: `embedded:` or a libpq URI to PostgreSQL 15 or newer',
+        CONFIG,
+    ),
+    database(
+        "unknown database",
+        "NODATABASE",
+        'pillarbox: PostgreSQL is unavailable: connection failed: … FATAL: database "nosuch" does not exist',
+        typed="pillarbox queue list",
+    ),
+    database(
+        "role that may not log in",
+        "NOLOGIN",
+        'smtpd: PostgreSQL is unavailable: connection failed: … FATAL: role "STRANGER" is not permitted to log in',
+    ),
+    database(
+        "role that may not log in, of a worker",
+        "NOLOGIN",
+        'queued: PostgreSQL is unavailable: connection failed: … FATAL: role "STRANGER" is not permitted to log in',
+        typed="queued --worker all",
+    ),
+    database(
+        "role without rights",
+        "NORIGHTS",
+        f'smtpd: permission denied for schema pillarbox, as role "GUEST" in database "DATABASE"; {_GRANT}',
+    ),
+    database(
+        "role without rights, of a worker",
+        "NORIGHTS",
+        f'queued: permission denied for schema pillarbox, as role "GUEST" in database "DATABASE"; {_GRANT}',
+        typed="queued --worker all",
+    ),
+    database(
+        "role without rights, migrating",
+        "NORIGHTS",
+        f'pillarbox: permission denied for schema pillarbox, as role "GUEST" in database "DATABASE"; {_GRANT}',
+        typed="pillarbox migrate",
+    ),
+    database(
+        "role without rights, looking",
+        "NORIGHTS",
+        "pillarbox: permission denied for schema pillarbox; see docs/how-to/grant-roles.md",
+        FAILED,
+        typed="pillarbox queue list",
+    ),
+    database(
+        "role of another daemon",
+        "QUEUED",
+        f'smtpd: no right to INSERT into pillarbox.messages and .queue, as role "WORKER" in database "DATABASE"; {_GRANT}',
+    ),
+    database(
+        "role of another daemon, of a worker",
+        "SMTPD",
+        "queued: permission denied for table queue; see docs/how-to/grant-roles.md",
+        typed="queued --worker all",
+    ),
+    database(
+        "no migrations yet",
+        "EMPTY",
+        "smtpd: the schema is older than this code: 0001_pre_schema missing; run `pillarbox migrate`",
+        CONFIG,
+    ),
+    database(
+        "no migrations yet, looking",
+        "EMPTY",
+        'pillarbox: relation "pillarbox.queue_state" does not exist; run `pillarbox migrate`',
+        FAILED,
+        typed="pillarbox queue list",
+    ),
+]
+
+#: What an application writes in SQL, and the first line of PostgreSQL's answer.
+OF_APPLICATIONS: Final = {
+    "SELECT pillarbox.enqueue('a@example.com', ARRAY['b@example.com'], 'x', priority => 77)": "priority 77 is out of range; allowed: -9 to 9",
+    "SELECT pillarbox.enqueue('a@example.com', ARRAY['b@example.com'], 'x', priority => 77777)": "priority 77777 is out of range; allowed: -9 to 9",
+    "SELECT pillarbox.enqueue('a@example.com', ARRAY['b@example.com'], 'x', transportid => 'slwo')": 'transportid "slwo" is not a transport of any worker; allowed: default, slow',
+    """SELECT * FROM pillarbox.enqueue_batch('[{"sender": "a@example.com", "recipients": ["b@example.com"], "content": "x", "priority": -10}]')""": "priority -10 is out of range; allowed: -9 to 9",
+    """SELECT * FROM pillarbox.enqueue_batch('[{"sender": "a@example.com", "recipient": "b@example.com"}]')""": "enqueue has no parameter 'recipient'",
+    "UPDATE pillarbox.mail SET priority = 10": "priority 10 is out of range; allowed: -9 to 9",
+    "UPDATE pillarbox.mail SET state = 'SENT'": "state can be set to HOLD, DELIVER, DELETE or BOUNCE, not SENT",
+    "SELECT pillarbox.enqueue('example.com', ARRAY['b@example.com'], 'x')": 'not an address: "example.com"',
+}

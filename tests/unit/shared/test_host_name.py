@@ -1,0 +1,59 @@
+"""test_host_name — which names are of one host only, and what is said in place of the others
+
+Owns: shared/host_name.py, and the verdict of doctor on it.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from scripts.doctor.checks import Severity
+from scripts.doctor.host import name
+from shared.config.queued.settings import QueuedConfig
+from shared.config.smtpd.settings import SmtpdConfig
+from shared.host_name import is_qualified, literal, own_name
+
+
+@pytest.mark.parametrize("known", ["mx.example.com", "MX1.example", "a-b.c.de", "xn--mx-0ja.example"])
+def test_a_name_with_a_domain_is_of_one_host(known: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_qualified(known)
+    monkeypatch.setattr(socket, "getfqdn", lambda: known)
+    assert own_name() == known
+
+
+@pytest.mark.parametrize(
+    "known",
+    ["localhost", "localhost.localdomain", "ip6-localhost", "3f2a1b", "mx.localdomain", "10.0.0.1", "a_b.example", ""],
+)
+def test_any_other_name_gives_way_to_an_address_literal(known: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_qualified(known)
+    monkeypatch.setattr(socket, "getfqdn", lambda: known)
+    assert own_name().startswith("[")
+    SmtpdConfig.model_validate({"servers": [{"hostname": own_name()}]})  # it may stand where a name is configured
+
+
+def test_a_literal_says_which_protocol_its_address_is_of() -> None:
+    assert literal("192.0.2.1") == "[192.0.2.1]"
+    assert literal("2001:db8::1") == "[IPv6:2001:db8::1]"
+
+
+@pytest.mark.parametrize(
+    ("known", "configured", "verdict", "found"),
+    [
+        ("mx.example.com", None, Severity.OK, "by configuration, or mx.example.com"),
+        ("localhost", "mx.example.com", Severity.OK, "by configuration"),
+        ("localhost", None, Severity.WARN, "localhost is not a fully qualified name, so mail says [192.0.2.1]"),
+    ],
+)
+def test_doctor_says_where_a_name_is_missing(known: str, configured: str | None, verdict: Severity, found: str) -> None:
+    given: dict[str, Any] = {"hostname": configured} if configured else {}
+    smtpd = SmtpdConfig.model_validate({"servers": [given]})
+    queued = QueuedConfig.model_validate({"transports": [{"id": "default", **given}], "bounces": given})
+    finding = name(smtpd, queued, known, "[192.0.2.1]")
+    assert finding.verdict is verdict
+    assert finding.found.startswith(found)
+    if verdict is Severity.WARN:
+        assert finding.remedy.startswith("give servers[0].hostname, transports[0].hostname, bounces.hostname, or")
