@@ -24,7 +24,7 @@ demo: ready-demo  ## deliver sample mail through real daemons; needs no installa
 	@.venv/bin/pillarbox demo $(ARGS)
 
 up: ready-demo  ## run the smtpd and queued workers of config/ until Ctrl-C
-	@.venv/bin/pillarbox up $(ARGS)
+	@.venv/bin/pillarbox up --sink $(ARGS)
 
 bench: ready-demo  ## measure messages per second through the whole system, with Postfix's load tools
 	@$(PY) -m scripts.bench.burst $(ARGS)

@@ -1,4 +1,4 @@
-"""__main__ — `python -m queued [--config FILE] [--worker ID] [--dry-run [N] [--json]]`
+"""__main__ — `python -m queued [--config FILE] [--worker ID] [--next-hop HOST:PORT] [--dry-run [N] [--json]]`
 
 Owns: arguments, and the exit status: 0 after a stop, 69 or 78 (sysexits.h) for errors that an operator can correct, 70
     when a part died. SIGHUP before there is something to reload is ignored.
@@ -17,12 +17,15 @@ from queued.daemon import Worker
 from shared import event_loop
 from shared.command_line import Parser
 from shared.config.queued.load import load_queued
+from shared.config.queued.next_hop import with_next_hop
+from shared.config.queued.routing import place
 from shared.config.validate import naming
 from shared.errors import ConfigError
 from shared.lifecycle import exit_status
 from shared.observe import events
 
 if TYPE_CHECKING:
+    from shared.config.queued.routing import HostPort
     from shared.config.queued.settings import QueuedConfig
 
 
@@ -31,6 +34,12 @@ def main() -> int:
     parser = Parser(prog="queued", description="Deliver queued mail over SMTP.")
     parser.add_argument("--config", type=Path, default=Path("config/queued.yaml"), help="default: config/queued.yaml")
     parser.add_argument("--worker", help="an id from `workers`; without it environment.database.where selects the rows")
+    parser.add_argument(
+        "--next-hop",
+        type=_place,
+        metavar="HOST:PORT",
+        help="where mail goes over transports that name no next hop; `pillarbox up --sink` names its sink",
+    )
     parser.add_argument(
         "--dry-run",
         type=_count,
@@ -46,8 +55,12 @@ def main() -> int:
     # Its default effect would kill us before there is something to reload.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    def work() -> None:
+    def read() -> QueuedConfig:
         config = load_queued(arguments.config)
+        return with_next_hop(config, arguments.next_hop) if arguments.next_hop else config
+
+    def work() -> None:
+        config = read()
         events.setup(config.environment.log.level if arguments.dry_run is None else "warning")
         worker = _selection(config, arguments.worker, arguments.config)
         with naming(arguments.config):
@@ -57,7 +70,7 @@ def main() -> int:
         if arguments.dry_run is not None:
             event_loop.run(dry_run.run(config, worker, arguments.dry_run, as_json=arguments.json))
         else:
-            event_loop.run(daemon.run(config, worker, lambda: load_queued(arguments.config)))
+            event_loop.run(daemon.run(config, worker, read))
 
     return exit_status("queued", work)
 
@@ -67,6 +80,14 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of recipients; allowed: 1 or more")
     return int(text)
+
+
+def _place(text: str) -> HostPort:
+    """A host and a port."""
+    try:
+        return place(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _selection(config: QueuedConfig, worker: str | None, path: Path) -> Worker:

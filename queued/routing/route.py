@@ -120,7 +120,7 @@ def choose(domain: str, transport: Transport) -> Way:
         return Fixed((Host(str(connection.socket.absolute()), 0, 0),))
     if connection.mode == "smarthost":
         if not connection.hosts:
-            return Fixed((Host(connection.server, connection.port, 0),))
+            return Fixed((Host(connection.smarthost, connection.port, 0),))
         return Fixed(tuple(Host(h.server, h.port, h.preference, h.weight) for h in connection.hosts))
     if domain.startswith("["):
         return ByLiteral(Host(domain, connection.port, 0, addresses=(_literal(domain),)))

@@ -95,7 +95,7 @@ def logins(transport: Transport) -> dict[tuple[str, int], Login]:
     connection = transport.connection
     where = f"transports[{transport.id}].connection"
     if not connection.hosts:
-        places = {(connection.server, connection.port): f"{where}.auth"}
+        places = {(connection.smarthost, connection.port): f"{where}.auth"}
     else:
         places = {
             (host.server, host.port): f"{where}.hosts[{index}].auth" if host.auth else f"{where}.auth"

@@ -18,6 +18,7 @@ from time import monotonic
 from scripts.bench.sink import sink
 from scripts.bench.source import DOMAINS, submit
 from scripts.commands import up
+from scripts.config_files import load_both
 from scripts.daemons import Daemons
 from scripts.dev.peers import need_peer
 from scripts.scratch_var import emptied
@@ -74,7 +75,7 @@ async def _measure(options: argparse.Namespace) -> str:
     async with sink() as port, Daemons() as supervisor:
         (var / "smtpd.yaml").write_text(_SMTPD.format(var=var))
         (var / "queued.yaml").write_text(_QUEUED.format(var=var, port=port))
-        smtpd, queued = up.load_both(var)
+        smtpd, queued = load_both(var)
         conninfo = up.prepare(smtpd)
         children = up.children(var, queued, logs=var)
         for child in children:

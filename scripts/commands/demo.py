@@ -17,6 +17,7 @@ from queued.smtp.client import SmtpConnection
 from queued.smtp.transaction import Timeouts, Transaction
 from scripts.commands import demo_face, sample_mail, up
 from scripts.commands.ledger import Ledger
+from scripts.config_files import load_both
 from scripts.daemons import DaemonProcess, Daemons
 from scripts.scratch_var import emptied
 from scripts.sink.server import Sink
@@ -87,7 +88,7 @@ async def _demonstrate(var: Path, samples: list[sample_mail.Sample]) -> Ledger:
         (var / "queued.yaml").write_text(_QUEUED.format(var=var, port=sink.port))
         face = demo_face.Face(ledger, len(samples))
         face.say("starting PostgreSQL")
-        smtpd, queued = up.load_both(var)
+        smtpd, queued = load_both(var)
         conninfo = up.prepare(smtpd)
         children = up.children(var, queued, logs=var)
         for child in children:

@@ -1,9 +1,11 @@
 """up — `pillarbox up`: the whole system in the foreground, until Ctrl-C; SIGHUP reloads all of it
 
-Owns: the order database → schema → smtpd → workers, and the reverse when stopping.
+Owns: the order database → schema → smtpd → workers, and the reverse when stopping; what is said at the end of the
+    start: where to submit, and whether mail can be delivered at all.
 Guarantees: both configuration files are read whole before anything starts, and before anything reloads: both are used
-    or neither. A daemon that dies is started again. The embedded PostgreSQL is stopped at the end if, and only if, this
-    command started it.
+    or neither. One `up` for each `var`. A daemon that dies is started again, and so is the embedded PostgreSQL, which
+    is stopped at the end if, and only if, this command started it. A sink runs only with --sink, and only while no
+    next hop is configured.
 Raises: PillarboxError for errors that an operator can correct.
 """
 
@@ -12,12 +14,18 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from scripts.config_files import load_both
 from scripts.daemons import DaemonProcess, Daemons
+from scripts.options import add_config
 from scripts.transports import check_policy
-from shared.config.queued.load import load_queued
-from shared.config.smtpd.load import load_smtpd
+from scripts.up import sink
+from scripts.up.keep_postgres import keep_up
+from scripts.up.only_one import only_one
+from scripts.up.unserved import unserved
+from shared.config.queued.next_hop import without_next_hop
 from shared.errors import ConfigError
 from shared.observe import events
 from shared.postgres import database, migrate
@@ -29,12 +37,16 @@ if TYPE_CHECKING:
 
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
-from scripts.options import add_config
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `up` to the command line."""
     parser = subparsers.add_parser("up", help="run smtpd and every worker until Ctrl-C")
+    parser.add_argument(
+        "--sink",
+        action="store_true",
+        help="if queued.yaml names no next hop, deliver to a sink whose mail `pillarbox sink show` lists",
+    )
     add_config(parser)
     parser.set_defaults(func=run)
 
@@ -45,23 +57,15 @@ def run(options: argparse.Namespace) -> int:
     check_policy(options.config, smtpd, queued)
     events.setup(smtpd.environment.log.level)
     var = smtpd.environment.var
-    started = database.resolve_running(smtpd.environment.database.uri, var) is None
-    try:
-        prepare(smtpd)
-        asyncio.run(_serve(options.config, queued))
-    finally:
-        if started:
-            embedded.stop(var)
+    with only_one(var):
+        started = database.resolve_running(smtpd.environment.database.uri, var) is None
+        try:
+            conninfo = prepare(smtpd)
+            asyncio.run(_serve(options, smtpd, queued, conninfo))
+        finally:
+            if started:
+                embedded.stop(var)
     return 0
-
-
-def load_both(folder: Path) -> tuple[SmtpdConfig, QueuedConfig]:
-    """Both files, which must speak of the same database."""
-    smtpd, queued = load_smtpd(folder / "smtpd.yaml"), load_queued(folder / "queued.yaml")
-    ours, theirs = smtpd.environment, queued.environment
-    if (ours.database.uri, ours.var) != (theirs.database.uri, theirs.var):
-        raise ConfigError(f"{folder}: smtpd.yaml and queued.yaml name different databases; both must name the same")
-    return smtpd, queued
 
 
 def prepare(smtpd: SmtpdConfig) -> str:
@@ -77,33 +81,77 @@ def tell_waiting(line: str) -> None:
     sys.stderr.write(f"pillarbox: {line}\n")
 
 
-def children(folder: Path, queued: QueuedConfig, logs: Path | None = None) -> list[DaemonProcess]:
-    """The daemons: smtpd and every worker of queued.yaml."""
+def children(
+    folder: Path, queued: QueuedConfig, logs: Path | None = None, next_hop: str | None = None
+) -> list[DaemonProcess]:
+    """The daemons: smtpd and every worker of queued.yaml. `next_hop`: HOST:PORT for transports that name none."""
 
     def child(name: str, *arguments: str) -> DaemonProcess:
         return DaemonProcess(name, ("-m", *arguments), logs / f"{name}.log" if logs else None)
 
+    place = ("--next-hop", next_hop) if next_hop else ()
     return [
         child("smtpd", "smtpd", "--config", str(folder / "smtpd.yaml")),
         *(
-            child(worker.id, "queued", "--config", str(folder / "queued.yaml"), "--worker", worker.id)
+            child(worker.id, "queued", "--config", str(folder / "queued.yaml"), "--worker", worker.id, *place)
             for worker in queued.workers
         ),
     ]
 
 
-async def _serve(folder: Path, queued: QueuedConfig) -> None:
+async def _serve(options: argparse.Namespace, smtpd: SmtpdConfig, queued: QueuedConfig, conninfo: str) -> None:
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a daemon that starts now reads the file as it is
-    async with Daemons() as supervisor:
-        for child in children(folder, queued):
+    async with AsyncExitStack() as stack:
+        wanted, warnings = await _examine(options, smtpd, queued, conninfo)
+        var = smtpd.environment.var
+        next_hop = await stack.enter_async_context(sink.running(var)) if wanted else None
+        supervisor = await stack.enter_async_context(Daemons())
+        daemons = children(options.config, queued, next_hop=next_hop)
+        for child in daemons:
             await supervisor.start(child)
             print(f"{child.name}: {child.status}")
-        loop.add_signal_handler(signal.SIGHUP, _reload, folder, queued, supervisor)
-        await asked.wait()
+        loop.add_signal_handler(signal.SIGHUP, _reload, options.config, queued, supervisor)
+        for warning in warnings:
+            sys.stderr.write(f"pillarbox: WARNING: {warning}\n")
+        print(f"submit to {daemons[0].status.removeprefix('listening ')}, look with pillarbox queue list")
+        await _until(asked, smtpd)
+
+
+async def _until(asked: asyncio.Event, smtpd: SmtpdConfig) -> None:
+    """Until a signal comes; meanwhile a server of our own is kept running. DatabaseUnavailable when it cannot be."""
+    environment = smtpd.environment
+    tasks: set[asyncio.Task[object]] = {asyncio.create_task(asked.wait())}
+    if database.is_embedded(environment.database.uri):
+        tasks.add(asyncio.create_task(keep_up(environment.var)))
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _examine(
+    options: argparse.Namespace, smtpd: SmtpdConfig, queued: QueuedConfig, conninfo: str
+) -> tuple[bool, list[str]]:
+    """Whether a sink is to be the next hop, and what to warn of."""
+    var = smtpd.environment.var
+    transports = without_next_hop(queued)
+    connection = await database.connect(conninfo, "pillarbox up")
+    try:
+        warnings = await unserved(connection, smtpd, queued)
+        refused = await sink.why_not(connection, smtpd, var) if transports and options.sink else None
+    finally:
+        await connection.close()
+    if transports:
+        warnings.append(sink.warning(transports, asked=options.sink, refused=refused))
+    return bool(transports) and options.sink and refused is None, warnings
 
 
 def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons) -> None:

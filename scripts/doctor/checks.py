@@ -102,6 +102,7 @@ CHECKS: Final[dict[str, str]] = {
         "Waiting mail and policy rules name transports of queued.yaml. A: mail names another, and waits until it "
         "expires. W: a rule does."
     ),
+    "transport.next_hop": "Every transport of queued.yaml names a next hop. A: one does not, or mail goes to a sink.",
     "mail.hosts": (
         "Mail that waits for a host that does not answer, is at its limit, or for DNS. Note: there is some. W: 100 "
         "recipients wait for one of them. A: 1000, as where many domains lead to one dead host."

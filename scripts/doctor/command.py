@@ -21,12 +21,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scripts.commands.up import load_both
+from scripts.config_files import load_both
 from scripts.doctor import host
 from scripts.doctor.certificates import certificates
 from scripts.doctor.checks import CHECKS, Finding, Limits, Severity, worst
 from scripts.doctor.examine import Look
 from scripts.doctor.logins import secrets
+from scripts.doctor.next_hop import next_hop
 from scripts.doctor.python import build
 from scripts.doctor.server import disk
 from scripts.doctor.windows import windows
@@ -75,6 +76,7 @@ async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | Non
         await connection.close()
     findings += certificates(smtpd.servers, datetime.now(UTC))
     findings += secrets(queued.transports)
+    findings.append(next_hop(queued))
     findings.append(windows(queued.transports, datetime.now(UTC)))
     findings.append(host.name(smtpd, queued, socket.getfqdn(), own_name()))
     findings.append(build(platform.python_version(), sysconfig.get_config_vars()))

@@ -178,7 +178,7 @@ class Look:
     async def _default(self) -> list[Finding]:
         rows = await self._rows("doctor_default", batch=self._limits.backlog)
         self._stray = [row.partid for row in rows]
-        return [queue.default_leaf(rows, set(coverage.configured(self._count, *self._named())))]
+        return [queue.default_leaf(rows, set(workers.configured(self._smtpd)))]
 
     async def _workers(self) -> list[Finding]:
         """The running workers, the proofs of their conditions, and the unserved partitions."""
@@ -187,7 +187,7 @@ class Look:
             for row in await self._rows("register_seen")
         ]
         configured = {worker.id: worker.where for worker in self._queued.workers}
-        partids = coverage.configured(self._count, *self._named())
+        partids = workers.configured(self._smtpd)
         found = workers.live(configured, registered)
 
         unknown = str(max((int(p) for p in partids if p and p.isdecimal()), default=0) + 1)
@@ -210,9 +210,3 @@ class Look:
     @property
     def _count(self) -> int:
         return self._smtpd.environment.database.partitions.count
-
-    def _named(self) -> set[str]:
-        """Partition ids that policy rules and leaves name."""
-        leaves = self._smtpd.environment.database.partitions.leaves.values()
-        rules = (rule.action.partition for rule in self._smtpd.policy.rules)
-        return {partid for ids in leaves for partid in ids} | {partid for partid in rules if partid}

@@ -1,6 +1,6 @@
 """command — run an SMTP sink from the command line, for demos, benchmarks and by hand
 
-Owns: the options of `pillarbox sink`, also run as `python -m scripts.sink.command`.
+Owns: the options of `pillarbox sink` and its verb `show`; also run as `python -m scripts.sink.command`.
 Guarantees: prints the address it listens on before the first connection, and the count when stopped by
 SIGINT or SIGTERM.
 Addresses script what happens, as in `temperror@example.com`: see scripts/sink/behaviour.py.
@@ -14,6 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
+from scripts.sink import show
 from scripts.sink.records import EXTENSIONS
 from scripts.sink.server import Sink
 from shared.errors import PillarboxError
@@ -41,7 +42,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `sink` to the commands of `pillarbox`."""
-    add_options(subparsers.add_parser("sink", help="run an SMTP sink that records mail and fails on request"))
+    parser = subparsers.add_parser(
+        "sink", help="run an SMTP sink that records mail and fails on request; show its mail"
+    )
+    add_options(parser)
+    show.add_verb(parser.add_subparsers(metavar="VERB"))
 
 
 def run(arguments: argparse.Namespace) -> int:

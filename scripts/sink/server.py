@@ -282,7 +282,7 @@ class Session(asyncio.BufferedProtocol):
             return
         answered = behaviour.ending not in {Ending.DROP_DOT, Ending.HANG_DOT}
         waiting = self._sink.accept(sender, recipients, content, answered=answered)
-        reply = f"{_RECORDED} as {len(self._sink.received)}"
+        reply = f"{_RECORDED} as {self._sink.count}"
         if behaviour.ending is Ending.DROP_DOT:
             self.abort()
         elif behaviour.ending is Ending.HANG_DOT:
@@ -307,8 +307,9 @@ class Session(asyncio.BufferedProtocol):
 class Sink:
     """The server; listens between entering and leaving `async with`.
 
-    received: the records in order. violations: what a careful client would not have sent, one line each.
-    commands: how often each verb came. connections: how many were made in all; most_connections: at once.
+    received: the records in order. count: of all records, as the replies number them. violations: what a careful
+    client would not have sent, one line each. commands: how often each verb came. connections: how many were made in
+    all; most_connections: at once.
     """
 
     def __init__(
@@ -329,6 +330,7 @@ class Sink:
         self.port = port
         self.options = SinkOptions(**options)
         self.received: list[Received] = []
+        self.count = 0
         self.violations: list[str] = []
         self.commands: dict[str, int] = {}
         self.connections = 0
@@ -442,6 +444,7 @@ class Sink:
         if self._log is not None:
             os.write(self._log, f"{record.as_json()}\n".encode())
         self.received.append(record)
+        self.count += 1
         self._news.set()
         return self._callback(record) if self._callback is not None else None
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import contextmanager
+from ipaddress import ip_address
 from select import POLLIN, poll
 from typing import TYPE_CHECKING, Any, Final
 
@@ -260,6 +261,12 @@ def complete(conninfo: str, application_name: str) -> str:
 def is_pooled(connection: Connection) -> bool:
     """Whether a pooler such as PgBouncer stands between: a session's state may then not last from query to query."""
     return connection.prepare_threshold is None
+
+
+def is_on_this_host(connection: Connection) -> bool:
+    """Whether the server is reached by a Unix socket or a loopback address."""
+    host = connection.info.host
+    return host.startswith(("/", "@")) or ip_address(connection.info.hostaddr or host).is_loopback
 
 
 def hang_up(connection: Connection) -> None:

@@ -1,5 +1,9 @@
 -- The queue as operators list, group, show and change it.
 
+-- name: queue_any
+-- Whether any mail waits, held mail included.
+SELECT EXISTS (SELECT FROM pillarbox.queue) AS some
+
 -- name: queue_changed
 -- The next recipients that a command changed.
 SELECT r.queue__id AS id, r.messages__id AS message FROM pillarbox.audit_rows r

@@ -23,6 +23,7 @@ from queued import maintain
 from scripts.bench.core.server import LEAVES, NAME, fill
 from scripts.bench.smtpd.cpu import spent
 from scripts.commands import up
+from scripts.config_files import load_both
 from scripts.daemons import DaemonProcess, Daemons
 from shared.config.queued.settings import Maintenance
 from shared.errors import PillarboxError
@@ -132,7 +133,7 @@ async def running(var: Path, sink: int, transport: Mapping[str, Any], **sections
     (var / "smtpd.yaml").write_text(json.dumps({"environment": environment, "servers": [server]}, indent=2))
     queued = {"environment": environment, "transports": [default], **sections}
     (var / "queued.yaml").write_text(json.dumps(queued, indent=2))
-    smtpd, config = up.load_both(var)
+    smtpd, config = load_both(var)
     conninfo = up.prepare(smtpd)
     connection = await database.connect(conninfo, NAME)
     try:

@@ -1,8 +1,9 @@
 """routing — the route to a destination, in queued.yaml
 
 Owns: the models of a transport's connection (smart hosts or MX), its limits, overrides and permissions, and of DNS.
-Guarantees: by default all mail goes to `connection.server`, as one smart host. Credentials are never sent to a host
-    that DNS names. A host to deliver to is parsed once, here: `host`, `host:port`, `192.0.2.1:25`, `[2001:db8::1]:25`.
+Guarantees: by default all mail goes to `connection.server`, as one smart host; without it no next hop is configured.
+    Credentials are never sent to a host that DNS names. A host to deliver to is parsed once, here: `host`, `host:port`,
+    `192.0.2.1:25`, `[2001:db8::1]:25`.
 See: Postfix relayhost, transport(5), smtp_mx_address_limit, smtp_mx_session_limit and proxy_interfaces; Halon's
     transports; RFC 5321 section 5.
 """
@@ -38,6 +39,10 @@ _BRACKETED = re.compile(r"\[([0-9A-Fa-f.:]+)\](?::([0-9]{1,5}))?")
 _PLAIN = re.compile(rf"({HOST_PATTERN})(?::([0-9]{{1,5}}))?")
 
 
+_THIS_HOST = "127.0.0.1"
+SMTP_PORT = 25
+
+
 class HostPort(NamedTuple):
     """A host name or address without brackets, and a port; None where none was written."""
 
@@ -49,11 +54,12 @@ class HostPort(NamedTuple):
         return host if self.port is None else f"{host}:{self.port}"
 
 
-def _place(value: object) -> HostPort:
+def place(value: object) -> HostPort:
+    """A place to deliver to, as it is written; ValueError with what is allowed."""
     if isinstance(value, HostPort):
         return value
-    if isinstance(value, str) and (place := _read_place(value)) is not None:
-        return place
+    if isinstance(value, str) and (found := _read_place(value)) is not None:
+        return found
     raise ValueError(
         f"{show(value)} is not a place to deliver to; allowed: host, host:port or [address]:port{quotes_hint(value)}"
     )
@@ -79,10 +85,10 @@ def _read_place(text: str) -> HostPort | None:
 
 
 def _server(value: object) -> HostPort:
-    place = _place(value)
-    if not is_address(place.host):
+    found = place(value)
+    if not is_address(found.host):
         raise ValueError(f"{show(value)} is not a name server; allowed: an IP address, or [address]:port")
-    return place
+    return found
 
 
 def _each_once(routes: object) -> object:
@@ -103,7 +109,7 @@ def _truth(value: object) -> bool:
 
 
 Truth = Annotated[bool, Checked(_truth, {"type": "boolean"})]
-NextHop = Annotated[HostPort, Checked(_place, {"type": "string", "minLength": 1})]
+NextHop = Annotated[HostPort, Checked(place, {"type": "string", "minLength": 1})]
 NameServer = Annotated[HostPort, Checked(_server, {"type": "string", "minLength": 1})]
 
 
@@ -138,7 +144,13 @@ class Connection(Section):
         "DNS.",
         unit="word",
     )
-    server: Host = setting("127.0.0.1", "The host to deliver to.", unit="host name or IP address")
+    server: Host | None = setting(
+        None,
+        "The host to deliver to.",
+        unit="host name or IP address",
+        absent="no next hop: mail is tried at 127.0.0.1, `pillarbox doctor` raises an alarm, and `make up` delivers to "
+        "a sink",
+    )
     port: Port = setting(25, "The TCP port to deliver to.", unit="port number")
     socket: FilePath | None = setting(
         None,
@@ -178,12 +190,23 @@ class Connection(Section):
         unit="truth",
     )
 
+    @property
+    def smarthost(self) -> str:
+        """The host of `server`; this one where none is named."""
+        return self.server or _THIS_HOST
+
+    @property
+    def names_next_hop(self) -> bool:
+        """Whether anything here says where mail goes: a server, hosts, a socket, mode mx, or a port other than 25."""
+        elsewhere = self.mode == "mx" or bool(self.hosts) or self.socket is not None
+        return elsewhere or self.server is not None or self.port != SMTP_PORT
+
     def login(self, host: str, port: int) -> Auth | None:
         """As whom we log in at this place; None where we do not."""
         for each in self.hosts:
             if (each.server, each.port) == (host, port):
                 return each.auth or self.auth
-        return self.auth if not self.hosts and (host, port) == (self.server, self.port) else None
+        return self.auth if not self.hosts and (host, port) == (self.smarthost, self.port) else None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

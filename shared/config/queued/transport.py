@@ -6,7 +6,7 @@ See: https://www.postfix.org/postconf.5.html; RFC 5321 section 4.5.3.2 (time lim
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -25,12 +25,10 @@ from shared.config.fields import (
 )
 from shared.config.queued.feedback import Feedback
 from shared.config.queued.pacing import Windows
-from shared.config.queued.routing import Allow, Connection, Routes
+from shared.config.queued.routing import SMTP_PORT, Allow, Connection, Routes
 from shared.config.queued.source import Sources
 from shared.config.queued.transport_tls import TransportTls
 from shared.masking import show
-
-_SMTP: Final = 25
 
 
 class Pooling(Section):
@@ -206,8 +204,8 @@ def _smtp_ports(connection: Connection) -> list[tuple[tuple[str | int, ...], str
     ]
     if not ports and connection.socket is None:
         ports = [(("connection", "port"), connection.port)]
-    text = f"{_SMTP} is the port of SMTP; allowed with protocol lmtp: another one, such as 24"
-    return [(path, text) for path, port in ports if port == _SMTP]
+    text = f"{SMTP_PORT} is the port of SMTP; allowed with protocol lmtp: another one, such as 24"
+    return [(path, text) for path, port in ports if port == SMTP_PORT]
 
 
 def unknown_groups(

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from scripts.commands import demo, sample_mail, up
 from scripts.commands.ledger import Ledger
+from scripts.config_files import load_both
 from scripts.daemons import Daemons
 from scripts.doctor import command as doctor
 from scripts.doctor.checks import CHECKS, Finding, Severity
@@ -69,7 +70,7 @@ async def test_a_fresh_demo_is_healthy_and_a_stopped_one_with_mail_is_not(
     ledger = Ledger()
     async with Sink() as sink, Daemons() as supervisor:
         folder = as_demo(tmp_path, database, sink.port)
-        children = up.children(folder, up.load_both(folder)[1], logs=folder)
+        children = up.children(folder, load_both(folder)[1], logs=folder)
         for child in children:
             await supervisor.start(child)
         await eventually(lambda: factory.one("SELECT count(*) = 3 FROM pillarbox.workers"), "three workers signed on")

@@ -149,6 +149,7 @@ def test_only_absent_defaults_are_commented_out(file: str, model: type[BaseModel
             "messages",
             "notice",
             "secret",
+            "server",
             "sessions",
             "socket",
             "tls",

@@ -1,0 +1,1 @@
+"""up — what `pillarbox up` does beside running the daemons."""

@@ -1,0 +1,43 @@
+"""only_one — one `pillarbox up` for each `var`
+
+Owns: the file up.lock, which a running `up` holds locked, with its process id and since when it runs.
+Guarantees: the lock ends with the process, however it ends.
+Raises: InUse with who has it; OSError of the folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from shared.errors import PillarboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class InUse(PillarboxError):
+    """Another `pillarbox up` runs over the same folder."""
+
+    exit_status = 69  # EX_UNAVAILABLE, sysexits.h
+
+
+@contextmanager
+def only_one(var: Path) -> Iterator[None]:
+    """Hold the folder for the block."""
+    var.mkdir(parents=True, exist_ok=True)
+    with (var / "up.lock").open("a+", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            who = lock.read().strip() or "it does not say who"
+            raise InUse(f"`pillarbox up` already runs over {var} ({who}); stop that one first") from None
+        lock.truncate(0)
+        lock.write(f"pid {os.getpid()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%SZ}\n")
+        lock.flush()
+        yield

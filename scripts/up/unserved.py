@@ -1,0 +1,30 @@
+"""unserved — the partitions whose mail would wait, because no worker of queued.yaml serves them
+
+Guarantees: PostgreSQL reads the conditions, as for `pillarbox doctor`; nothing is changed. A condition that cannot be
+    used is left to its worker, which says so when it starts.
+See: scripts/doctor/conditions.py; doctor's check partition.served.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.doctor import workers
+from scripts.doctor.conditions import prove
+from shared.postgres.coverage import nobody
+
+if TYPE_CHECKING:
+    from shared.config.queued.settings import QueuedConfig
+    from shared.config.smtpd.settings import SmtpdConfig
+    from shared.postgres import database
+
+
+async def unserved(connection: database.Connection, smtpd: SmtpdConfig, queued: QueuedConfig) -> list[str]:
+    """A warning that names the partitions that mail can get and no worker selects; none where each has a worker."""
+    partids = workers.configured(smtpd)
+    wheres = {worker.where for worker in queued.workers}
+    proofs = [await prove(connection, where, partids, ()) for where in sorted(wheres)]
+    missing = nobody(partids, [proof.answers for proof in proofs]) if all(proof.answers for proof in proofs) else []
+    if not missing:
+        return []
+    return [f"no worker serves {workers.names(missing)}: such mail waits; name it in a worker's `where` in queued.yaml"]

@@ -1,0 +1,45 @@
+"""test_up_examines — what `pillarbox up` asks PostgreSQL before it starts: may a sink take this mail, who serves what
+
+See: scripts/up/sink.py, scripts/up/unserved.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.up import sink
+from scripts.up.unserved import unserved
+from shared.config.queued.settings import QueuedConfig
+from shared.config.smtpd.settings import SmtpdConfig
+from shared.postgres import database as door
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fixtures.database.factory import Factory
+
+
+async def test_a_sink_takes_no_mail_that_waits_from_before_there_was_one(
+    database: str, factory: Factory, tmp_path: Path
+) -> None:
+    connection = await door.connect(database, "test")
+    try:
+        assert await sink.why_not(connection, SmtpdConfig(), tmp_path) is None
+        factory.row(partid="1")
+        why = await sink.why_not(connection, SmtpdConfig(), tmp_path)
+        assert why == "mail waits that was accepted before there was a sink, and a sink would take it"
+        (tmp_path / "sink").mkdir()
+        assert await sink.why_not(connection, SmtpdConfig(), tmp_path) is None
+    finally:
+        await connection.close()
+
+
+async def test_partitions_that_no_worker_serves_are_named(database: str) -> None:
+    workers = [{"id": "a", "where": "metadata->>'_partid' = '1'"}, {"id": "b", "where": "metadata->>'_partid' > '4'"}]
+    connection = await door.connect(database, "test")
+    try:
+        [warning] = await unserved(connection, SmtpdConfig(), QueuedConfig.model_validate({"workers": workers}))
+        assert warning.startswith("no worker serves partition 2, 3, 4, NULL: ")
+        assert await unserved(connection, SmtpdConfig(), QueuedConfig()) == []
+    finally:
+        await connection.close()

@@ -1,0 +1,123 @@
+"""test_up_without_next_hop — the first hour: `pillarbox up --sink` as configured by nothing but defaults
+
+Owns: what it says, the sink and its mail, doctor, a second `up`, and mail around the death of its PostgreSQL.
+See: scripts/commands/up.py, scripts/up/.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shared.mail.partition import partition_id
+from shared.postgres.embedded import embedded
+from tests.fixtures.daemons.running_up import Up
+from tests.fixtures.daemons.submit import Client, numbered
+from tests.fixtures.daemons.system import FAULTS, ROOT
+from tests.fixtures.database.postgres import temporary_var
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scripts.commands.sample_mail import Sample
+
+END = re.compile(r"^submit to 127\.0\.0\.1:(\d+), look with pillarbox queue list$", re.MULTILINE)
+
+
+async def pillarbox(folder: Path, *words: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scripts.cli", *words, "--config", str(folder)),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def taken(folder: Path, count: int) -> list[dict[str, object]]:
+    """The sink's mail, once there is so much."""
+    place = folder / "var" / "sink"
+    await eventually(lambda: len(list(place.glob("*.json"))) >= count, f"the sink has {count} messages")
+    status, out, _ = await pillarbox(folder, "sink", "show", "--json")
+    assert status == 0
+    return [json.loads(line) for line in out.splitlines()]
+
+
+async def accepted(port: int, sample: Sample) -> str:
+    """The reply 250, "" for another one."""
+    client = await Client.open(("127.0.0.1", port))
+    [reply] = await client.send(sample)
+    await client.close()
+    return reply if reply.startswith("250") else ""
+
+
+@pytest.mark.slow
+async def test_mail_goes_to_a_sink_and_a_dead_postgresql_is_started_again() -> None:
+    with temporary_var() as folder:
+        var = folder / "var"
+        environment = {"database": {"uri": "embedded:"}, "var": str(var)}
+        listeners = [{"port": 0}]
+        (folder / "smtpd.yaml").write_text(
+            json.dumps({"environment": environment, "servers": [{"hostname": "mx.test", "listeners": listeners}]})
+        )
+        workers = [{"id": "some", "where": "metadata->>'_partid' IN ('1','2','3','4','6')"}]
+        (folder / "queued.yaml").write_text(json.dumps({"environment": environment, "workers": workers}))
+        up = Up(folder)
+        await up.start("--sink")
+        try:
+            await eventually(lambda: END.search(up.out.read_text()), "it says where to submit")
+            assert END.search(up.out.read_text().splitlines()[-1]), "and that is the last line"
+            said = up.err.read_text()
+            assert "WARNING: no next hop is configured (queued.yaml: connection.server of transport default)" in said
+            assert "read it with pillarbox sink show" in said
+            assert "WARNING: no worker serves partition 5, NULL: such mail waits" in said
+            found = END.search(up.out.read_text())
+            assert found
+            daemons = up.children()
+
+            before, after = [s for s in numbered(9) if partition_id(s.recipients[0].rpartition("@")[2], 6) != "5"][:2]
+            reply = await accepted(int(found[1]), before)
+            [first] = await taken(folder, 1)
+            assert first["recipients"] == [before.recipients[0]]
+            assert str(first["id"]) in reply
+            status, out, _ = await pillarbox(folder, "sink", "show", str(first["id"]))
+            assert status == 0
+            assert f"recipients  {before.recipients[0]}" in out
+            status, out, _ = await pillarbox(folder, "doctor", "--json")
+            assert status == 1
+            alarms = {f["check"] for f in json.loads(out)["findings"] if f["verdict"] == "alarm"}
+            assert alarms == {"transport.next_hop", "partition.served"}
+
+            status, _, err = await pillarbox(folder, "up", "--sink")
+            assert status == 69
+            assert f"already runs over {var} (pid {up.running.pid}, since 20" in err
+
+            running = embedded.status(var)
+            assert running is not None
+            os.kill(running.pid, signal.SIGKILL)
+            await eventually(lambda: "child.started name=postgresql" in up.err.read_text(), "PostgreSQL runs again")
+            await eventually(lambda: accepted(int(found[1]), after), "mail is accepted again")
+            assert [each["recipients"] for each in await taken(folder, 2)] == [
+                [before.recipients[0]],
+                [after.recipients[0]],
+            ]
+            assert up.children() == daemons, "no daemon died with it"
+        finally:
+            assert await up.stop() == 0
+        assert embedded.status(var) is None
+        assert not FAULTS.search(up.err.read_text())
+        assert up.err.read_text().count("child.died name=postgresql") == 1
+        status, out, _ = await pillarbox(folder, "sink", "show")
+        assert status == 0
+        assert "2 messages in" in out, "they outlive the sink"
