@@ -212,7 +212,7 @@ class Attempts:
         try:
             held = await self._bodies.hold_missing(delivery)
         except (*database.OUTAGE, *database.REFUSAL) as error:
-            events.emit("claim.failed", error=error, seconds=0.0)
+            events.emit("claim.failed", error=error, seconds=0.0, away=database.is_away(error))
         self._in_flight.leave([c for c in delivery if (c.id, c.token) in held])
         return ours([c for c in delivery if (c.id, c.token) not in held], "the message has no body")
 

@@ -130,7 +130,7 @@ class Dispatcher:
             except database.CONFLICT:
                 continue  # somebody held or released one of the rows at that moment
             except (*database.OUTAGE, *database.REFUSAL) as error:
-                events.emit("claim.failed", error=error, seconds=pause)
+                events.emit("claim.failed", error=error, seconds=pause, away=database.is_away(error))
                 await _rest(self.due, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
@@ -197,7 +197,7 @@ class Dispatcher:
                 bodies = await self._bodies.fetch([each.delivery[0].message_id for each in portion])
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 self._bodies.let_go(size)
-                events.emit("claim.failed", error=error, seconds=_FIRST_PAUSE)
+                events.emit("claim.failed", error=error, seconds=_FIRST_PAUSE, away=database.is_away(error))
                 await _rest(self._stopping, _FIRST_PAUSE)  # no news of other mail brings these bodies
                 continue
             del admitted[: len(portion)]

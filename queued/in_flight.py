@@ -218,7 +218,7 @@ class InFlight:
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 # The attempts go on until their lease ends; the next beat may come through.
                 said = str(error) or f"no answer within {lease / 6:.1f} s"
-                events.emit("claim.failed", error=said, seconds=lease / 6)
+                events.emit("claim.failed", error=said, seconds=lease / 6, away=database.is_away(error))
                 continue
             for c in old:
                 # Not where somebody has it locked: its lease ends when it ended.
@@ -240,7 +240,7 @@ class InFlight:
                 except database.CONFLICT:
                     continue  # somebody held one of the rows at that moment
         except (*database.OUTAGE, *database.REFUSAL) as error:
-            events.emit("claim.failed", error=error, seconds=0.0)
+            events.emit("claim.failed", error=error, seconds=0.0, away=database.is_away(error))
         self.leave(claimed)
 
     def park(self, claimed: Sequence[Claimed], until: Deferral) -> None:
@@ -270,7 +270,7 @@ class InFlight:
             except database.CONFLICT:
                 left = group
             except (*database.OUTAGE, *database.REFUSAL) as error:
-                events.emit("claim.failed", error=error, seconds=pause)
+                events.emit("claim.failed", error=error, seconds=pause, away=database.is_away(error))
                 if not self.stopping:
                     left = group
                     await asyncio.sleep(pause)

@@ -70,7 +70,7 @@ async def run(pool: database.Pool, worker: str, settings: Maintenance) -> None:
                     whole = began
         except (*database.OUTAGE, *database.REFUSAL) as error:
             maintainer.more = False
-            events.emit("maintain.failed", error=error)
+            events.emit("maintain.failed", error=error, away=database.is_away(error))
         if not maintainer.more:
             await asyncio.sleep(every)
 
@@ -82,7 +82,7 @@ async def run_vacuum(pool: database.Pool, settings: Maintenance) -> None:
             async with pool.connection() as connection:
                 await vacuum(connection)
         except (*database.OUTAGE, *database.REFUSAL) as error:
-            events.emit("maintain.failed", step="vacuum", error=database.reason(error))
+            events.emit("maintain.failed", step="vacuum", error=database.reason(error), away=database.is_away(error))
         await asyncio.sleep(settings.interval.total_seconds())
 
 
@@ -99,7 +99,7 @@ async def vacuum(connection: database.Connection) -> None:
                 await database.run_on(connection, "maintain_vacuum", row.leaf)
                 events.emit("maintain.vacuumed", leaf=row.leaf, seconds=monotonic() - started)
     except (*database.OUTAGE, *database.REFUSAL) as error:
-        events.emit("maintain.failed", step="vacuum", error=database.reason(error))
+        events.emit("maintain.failed", step="vacuum", error=database.reason(error), away=database.is_away(error))
 
 
 class Maintainer:
@@ -149,7 +149,7 @@ class Maintainer:
             except (*database.OUTAGE, *database.REFUSAL) as error:
                 if connection.closed:
                     raise
-                events.emit("maintain.failed", step=name, error=database.reason(error))
+                events.emit("maintain.failed", step=name, error=database.reason(error), away=database.is_away(error))
 
     def _steps(self, *, whole: bool) -> dict[str, Callable[[database.Connection], Awaitable[None]]]:
         """In this order: what would kill its worker is held before the next claim takes it, and the sweep comes last,

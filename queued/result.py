@@ -181,7 +181,9 @@ class Recorder:
 
     async def _postpone(self, group: list[Result], error: Exception, pause: float) -> None:
         """Rest; the others need not wait for one alone that is refused, or takes too long."""
-        events.emit("result.unrecorded", results=len(self._waiting), error=error, seconds=pause)
+        events.emit(
+            "result.unrecorded", results=len(self._waiting), error=error, seconds=pause, away=database.is_away(error)
+        )
         await self._rest(pause)
         if len(group) == 1:
             self._waiting.rotate(-1)

@@ -34,7 +34,7 @@ async def run(pool: database.Pool) -> None:
                 await send_due(connection)
                 wait = await until_next(connection)
         except (*database.OUTAGE, *database.REFUSAL) as error:
-            events.emit("schedule.failed", error=error)
+            events.emit("schedule.failed", error=error, away=database.is_away(error))
         await asyncio.sleep(wait)
 
 

@@ -73,7 +73,7 @@ class Register:
             try:
                 await self._renew_unless_left(every)
             except (*database.OUTAGE, *database.REFUSAL) as error:
-                events.emit("register.failed", error=error)
+                events.emit("register.failed", error=error, away=database.is_away(error))
             await asyncio.sleep(every.total_seconds())
 
     def know(self, transports: Iterable[str]) -> None:
@@ -87,7 +87,7 @@ class Register:
             async with self._writing, self._pool.connection() as connection:
                 await database.fetch(connection, "register_leave", worker=str(self._identity))
         except (*database.OUTAGE, *database.REFUSAL) as error:
-            events.emit("register.failed", error=error)
+            events.emit("register.failed", error=error, away=database.is_away(error))
 
     async def _renew_unless_left(self, every: timedelta) -> None:
         async with self._writing, self._pool.connection() as connection:

@@ -46,7 +46,7 @@ async def run(pool: database.Pool, notifier: DsnSender) -> None:
         except database.CONFLICT:
             continue
         except (*database.OUTAGE, *database.REFUSAL) as error:
-            events.emit("notice.failed", error=database.reason(error))
+            events.emit("notice.failed", error=database.reason(error), away=database.is_away(error))
         await asyncio.sleep(_GLANCE)
 
 

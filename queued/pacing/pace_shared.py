@@ -211,7 +211,7 @@ class Shares:
             try:
                 await self.round(pool)
             except (*database.OUTAGE, *database.REFUSAL) as error:
-                events.emit("pace.unshared", error=database.reason(error))
+                events.emit("pace.unshared", error=database.reason(error), away=database.is_away(error))
                 await asyncio.sleep(_CALM)
             await asyncio.sleep(_HASTE)  # requests that come meanwhile go into one round
             with suppress(TimeoutError):
@@ -244,7 +244,7 @@ class Shares:
                 for gauge in self._active.values():
                     await self._share(connection, gauge, Share(0, 0, 0, 0))
         except (*database.OUTAGE, *database.REFUSAL) as error:
-            events.emit("pace.unshared", error=database.reason(error))
+            events.emit("pace.unshared", error=database.reason(error), away=database.is_away(error))
 
     async def _share(self, connection: database.Connection, gauge: SharedGauge, plan: Share) -> None:
         started = self._clock()

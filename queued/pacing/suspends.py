@@ -111,7 +111,7 @@ class Suspends:
                 async with pool.connection() as connection:
                     await self.follow(connection, where)
             except (*database.OUTAGE, *database.REFUSAL) as error:
-                events.emit("suspend.failed", error=database.reason(error))
+                events.emit("suspend.failed", error=database.reason(error), away=database.is_away(error))
             with suppress(TimeoutError):
                 async with asyncio.timeout(poll):
                     await self._changed.wait()

@@ -103,7 +103,7 @@ class Screen:
             try:
                 listed = await self._listed(left)
             except (*database.OUTAGE, *database.REFUSAL) as error:
-                events.emit("suppression.unavailable", error=database.reason(error))
+                events.emit("suppression.unavailable", error=database.reason(error), away=database.is_away(error))
                 listed = {}
             if listed:
                 done += [_refused(c, listed[_key(c)]) for c in left if _key(c) in listed]

@@ -77,7 +77,7 @@ class Warmups:
                         connection, "warmup_take", source=source, day=day, portion=-(-most // _PORTIONS), most=most
                     )
             except (*database.OUTAGE, *database.REFUSAL) as error:
-                events.emit("warmup.unanswered", source=source, error=error)
+                events.emit("warmup.unanswered", source=source, error=error, away=database.is_away(error))
                 return False
             granted = rows[0].granted if rows else 0
         self._forget(day)

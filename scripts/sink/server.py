@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from scripts.sink.behaviour import ACCEPT, Ending, behaviour_of, gravest
 from scripts.sink.records import Received, SinkOptions
 from scripts.sink.syntax import find_end, is_stray, read_path, refuse_parameters, undo_dots
-from shared.errors import ListenFailed, cause
+from shared import port_holder
+from shared.errors import ListenFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -356,7 +357,8 @@ class Sink:
         try:
             self._server = await loop.create_server(lambda: Session(self), self.host, self.port, backlog=1024)
         except (OSError, OverflowError) as error:
-            raise ListenFailed(f"sink: cannot listen on {self.host}:{self.port}: {cause(error)}") from error
+            said = port_holder.why(error, self.host, self.port)
+            raise ListenFailed(f"sink: cannot listen on {self.host}:{self.port}: {said}") from error
         self.port = self._server.sockets[0].getsockname()[1]
         if self._log_path is not None:
             self._log = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -2,7 +2,7 @@
 
 Owns: the log format of both daemons; the watchers of each event (metrics, health).
 Guarantees: a name not in the table cannot be emitted. One event is one line, whatever its values contain. An event that
-    is neither watched nor logged costs two look-ups.
+    is neither watched nor logged costs two look-ups. An outage of PostgreSQL is one line, and its end another.
 See: shared/observe/events_table.py for the names.
 """
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import in_words
 from shared.observe.events_table import EVENTS
+from shared.observe.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ _LOG = logging.getLogger("pillarbox")
 type Watcher = Callable[[Mapping[str, object]], None]
 
 _WATCHERS: dict[str, tuple[Watcher, ...]] = {}
+_OUTAGE = Outage()
 
 
 @contextmanager
@@ -43,13 +45,32 @@ def watched(watchers: Mapping[str, Sequence[Watcher]]) -> Iterator[None]:
             _WATCHERS[event] = tuple(watcher for watcher in _WATCHERS[event] if watcher not in each)
 
 
-def emit(event: str, /, **fields: object) -> None:
-    """Log one event of the table, and tell who watches it. Values of any type; None is left out of the log."""
+def emit(event: str, /, *, away: object = False, **fields: object) -> None:
+    """Log one event of the table, and tell who watches it. Values of any type; None is left out of the log.
+
+    away: true where it happened because PostgreSQL does not answer. All such events of one outage are one line,
+    database.lost; each of them is logged at DEBUG.
+    """
     level, _ = EVENTS[event]
     for watcher in _WATCHERS.get(event, ()):
         watcher(fields)
+    if away:
+        if _OUTAGE.failed(time.monotonic()):
+            emit("database.lost", noticed=event, error=fields.get("error"))
+        level = logging.DEBUG
     if _LOG.isEnabledFor(level):
         _LOG.log(level, event, extra={"fields": fields})
+
+
+def is_away() -> bool:
+    """Whether PostgreSQL was away when this process last heard of it."""
+    return _OUTAGE.lasts
+
+
+def answered() -> None:
+    """PostgreSQL has answered: an outage, if there was one, is over."""
+    if ended := _OUTAGE.answered(time.monotonic()):
+        emit("database.back", seconds=ended.seconds, failures=ended.failures)
 
 
 def quote(value: object) -> str:
@@ -98,3 +119,5 @@ def setup(level: str) -> None:
     _LOG.setLevel(level.upper())
     # aiosmtpd: mail.log has every line of every session at INFO, mail.debug warns of what session.refused says.
     logging.getLogger("mail").setLevel(logging.ERROR)
+    # psycopg warns of each connection that cannot be made; database.lost says so once.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)

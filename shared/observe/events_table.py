@@ -21,6 +21,14 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "daemon.reloaded": (INFO, "A daemon uses its changed configuration; open sessions keep the old one."),
     "daemon.reload_ignored": (WARNING, "Changes that need a restart; `keys`."),
     "daemon.reload_refused": (ERROR, "The configuration cannot be used, so the old one stays; `error`."),
+    "database.lost": (
+        ERROR,
+        (
+            "PostgreSQL does not answer; logged once for each outage; `noticed` is the first event of it, `error`. "
+            "Further ones are logged at debug until database.back."
+        ),
+    ),
+    "database.back": (INFO, "PostgreSQL answers again; `seconds` since database.lost, `failures` meanwhile."),
     "load.shedding": (WARNING, "New clients get 421 from now on; `reason`, `sessions`, `lag` in seconds."),
     "load.restored": (INFO, "New clients are served again; `refused` got 421, in `seconds`."),
     "load.refused": (DEBUG, "A new client got 421 in place of a greeting; `reason`."),
@@ -113,7 +121,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         WARNING,
         "smtpd cannot read the free space of PostgreSQL's volumes and accepts or refuses as before; `error`.",
     ),
-    "spool.recovered": (INFO, "PostgreSQL takes mail again, after spool.unavailable."),
+    "spool.recovered": (DEBUG, "PostgreSQL takes mail again, after spool.unavailable."),
     "spool.lost_after_failover": (
         ERROR,
         "PostgreSQL came back without `messages` that got 250; `before`, `history`, and `ids`, a hundred a line.",

@@ -18,8 +18,9 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from shared import port_holder
 from shared.config.fields import HIGHEST_PORT
-from shared.errors import ListenFailed, cause
+from shared.errors import ListenFailed
 from shared.observe import events
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class MetricsServer:
         try:
             self._server = await asyncio.start_server(self._accept, address.host, address.port, limit=_HEAD)
         except OSError as error:
-            raise ListenFailed(f"{key}: {address}: cannot listen: {cause(error)}") from None
+            said = port_holder.why(error, address.host, address.port)
+            raise ListenFailed(f"{key}: {address}: cannot listen: {said}") from None
         return str(type(address)(*self._server.sockets[0].getsockname()[:2]))
 
     async def close(self) -> None:

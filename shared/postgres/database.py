@@ -25,6 +25,7 @@ from psycopg.rows import TupleRow, namedtuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from shared.errors import ConfigError, DatabaseUnavailable, in_words
+from shared.observe import events
 from shared.postgres.embedded import embedded
 from shared.postgres.queries import filled_query, query, where_query
 
@@ -45,6 +46,9 @@ REFUSAL: Final = (psycopg.Error,)
 #: 39, P0), a view's check (44) or a limit (54: too long for an index, too deep for the stack).
 _OF_VALUES: Final = frozenset({"22", "23", "38", "39", "44", "54", "P0"})
 _OF_STATE: Final = "55000"  # raised by a trigger that does not accept the state of things
+_OF_CONNECTIONS: Final = "08"  # a class of SQLSTATE
+#: admin_shutdown, crash_shutdown, cannot_connect_now, too_many_connections.
+_SHUT: Final = frozenset({"57P01", "57P02", "57P03", "53300"})
 #: Another transaction moved or locked the same row first (SQLSTATE 40001, 40P01): nothing is wrong, try again at once.
 CONFLICT: Final = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 #: Another session keeps a row locked for longer than we wait (SQLSTATE 55P03).
@@ -115,6 +119,7 @@ async def connect(conninfo: str, application_name: str) -> Connection:
             raise
     except psycopg.OperationalError as error:
         raise unavailable(error) from None
+    events.answered()
     return connection
 
 
@@ -237,8 +242,17 @@ def is_outage(error: BaseException) -> bool:
     return isinstance(error, OUTAGE) and not refuses_value(error)
 
 
+def is_away(error: BaseException) -> bool:
+    """Whether the server, or the way to it, does not answer at all; what it refuses or cancels is an answer."""
+    if isinstance(error, psycopg.OperationalError) and not isinstance(error, (PoolTimeout, PoolClosed)):
+        return error.sqlstate is None or error.sqlstate[:2] == _OF_CONNECTIONS or error.sqlstate in _SHUT
+    return isinstance(error, (DatabaseUnavailable, PoolTimeout, psycopg.InterfaceError, OSError))
+
+
 def unavailable(error: BaseException) -> DatabaseUnavailable:
     """The one line an operator reads when PostgreSQL cannot be reached; libpq's messages carry no password."""
+    if isinstance(error, DatabaseUnavailable):
+        return error
     return DatabaseUnavailable(f"PostgreSQL is unavailable: {in_words(error)}")
 
 
@@ -269,6 +283,18 @@ def is_on_this_host(connection: Connection) -> bool:
     return host.startswith(("/", "@")) or ip_address(connection.info.hostaddr or host).is_loopback
 
 
+def is_usable(connection: Connection) -> bool:
+    """Whether nothing speaks against using this connection again, as far as is known without a query."""
+    return not connection.closed and _is_quiet(connection)
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """Whether the server has said nothing unasked: what it says to an idle connection is mostly that it ends it."""
+    waiting = poll()
+    waiting.register(connection.fileno(), POLLIN)
+    return not waiting.poll(0)
+
+
 def hang_up(connection: Connection) -> None:
     """End the conversation at once, whatever is waited for: who waits gets an OperationalError.
 
@@ -285,17 +311,18 @@ async def _configure(connection: Connection) -> None:
     if not is_pooled(connection):
         await fetch(connection, "connection_walk")
         await fetch(connection, "connection_patience")
+    events.answered()
 
 
 async def _look(connection: Connection) -> None:
-    """Ask the server only if it has said something unasked, which mostly is that it ends the connection.
+    """Ask the server only if it has said something unasked, which mostly is that it ends the connection; or if it was
+    away, so that its answer ends the outage.
 
     One that vanished without a word is found by the keepalives, here as in the middle of a query.
     """
-    waiting = poll()
-    waiting.register(connection.fileno(), POLLIN)
-    if waiting.poll(0):
+    if events.is_away() or not _is_quiet(connection):
         await AsyncConnectionPool.check_connection(connection)
+        events.answered()
 
 
 async def _mind_pooler(connection: Connection) -> None:

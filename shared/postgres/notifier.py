@@ -60,12 +60,15 @@ class Notifier:
                 await self._arrived.wait()
                 try:
                     async with asyncio.timeout(_PATIENCE):
+                        if connection is not None and not database.is_usable(connection):
+                            await connection.close()
                         if connection is None or connection.closed:
                             connection = await database.connect(self._conninfo, self._application_name)
                         await self._say(connection)
                     pause = _FIRST_PAUSE
                 except (DatabaseUnavailable, *database.OUTAGE, *database.REFUSAL) as error:
-                    events.emit("wakeup.unsent", hints=len(self._partids) + len(self._dead), error=in_words(error))
+                    hints, away = len(self._partids) + len(self._dead), database.is_away(error)
+                    events.emit("wakeup.unsent", hints=hints, error=in_words(error), away=away)
                     if connection is not None:
                         await connection.close()
                         connection = None

@@ -79,7 +79,7 @@ async def listen(
             wait = _jittered(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             if not isinstance(error, _Silence):
-                events.emit("wakeup.lost", error=error, seconds=wait)
+                events.emit("wakeup.lost", error=error, seconds=wait, away=database.is_away(error))
             elif listener.ever_heard:
                 events.emit("wakeup.deaf", seconds=wait)
             else:

@@ -99,11 +99,13 @@ class Space:
                         if self._volumes:
                             self._told(await asyncio.to_thread(measure, self._volumes))
                         else:
+                            if connection is not None and not database.is_usable(connection):
+                                await connection.close()
                             if connection is None or connection.closed:
                                 connection = await database.connect(self._conninfo, self._application_name)
                             await self._ask(connection)
                 except (OSError, TimeoutError, DatabaseUnavailable, *database.OUTAGE, *database.REFUSAL) as error:
-                    self._lost(in_words(error))
+                    self._lost(in_words(error), away=not self._volumes and database.is_away(error))
                     if connection is not None:
                         await connection.close()
                         connection = None
@@ -129,8 +131,8 @@ class Space:
         self._unknown = None
         self.room.tell(min(volumes, key=lambda volume: volume.free))
 
-    def _lost(self, why: str) -> None:
+    def _lost(self, why: str, *, away: bool = False) -> None:
         self.room.free = None
         if self._unknown is None:
-            events.emit("spool.space_unknown", error=why)
+            events.emit("spool.space_unknown", error=why, away=away)
         self._unknown = why

@@ -19,7 +19,6 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from select import POLLIN, poll
 from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -256,7 +255,8 @@ class Spool:
             await _close(connection)
             if database.is_outage(error) or isinstance(error, (DatabaseUnavailable, TimeoutError)):
                 self._failed(who, error)
-                events.emit("spool.unavailable", messages=len(group), error=database.unavailable(error))
+                said, away = database.unavailable(error), database.is_away(error)
+                events.emit("spool.unavailable", messages=len(group), error=said, away=away)
                 _refuse(group, error)
                 return None
             self._health.ended(who)  # before each of them begins again
@@ -283,7 +283,7 @@ class Spool:
 
     async def _connected(self, connection: database.Connection | None) -> database.Connection:
         """This connection if nothing speaks against it, else a new one: what an outage left behind is not tried."""
-        if connection is not None and connection in self._proven and not connection.closed and _is_quiet(connection):
+        if connection is not None and connection in self._proven and database.is_usable(connection):
             return connection
         await _close(connection)
         made = await database.connect(self._conninfo, self._application_name)
@@ -307,13 +307,6 @@ class Spool:
 
 def _is_large(submission: Submission) -> bool:
     return submission.size >= commit.LARGE
-
-
-def _is_quiet(connection: database.Connection) -> bool:
-    """Whether the server has said nothing unasked: what it says to an idle connection is mostly that it ends it."""
-    waiting = poll()
-    waiting.register(connection.fileno(), POLLIN)
-    return not waiting.poll(0)
 
 
 def _confirm(group: list[_Waiting]) -> None:

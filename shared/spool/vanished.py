@@ -117,7 +117,8 @@ class Vanished:
             try:
                 await self._ask()
             except (*database.OUTAGE, *database.REFUSAL, DatabaseUnavailable) as error:
-                events.emit("spool.unproven", messages=len(self.memory), error=database.unavailable(error))
+                said, away = database.unavailable(error), database.is_away(error)
+                events.emit("spool.unproven", messages=len(self.memory), error=said, away=away)
             else:
                 self._away_since = None
 

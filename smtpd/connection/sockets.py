@@ -15,7 +15,8 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from shared.errors import ListenFailed, cause
+from shared import port_holder
+from shared.errors import ListenFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +44,8 @@ def bind(config: SmtpdConfig) -> list[list[Bound]]:
                         for process, door in enumerate(_open(place, listener.backlog, len(doors))):
                             doors[process].append(Bound(index, number, door))
                 except OSError as error:
-                    raise ListenFailed(f"{where}: cannot listen: {cause(error)}") from None
+                    said = port_holder.why(error, listener.address, listener.port)
+                    raise ListenFailed(f"{where}: cannot listen: {said}") from None
     except BaseException:
         close(bound for process in doors for bound in process)
         raise

@@ -138,7 +138,7 @@ class TableUsers:
                 async with pool.connection() as connection:
                     return await database.fetch(connection, query, **values)
         except (*database.OUTAGE, *database.REFUSAL, DatabaseUnavailable, TimeoutError) as error:
-            events.emit("users.unavailable", error=database.reason(error))
+            events.emit("users.unavailable", error=database.reason(error), away=database.is_away(error))
             raise UsersUnavailable from None
 
     async def _opened(self) -> database.Pool:

@@ -132,7 +132,7 @@ async def test_two_daemons_do_not_share_a_port_by_mistake(system: System) -> Non
     )
     said, _ = await other.communicate()
     assert said.decode().startswith("servers[0].listeners[0]: 127.0.0.1:")
-    assert "cannot listen: Address already in use" in said.decode()
+    assert "cannot listen: Address already in use by pid " in said.decode()
 
 
 _BIND = """

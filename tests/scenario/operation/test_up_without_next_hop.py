@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from scripts.commands.sample_mail import Sample
 
+LINE = re.compile(r"^\S+Z (\w+) (\S+)", re.MULTILINE)
 END = re.compile(r"^submit to 127\.0\.0\.1:(\d+), look with pillarbox queue list$", re.MULTILINE)
 
 
@@ -62,62 +64,81 @@ async def accepted(port: int, sample: Sample) -> str:
     return reply if reply.startswith("250") else ""
 
 
+def configured(folder: Path) -> None:
+    """The defaults, on a free port, under this folder, and with a worker that leaves two partitions out."""
+    environment = {"database": {"uri": "embedded:"}, "var": str(folder / "var")}
+    smtpd = {"environment": environment, "servers": [{"hostname": "mx.test", "listeners": [{"port": 0}]}]}
+    workers = [{"id": "some", "where": "metadata->>'_partid' IN ('1','2','3','4','6')"}]
+    (folder / "smtpd.yaml").write_text(json.dumps(smtpd))
+    (folder / "queued.yaml").write_text(json.dumps({"environment": environment, "workers": workers}))
+
+
 @pytest.mark.slow
 async def test_mail_goes_to_a_sink_and_a_dead_postgresql_is_started_again() -> None:
     with temporary_var() as folder:
-        var = folder / "var"
-        environment = {"database": {"uri": "embedded:"}, "var": str(var)}
-        listeners = [{"port": 0}]
-        (folder / "smtpd.yaml").write_text(
-            json.dumps({"environment": environment, "servers": [{"hostname": "mx.test", "listeners": listeners}]})
-        )
-        workers = [{"id": "some", "where": "metadata->>'_partid' IN ('1','2','3','4','6')"}]
-        (folder / "queued.yaml").write_text(json.dumps({"environment": environment, "workers": workers}))
+        configured(folder)
         up = Up(folder)
         await up.start("--sink")
         try:
-            await eventually(lambda: END.search(up.out.read_text()), "it says where to submit")
-            assert END.search(up.out.read_text().splitlines()[-1]), "and that is the last line"
-            said = up.err.read_text()
-            assert "WARNING: no next hop is configured (queued.yaml: connection.server of transport default)" in said
-            assert "read it with pillarbox sink show" in said
-            assert "WARNING: no worker serves partition 5, NULL: such mail waits" in said
-            found = END.search(up.out.read_text())
-            assert found
+            port = await started(up)
             daemons = up.children()
-
             before, after = [s for s in numbered(9) if partition_id(s.recipients[0].rpartition("@")[2], 6) != "5"][:2]
-            reply = await accepted(int(found[1]), before)
-            [first] = await taken(folder, 1)
-            assert first["recipients"] == [before.recipients[0]]
-            assert str(first["id"]) in reply
-            status, out, _ = await pillarbox(folder, "sink", "show", str(first["id"]))
-            assert status == 0
-            assert f"recipients  {before.recipients[0]}" in out
-            status, out, _ = await pillarbox(folder, "doctor", "--json")
-            assert status == 1
-            alarms = {f["check"] for f in json.loads(out)["findings"] if f["verdict"] == "alarm"}
-            assert alarms == {"transport.next_hop", "partition.served"}
-
+            await goes_to_the_sink(folder, before, port)
             status, _, err = await pillarbox(folder, "up", "--sink")
             assert status == 69
-            assert f"already runs over {var} (pid {up.running.pid}, since 20" in err
-
-            running = embedded.status(var)
-            assert running is not None
-            os.kill(running.pid, signal.SIGKILL)
-            await eventually(lambda: "child.started name=postgresql" in up.err.read_text(), "PostgreSQL runs again")
-            await eventually(lambda: accepted(int(found[1]), after), "mail is accepted again")
-            assert [each["recipients"] for each in await taken(folder, 2)] == [
-                [before.recipients[0]],
-                [after.recipients[0]],
-            ]
+            assert f"already runs over {folder / 'var'} (pid {up.running.pid}, since 20" in err
+            await survives_postgresql(folder, up, after, port)
+            recipients = [each["recipients"] for each in await taken(folder, 2)]
+            assert recipients == [[before.recipients[0]], [after.recipients[0]]]
             assert up.children() == daemons, "no daemon died with it"
         finally:
             assert await up.stop() == 0
-        assert embedded.status(var) is None
-        assert not FAULTS.search(up.err.read_text())
-        assert up.err.read_text().count("child.died name=postgresql") == 1
+        assert embedded.status(folder / "var") is None
+        says_little_of_the_outage(up.err.read_text())
         status, out, _ = await pillarbox(folder, "sink", "show")
         assert status == 0
         assert "2 messages in" in out, "they outlive the sink"
+
+
+async def started(up: Up) -> int:
+    """Where to submit, once it has said that, and what is wrong before."""
+    await eventually(lambda: END.search(up.out.read_text()), "it says where to submit")
+    found = END.search(up.out.read_text().splitlines()[-1])
+    assert found, "and that is the last line"
+    said = up.err.read_text()
+    assert "WARNING: no next hop is configured (queued.yaml: connection.server of transport default)" in said
+    assert "read it with pillarbox sink show" in said
+    assert "WARNING: no worker serves partition 5, NULL: such mail waits" in said
+    return int(found[1])
+
+
+async def goes_to_the_sink(folder: Path, sample: Sample, port: int) -> None:
+    reply = await accepted(port, sample)
+    [first] = await taken(folder, 1)
+    assert first["recipients"] == [sample.recipients[0]]
+    assert str(first["id"]) in reply
+    status, out, _ = await pillarbox(folder, "sink", "show", str(first["id"]))
+    assert status == 0
+    assert f"recipients  {sample.recipients[0]}" in out
+    status, out, _ = await pillarbox(folder, "doctor", "--json")
+    assert status == 1
+    alarms = {finding["check"] for finding in json.loads(out)["findings"] if finding["verdict"] == "alarm"}
+    assert alarms == {"transport.next_hop", "partition.served"}
+
+
+async def survives_postgresql(folder: Path, up: Up, sample: Sample, port: int) -> None:
+    running = embedded.status(folder / "var")
+    assert running is not None
+    os.kill(running.pid, signal.SIGKILL)
+    await eventually(lambda: "child.started name=postgresql" in up.err.read_text(), "PostgreSQL runs again")
+    await eventually(lambda: accepted(port, sample), "mail is accepted again")
+
+
+def says_little_of_the_outage(log: str) -> None:
+    """For smtpd and the worker one line each, at most, and its end."""
+    assert not FAULTS.search(log)
+    loud = Counter(event for level, event in LINE.findall(log) if level in {"warning", "error"})
+    assert set(loud) <= {"child.died", "database.lost", "daemon.privileged", "claim.leaf_in_part"}
+    assert loud["child.died"] == 1
+    assert 1 <= loud["database.lost"] <= 2
+    assert log.count(" info database.back ") == loud["database.lost"]
