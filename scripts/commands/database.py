@@ -10,9 +10,11 @@ See: shared/postgres/embedded/embedded.py.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scripts.up.only_one import who_has
 from shared.postgres.embedded import embedded
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ def stop(options: argparse.Namespace) -> int:
     """Stop the server; one that does not run is stopped already."""
     stopped = embedded.stop(options.var, mode=options.mode)
     print(f"stopped PostgreSQL under {options.var}" if stopped else f"no PostgreSQL runs under {options.var}")
+    if stopped and (who := who_has(options.var)):
+        sys.stderr.write(f"pillarbox: `pillarbox up` ({who}) starts it again; to stop both, stop that one\n")
     return 0
 
 

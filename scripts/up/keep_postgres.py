@@ -27,7 +27,7 @@ _PAUSES: Final = (0.0, 1.0, 5.0, 15.0, 30.0)  # seconds before each start in a r
 
 async def keep_up(var: Path) -> None:
     """Keep the server under `var` running until cancelled."""
-    running = embedded.status(var)
+    running, error = embedded.status(var), None
     pid = running.pid if running else None
     since, deaths = monotonic(), 0
     while True:
@@ -37,25 +37,22 @@ async def keep_up(var: Path) -> None:
             continue
         deaths = deaths + 1 if deaths and monotonic() - since < _STEADY else 1
         if deaths > len(_PAUSES):
-            raise DatabaseUnavailable(
-                f"the embedded PostgreSQL under {var} died {deaths} times in a row; its log {var / 'postgres.log'} "
-                "says why"
-            )
+            why = error or f"its log {var / 'postgres.log'} says why"
+            raise DatabaseUnavailable(f"the embedded PostgreSQL died {deaths} times in a row: {why}")
         pause = _PAUSES[deaths - 1]
-        events.emit("child.died", name=NAME, pid=pid, seconds=pause)
+        events.emit("child.died", name=NAME, pid=pid, error=error, seconds=pause)
         await asyncio.sleep(pause)
-        pid = await _start(var)
+        pid, error = None, await _start(var)
         since = monotonic()
 
 
-async def _start(var: Path) -> int | None:
-    """Start it, recovery included; its process id, None where it did not start, which is an event too."""
+async def _start(var: Path) -> DatabaseUnavailable | None:
+    """Start it, recovery included; why that failed."""
     began = monotonic()
     try:
         await asyncio.to_thread(embedded.ensure_running, var)
     except DatabaseUnavailable as error:
-        events.emit("child.failed", name=NAME, error=error)
-        return None
+        return error
     running = embedded.status(var)
     events.emit("child.started", name=NAME, pid=running and running.pid, seconds=monotonic() - began)
-    return running.pid if running else None
+    return None

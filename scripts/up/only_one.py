@@ -11,13 +11,16 @@ import fcntl
 import os
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TextIO
 
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+_FILE: Final = "up.lock"
 
 
 class InUse(PillarboxError):
@@ -30,14 +33,32 @@ class InUse(PillarboxError):
 def only_one(var: Path) -> Iterator[None]:
     """Hold the folder for the block."""
     var.mkdir(parents=True, exist_ok=True)
-    with (var / "up.lock").open("a+", encoding="ascii") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            who = lock.read().strip() or "it does not say who"
-            raise InUse(f"`pillarbox up` already runs over {var} ({who}); stop that one first") from None
+    with (var / _FILE).open("a+", encoding="ascii") as lock:
+        if not _taken(lock):
+            raise InUse(f"`pillarbox up` already runs over {var} ({_who(lock)}); stop that one first")
         lock.truncate(0)
         lock.write(f"pid {os.getpid()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%SZ}\n")
         lock.flush()
         yield
+
+
+def who_has(var: Path) -> str | None:
+    """The `up` that runs over this folder, as `pid N, since …`; None when none runs, or it cannot be known."""
+    try:
+        with (var / _FILE).open(encoding="ascii") as lock:
+            return None if _taken(lock) else _who(lock)
+    except OSError:
+        return None
+
+
+def _taken(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _who(lock: TextIO) -> str:
+    lock.seek(0)
+    return lock.read().strip() or "it does not say who"

@@ -280,11 +280,17 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         "A schedule cannot be sent and is disabled until `pillarbox schedule enable`; `schedule`, `error`.",
     ),
     "schedule.failed": (WARNING, "Recurring mail could not be queued; it is tried again soon; `schedule`, `error`."),
-    "child.started": (INFO, "The supervisor started a daemon; `name`, `pid`."),
+    "child.started": (INFO, "The supervisor started a daemon, or the embedded PostgreSQL; `name`, `pid`, `seconds`."),
     "child.failed": (ERROR, "A daemon that was asked to stop ended with an error; `name`, `pid`, `status`."),
     "child.stuck": (
         ERROR,
         "A daemon sent no heartbeat for too long and is killed; `name`, `pid`, `seconds`.",
     ),
-    "child.died": (WARNING, "A daemon died; `name`, `pid`, `status`, `seconds` until it is started again."),
+    "child.died": (
+        WARNING,
+        (
+            "A daemon or the embedded PostgreSQL died, or did not start; `name`, `pid`, `status`, `error`, `seconds` "
+            "until it is started again."
+        ),
+    ),
 }

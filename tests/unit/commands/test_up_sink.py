@@ -6,6 +6,7 @@ See: scripts/up/sink.py, scripts/sink/store.py, scripts/sink/show.py, shared/con
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,7 @@ from shared.config.queued.routing import HostPort
 from shared.config.queued.settings import QueuedConfig
 from shared.config.smtpd.settings import SmtpdConfig
 from shared.errors import PillarboxError
+from shared.postgres import database
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +96,20 @@ def test_a_sink_needs_listeners_that_accept_from_loopback_only(listener: dict[st
     why = sink.from_elsewhere(smtpd({"address": "127.0.0.1"}, {**listener, "port": 2626}))
     assert (why is None) is loopback
     assert why is None or "servers[0].listeners[1] of smtpd.yaml accepts" in why
+
+
+@pytest.mark.parametrize(
+    ("host", "hostaddr", "here"),
+    [
+        ("/run/postgresql", "", True),
+        ("localhost", "::1", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("db.example", "192.0.2.7", False),
+    ],
+)
+def test_a_database_elsewhere_may_have_mail_from_elsewhere(host: str, hostaddr: str, *, here: bool) -> None:
+    connection: Any = SimpleNamespace(info=SimpleNamespace(host=host, hostaddr=hostaddr))
+    assert database.is_on_this_host(connection) is here
 
 
 def test_the_warning_says_where_mail_goes_instead() -> None:
