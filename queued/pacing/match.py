@@ -24,7 +24,7 @@ class Fields(NamedTuple):
     destination: str  # the recipients' domain
     sender: str | None = None  # its domain; None is the null sender
     tenant: str | None = None  # metadata `tenant`
-    job: str | None = None
+    jobid: str | None = None
     site: str | None = None  # the group of mail exchangers, once it is known
     source: str | None = None  # our own address, once it is known
 

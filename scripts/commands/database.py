@@ -9,11 +9,11 @@ See: shared/postgres/embedded/embedded.py.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scripts.output import records
 from scripts.up.only_one import who_has
 from shared.postgres.embedded import embedded
 
@@ -81,7 +81,7 @@ def status(options: argparse.Namespace) -> int:
                 "version": found.version,
             }
         )
-        print(json.dumps(shown))
+        records.one(shown)
     elif found is None:
         print(f"no PostgreSQL runs under {options.var}")
     else:

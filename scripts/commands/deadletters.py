@@ -11,18 +11,17 @@ See: docs/how-to/handle-dead-letters.md; sql/schema/06_deadletter.sql.
 from __future__ import annotations
 
 import asyncio
-import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.table import Table
-
 from scripts import one_connection
 from scripts.commands import watch_deadletters
 from scripts.options import count, duration, finish
-from scripts.terminal import text
+from scripts.output import records
+from scripts.output.records import fields
+from scripts.output.table import Column, Table, pairs
+from scripts.queue.show import TRIES
 from shared.errors import PillarboxError
 from shared.mail.results import DEAD, RESULTS
 from shared.postgres import database, timeline
@@ -34,6 +33,15 @@ if TYPE_CHECKING:
 _BATCH: Final = 1000
 _SHOWN: Final = 20  # in a preview
 _NAME: Final = "pillarbox deadletters"
+_COLUMNS: Final = (
+    Column("id", right=True),
+    Column("result"),
+    Column("recipient", least=24, whole=True),
+    Column("finished", gives=3),
+    Column("tries", gives=1, right=True),
+    Column("again", gives=2),
+    Column("last_error", gives=4, least=12),
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,10 +79,9 @@ def list_letters(options: argparse.Namespace) -> int:
     letters, counted = _ask(options, read)
     counts = {row.result: row.letters for row in counted}
     if options.json:
-        print(json.dumps({"counts": counts, "letters": [watch_deadletters.fields(letter) for letter in letters]}))
+        records.lines(map(fields, letters))
         return 0
-    if letters:
-        Console().print(_table(letters))
+    Table(_COLUMNS).print(map(_cells, letters))
     told = ", ".join(f"{count} {result}" for result, count in counts.items())
     print(f"{told or 'none'}; shown: {len(letters)}")
     return 0
@@ -94,23 +101,13 @@ def show(options: argparse.Namespace) -> int:
     letters, tries = _ask(options, read)
     if not letters:
         raise PillarboxError(f"deadletters show: {options.id} is not a dead letter in the history")
-    shown = watch_deadletters.fields(letters[0])
-    attempts = [watch_deadletters.fields(each) for each in tries]
     if options.json:
-        print(json.dumps({**shown, "attempts": attempts}))
+        records.one({**fields(letters[0]), "attempts": [fields(each) for each in tries]})
         return 0
-    console = Console()
-    table = Table(show_header=False)
-    for name, value in shown.items():
-        table.add_row(name, text(value))
-    table.add_row("meaning", RESULTS[letters[0].result].meaning)
-    console.print(table)
-    if attempts:
-        table = Table("when", "try", "outcome", "peer", "reply")
-        for each in attempts:
-            cells = ("ts", "retry_count", "outcome", "remote", "reply_text")
-            table.add_row(*(text(each[cell]) for cell in cells))
-        console.print(table)
+    pairs([*letters[0]._asdict().items(), ("meaning", RESULTS[letters[0].result].meaning)])
+    if tries:
+        print()
+        Table(TRIES).print((t.ts, t.retry_count, t.outcome, t.remote, t.reply_text) for t in tries)
     return 0
 
 
@@ -148,15 +145,14 @@ def requeue(options: argparse.Namespace) -> int:
     ids, letters, since = _ask(options, preview)
     if not options.yes:
         if options.json:
-            print(json.dumps({"wanted": len(ids), "ids": ids}))
+            records.one({"wanted": len(ids), "ids": ids})
             return 0
-        if letters:
-            Console().print(_table(letters))
+        Table(_COLUMNS).print(map(_cells, letters))
         print(f"would requeue {len(ids)} dead letters; nothing was changed: repeat with --yes")
         return 0
     done = _ask(options, act)
     if options.json:
-        print(json.dumps({"wanted": len(ids), **done}))
+        records.one({"wanted": len(ids), **done})
         return 0
     print(
         f"requeued {done['requeued']} of {len(ids)} dead letters; {done['gone']} have no body "
@@ -205,10 +201,8 @@ def _refused(error: BaseException) -> str:
     return f"deadletters: {database.reason(error)}"
 
 
-def _table(letters: list[Any]) -> Table:
-    table = Table("id", "finished", "result", "recipient", "tries", "last error", "again")
-    for letter in letters:
-        again = "requeued" if letter.requeued else "possible" if letter.body else "body gone"
-        cells = (letter.id, f"{letter.finished:%Y-%m-%d %H:%M:%S}", letter.result, letter.recipient)
-        table.add_row(*map(text, (*cells, letter.retry_count, letter.last_error, again)))
-    return table
+def _cells(letter: database.Row) -> tuple[object, ...]:
+    """One dead letter as a row of the table."""
+    again = "requeued" if letter.requeued else "possible" if letter.body else "body gone"
+    tries = letter.retry_count
+    return letter.id, letter.result, letter.recipient, letter.finished, tries, again, letter.last_error

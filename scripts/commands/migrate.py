@@ -7,11 +7,11 @@ Raises: PillarboxError for errors that an operator can correct.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from scripts.commands.up import tell_waiting
 from scripts.options import add_config
+from scripts.output import records
 from shared.config.smtpd.load import load_smtpd
 from shared.postgres import database, migrate
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         tell=tell_waiting,
     )
     if options.json:
-        print(json.dumps({"applied": report.applied, "leaves": report.leaves}))
+        records.one({"applied": report.applied, "leaves": report.leaves})
         return 0
     for name in report.applied:
         print(f"applied {name}")

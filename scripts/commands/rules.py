@@ -10,12 +10,7 @@ See: docs/how-to/react-to-replies.md; queued/outcome/rules.py.
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any, get_args
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from queued.outcome.classify import classify_fault, classify_reply
 from queued.outcome.rules import Judgement, judge, said_by
@@ -23,6 +18,9 @@ from queued.outcome.rules_compile import compile_rules
 from queued.smtp.transaction import Fault
 from queued.watchdog import Phase
 from scripts.options import add_config
+from scripts.output import records
+from scripts.output.table import Column, Table
+from scripts.terminal import printable
 from scripts.transports import check_option
 from shared.config.queued.load import load_queued
 from shared.mail.smtp_reply import Reply, ReplyParser
@@ -69,7 +67,7 @@ def test(options: argparse.Namespace) -> int:
     )
     verdict = judge(rules, outcome, said)
     if options.json:
-        print(json.dumps(_as_json(outcome, said, verdict, rules), ensure_ascii=False))
+        records.one(_as_json(outcome, said, verdict, rules))
     else:
         _show(outcome, said, verdict, rules)
     return 0 if verdict.fired else 1
@@ -83,17 +81,15 @@ def _outcome(reply: Reply, phase: Phase) -> Outcome:
 
 
 def _show(outcome: Outcome, said: Said, verdict: Judgement, rules: tuple[CompiledRule, ...]) -> None:
-    console = Console()
-    table = Table("rule", "", "because", "does", box=None)
+    rows = []
     for compiled in rules:
         matched = compiled.matches(said)
         # A rule that matches after another has said the same decides nothing.
         decides = "yes" if compiled.rule.id in verdict.fired else "too late" if matched else "no"
-        table.add_row(*map(Text, (compiled.rule.id, decides, compiled.why(said), _does(compiled) if matched else "")))
-    if rules:
-        console.print(table)
-    console.print(Text(f"without rules: {_fate(Judgement(outcome))}"))
-    console.print(Text(f"with rules: {'; '.join(_effects(verdict))}" if verdict.fired else "with rules: the same"))
+        rows.append((compiled.rule.id, decides, _does(compiled) if matched else "", compiled.why(said)))
+    Table((Column("rule"), Column("decides"), Column("does", least=20), Column("because", wraps=True))).print(rows)
+    print(printable(f"without rules: {_fate(Judgement(outcome))}"))
+    print(printable(f"with rules: {'; '.join(_effects(verdict))}" if verdict.fired else "with rules: the same"))
 
 
 def _does(compiled: CompiledRule) -> str:

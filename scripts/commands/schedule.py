@@ -9,18 +9,16 @@ See: docs/how-to/schedule-mail.md; queued/schedule.py; sql/schema/16_schedule.sq
 
 from __future__ import annotations
 
-import json
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Final
 
 from scripts import one_connection
 from scripts.commands import schedule_mail
 from scripts.options import finish
+from scripts.output import records
+from scripts.output.records import fields
+from scripts.output.table import Column, Table
 from scripts.transports import check_option
 from shared import cron
 from shared.errors import PillarboxError
@@ -33,6 +31,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_COLUMNS: Final = (
+    Column("id", least=12, whole=True),
+    Column("next", gives=5),
+    Column("every"),
+    Column("zone", gives=2),
+    Column("last", gives=1),
+    Column("from", gives=3, least=16, whole=True),
+    Column("to", gives=4, least=20, whole=True),
+    Column("state", least=8),
+)
 _LEAST, _MOST = -9, 9  # priorities, as in the table
 
 
@@ -130,15 +138,19 @@ def list_schedules(options: argparse.Namespace) -> int:
     """Print every schedule."""
     rows = _ask(options, lambda connection: database.fetch(connection, "schedule_list"))
     if options.json:
-        print(json.dumps([_fields(row) for row in rows]))
+        records.lines(map(fields, rows))
         return 0
-    table = Table("id", "every", "zone", "next", "last", "from", "to", "state")
-    for row in rows:
-        state = "enabled" if row.enabled else f"disabled: {row.error}" if row.error else "disabled"
-        cells = (row.id, row.cron, row.timezone, _shown(row.next_at) if row.enabled else "", _shown(row.last_at))
-        table.add_row(*(Text(cell) for cell in (*cells, row.sender or "<>", ", ".join(row.recipients), state)))
-    Console().print(table if rows else "no schedules")
+    Table(_COLUMNS).print(map(_cells, rows))
+    if not rows:
+        print("no schedules")
     return 0
+
+
+def _cells(row: database.Row) -> tuple[object, ...]:
+    """One schedule as a row of the table."""
+    state = "enabled" if row.enabled else f"disabled: {row.error}" if row.error else "disabled"
+    coming = row.next_at if row.enabled else None
+    return row.id, coming, row.cron, row.timezone, row.last_at, row.sender or "<>", row.recipients, state
 
 
 def remove(options: argparse.Namespace) -> int:
@@ -198,13 +210,11 @@ def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connectio
 
 
 def _tell(options: argparse.Namespace, words: str, **values: str) -> int:
-    print(json.dumps(values) if options.json else words)
+    if options.json:
+        records.one(values)
+    else:
+        print(words)
     return 0
-
-
-def _fields(row: database.Row) -> dict[str, Any]:
-    times = {"next_at", "last_at", "made"}
-    return {name: value.isoformat() if name in times and value else value for name, value in row._asdict().items()}
 
 
 def _shown(at: datetime | None) -> str:

@@ -9,17 +9,15 @@ See: shared/mail/suppression.py for the spelling; docs/how-to/suppression.md.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from scripts import one_connection
 from scripts.options import duration, finish
+from scripts.output import records
+from scripts.output.records import fields
+from scripts.output.table import Column, Table
 from shared.config.queued.load import load_queued
 from shared.errors import PillarboxError
 from shared.mail import address
@@ -31,6 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _BATCH: Final = 1000
+_COLUMNS: Final = (
+    Column("target", least=24, whole=True),
+    Column("source"),
+    Column("since", gives=2),
+    Column("expires", gives=3),
+    Column("reports", gives=1, right=True),
+    Column("reason", gives=4, least=12),
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -80,19 +86,21 @@ def list_targets(options: argparse.Namespace) -> int:
     """Print the table, or JSON."""
     rows = _all(options)
     if options.json:
-        for row in rows:
-            print(json.dumps({name: _plain(value) for name, value in row._asdict().items()}, ensure_ascii=False))
+        records.lines(map(fields, rows))
         return 0
-    table = Table()
-    table.add_column("target", no_wrap=True)
-    for heading in ("source", "since", "expires", "reports", "reason"):
-        table.add_column(heading)
-    for row in rows:
-        expires = "never" if row.expires is None else f"{row.expires:%Y-%m-%d %H:%M}"
-        state = row.source if row.active else f"{row.source}, noted"
-        cells = (row.target, state, f"{row.since:%Y-%m-%d %H:%M}", expires, str(row.count), row.reason)
-        table.add_row(*map(Text, cells))
-    Console().print(table if rows else "no addresses are suppressed")
+    Table(_COLUMNS).print(
+        (
+            row.target,
+            row.source if row.active else f"{row.source}, noted",
+            row.since,
+            row.expires or "never",
+            row.count,
+            row.reason,
+        )
+        for row in rows
+    )
+    if not rows:
+        print("no addresses are suppressed")
     return 0
 
 
@@ -114,10 +122,6 @@ def _target(text: str, place: str) -> str:
     except address.AddressRefused as error:
         raise PillarboxError(f"{place}: {text!r}: {error}; allowed: an address or a domain") from None
     return target(text)
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat(timespec="seconds") if hasattr(value, "isoformat") else value
 
 
 def _all(options: argparse.Namespace) -> list[database.Row]:

@@ -13,14 +13,12 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from queued.pacing.suspends import release
 from scripts import one_connection
 from scripts.options import duration, finish
-from scripts.terminal import printable
+from scripts.output import records
+from scripts.output.records import fields
+from scripts.output.table import Column, Table
 from scripts.transports import check_option
 from shared.config.queued.pacing import FIELDS, match_of
 from shared.errors import ConfigError, PillarboxError
@@ -35,10 +33,19 @@ _MEANINGS: Final = {
     "transport": "mail over this transport of queued.yaml",
     "sender": "mail from this domain",
     "tenant": "mail of this tenant (metadata `tenant`)",
-    "job": "mail of this job",
+    "jobid": "mail with this jobid",
     "site": "mail to this group of mail exchangers",
     "source": "mail from this source address of ours",
 }
+
+_COLUMNS: Final = (
+    Column("id", right=True),
+    Column("what", least=24, whole=True),
+    Column("until"),
+    Column("since", gives=1),
+    Column("who", gives=2, least=8),
+    Column("reason", gives=3, least=12),
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -81,8 +88,7 @@ def add(options: argparse.Namespace) -> int:
         )
         until = _shown(row.expires)
         if options.json:
-            expires = row.expires.isoformat() if row.expires else None
-            print(json.dumps({"id": row.id, "selection": selection, "expires": expires}))
+            records.one({"id": row.id, "selection": selection, "expires": row.expires})
         else:
             print(f"{row.id}: {_told(selection)} is suspended {until}")
         return 0
@@ -94,13 +100,14 @@ def list_suspends(options: argparse.Namespace) -> int:
     """Print what is suspended."""
     rows = _ask(options, lambda connection: database.fetch(connection, "suspend_active", now=None))
     if options.json:
-        print(json.dumps([_fields(row) for row in rows]))
+        records.lines(map(fields, rows))
         return 0
-    table = Table("id", "what", "reason", "who", "since", "until")
-    for row in rows:
-        cells = (str(row.id), _told(row.selection), row.reason, row.who, f"{row.made:%Y-%m-%d %H:%M:%S}")
-        table.add_row(*(Text(printable(cell)) for cell in (*cells, _shown(row.expires))))
-    Console().print(table if rows else "nothing is suspended")
+    Table(_COLUMNS).print(
+        (row.id, _told(row.selection), row.expires or "until it is removed", row.made, row.who, row.reason)
+        for row in rows
+    )
+    if not rows:
+        print("nothing is suspended")
     return 0
 
 
@@ -125,7 +132,7 @@ def remove(options: argparse.Namespace) -> int:
     if missing := [str(each) for each in options.ids if each not in known]:
         raise PillarboxError(f"suspend remove: no suspend {', '.join(missing)}; allowed: those of `suspend list`")
     if options.json:
-        print(json.dumps({"removed": sorted(known)}))
+        records.one({"removed": sorted(known)})
     else:
         print("\n".join(f"{row.id}: {_told(row.selection)} is suspended no more" for row in gone) or "there were none")
     return 0
@@ -160,11 +167,6 @@ def _told(selection: dict[str, list[str]]) -> str:
 
 def _shown(expires: Any) -> str:
     return f"until {expires:%Y-%m-%d %H:%M:%S %Z}" if expires else "until it is removed"
-
-
-def _fields(row: database.Row) -> dict[str, Any]:
-    times = {"made", "expires"}
-    return {name: value.isoformat() if name in times and value else value for name, value in row._asdict().items()}
 
 
 def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connection], Awaitable[Answer]]) -> Answer:

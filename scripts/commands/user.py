@@ -11,17 +11,14 @@ See: docs/how-to/submit-with-authentication.md; scripts/commands/user_store.py.
 from __future__ import annotations
 
 import getpass
-import json
 import secrets
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from scripts.commands.user_store import FileStore, TableStore
 from scripts.options import finish
+from scripts.output import records
+from scripts.output.table import Column, Table
 from scripts.transports import check_option
 from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.users import UserEntry, make_entry, read_name
@@ -39,11 +36,15 @@ if TYPE_CHECKING:
     from shared.config.smtpd.settings import SmtpdConfig
 
 _COLUMNS: Final = (
-    ("messages/h", "messages"),
-    ("recipients/h", "recipients"),
-    ("partition", "partition"),
-    ("transport", "transport"),
-    ("hold", "hold"),
+    Column("name", least=24, whole=True),
+    Column("state"),
+    Column("senders", gives=8, least=16),
+    Column("mechanisms", gives=1),
+    Column("messages/h", gives=5, right=True),
+    Column("recipients/h", gives=4, right=True),
+    Column("partition", gives=2),
+    Column("transport", gives=3),
+    Column("hold", gives=6),
 )
 
 
@@ -132,26 +133,21 @@ def list_users(options: argparse.Namespace) -> int:
         if config.authentication.file or config.authentication.source == "table":
             raise
     if options.json:
-        print(json.dumps([_public(name, entry) for name, entry in sorted(users.items())], ensure_ascii=False))
+        records.lines(_public(name, entry) for name, entry in sorted(users.items()))
         return 0
-    table = Table(
-        "name", "state", "mechanisms", "senders", "messages/h", "recipients/h", "partition", "transport", "hold"
-    )
-    for name, entry in sorted(users.items()):
-        shown = _public(name, entry)
-        state = "disabled" if entry.disabled else "enabled"
-        senders = ", ".join(sender or "<>" for sender in entry.senders) or "any"
-        rest = (shown[key] for key in ("messages", "recipients", "partition", "transport", "hold"))
-        cells = (
-            name,
-            state,
-            " ".join(shown["mechanisms"]),
-            senders,
-            *("" if cell is None else str(cell) for cell in rest),
-        )
-        table.add_row(*map(Text, cells))
-    Console().print(table if users else "no users")
+    Table(_COLUMNS).print(_cells(name, entry) for name, entry in sorted(users.items()))
+    if not users:
+        print("no users")
     return 0
+
+
+def _cells(name: str, entry: UserEntry) -> tuple[object, ...]:
+    """One user as a row of the table."""
+    shown = _public(name, entry)
+    state = "disabled" if entry.disabled else "enabled"
+    senders = [sender or "<>" for sender in entry.senders] or "any"
+    rest = (shown[key] for key in ("messages", "recipients", "partition", "transport", "hold"))
+    return name, state, senders, " ".join(shown["mechanisms"]), *rest
 
 
 def print_hash(options: argparse.Namespace) -> int:

@@ -10,7 +10,6 @@ See: shared/spool/space.py; docs/how-to/stop-before-the-disk-is-full.md.
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import sys
 from datetime import timedelta
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from scripts import one_connection
 from scripts.options import duration, finish
+from scripts.output import records
+from scripts.output.table import Column, Table
 from shared.config.units import format_size
 from shared.errors import DatabaseUnavailable, PillarboxError, in_words
 from shared.postgres import database
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 _BEAT: Final = timedelta(seconds=5)
 _PATIENCE: Final = 10.0  # seconds for one report
 _NAME: Final = "pillarbox volumes"
+_COLUMNS: Final = (
+    Column("host", least=12, whole=True),
+    Column("path", least=16, whole=True),
+    Column("free", right=True),
+    Column("size", right=True),
+    Column("reported"),
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -100,16 +108,25 @@ async def _report(connection: database.Connection, options: argparse.Namespace) 
 
 def list_volumes(options: argparse.Namespace) -> int:
     """Print what is reported."""
-    for row in _ask(options, lambda connection: database.fetch(connection, "volume_figures")):
-        seconds = row.age.total_seconds()
-        if options.json:
-            told = {"host": row.host, "path": row.path, "free": row.free, "size": row.size, "fresh": row.fresh}
-            print(json.dumps(told | {"seconds": seconds}))
-        else:
-            old = "" if row.fresh else ", and not since"
-            print(
-                f"{row.host}:{row.path}: {format_size(row.free)} of {format_size(row.size)}, {seconds:.0f} s ago{old}"
-            )
+    rows = _ask(options, lambda connection: database.fetch(connection, "volume_figures"))
+    if options.json:
+        records.lines(
+            {
+                **{name: getattr(row, name) for name in ("host", "path", "free", "size", "fresh")},
+                "seconds": row.age.total_seconds(),
+            }
+            for row in rows
+        )
+        return 0
+    Table(_COLUMNS).print(
+        (
+            *(row.host, row.path, format_size(row.free), format_size(row.size)),
+            f"{row.age.total_seconds():.0f} s ago" + ("" if row.fresh else ", and not since"),
+        )
+        for row in rows
+    )
+    if not rows:
+        print("no volumes are reported")
     return 0
 
 

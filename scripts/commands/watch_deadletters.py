@@ -11,19 +11,19 @@ Bugs: it does not remember across restarts what it has printed: use --since.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import re
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
+from typing import TYPE_CHECKING, Final
 
+from scripts.output import records
 from shared.errors import DatabaseUnavailable, in_words
 from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from uuid import UUID
 
 _NAME: Final = "pillarbox deadletters watch"
 _CATCH_UP: Final = 60.0  # seconds
@@ -64,7 +64,7 @@ class Watcher:
             await database.fetch(connection, "deadletters_list", since=since, ids=ids, **everything)
         ):
             if (letter.id, letter.message) not in self._told:
-                self._tell(json.dumps(fields(letter)))
+                self._tell(records.line(records.fields(letter)))
                 self._told[letter.id, letter.message] = letter.finished
                 self._latest = max(self._latest, letter.finished)
         oldest = self._latest - 2 * _MARGIN
@@ -96,11 +96,3 @@ def announced(payloads: Iterable[str]) -> list[int]:
     """The ids of the archive among these payloads: ASCII digits, within a bigint."""
     ids = {int(payload) for payload in payloads if _ID.fullmatch(payload)}
     return sorted(id_ for id_ in ids if id_ <= _HIGHEST_ID)
-
-
-def fields(row: Any) -> dict[str, Any]:
-    """A row as JSON can carry it."""
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else str(value) if isinstance(value, UUID) else value
-        for name, value in row._asdict().items()
-    }

@@ -6,12 +6,10 @@ Guarantees: JSON goes to standard output whole and alone; tables and sentences a
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-from rich.table import Table
-
+from scripts.output import records
+from scripts.output.table import Column, Table
 from scripts.partitions.balance import weigh
 from scripts.partitions.layout import DEFAULT, PREFIX, natural, suffix_of, yaml
 from scripts.partitions.plan import script
@@ -49,16 +47,23 @@ def leaves(state: State, counts: Counts, faults: Sequence[Fault], wanted: Layout
             "interrupted": bool(state.leftovers),
             "as_configured": state.layout == wanted,
         }
-        print(json.dumps(whole))
+        records.one(whole)
         return
-    table = Table("leaf", "partition ids", "recipients", "MiB", box=None)
+    rows = []
     for leaf in state.leaves:
         name = suffix_of(leaf.name)
         ids = sorted(state.layout.get(name, ()), key=natural)
         here = counts.get(leaf.name, {})
         shown = ", ".join(f"{id_} ({here.get(id_, 0)})" for id_ in ids) if name != DEFAULT else _others(here)
-        table.add_row(leaf.name, shown, str(sum(here.values())), f"{leaf.bytes / 2**20:.1f}")
-    Console().print(table)
+        rows.append((leaf.name, sum(here.values()), f"{leaf.bytes / 2**20:.1f}", shown))
+    Table(
+        (
+            Column("leaf", whole=True),
+            Column("recipients", right=True),
+            Column("MiB", right=True),
+            Column("partition ids (recipients)", wraps=True),
+        )
+    ).print(rows)
     for fault in faults:
         print(f"fault: {fault}")
     if faults:
@@ -86,14 +91,12 @@ def plan(
             }
             for change in found
         ]
-        print(json.dumps({"rounds": rounds, "steps": [{"why": step.why, "sql": step.sql} for step in every]}))
+        records.one({"rounds": rounds, "steps": [{"why": step.why, "sql": step.sql} for step in every]})
     elif not every:
         print(f"nothing to do: {idle}")
     else:
-        table = Table("", "step", "statements", box=None)
-        for number, step in enumerate(every, 1):
-            table.add_row(str(number), step.why, str(len(step.sql)))
-        Console().print(table)
+        columns = (Column("", right=True), Column("statements", right=True), Column("step", wraps=True))
+        Table(columns).print((number, len(step.sql), step.why) for number, step in enumerate(every, 1))
         for change in found:
             before, after = ", ".join(change.sources), ", ".join(change.targets)
             if change.sources:
@@ -114,12 +117,11 @@ def proposal(proposed: Layout, current: Layout, weights: Mapping[str, float], *,
     if as_json:
         named = {name: sorted(ids, key=natural) for name, ids in proposed.items()}
         loads = {name: weigh(ids, weights) for name, ids in proposed.items()}
-        print(json.dumps({"leaves": named, "weights": loads, "changed": proposed != current}))
+        records.one({"leaves": named, "weights": loads, "changed": proposed != current})
         return
-    table = Table("leaf", "partition ids", "weight", box=None)
-    for name, ids in proposed.items():
-        table.add_row(name, ", ".join(sorted(ids, key=natural)), f"{weigh(ids, weights):g}")
-    Console().print(table)
+    Table((Column("leaf", whole=True), Column("weight", right=True), Column("partition ids", wraps=True))).print(
+        (name, f"{weigh(ids, weights):g}", sorted(ids, key=natural)) for name, ids in proposed.items()
+    )
     if proposed == current:
         print("nothing to do: the leaves are balanced")
     else:

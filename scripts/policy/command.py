@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Final
 
 from scripts.options import add_config
+from scripts.output import records
+from scripts.output.table import Column, Table
 from scripts.policy.trial import Trial, TriedMail, attempt
+from scripts.terminal import printable
 from scripts.transports import check_policy
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
@@ -39,6 +37,14 @@ from smtpd.policy.list_query import ListQueries
 if TYPE_CHECKING:
     from shared.config.smtpd.settings import SmtpdConfig
     from shared.mail.message import Address
+
+_STEPS: Final = (
+    Column("phase", whole=True),
+    Column("rule"),
+    Column("fits"),
+    Column("does", least=16),
+    Column("because", wraps=True),
+)
 
 
 class _NoInput(PillarboxError):
@@ -93,9 +99,9 @@ def test(options: argparse.Namespace) -> int:
     config = load_smtpd(options.config / "smtpd.yaml")
     outcome, notes = asyncio.run(_attempt(config, options))
     if options.json:
-        print(json.dumps(_as_json(outcome, notes), ensure_ascii=False))
+        records.one(_as_json(outcome, notes))
     else:
-        show(outcome, notes, Console())
+        show(outcome, notes)
     return 0 if outcome.accepted else 1
 
 
@@ -166,20 +172,17 @@ async def _user(config: SmtpdConfig, conninfo: str | None, name: str, notes: lis
     return found or User(name)
 
 
-def show(outcome: Trial, notes: list[str], console: Console) -> None:
+def show(outcome: Trial, notes: list[str]) -> None:
     """The rules asked, phase by phase, then what becomes of each recipient."""
-    table = Table("phase", "rule", "", "because", "does", box=None)
+    rows: list[tuple[object, ...]] = []
     for told in outcome.told:
         phase = told.phase if told.recipient is None else f"{told.phase} {told.recipient}"
-        for number, step in enumerate(told.trail):
-            # As Text: what clients and files say may hold brackets, which are no markup.
-            row = ("" if number else phase, step.rule, "yes" if step.matched else "no", step.because, step.did)
-            table.add_row(*(Text(cell) for cell in row))
+        rows += [(phase, step.rule, step.matched, step.did, step.because) for step in told.trail]
         if not told.trail:
-            table.add_row(Text(phase), "-", "", "no rules", "")
-    console.print(table)
+            rows.append((phase, None, None, None, "no rules"))
+    Table(_STEPS).print(rows)
     for line in [*_lines(outcome), *(f"note: {note}" for note in notes)]:
-        console.print(Text(line))
+        print(printable(line))
 
 
 def _lines(outcome: Trial) -> list[str]:

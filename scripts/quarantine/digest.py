@@ -11,7 +11,6 @@ See: docs/how-to/review-quarantined-mail.md; RFC 3834 (Auto-Submitted).
 
 from __future__ import annotations
 
-import json
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from scripts.mime.decode import printable
 from scripts.mime.render import fields_of
 from scripts.options import finish
+from scripts.output import records
 from scripts.quarantine.access import admit
 from scripts.quarantine.show import BEGINNING
 from scripts.queue.query import cell, run
@@ -65,7 +65,7 @@ def digest(options: argparse.Namespace) -> int:
 
     for told in run(options, go):
         if options.json:
-            print(json.dumps(told))
+            records.one(told)
             continue
         print(f"{told['quarantine']}: {told['said']}")
         if told["text"] and not options.yes:

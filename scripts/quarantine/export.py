@@ -9,7 +9,6 @@ Raises: PillarboxError for errors that a reviewer can correct.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 from uuid import uuid4
 
 from scripts.options import finish
+from scripts.output import records
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import progress
 from scripts.queue.query import add_condition, run
@@ -75,7 +75,7 @@ def export(options: argparse.Namespace) -> int:
 
     counted = run(options, go)
     if folder is not None and options.json:
-        print(json.dumps(counted))
+        records.one(counted)
     elif folder is not None:
         present = f"; skipped because the file exists: {counted['present']}" if counted["present"] else ""
         bodiless = f"; without a body: {counted['bodiless']}" if counted["bodiless"] else ""

@@ -11,18 +11,15 @@ See: smtpd/policy/content_check.py; docs/how-to/check-content-with-rspamd.md.
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-from rich.table import Table
-
 from scripts.options import finish
+from scripts.output import records
+from scripts.output.table import Column, Table
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import Change, Done, Span, add_acting, begin, change_batch, progress
 from scripts.queue.query import asked, run
-from scripts.terminal import text
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.postgres import database
@@ -43,6 +40,15 @@ if TYPE_CHECKING:
 _PORTION: Final = 200
 _AT_ONCE: Final = 4  # messages in memory
 _SYMBOLS: Final = 5  # that are shown
+_VERDICTS: Final = (
+    Column("id", right=True),
+    Column("recipient", least=24, whole=True),
+    Column("sender", gives=2, least=20, whole=True),
+    Column("verdict"),
+    Column("score", gives=1, right=True),
+    Column("clean"),
+    Column("symbols", gives=3, least=12),
+)
 _CHANGE: Final = Change("rescan", "queue_release", ("HOLD",), "released", argument={"release": True})
 
 
@@ -156,6 +162,7 @@ async def _walk(
 ) -> int:
     """Portion after portion; how many recipients' messages are clean."""
     after = seen = clean = 0
+    table = Table(_VERDICTS)
     while seen < done.wanted:
         most = min(_PORTION, done.wanted - seen)
         rows = [
@@ -168,7 +175,7 @@ async def _walk(
         after, seen = rows[-1].id, seen + len(rows)
         told = await checks.portion(connection, rows)
         answered = [each for each in told if each.action != "down"]
-        _print(answered, as_json=options.json)
+        _print(answered, table, as_json=options.json)
         ids = [each.id for each in answered if each.clean]
         clean += len(ids)
         if done.audit:
@@ -194,20 +201,21 @@ async def _release(connection: database.Connection, options: argparse.Namespace,
     return changed
 
 
-def _print(told: list[Rescanned], *, as_json: bool) -> None:
+def _print(told: list[Rescanned], table: Table, *, as_json: bool) -> None:
     if as_json:
         for each in told:
             words = {"id": each.id, "sender": each.sender, "recipient": each.recipient, "action": each.action}
-            print(json.dumps({**words, "score": each.score, "symbols": dict(each.symbols), "clean": each.clean}))
+            records.one({**words, "score": each.score, "symbols": dict(each.symbols), "clean": each.clean})
         return
-    table = Table("id", "sender", "recipient", "verdict", "score", "symbols", "clean")
-    for each in told:
-        heaviest = sorted(each.symbols.items(), key=lambda symbol: -abs(symbol[1]))[:_SYMBOLS]
-        symbols = ", ".join(f"{name} {weight:g}" for name, weight in heaviest)
-        score = "" if each.score is None else f"{each.score:.1f}"
-        cells = (each.id, each.sender, each.recipient, each.action, score, symbols, "yes" if each.clean else "")
-        table.add_row(*map(text, cells))
-    Console().print(table)
+    table.print(map(_cells, told))
+
+
+def _cells(each: Rescanned) -> tuple[object, ...]:
+    """One verdict as a row of the table."""
+    heaviest = sorted(each.symbols.items(), key=lambda symbol: -abs(symbol[1]))[:_SYMBOLS]
+    symbols = ", ".join(f"{name} {weight:g}" for name, weight in heaviest)
+    score = "" if each.score is None else f"{each.score:.1f}"
+    return each.id, each.recipient, each.sender, each.action, score, each.clean, symbols
 
 
 def _end(options: argparse.Namespace, done: Done, clean: int, *, releasing: bool) -> None:
@@ -218,4 +226,7 @@ def _end(options: argparse.Namespace, done: Done, clean: int, *, releasing: bool
         told = {"wanted": done.wanted, "clean": clean, "done": 0}
         words = f"{clean} of {done.wanted} recipients are clean; nothing was released"
         words += ": repeat with --yes" if options.release else ""
-    print(json.dumps(told) if options.json else words)
+    if options.json:
+        records.one(told)
+    else:
+        print(words)

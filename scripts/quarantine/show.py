@@ -8,18 +8,17 @@ See: scripts/mime/render.py; docs/how-to/review-quarantined-mail.md.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.table import Table
-
 from scripts.mime.render import NotShown, fields_of, render
 from scripts.options import count, finish
+from scripts.output import records
+from scripts.output.records import fields
+from scripts.output.table import Column, Table, pairs
 from scripts.quarantine.access import admit, narrowed
-from scripts.queue.query import add_condition, asked, cell, fields, run
-from scripts.terminal import text
+from scripts.queue.query import add_condition, asked, run
+from scripts.terminal import printable
 from shared.config.smtpd.load import load_smtpd
 from shared.config.units import format_duration, format_size
 from shared.errors import PillarboxError
@@ -35,6 +34,33 @@ if TYPE_CHECKING:
 MOST_READ: Final = 32 * 2**20  # octets of a message that `show` looks at
 BEGINNING: Final = 16_384  # octets of a message in which its subject is looked for
 _PORTION: Final = 200
+_QUARANTINES: Final = (
+    Column("quarantine", least=16, whole=True),
+    Column("recipients", right=True),
+    Column("messages", gives=1, right=True),
+    Column("size", gives=2, right=True),
+    Column("oldest", gives=4),
+    Column("kept", gives=5),
+    Column("reviewers", gives=3, least=10),
+    Column("description", gives=6, least=12),
+)
+_MAIL: Final = (
+    Column("id", right=True),
+    Column("recipient", least=24, whole=True),
+    Column("quarantine", gives=3, least=8),
+    Column("received", gives=4),
+    Column("sender", gives=5, least=20, whole=True),
+    Column("size", gives=1, right=True),
+    Column("reason", gives=2, least=10),
+    Column("subject", gives=6, least=10),
+)
+_PARTS: Final = (
+    Column("part", right=True),
+    Column("type"),
+    Column("size", right=True),
+    Column("attached"),
+    Column("name", wraps=True),
+)
 
 
 def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,17 +95,20 @@ def _quarantines(options: argparse.Namespace) -> int:
     every = [*held, *(name for name in access.quarantines if name not in held)]
     told = [_quarantine(name, access.quarantines.get(name or ""), held.get(name), access) for name in every]
     if options.json:
-        print(json.dumps(told))
+        records.lines(told)
         return 0
-    table = Table("quarantine", "recipients", "messages", "size", "oldest", "kept", "reviewers", "description")
-    for each in told:
-        size, who = format_size(each["bytes"]) if each["bytes"] else "0", ", ".join(each["reviewers"]) or "all"
-        name = "(none)" if each["id"] is None else each["id"]
-        oldest, kept = (each["oldest"] or "").replace("T", " ")[:16], each["retention"] or "until decided"
-        cells = (name, each["recipients"], each["messages"], size, oldest, kept)
-        table.add_row(*map(text, (*cells, who if each["may"] else f"{who} (not you)", each["description"])))
-    Console().print(table)
+    Table(_QUARANTINES).print(map(_cells, zip(told, (held.get(each["id"]) for each in told), strict=True)))
     return 0
+
+
+def _cells(known: tuple[dict[str, Any], database.Row | None]) -> tuple[object, ...]:
+    """One quarantine as a row of the table, with the mail that it holds."""
+    each, row = known
+    size, who = format_size(each["bytes"]) if each["bytes"] else "0", ", ".join(each["reviewers"]) or "all"
+    name, kept = "(none)" if each["id"] is None else each["id"], each["retention"] or "until decided"
+    who = who if each["may"] else f"{who} (not you)"
+    oldest = row.oldest if row else None
+    return name, each["recipients"], each["messages"], size, oldest, kept, who, each["description"]
 
 
 def _quarantine(name: str | None, known: Quarantine | None, row: database.Row | None, access: Access) -> dict[str, Any]:
@@ -116,21 +145,16 @@ def _mail(options: argparse.Namespace) -> int:
 
     rows = run(options, read)
     if options.json:
-        print("\n".join(map(json.dumps, rows)), end="\n" if rows else "")
+        records.lines(rows)
         return 0
-    columns = ("id", "quarantine", "received", "sender", "recipient", "subject", "reason", "size")
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*(text(row[column]) for column in columns))
-    Console().print(table)
+    Table(_MAIL).print([row[column.name] for column in _MAIL] for row in rows)
     print(f"shown: {len(rows)}" + (f"; the next: --after {rows[-1]['id']}" if len(rows) == options.limit else ""))
     return 0
 
 
 def summary(row: database.Row) -> dict[str, object]:
     """The values by which a reviewer distinguishes held messages."""
-    told = {name: value for name, value in fields(row).items() if name != "beginning"}
-    told["received"] = cell(row.received)
+    told: dict[str, object] = {name: value for name, value in row._asdict().items() if name != "beginning"}
     told["subject"] = fields_of(bytes(row.beginning)).get("Subject", "") if row.beginning is not None else None
     return told
 
@@ -162,34 +186,23 @@ def show(options: argparse.Namespace) -> int:
         envelope = {name: value for name, value in fields(row).items() if name != "beginning"}
         parts = [asdict(part) for part in shown.parts]
         told = {**envelope, "header": shown.header, "text": shown.text, "parts": parts, "notes": notes}
-        print(json.dumps(told))
+        records.one(told)
         return 0
     _print_message(row, shown, notes)
     return 0
 
 
 def _print_message(row: database.Row, shown: Shown, notes: list[str]) -> None:
-    console = Console()
-    table = Table(show_header=False)
-    for name, value in row._asdict().items():
-        if name != "beginning" and value is not None:
-            table.add_row(name, text(cell(value)))
-    for name, said in shown.header.items():
-        table.add_row(f"{name}:", text(said))
-    console.print(table)
+    known = [(name, value) for name, value in row._asdict().items() if name != "beginning" and value is not None]
+    pairs([*known, *((f"{name}:", said) for name, said in shown.header.items())])
+    print()
     for line in shown.text.splitlines():
-        console.print(text(f"│ {line}"), soft_wrap=True)
+        print(printable(f"│ {line}"))
     if shown.parts:
-        table = Table("part", "type", "name", "size", "attached")
-        for number, part in enumerate(shown.parts, 1):
-            cells = (
-                number,
-                part.type,
-                part.name,
-                format_size(part.size) if part.size else "0",
-                "yes" if part.attached else "",
-            )
-            table.add_row(*map(text, cells))
-        console.print(table)
+        print()
+        Table(_PARTS).print(
+            (number, part.type, format_size(part.size) if part.size else "0", part.attached, part.name)
+            for number, part in enumerate(shown.parts, 1)
+        )
     for note in notes:
         print(f"note: {note}")

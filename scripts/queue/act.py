@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from scripts.options import count
-from scripts.queue.query import add_condition, asked, cell, fields
-from scripts.terminal import text
+from scripts.output import records
+from scripts.output.records import fields
+from scripts.output.table import Column, Table
+from scripts.queue.query import add_condition, asked
 from shared.errors import PillarboxError
 from shared.postgres import database, timeline
 
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
 
 BATCH: Final = 1000
 _SAMPLE: Final = 10
+_PREVIEW: Final = (
+    Column("id", right=True),
+    Column("state"),
+    Column("recipient", least=30, whole=True),
+    Column("received", gives=2),
+    Column("sender", gives=1, least=20, whole=True),
+    Column("last_error", gives=3, least=12),
+)
 _TRIES: Final = 100  # of a batch whose rows another session moves at the same moment
 
 
@@ -226,7 +235,7 @@ def tell(options: argparse.Namespace, change: Change, done: Done) -> None:
     """Show the result."""
     if options.json:
         told = {"audit": done.audit, "wanted": done.wanted, "done": done.done, "skipped": done.skipped}
-        print(json.dumps({**told, "gone": done.gone}))
+        records.one({**told, "gone": done.gone})
         return
     why = "done before the same command was cut off" if change.resumes else "claimed by a worker"
     skipped = f"; {done.skipped} skipped, {why}" if done.skipped else ""
@@ -253,14 +262,10 @@ def _preview(options: argparse.Namespace, change: Change, counted: database.Row,
     if options.json:
         wanted = min(counted.recipients, options.limit or counted.recipients)
         told = {"wanted": wanted, "messages": counted.messages, "bytes": counted.bytes}
-        print(json.dumps({**told, "sample": [fields(row) for row in sample]}))
+        records.one({**told, "sample": [fields(row) for row in sample]})
         return
     if sample:
-        table = Table("id", "state", "received", "sender", "recipient", "last error")
-        for row in sample:
-            told_cells = (row.id, row.state, cell(row.received), row.sender, row.recipient, row.last_error)
-            table.add_row(*map(text, told_cells))
-        Console().print(table)
+        Table(_PREVIEW).print([getattr(row, column.name) for column in _PREVIEW] for row in sample)
     sending = f", {counted.sending} of them claimed by a worker" if counted.sending else ""
     first = f"the first {options.limit} of " if (options.limit or counted.recipients) < counted.recipients else ""
     size = f"{first}{counted.recipients} recipients of {counted.messages} messages, {counted.bytes / 2**20:.1f} MiB"

@@ -6,21 +6,38 @@ Guarantees: reads only; finished mail is shown as long as history is kept.
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from rich.console import Console
-from rich.table import Table
-
 from scripts.options import count, finish
-from scripts.queue.query import cell, fields, run
-from scripts.terminal import text
+from scripts.output import records
+from scripts.output.records import fields
+from scripts.output.table import Column, Table
+from scripts.queue.query import run
 from shared.errors import PillarboxError
 from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
+
+_EVENTS: Final = (
+    Column("id", right=True),
+    Column("when"),
+    Column("event"),
+    Column("", wraps=True),
+)
+_COMMANDS: Final = (
+    Column("id", right=True),
+    Column("when", gives=6),
+    Column("who", gives=5, least=8),
+    Column("verb", least=10),
+    Column("condition", least=18),
+    Column("wanted", gives=1, right=True),
+    Column("done", right=True),
+    Column("skipped", gives=2, right=True),
+    Column("end", gives=4, least=8),
+    Column("reason", gives=3, least=12),
+)
 
 
 def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,15 +66,12 @@ def trace(options: argparse.Namespace) -> int:
             f"queue trace: no history of {options.id}: never queued, or older than maintenance.keep.history"
         )
     if options.json:
-        print(json.dumps([fields(row) for row in rows]))
+        records.lines(map(fields, rows))
         return 0
-    table = Table("recipient", "when", "event", "")
-    of: int | None = None
-    for row in rows:
-        name = f"{row.id} {row.recipient or ''}" if row.id != of else ""
-        table.add_row(*map(text, (name, cell(row.ts), row.event, row.told)), end_section=False)
-        of = row.id
-    Console().print(table)
+    first = {row.id: row for row in reversed(rows)}
+    Table(_EVENTS).print(
+        (row.id, row.ts, row.event, f"{row.recipient} {row.told}" if row is first[row.id] else row.told) for row in rows
+    )
     return 0
 
 
@@ -84,25 +98,15 @@ def audit(options: argparse.Namespace) -> int:
     if options.id is not None and not rows:
         raise PillarboxError(f"queue audit: there is no audit row {options.id}")
     if options.json:
-        print(json.dumps([fields(row) for row in rows]))
+        records.lines(map(fields, rows))
         return 0
-    table = Table("id", "when", "who", "verb", "condition", "wanted", "done", "skipped", "end", "reason")
-    for row in rows:
-        end = "undone" if row.undone else "finished" if row.finished else "interrupted or under way"
-        verb = " ".join([row.verb, *(f"{name}={value}" for name, value in row.argument.items())])
-        who = f"{row.operator}, {row.who}" if row.operator not in {None, row.who} else row.who
-        told = (
-            row.id,
-            cell(row.ts),
-            who,
-            verb,
-            row.condition or "(all)",
-            row.wanted,
-            row.done,
-            row.skipped,
-            end,
-            row.reason,
-        )
-        table.add_row(*map(text, told))
-    Console().print(table)
+    Table(_COMMANDS).print(map(_command, rows))
     return 0
+
+
+def _command(row: database.Row) -> tuple[object, ...]:
+    """One command as a row of the table."""
+    end = "undone" if row.undone else "finished" if row.finished else "interrupted or under way"
+    verb = " ".join([row.verb, *(f"{name}={value}" for name, value in row.argument.items())])
+    who = f"{row.operator}, {row.who}" if row.operator not in {None, row.who} else row.who
+    return row.id, row.ts, who, verb, row.condition or "(all)", row.wanted, row.done, row.skipped, end, row.reason

@@ -16,6 +16,7 @@ from scripts import one_connection
 from scripts.condition.compile import compiled
 from scripts.condition.read import read
 from scripts.condition.tree import All
+from scripts.output.records import plain
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -84,22 +85,8 @@ def _refused(error: BaseException) -> str:
     return database.reason(error)
 
 
-def plain(value: object) -> object:
-    """A value as JSON takes it."""
-    return value if value is None or isinstance(value, (bool, int, float, str, dict, list)) else _written(value)
-
-
-def _written(value: object) -> str:
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
 def cell(value: object) -> object:
     """Times to the second, in UTC."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(" ", "seconds").replace("+00:00", "Z")
     return plain(value)
-
-
-def fields(row: database.Row) -> dict[str, object]:
-    """A row as a JSON object."""
-    return {name: plain(value) for name, value in row._asdict().items()}

@@ -7,19 +7,16 @@ See: Postfix qshape(1), the model for `shape`.
 
 from __future__ import annotations
 
-import json
-import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
-
-from rich.console import Console
-from rich.table import Table
 
 from scripts.condition.fields import ALIASES, FIELDS, METADATA, find
 from scripts.mime.render import fields_of
 from scripts.options import count, finish
-from scripts.queue.query import STATUSES, add_condition, asked, cell, fields, run
-from scripts.terminal import text
+from scripts.output import records
+from scripts.output.records import fields
+from scripts.output.table import Column, Table, pairs
+from scripts.queue.query import STATUSES, add_condition, asked, run
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
 from shared.postgres import database
@@ -31,7 +28,26 @@ if TYPE_CHECKING:
 _PORTION: Final = 1000
 _BOUNDS: Final = (5, 10, 20, 40, 80, 160, 320, 640, 1280)  # minutes, as qshape's
 _HEADER: Final = 64 * 1024  # octets of a message read for `show`
-_COLUMNS: Final = ("id", "state", "received", "sender", "recipient", "size", "retry_count", "next_retry", "last_error")
+_COLUMNS: Final = (
+    Column("id", right=True),
+    Column("state"),
+    Column("recipient", least=30, whole=True),
+    Column("received", gives=5),
+    Column("sender", gives=3, least=20, whole=True),
+    Column("size", gives=1, right=True),
+    Column("retry_count", gives=2, right=True),
+    Column("next_retry", gives=4),
+    Column("last_error", gives=6, least=12),
+)
+#: The tries of a recipient, in `show` and in `deadletters show`.
+TRIES: Final = (
+    Column("when"),
+    Column("try", right=True),
+    Column("outcome"),
+    Column("peer"),
+    Column("reply", wraps=True),
+)
+_ADDRESSES: Final = frozenset({"sender", "recipient", "from", "to"})
 _UNGROUPED: Final = frozenset({"time", "age", "wait"})
 
 
@@ -64,13 +80,16 @@ def list_(options: argparse.Namespace) -> int:
 
     async def read(connection: database.Connection) -> tuple[int, int, int]:
         asking = await asked(connection, options.condition)
-        after, shown = options.after, 0
+        after, shown, table = options.after, 0, Table(_COLUMNS)
         while shown < options.limit:
             portion = min(options.limit - shown, _PORTION)
             rows = await asking.fetch(connection, "queue_list", after=after, statuses=list(STATUSES), limit=portion)
             if not rows:
                 break
-            _print(rows, as_json=options.json, first=not shown)
+            if options.json:
+                records.lines(map(fields, rows))
+            else:
+                table.print([getattr(row, column.name) for column in _COLUMNS] for row in rows)
             shown, after = shown + len(rows), rows[-1].id
         if options.json:
             return shown, 0, after
@@ -86,17 +105,6 @@ def list_(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print(rows: list[database.Row], *, as_json: bool, first: bool) -> None:
-    """One portion: JSON lines, or a table whose head stands once."""
-    if as_json:
-        sys.stdout.writelines(json.dumps(fields(row)) + "\n" for row in rows)
-        return
-    table = Table(*_COLUMNS, show_header=first)
-    for row in rows:
-        table.add_row(*(text(cell(getattr(row, column))) for column in _COLUMNS))
-    Console().print(table)
-
-
 def group(options: argparse.Namespace) -> int:
     """Print how many fit, by columns."""
     names = [name.strip() for name in options.by.split(",")]
@@ -109,13 +117,20 @@ def group(options: argparse.Namespace) -> int:
 
     rows = run(options, read)
     if options.json:
-        print(json.dumps([{**fields(row), "value": dict(zip(names, row.value, strict=True))} for row in rows]))
+        records.lines({**fields(row), "value": dict(zip(names, row.value, strict=True))} for row in rows)
         return 0
-    table = Table(*names, "recipients", "messages", "MiB", "oldest", "next due")
-    for row in rows:
-        told = (row.recipients, row.messages, f"{row.bytes / 2**20:.1f}", cell(row.oldest), cell(row.next_retry))
-        table.add_row(*map(text, (*row.value, *told)))
-    Console().print(table)
+    columns_of = (
+        *(Column(name, least=24, whole=name in _ADDRESSES) for name in names),
+        Column("recipients", right=True),
+        Column("messages", gives=2, right=True),
+        Column("MiB", gives=1, right=True),
+        Column("oldest", gives=4),
+        Column("next due", gives=3),
+    )
+    Table(columns_of).print(
+        (*row.value, row.recipients, row.messages, f"{row.bytes / 2**20:.1f}", row.oldest, row.next_retry)
+        for row in rows
+    )
     return 0
 
 
@@ -146,16 +161,13 @@ def shape(options: argparse.Namespace) -> int:
     rows = run(options, read)
     heads = [str(bound) for bound in _BOUNDS] + [f"{_BOUNDS[-1]}+"]
     if options.json:
-        told = [
+        records.lines(
             {"domain": row.domain, "total": row.total, "minutes": dict(zip(heads, _buckets(row), strict=True))}
             for row in rows
-        ]
-        print(json.dumps(told))
+        )
         return 0
-    table = Table("", "T", *heads)
-    for row in rows:
-        table.add_row(*map(text, ("TOTAL" if row.domain is None else row.domain, row.total, *_buckets(row))))
-    Console().print(table)
+    columns = (Column("destination", least=16, whole=True), *(Column(head, right=True) for head in ("T", *heads)))
+    Table(columns).print(("TOTAL" if row.domain is None else row.domain, row.total, *_buckets(row)) for row in rows)
     return 0
 
 
@@ -180,24 +192,12 @@ def show(options: argparse.Namespace) -> int:
         raise PillarboxError(f"queue show: {options.id} is not in the queue: see `pillarbox queue trace {options.id}`")
     header = fields_of(content[0].content) if content else {}
     if options.json:
-        print(
-            json.dumps({**fields(row), "why": why(row, now), "header": header, "attempts": [fields(t) for t in tries]})
-        )
+        records.one({**fields(row), "why": why(row, now), "header": header, "attempts": [fields(t) for t in tries]})
         return 0
-    console = Console()
-    table = Table(show_header=False)
-    for name, value in row._asdict().items():
-        table.add_row(name, text(cell(value)))
-    table.add_row("why", text(why(row, now)))
-    for name, value in header.items():
-        table.add_row(name, text(value))
-    console.print(table)
+    pairs([*row._asdict().items(), ("why", why(row, now)), *((f"{name}:", value) for name, value in header.items())])
     if tries:
-        table = Table("when", "try", "outcome", "peer", "reply")
-        for each in tries:
-            told = (cell(each.ts), each.retry_count, each.outcome, each.remote, each.reply_text)
-            table.add_row(*map(text, told))
-        console.print(table)
+        print()
+        Table(TRIES).print((t.ts, t.retry_count, t.outcome, t.remote, t.reply_text) for t in tries)
     return 0
 
 

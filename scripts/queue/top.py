@@ -7,16 +7,16 @@ Guarantees: reads only, one query at a time, at most one in `--every`.
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
+from rich.text import Text
 
 from scripts.options import count, duration, finish
-from scripts.queue.query import add_condition, asked, cell, run
-from scripts.terminal import text
+from scripts.output import records
+from scripts.output.table import Column, Table, terminal_width
+from scripts.queue.query import add_condition, asked, run
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +52,7 @@ def top(options: argparse.Namespace) -> int:
                 fullest = await _grouped(connection, options, "q.recipientdomain", options.limit)
                 if options.json:
                     told = {"states": _numbers(states), "destinations": _numbers(fullest)}
-                    print(json.dumps(told))
+                    records.one(told)
                     continue
                 live.update(
                     Group(_table("state", states, before), _table("destination", fullest, before)), refresh=True
@@ -74,10 +74,21 @@ def _numbers(rows: list[database.Row]) -> dict[str, int]:
     return {row.value[0]: row.recipients for row in rows}
 
 
-def _table(head: str, rows: list[database.Row], before: dict[tuple[str, ...], int]) -> Table:
-    table = Table(head, "recipients", "change", "MiB", "oldest", box=None)
-    for row in rows:
+def _table(head: str, rows: list[database.Row], before: dict[tuple[str, ...], int]) -> Text:
+    columns = (
+        Column(head, least=16, whole=True),
+        *(Column(name, right=True) for name in ("recipients", "change", "MiB")),
+        Column("oldest"),
+    )
+
+    def cells(row: database.Row) -> tuple[object, ...]:
         change = row.recipients - before[tuple(row.value)] if tuple(row.value) in before else None
-        told = (row.value[0], row.recipients, None if change is None else f"{change:+}", f"{row.bytes / 2**20:.1f}")
-        table.add_row(*map(text, (*told, cell(row.oldest))))
-    return table
+        return (
+            row.value[0],
+            row.recipients,
+            None if change is None else f"{change:+}",
+            f"{row.bytes / 2**20:.1f}",
+            row.oldest,
+        )
+
+    return Text.from_ansi("\n".join(Table(columns, width=terminal_width()).lines(map(cells, rows))))

@@ -10,9 +10,9 @@ See: sql/README.md, "Acting on the queue".
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
+from scripts.output import records
 from scripts.queue import act
 from scripts.queue.act import Change, Done, apply, begin, progress, tell, wake
 from scripts.queue.query import cell
@@ -48,7 +48,7 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
     change = Change("undo", "queue_restore", _LEFT[earlier.verb], "changed back", values={"undoes": options.id})
     if not options.yes:
         if options.json:
-            print(json.dumps({"wanted": span.recipients, "verb": earlier.verb}))
+            records.one({"wanted": span.recipients, "verb": earlier.verb})
         else:
             print(
                 f"would undo {earlier.verb!r} of {span.recipients} recipients; nothing was changed: repeat with --yes"

@@ -11,18 +11,16 @@ See: sql/README.md, "Acting on the queue".
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.table import Table
-
+from scripts.output import records
+from scripts.output.records import plain
+from scripts.output.table import Column, Table
 from scripts.queue import act
 from scripts.queue.act import Change, Done, carry_out
-from scripts.queue.query import Query, asked_of, cell, plain, run
+from scripts.queue.query import Query, asked_of, run
 from scripts.retention.rules import Rule, rules
-from scripts.terminal import text
 from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.quarantine import all_quarantines
 from shared.config.units import format_duration
@@ -34,6 +32,13 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 _DELETE: Final = Change("retention", "queue_end", ("HOLD",), "deleted", values={"status": "DELETE"})
+_WHAT: Final = (
+    Column("quarantine", least=16, whole=True),
+    Column("kept for"),
+    Column("too long", right=True),
+    Column("MiB", right=True),
+    Column("oldest", gives=1),
+)
 _FORGET: Final = Change("retention", "", (), "forgotten", argument={"table": "audit"})
 
 
@@ -134,21 +139,20 @@ def _show(
         told: list[dict[str, Any]] = [_told(each) for each in found]
         if old is not None and keep_audit is not None:
             told.append({"table": "audit", "keep": format_duration(keep_audit), "commands": old.commands})
-        print(json.dumps(told))
+        records.lines(told)
         return
-    table = Table("what", "kept for", "too long", "MiB", "oldest")
-    for each in found:
-        if each.asking is None:
-            table.add_row(text(each.rule.name), "until a reviewer decides")
-            continue
-        row = each.counted
-        cells = (each.rule.name, _keep(each.rule), row.recipients, f"{row.bytes / 2**20:.1f}", cell(row.oldest))
-        table.add_row(*map(text, cells))
+    Table(_WHAT).print(map(_cells, found))
     if old is not None and keep_audit is not None:
-        told_of = ("rows of audit", format_duration(keep_audit), old.commands, None, cell(old.oldest))
-        table.add_row(*map(text, told_of))
-    Console().print(table)
+        print(f"rows of audit older than {format_duration(keep_audit)}: {old.commands}")
     print("nothing was changed: repeat with --yes")
+
+
+def _cells(each: RuleRun) -> tuple[object, ...]:
+    """One rule as a row of the table."""
+    if each.asking is None:
+        return each.rule.name, "until a reviewer decides", None, None, None
+    row = each.counted
+    return each.rule.name, _keep(each.rule), row.recipients, f"{row.bytes / 2**20:.1f}", row.oldest
 
 
 def _tell(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | None) -> None:
@@ -157,7 +161,7 @@ def _tell(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | N
         told = [_told(each) for each in found]
         if forgotten is not None:
             told.append({"table": "audit", "audit": forgotten.audit, "done": forgotten.done})
-        print(json.dumps(told))
+        records.lines(told)
         return
     for each in found:
         if each.done is not None:

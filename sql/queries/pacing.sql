@@ -40,7 +40,7 @@ WITH parked AS MATERIALIZED (
        AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'destination', q.recipientdomain)
        AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'sender', q.senderdomain)
        AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'tenant', q.metadata->>'tenant')
-       AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'job', q.jobid)
+       AND pillarbox.suspend_fits(%(selection)s::jsonb -> 'jobid', q.jobid)
      LIMIT %(batch)s
        FOR NO KEY UPDATE SKIP LOCKED
 ), moved AS (

@@ -10,17 +10,15 @@ See: docs/how-to/export-history.md; sql/README.md for the other way to drop days
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-
 from scripts.analytics import terminal
 from scripts.analytics.export import command as export
 from scripts.options import duration
+from scripts.output import records
+from scripts.output.table import Column, Table
 
 if TYPE_CHECKING:
     import argparse
@@ -151,13 +149,17 @@ def _show(done: CleanupReport, *, yes: bool, as_json: bool) -> None:
     if as_json:
         days = [{name: getattr(each, name) for name in DayVerdict.__dataclass_fields__} for each in done.days]
         found = {name: getattr(orphans, name) for name in orphans.__dataclass_fields__} if orphans else None
-        print(json.dumps({"days": days, "orphans": found, "changed": yes}))
+        records.one({"days": days, "orphans": found, "changed": yes})
         return
     if done.days:
-        shown = Table("table", "day", "rows", "state", "reason")
-        for each in done.days:
-            shown.add_row(each.table, each.day, f"{each.rows:,}", each.state, each.reason)
-        Console().print(shown)
+        columns = (
+            Column("table"),
+            Column("day"),
+            Column("rows", right=True),
+            Column("state"),
+            Column("reason", wraps=True),
+        )
+        Table(columns).print((each.table, each.day, each.rows, each.state, each.reason) for each in done.days)
     if orphans is not None:
         print(f"bodies without recipients: {_examples(orphans.bodies)}; given to the sweep: {orphans.released}")
         print(f"recipients without body: {_examples(orphans.recipients)}; held: {orphans.held}")

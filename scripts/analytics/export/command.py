@@ -10,7 +10,6 @@ See: docs/how-to/export-history.md.
 from __future__ import annotations
 
 import fcntl
-import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +17,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-from rich.table import Table
-
 from scripts.analytics import terminal
+from scripts.output import records
+from scripts.output.table import Column, Table
 
 if TYPE_CHECKING:
     import argparse
@@ -216,14 +214,14 @@ def _show(done: ExportReport, *, as_json: bool) -> None:
     }
     if as_json:
         days = [{"table": m.table, "day": str(m.day), "version": m.version, "rows": m.rows} for m in done.exported]
-        print(json.dumps(figures | {"exported": days}))
+        records.one(figures | {"exported": days})
         return
     if done.exported:
-        shown = Table("table", "day", "version", "rows", "quarantined", "files")
-        for made in done.exported:
-            counts = (made.version, made.rows, sum(made.quarantined.values()), len(made.files))
-            shown.add_row(made.table, str(made.day), *map(str, counts))
-        Console().print(shown)
+        numbers = (Column(name, right=True) for name in ("version", "rows", "quarantined", "files"))
+        Table([Column("table"), Column("day"), *numbers]).print(
+            (made.table, made.day, made.version, made.rows, sum(made.quarantined.values()), len(made.files))
+            for made in done.exported
+        )
     for line in done.refused:
         print(f"refused: {line}")
     rate = done.rows / max(done.seconds, 1e-3)

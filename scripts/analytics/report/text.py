@@ -10,11 +10,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from scripts.analytics.report.sections import SECTIONS
+from scripts.output.table import Column, Table
 
 if TYPE_CHECKING:
     from scripts.analytics.report.sections import Field, Kind, Report
@@ -23,7 +20,8 @@ DASH: Final = "\u2013"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _NUMBERS: Final = frozenset({"count", "share", "seconds", "number"})
 _SHOWN: Final = 15  # rows of a table on a terminal
-_WIDEST: Final = 60
+#: Columns of text that may be cut on a narrow terminal.
+_CUT: Final = frozenset({"wording", "reply_text"})
 
 
 def written(value: Any, kind: Kind) -> str:  # noqa: PLR0911 - one return for each kind
@@ -77,22 +75,26 @@ def as_document(report: Report) -> dict[str, Any]:
 
 def print_tables(report: Report) -> None:
     """Print every section except the long series as a table on standard output."""
-    console = Console()
     for section in SECTIONS:
         rows = report.rows.get(section.key, [])
         if section.key in {"volume", "forecast"}:
             continue
-        table = Table(box=None, title=f"\n{section.title}", title_justify="left")
+        print(f"\n{section.title}")
         fields = [field for field in section.fields if field.name != "example"]
-        for field in fields:
-            table.add_column(field.label, justify="right" if is_number(field) else "left", max_width=_WIDEST)
-        for row in rows[:_SHOWN]:
-            table.add_row(*[escape(written(row[field.name], field.kind)) for field in fields])
-        console.print(table)
+        Table([_column(index, field) for index, field in enumerate(fields)]).print(
+            [written(row[field.name], field.kind) for field in fields] for row in rows[:_SHOWN]
+        )
         if not rows:
-            console.print("  none")
+            print("  none")
         elif len(rows) > _SHOWN or section.key in report.cut:
-            console.print(f"  … of {len(rows)}{' or more' if section.key in report.cut else ''} rows")
+            print(f"  … of {len(rows)}{' or more' if section.key in report.cut else ''} rows")
+
+
+def _column(index: int, field: Field) -> Column:
+    """A column; on a narrow terminal the first one stays, and the others give way from the left."""
+    if is_number(field):
+        return Column(field.label, gives=index, right=True)
+    return Column(field.label, gives=0 if field.name in _CUT else index, least=16, whole=field.name not in _CUT)
 
 
 def _span(seconds: float) -> str:

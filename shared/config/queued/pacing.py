@@ -37,7 +37,7 @@ from shared.masking import show
 #: Seconds in each unit a rate may be given in.
 UNITS: Final = {"sec": 1, "min": 60, "hour": 3600, "day": 86_400}
 #: The fields a policy may count by, in the order of queued.pacing.pace.Fields.
-FIELDS: Final = ("transport", "destination", "sender", "tenant", "job", "site", "source")
+FIELDS: Final = ("transport", "destination", "sender", "tenant", "jobid", "site", "source")
 #: Those that are domains, in which case does not matter.
 FOLDED: Final = frozenset({"destination", "sender", "site"})
 
@@ -86,7 +86,7 @@ TimeOfDay = Annotated[int, Checked(_minutes, {"type": "string", "pattern": f"^({
 Zone = Annotated[str, matching(r"[A-Za-z0-9_+/-]{1,64}", "UTC or a name like Europe/Berlin"), AfterValidator(_zone)]
 Value = Annotated[str, matching(r"[^\0\s]{1,255}", "a value, or .example.com, which means everything below that one")]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-FieldName = Literal["transport", "destination", "sender", "tenant", "job", "site", "source"]
+FieldName = Literal["transport", "destination", "sender", "tenant", "jobid", "site", "source"]
 
 
 def _match(what: str, unit: str) -> Any:
@@ -102,7 +102,7 @@ class Match(Section):
     )
     sender: list[Value] = _match("mail from these domains", "list of domains")
     tenant: list[Value] = _match("mail of these tenants, metadata `tenant`", "list of words")
-    job: list[Value] = _match("mail of these jobs, column jobid", "list of words")
+    jobid: list[Value] = _match("mail with these jobids", "list of words")
     site: list[Value] = _match("mail to these groups of mail exchangers", "list of sites")
     source: list[Value] = _match("mail from these source addresses of ours", "list of addresses")
 
@@ -142,9 +142,9 @@ class Policy(Section):
     fields: list[FieldName] = setting(
         [],
         "What is counted separately: the limits apply to each combination of these fields; [] counts all matching "
-        "mail together. A policy that counts by tenant, job, sender or source does not limit mail without it (Halon "
+        "mail together. A policy that counts by tenant, jobid, sender or source does not limit mail without it (Halon "
         "fields).",
-        unit="list of transport, destination, sender, tenant, job, site, source",
+        unit="list of transport, destination, sender, tenant, jobid, site, source",
     )
     match: Match = section(Match, "Which mail the policy applies to.")
     concurrency: Annotated[int, whole(1, 1_000_000)] | None = setting(

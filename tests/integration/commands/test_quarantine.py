@@ -8,7 +8,6 @@ See: tests/integration/commands/test_quarantine_digest.py, test_quarantine_resca
 from __future__ import annotations
 
 import asyncio
-import json
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +63,7 @@ def test_quarantines_are_listed_with_what_lies_in_them(factory: Factory, reviewe
     ids = hold(factory, "review", count=3)
     hold(factory, "undeclared")
     factory.row()
-    told = {each["id"]: each for each in reviewer.json("list")}
+    told = {each["id"]: each for each in reviewer.lines("list")}
     assert list(told) == ["review", "undeclared", "poison", "body", "legal"]
     assert (told["review"]["recipients"], told["review"]["messages"]) == (3, 1)
     assert told["review"]["bytes"] == sum(row.size for row in factory.queue(*ids))
@@ -78,7 +77,7 @@ def test_held_mail_is_listed_with_sender_subject_and_reason(factory: Factory, re
     message = factory.message(b"Subject: =?utf-8?q?gr=C3=BC=C3=9Fe?=\r\n\r\nx\r\n")
     ids = hold(factory, "review", count=2, message=message, reason="too good to be true")
     hold(factory, "legal")
-    lines = [json.loads(line) for line in reviewer.run("list", "quarantine=review", "--json").splitlines()]
+    lines = reviewer.lines("list", "quarantine=review")
     assert [line["id"] for line in lines] == ids
     assert (lines[0]["subject"], lines[0]["reason"]) == ("grüße", "too good to be true")
     assert "--after" in reviewer.run("list", "quarantine=review", "--limit", "1")

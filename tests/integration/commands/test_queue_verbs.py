@@ -6,7 +6,6 @@ See: tests/unit/commands/test_condition_language.py for conditions; tests/scenar
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -166,14 +165,14 @@ def test_many_batches_count_exactly(factory: Factory, pillarbox: Pillarbox, monk
 def test_lists_and_groups_tell_what_is_there(factory: Factory, pillarbox: Pillarbox) -> None:
     factory.rows(3, domain="one.example", status="HOLD")
     factory.rows(2, domain="two.example", received=datetime.now(UTC) - timedelta(hours=2))
-    lines = [json.loads(line) for line in pillarbox.run("list", "state=HOLD", "--json").splitlines()]
+    lines = pillarbox.lines("list", "state=HOLD")
     assert [line["recipient"] for line in lines] == ["r1@one.example", "r2@one.example", "r3@one.example"]
-    groups = pillarbox.json("group", "recipientdomain,state")
+    groups = pillarbox.lines("group", "recipientdomain,state")
     assert [(group["value"], group["recipients"]) for group in groups] == [
         ({"recipientdomain": "one.example", "state": "HOLD"}, 3),
         ({"recipientdomain": "two.example", "state": "ACTIVE"}, 2),
     ]
-    total, one, two = pillarbox.json("shape")
+    total, one, two = pillarbox.lines("shape")
     assert (total["total"], one["minutes"]["5"], two["minutes"]["160"]) == (5, 3, 2)
     assert "2 matching recipients; shown: 2" in pillarbox.run("list", "age>1h")
     assert "two.example" in pillarbox.run("group", "domain")
@@ -204,13 +203,13 @@ def test_a_trace_tells_everything_from_the_queue_the_audit_and_the_archive(
     held = factory.row(status="HOLD")
     pillarbox.json("delete", f"id={held}", "--yes", "--reason", "spam")
     factory.sql("SELECT pillarbox.maintain_finish(now(), 'w', 10)")
-    events = [line["event"] for line in pillarbox.json("trace", str(held))]
+    events = [line["event"] for line in pillarbox.lines("trace", str(held))]
     assert events == ["received", "delete", "deleted"]
     message = str(factory.archive()[0].messages__id)
     assert "spam" in pillarbox.run("trace", message)
     pillarbox.run("trace", "x")
     assert "neither a message id nor the number" in pillarbox.refused
-    assert pillarbox.json("audit")[0]["verb"] == "delete"
+    assert pillarbox.lines("audit")[0]["verb"] == "delete"
     assert "spam" in pillarbox.run("audit")
 
 

@@ -42,7 +42,7 @@ def command(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def listed(command: Command) -> dict[str, Any]:
     status, out, err = command("list", "--json")
     assert (status, err) == (0, "")
-    return {row["id"]: row for row in json.loads(out)}
+    return {row["id"]: row for row in map(json.loads, out.splitlines())}
 
 
 def test_a_schedule_is_added_and_listed(command: Command, factory: Factory) -> None:

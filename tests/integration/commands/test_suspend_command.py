@@ -45,7 +45,7 @@ def commanding(uri: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Co
 def listed(command: Command) -> list[dict[str, Any]]:
     status, out, err = command("list", "--json")
     assert (status, err) == (0, "")
-    rows: list[dict[str, Any]] = json.loads(out)
+    rows: list[dict[str, Any]] = list(map(json.loads, out.splitlines()))
     return rows
 
 
@@ -111,7 +111,7 @@ def test_maintainers_suspend_and_remove_with_their_own_rights(
             ("add", "--all", "--job", "x", *WHY),
             "suspend add: no mail selected; allowed: any of --transport, --destination",
         ),
-        (("add", "--job", "two words", *WHY), '--job: "two words" is not usable here; allowed: a value'),
+        (("add", "--job", "two words", *WHY), '--jobid: "two words" is not usable here; allowed: a value'),
         (("remove",), "suspend remove: give numbers that `pillarbox suspend list` shows, or --all"),
         (("remove", "77"), "suspend remove: no suspend 77; allowed: those of `suspend list`"),
     ],

@@ -79,7 +79,7 @@ def test_what_a_reviewer_remembers_and_does_not_change_is_not_undone(
         who = reviewer.info.user
         with pytest.raises(psycopg.errors.InsufficientPrivilege):  # it has ended
             reviewer.execute("SELECT pillarbox.audit_remember(%s, %s::bigint[])", (audit, [waiting]))
-    [told] = operator.json("audit", str(audit))
+    [told] = operator.lines("audit", str(audit))
     assert (told["done"], told["skipped"], told["who"]) == (1, 2, who)
     factory.sql("UPDATE pillarbox.queue SET transportid = 'better'")
     assert operator.json("undo", str(audit), "--yes")["done"] == 1

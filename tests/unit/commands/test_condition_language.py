@@ -49,7 +49,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ("tries=..10", "((q.retry_count <= %(c0)s::bigint))", [10]),
         ("size>=25MiB", "(q.size >= %(c0)s::bigint)", [25 * 2**20]),
         ("metadata.campaign=x", "(q.metadata->>%(c0)s::text) = ANY (%(c1)s::text[])", ["campaign", ["x"]]),
-        ("job=", "(q.jobid IS NULL)", []),
+        ("jobid=", "(q.jobid IS NULL)", []),
         ("last_error~50%_off", "(q.last_error ILIKE %(c0)s::text)", [r"%50\%\_off%"]),
         ("quarantine!=poison", "(q.metadata->>'_quarantineid' = ANY (%(c0)s::text[])) IS NOT TRUE", [["poison"]]),
         ("sender=<>", "(q.senderdomain IS NULL)", []),
@@ -65,7 +65,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
             [datetime(2026, 11, 20, tzinfo=UTC), datetime(2026, 11, 20, 23, 59, 59, 999999, UTC)],
         ),
         ("ts>2026-11-20T08:30+02:00", "(q.ts > %(c0)s::timestamptz)", [datetime(2026, 11, 20, 6, 30, tzinfo=UTC)]),
-        ("job=a or job=b tries=1", None, [["a"], ["b"], [1]]),
+        ("jobid=a or jobid=b tries=1", None, [["a"], ["b"], [1]]),
         ("", "true", []),
     ],
 )
@@ -78,13 +78,13 @@ def test_a_condition_becomes_bound_sql(condition: str, text: str | None, values:
 @pytest.mark.parametrize(
     ("one", "same"),
     [
-        ("job=a job=b", "job=a and job=b"),
-        ("age > 1h job = a, b", "age>1h job=a,b"),
-        ("job=a or job=b tries=1", "job=a or (job=b and tries=1)"),
-        ("not job=a tries=1", "(not job=a) and tries=1"),
+        ("jobid=a jobid=b", "jobid=a and jobid=b"),
+        ("age > 1h jobid = a, b", "age>1h jobid=a,b"),
+        ("jobid=a or jobid=b tries=1", "jobid=a or (jobid=b and tries=1)"),
+        ("not jobid=a tries=1", "(not jobid=a) and tries=1"),
         ('"last_error~try later"', 'last_error~"try later"'),
         ('last_error= "try later"', 'last_error="try later"'),
-        ("NOT (job=a OR job=b)", "not (job=a or job=b)"),
+        ("NOT (jobid=a OR jobid=b)", "not (jobid=a or jobid=b)"),
     ],
 )
 def test_two_ways_to_write_one_condition(one: str, same: str) -> None:
@@ -93,7 +93,7 @@ def test_two_ways_to_write_one_condition(one: str, same: str) -> None:
 
 def test_words_of_a_command_line_keep_the_spaces_the_shell_was_told_to_keep() -> None:
     assert read(["state=HOLD", "last_error~try later"]) == read('state=HOLD last_error~"try later"')
-    assert read(["state=HOLD job=a"]) == read("state=HOLD job=a")
+    assert read(["state=HOLD jobid=a"]) == read("state=HOLD jobid=a")
     assert read([]) == All()
 
 
@@ -101,7 +101,7 @@ def test_words_of_a_command_line_keep_the_spaces_the_shell_was_told_to_keep() ->
     ("condition", "at", "reason"),
     [
         ("stat=HOLD", 0, "there is no stat; did you mean state?"),
-        ("job=a stat=HOLD", 6, "there is no stat"),
+        ("jobid=a stat=HOLD", 8, "there is no stat"),
         ("state=HLD", 6, 'there is no state "HLD", did you mean HOLD; allowed: ACTIVE'),
         ("retry_count=10..3", 12, '"10..3" is empty'),
         ("priority=12", 9, "12 is not between -9 and 9"),
@@ -113,15 +113,15 @@ def test_words_of_a_command_line_keep_the_spaces_the_shell_was_told_to_keep() ->
         ("size=..", 5, "a range has at least one end"),
         ("size>1..2", 5, "takes one value"),
         ("tries~3", 6, "~ needs a text field, in which it searches for text"),
-        ("job>a", 4, "> compares numbers"),
+        ("jobid>a", 6, "> compares numbers"),
         ("age>", 4, "a value is missing"),
         ("state=", 6, "it is always set"),
-        ("job", 3, "an operator was expected"),
-        ("(job=a", 0, "never closed"),
-        ("job=a)", 5, "without an opening one"),
-        ('job="a', 4, "quotes are never closed"),
-        ("job=a or", 8, "a term was expected"),
-        ("job=a,", 6, "a value was expected"),
+        ("jobid", 5, "an operator was expected"),
+        ("(jobid=a", 0, "never closed"),
+        ("jobid=a)", 7, "without an opening one"),
+        ('jobid="a', 6, "quotes are never closed"),
+        ("jobid=a or", 10, "a term was expected"),
+        ("jobid=a,", 8, "a value was expected"),
         ("=a", 0, "a term was expected"),
         ('"just text"', 1, "a whole term was expected"),
     ],
@@ -137,14 +137,14 @@ def test_a_typo_is_pointed_at(condition: str, at: int, reason: str) -> None:
 
 def test_a_long_condition_is_shown_around_its_fault() -> None:
     with pytest.raises(ConditionError) as caught:
-        read("job=a " * 50 + "stat=HOLD" + " job=b" * 50)
+        read("jobid=a " * 50 + "stat=HOLD" + " jobid=b" * 50)
     shown, caret = str(caught.value).splitlines()[-2:]
     assert shown[caret.index("^") :].startswith("stat=HOLD")
     assert len(shown) < 120
 
 
 def test_no_condition_is_without_bounds() -> None:
-    for condition in ("job=" + "a" * 10_001, "(" * 60 + "job=a" + ")" * 60, "id=" + ",".join(["1"] * 1001)):
+    for condition in ("jobid=" + "a" * 10_001, "(" * 60 + "jobid=a" + ")" * 60, "id=" + ",".join(["1"] * 1001)):
         with pytest.raises(ConditionError):
             read(condition)
 

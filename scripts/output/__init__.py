@@ -1,0 +1,1 @@
+"""output — what commands print: tables for people, JSON for programs, and consent before a change."""
