@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from scripts.analytics import terminal
+from scripts.output import records
 
 if TYPE_CHECKING:
     import argparse
@@ -124,4 +125,4 @@ def stored(conninfo: str) -> Sink:
 
 def _printed(figures: list[dict[str, Any]]) -> None:
     for figure in sorted(figures, key=lambda figure: (figure["minute"], figure["outcome"])):
-        print(json.dumps(figure))
+        records.one(figure)

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from scripts.options import add_config
+from scripts.output import records
 from shared.config.queued.load import load_queued
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
@@ -30,6 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb = verbs.add_parser("show", help="print every value in JSON, which is YAML as well")
     verb.add_argument("section", nargs="?", metavar="SECTION", help="one key of queued.yaml only, such as transports")
     add_config(verb)
+    verb.add_argument("--json", action="store_true", help="in one line")
     verb.set_defaults(func=show)
 
 
@@ -40,7 +42,10 @@ def show(options: argparse.Namespace) -> int:
         if options.section not in values:
             raise PillarboxError(f"queued.yaml has no section {options.section}; allowed: {', '.join(values)}")
         values = {options.section: values[options.section]}
-    print(json.dumps(values, indent=2, ensure_ascii=False))
+    if options.json:
+        records.one(values)
+    else:
+        print(json.dumps(values, indent=2, ensure_ascii=False))
     return 0
 
 

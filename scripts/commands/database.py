@@ -45,23 +45,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     verb = verbs.add_parser("status", help="say if it runs, and where")
     _add_var(verb)
-    verb.add_argument("--json", action="store_true", help="one JSON object")
     verb.set_defaults(func=status)
 
 
 def start(options: argparse.Namespace) -> int:
     """Make sure the server runs and print its libpq URI."""
-    print(embedded.ensure_running(options.var))
-    return 0
+    uri = embedded.ensure_running(options.var)
+    return records.tell(uri, {"uri": uri}, as_json=options.json)
 
 
 def stop(options: argparse.Namespace) -> int:
     """Stop the server; one that does not run is stopped already."""
     stopped = embedded.stop(options.var, mode=options.mode)
-    print(f"stopped PostgreSQL under {options.var}" if stopped else f"no PostgreSQL runs under {options.var}")
+    words = f"stopped PostgreSQL under {options.var}" if stopped else f"no PostgreSQL runs under {options.var}"
     if stopped and (who := who_has(options.var)):
         sys.stderr.write(f"pillarbox: `pillarbox up` ({who}) starts it again; to stop both, stop that one\n")
-    return 0
+    return records.tell(words, {"stopped": stopped}, as_json=options.json)
 
 
 def status(options: argparse.Namespace) -> int:
@@ -94,3 +93,4 @@ def _add_var(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--var", type=Path, default=Path("var"), metavar="DIR", help="where the server lives (default: %(default)s)"
     )
+    parser.add_argument("--json", action="store_true", help="JSON for programs")

@@ -2,8 +2,8 @@
 
 Owns: the options, the tables for people and the JSON for programs; scripts/commands/watch_deadletters.py does the
     watching.
-Guarantees: without --yes requeue only shows. It sends each dead letter once more and not twice, and works in batches,
-    each committed: cut off in the middle, the same command does the rest.
+Guarantees: without --yes or a yes at a terminal nothing is requeued. It sends each dead letter once more and not twice,
+    and works in batches, each committed: cut off in the middle, the same command does the rest.
 Raises: PillarboxError for errors that an operator can correct.
 See: docs/how-to/handle-dead-letters.md; sql/schema/06_deadletter.sql.
 """
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from scripts import one_connection
 from scripts.commands import watch_deadletters
 from scripts.options import count, duration, finish
-from scripts.output import records
+from scripts.output import consent, records
+from scripts.output.interrupted import telling
 from scripts.output.records import fields
 from scripts.output.table import Column, Table, pairs
 from scripts.queue.show import TRIES
@@ -60,12 +61,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb = verbs.add_parser("requeue", help="send dead letters once more: by number, or all that match")
     verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers in the archive")
     _add_filter(verb)
-    verb.add_argument("--yes", action="store_true", help="act; without --yes, only show what would change")
+    consent.add_consent(verb)
     finish(verb, requeue)
 
     verb = verbs.add_parser("watch", help="one JSON line for each dead letter as it happens, until Ctrl-C")
     verb.add_argument("--since", type=_ago, metavar="AGO", help="begin with those of this long ago: 1d, 2h30m (now)")
-    finish(verb, watch, json=False)
+    finish(verb, watch)
 
 
 def list_letters(options: argparse.Namespace) -> int:
@@ -112,7 +113,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def requeue(options: argparse.Namespace) -> int:
-    """Send once more what was named or matches; without --yes say what that would be."""
+    """Send once more what was named or matches; without --yes show it and ask."""
     wanted = _filter(options)
     if not options.ids and options.limit is None and not any(wanted.values()):
         raise PillarboxError(
@@ -136,20 +137,23 @@ def requeue(options: argparse.Namespace) -> int:
                 "have been given again; nothing was changed: look again"
             )
         done = {"requeued": 0, "gone": 0}
-        for start in range(0, len(ids), _BATCH):
-            [row] = await database.fetch(connection, "deadletters_requeue", ids=ids[start : start + _BATCH])
-            done["requeued"] += row.requeued
-            done["gone"] += row.gone
+        words = "the same command does the rest and sends nothing twice"
+        with telling(lambda: f"requeued {done['requeued']} of {len(ids)} dead letters; {words}"):
+            for start in range(0, len(ids), _BATCH):
+                [row] = await database.fetch(connection, "deadletters_requeue", ids=ids[start : start + _BATCH])
+                done["requeued"] += row.requeued
+                done["gone"] += row.gone
         return done
 
     ids, letters, since = _ask(options, preview)
     if not options.yes:
         if options.json:
             records.one({"wanted": len(ids), "ids": ids})
+        else:
+            Table(_COLUMNS).print(map(_cells, letters))
+            print(f"would requeue {len(ids)} dead letters")
+        if not asyncio.run(consent.agreed(options, "deadletters requeue")):
             return 0
-        Table(_COLUMNS).print(map(_cells, letters))
-        print(f"would requeue {len(ids)} dead letters; nothing was changed: repeat with --yes")
-        return 0
     done = _ask(options, act)
     if options.json:
         records.one({"wanted": len(ids), **done})

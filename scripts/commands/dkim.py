@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from queued.signing.keys import UnusableKey, new_key, read_key, zone_line
 from queued.signing.sign import published
-from scripts.options import add_config
+from scripts.options import finish
+from scripts.output import records
 from shared.config.queued.load import load_queued
 from shared.config.queued.signing import read_domain, read_selector
 from shared.errors import PillarboxError
@@ -38,10 +39,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("--selector", required=True, help="the key's name in DNS, such as s2026")
     verb.add_argument("--ed25519", action="store_true", help="an Ed25519 key (RSA of 2048 bits)")
     verb.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="for the private key (.)")
+    verb.add_argument("--json", action="store_true", help="JSON for programs")
     verb.set_defaults(func=generate)
     verb = verbs.add_parser("check", help="compare the keys of queued.yaml with DNS")
-    add_config(verb)
-    verb.set_defaults(func=check)
+    finish(verb, check)
 
 
 def generate(options: argparse.Namespace) -> int:
@@ -58,6 +59,9 @@ def generate(options: argparse.Namespace) -> int:
         raise PillarboxError(f"{file} is there already; allowed: another --selector or --out") from None
     except OSError as error:
         raise PillarboxError(f"{file} cannot be written: {error.strerror}") from None
+    if options.json:
+        records.one({"name": f"{selector}._domainkey.{domain}", "record": key.record(), "file": str(file)})
+        return 0
     print(f"; private key in {file}; publish this, then name selector and file in signing.rules of queued.yaml")
     print(zone_line(selector, domain, key.record()))
     return 0
@@ -77,8 +81,9 @@ def check(options: argparse.Namespace) -> int:
             except UnusableKey as error:
                 raise PillarboxError(f"signing rule {rule.id}: {error}") from None
             status = 1 if fault else status
-            print(f"{key.selector}._domainkey.{domain}: {fault or 'ok'}")
-    if not rules:
+            name = f"{key.selector}._domainkey.{domain}"
+            records.tell(f"{name}: {fault or 'ok'}", {"name": name, "fault": fault}, as_json=options.json)
+    if not rules and not options.json:
         print("signing.rules of queued.yaml is empty: mail leaves unsigned")
     return status
 

@@ -210,11 +210,7 @@ def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connectio
 
 
 def _tell(options: argparse.Namespace, words: str, **values: str) -> int:
-    if options.json:
-        records.one(values)
-    else:
-        print(words)
-    return 0
+    return records.tell(words, values, as_json=options.json)
 
 
 def _shown(at: datetime | None) -> str:

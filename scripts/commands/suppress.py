@@ -46,14 +46,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb = verbs.add_parser("add", help="suppress addresses or domains")
     verb.add_argument("targets", nargs="+", metavar="TARGET", help="an address, or a domain")
     _add_reason(verb)
-    finish(verb, add, json=False)
+    finish(verb, add)
     verb = verbs.add_parser("import", help="suppress every address or domain of a file, one a line")
     verb.add_argument("file", help="the file; - is standard input; # begins a comment")
     _add_reason(verb)
-    finish(verb, import_file, json=False)
+    finish(verb, import_file)
     verb = verbs.add_parser("remove", help="let an address or a domain get mail again")
     verb.add_argument("target", metavar="TARGET")
-    finish(verb, remove, json=False)
+    finish(verb, remove)
     verb = verbs.add_parser("list", help="list suppressed addresses with reason and end")
     verb.add_argument("--noted", action="store_true", help="also addresses that failed, but not yet often enough")
     finish(verb, list_targets)
@@ -78,8 +78,7 @@ def remove(options: argparse.Namespace) -> int:
     """Let a target get mail again."""
     if not _ask(options, "suppression_remove", {"target": _target(options.target, "TARGET")}):
         raise PillarboxError(f"TARGET: {options.target} is not suppressed; allowed: those of `pillarbox suppress list`")
-    print(f"{options.target} is removed")
-    return 0
+    return records.tell(f"{options.target} is removed", {"target": options.target}, as_json=options.json)
 
 
 def list_targets(options: argparse.Namespace) -> int:
@@ -112,8 +111,7 @@ def _added(options: argparse.Namespace, targets: Iterable[str]) -> int:
         "now": None,
     }
     [row] = _ask(options, "suppression_add", values)
-    print(f"{row.added} suppressed")
-    return 0
+    return records.tell(f"{row.added} suppressed", {"suppressed": row.added}, as_json=options.json)
 
 
 def _target(text: str, place: str) -> str:

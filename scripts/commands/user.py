@@ -75,6 +75,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     finish(verb, list_users)
     verb = verbs.add_parser("hash", help="read a password, print the line for authentication.users")
     verb.add_argument("name", help="the user's name")
+    verb.add_argument("--json", action="store_true", help="JSON for programs")
     verb.set_defaults(func=print_hash)
 
 
@@ -92,8 +93,7 @@ def add(options: argparse.Namespace) -> int:
     entry = make_entry({**values, **_verifiers(config, options)})
     if not _store(config).add(name, entry):
         raise PillarboxError(f"NAME: there is a user {show(name)} already; allowed: another name, or user passwd")
-    print(f"{name} is added")
-    return 0
+    return records.tell(f"{name} is added", {"name": name}, as_json=options.json)
 
 
 def passwd(options: argparse.Namespace) -> int:
@@ -101,17 +101,17 @@ def passwd(options: argparse.Namespace) -> int:
     config = _config(options)
     store = _store(config)
     _known(store, options.name)
-    return _changed(store, options.name, "has a new password", **_verifiers(config, options))
+    return _changed(store, options, "has a new password", **_verifiers(config, options))
 
 
 def disable(options: argparse.Namespace) -> int:
     """Refuse the user's logins."""
-    return _changed(_store(_config(options)), options.name, "is disabled", disabled=True)
+    return _changed(_store(_config(options)), options, "is disabled", disabled=True)
 
 
 def enable(options: argparse.Namespace) -> int:
     """Take the user's logins again."""
-    return _changed(_store(_config(options)), options.name, "is enabled", disabled=False)
+    return _changed(_store(_config(options)), options, "is enabled", disabled=False)
 
 
 def remove(options: argparse.Namespace) -> int:
@@ -119,8 +119,7 @@ def remove(options: argparse.Namespace) -> int:
     store = _store(_config(options))
     if not store.remove(_spelled(options.name)):
         _known(store, options.name)
-    print(f"{options.name} is removed")
-    return 0
+    return records.tell(f"{options.name} is removed", {"name": options.name}, as_json=options.json)
 
 
 def list_users(options: argparse.Namespace) -> int:
@@ -152,8 +151,8 @@ def _cells(name: str, entry: UserEntry) -> tuple[object, ...]:
 
 def print_hash(options: argparse.Namespace) -> int:
     """Ask for the password (or read it from a pipe) and print `name: "hash"`."""
-    print(f'{options.name}: "{make_hash(_password())}"')
-    return 0
+    made = make_hash(_password())
+    return records.tell(f'{options.name}: "{made}"', {"name": options.name, "argon2": made}, as_json=options.json)
 
 
 def _public(name: str, entry: UserEntry) -> dict[str, Any]:
@@ -195,11 +194,11 @@ def _store(config: SmtpdConfig) -> Store:
     return FileStore(settings.file)
 
 
-def _changed(store: Store, name: str, words: str, **values: Any) -> int:
+def _changed(store: Store, options: argparse.Namespace, words: str, **values: Any) -> int:
+    name: str = options.name
     if not store.change(_spelled(name), **values):
         _known(store, name)
-    print(f"{name} {words}")
-    return 0
+    return records.tell(f"{name} {words}", {"name": name}, as_json=options.json)
 
 
 def _known(store: Store, name: str) -> None:
@@ -227,7 +226,7 @@ def _verb(
 ) -> argparse.ArgumentParser:
     verb = verbs.add_parser(name, help=text)
     verb.add_argument("name", metavar="NAME")
-    finish(verb, run, json=False)
+    finish(verb, run)
     return verb
 
 

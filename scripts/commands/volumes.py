@@ -72,6 +72,8 @@ def report(options: argparse.Namespace) -> int:
         raise PillarboxError(f"volumes: {in_words(error)}; allowed: folders that this account can reach") from None
     if options.once:
         _ask(options, lambda connection: _report(connection, options))
+        if options.json:
+            records.one({"host": options.host, "paths": list(map(str, options.paths))})
         return 0
     asyncio.run(_go_on(one_connection.configured(options), options))
     return 0
@@ -133,6 +135,8 @@ def list_volumes(options: argparse.Namespace) -> int:
 def forget(options: argparse.Namespace) -> int:
     """Forget a host."""
     _ask(options, lambda connection: database.fetch(connection, "volume_forget", host=options.host))
+    if options.json:
+        records.one({"host": options.host})
     return 0
 
 

@@ -2,7 +2,7 @@
 
 Owns: docs/reference/configuration.md and policy.md (from the models), events.md (from the table of events),
     classification.md (from the tables of queued.outcome.classify), doctor.md (from the table of checks), metrics.md
-    (from the table of metrics) and condition.md (from the fields).
+    (from the table of metrics), condition.md (from the fields), json.md and json.schema.json (from the table of forms).
 Guarantees: without `--check` the pages match the code afterwards; with it nothing is written.
 Raises: nothing; exit status 1 and one line for each page that is out of date.
 """
@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts.condition.fields import ALIASES, ALLOWED, FIELDS
-from scripts.dev import citations, classification_reference, policy_reference
+from scripts.dev import citations, classification_reference, json_reference, policy_reference
 from scripts.doctor.checks import CHECKS
+from scripts.output.commands import schema_text as output_schema
 from shared.config.json_schema import SCHEMAS, schema_text
 from shared.observe.events_table import EVENTS
 from shared.observe.queued_table import EVENTS_TOTAL, QUEUED, Table
@@ -58,6 +59,8 @@ def pages() -> dict[str, str]:
         "configuration.md": _configuration(),
         "doctor.md": _doctor(),
         "events.md": _events(),
+        "json.md": f"{_HEADING}\n{json_reference.page()}",
+        "json.schema.json": output_schema(),
         "policy.md": f"{_HEADING}\n{policy_reference.page()}",
         "rfcs.md": f"{_HEADING}\n{citations.page()}",
         "metrics.md": _metrics(),

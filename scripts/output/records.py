@@ -24,6 +24,12 @@ def one(value: Mapping[str, Any]) -> None:
     print(line(value))
 
 
+def tell(words: str, value: Mapping[str, Any], *, as_json: bool) -> int:
+    """Print what was done, in words or as one object; the exit status 0."""
+    print(line(value) if as_json else words)
+    return 0
+
+
 def lines(values: Iterable[Mapping[str, Any]]) -> None:
     """Print a list, one thing a line."""
     sys.stdout.writelines(f"{line(value)}\n" for value in values)

@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from scripts.options import finish
+from scripts.output import consent
+from scripts.output.interrupted import telling
 from scripts.partitions import layout, run, show
 from scripts.partitions.audit import read_faults, repairs
 from scripts.partitions.balance import balance as balanced
@@ -32,13 +34,15 @@ if TYPE_CHECKING:
     type Change = Callable[[Layout], Layout]
 
 
+_AGAIN: Final = "mail is complete and flows; the same command, or `pillarbox partitions apply`, does the rest"
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `partitions` and its verbs to the command line."""
     parser = subparsers.add_parser("partitions", help="show the queue's leaves, and repartition")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     verb = verbs.add_parser("show", help="the leaves, their ids, recipients and faults; status 1 if there are faults")
-    verb.add_argument("--json", action="store_true", help="one JSON object")
     _finish(verb, show_leaves)
 
     verb = verbs.add_parser("plan", help="the steps to the leaves of smtpd.yaml, without taking them")
@@ -46,7 +50,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for form, meaning in (("json", "one JSON object"), ("sql", "the exact SQL")):
         forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=meaning)
     verb.set_defaults(form="table")
-    _finish(verb, plan)
+    _finish(verb, plan, json=False)
 
     verb = verbs.add_parser("apply", help="make the leaves those of smtpd.yaml")
     verb.add_argument("--repair", action="store_true", help="also repair the faults that `show` lists")
@@ -83,13 +87,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     forms = verb.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="one JSON object")
     forms.add_argument("--apply", action="store_true", help="make these leaves")
-    _finish(verb, balance, acts=True)
+    _finish(verb, balance, acts=True, json=False)
 
 
-def _finish(verb: argparse.ArgumentParser, func: Callable[[argparse.Namespace], int], *, acts: bool = False) -> None:
+def _finish(
+    verb: argparse.ArgumentParser, func: Callable[[argparse.Namespace], int], *, acts: bool = False, json: bool = True
+) -> None:
     if acts:
-        verb.add_argument("--yes", action="store_true", help="do not ask")
-    finish(verb, func, json=False)
+        consent.add_consent(verb)
+    finish(verb, func, json=json)
 
 
 def show_leaves(options: argparse.Namespace) -> int:
@@ -183,32 +189,27 @@ async def _act(
         wanted, mending = change(state.layout), repairs(await read_faults(connection)) if repair else []
         found, acts = await run.planned(connection, wanted)
         why = {"idle": idle(state.layout)} if idle else {}
-        show.plan(found, [mending, *acts] if mending else acts, state, "table", **why)
-        if mending or acts:
-            await _consent(yes=options.yes)
-            async with run.alone(connection):
-                await run.take(connection, mending, print)
-            await run.apply(connection, wanted, print)
-    if wanted != configured:
+        every = [mending, *acts] if mending else acts
+        if not options.json:
+            show.plan(found, every, state, "table", **why)
+        tell = _aside if options.json else print
+        if every:
+            if not await consent.agreed(options, "partitions"):
+                return 0
+            with telling(lambda: _AGAIN):
+                async with run.alone(connection):
+                    await run.take(connection, mending, tell)
+                await run.apply(connection, wanted, tell)
+    if options.json:
+        show.done(every, wanted, configured)
+    elif wanted != configured:
         show.paste(wanted)
     return 0
 
 
-async def _consent(*, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise PillarboxError("partitions: nothing was changed; without a terminal, --yes is needed")
-    print("do this? [y/N] ", end="", flush=True)
-    # Not by input(), which would hold the event loop up and Ctrl-C with it.
-    loop, typed = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), typed.set)
-    try:
-        await typed.wait()
-    finally:
-        loop.remove_reader(sys.stdin.fileno())
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise PillarboxError("partitions: nothing was changed")
+def _aside(line: str) -> None:
+    """Tell progress where standard output is for JSON."""
+    sys.stderr.write(f"{line}\n")
 
 
 def _configured(options: argparse.Namespace) -> tuple[str, Layout]:

@@ -103,6 +103,12 @@ def plan(
                 print(f"copies about {_estimate(change, state)} recipients from {before} to {after}, while mail flows")
 
 
+def done(acts: Sequence[Sequence[Step]], leaves_now: Layout, configured: Layout) -> None:
+    """What was done, as JSON."""
+    named = {PREFIX + name: sorted(ids, key=natural) for name, ids in leaves_now.items()}
+    records.one({"steps": sum(map(len, acts)), "leaves": named, "as_configured": leaves_now == configured})
+
+
 def merged(layout: Layout, missing: Sequence[str], into: str) -> str:
     """Why a merge of leaves that are not there changes nothing: it may have been done before, or a name be misspelt."""
     if not missing:

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts.options import add_config
+from scripts.options import add_config, finish
 from scripts.output import records
 from scripts.output.table import Column, Table
 from scripts.policy.trial import Trial, TriedMail, attempt
@@ -58,8 +58,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("policy", help="check the rules of smtpd.yaml, and ask what they would do")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     verb = verbs.add_parser("check", help="check whether smtpd.yaml and the files of its lists can be used")
-    add_config(verb)
-    verb.set_defaults(func=check)
+    finish(verb, check)
     verb = verbs.add_parser("test", help="show what would happen to an envelope, and why, rule by rule")
     add_config(verb)
     verb.add_argument("--client", required=True, type=_client, metavar="ADDRESS", help="IP address it comes from")
@@ -90,8 +89,9 @@ def check(options: argparse.Namespace) -> int:
         check_policy(options.config, config, load_queued(path))
     policy = config.policy
     counted = f"{len(policy.rules)} rules, {len(policy.holds)} holds, {len(policy.lists)} lists"
-    print(f"{options.config / 'smtpd.yaml'}: can be used: {counted}")
-    return 0
+    file = str(options.config / "smtpd.yaml")
+    found = {"rules": len(policy.rules), "holds": len(policy.holds), "lists": len(policy.lists)}
+    return records.tell(f"{file}: can be used: {counted}", {"file": file, **found}, as_json=options.json)
 
 
 def test(options: argparse.Namespace) -> int:

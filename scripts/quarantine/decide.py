@@ -1,9 +1,9 @@
 """decide — `pillarbox quarantine release|delete`: releases or deletes held mail
 
 Owns: these verbs and their changes.
-Guarantees: all of scripts.queue.act's: nothing without `--yes`, batches, an audit row with exact counts, and a command
-    that was cut off is finished by running it again. To other addresses mail goes as a copy, and the held recipient is
-    deleted in the same transaction.
+Guarantees: all of scripts.queue.act's: nothing without `--yes` or a yes, batches, an audit row with exact counts, and a
+    command that was cut off is finished by running it again. To other addresses mail goes as a copy, and the held
+    recipient is deleted in the same transaction.
 Raises: PillarboxError for errors that a reviewer can correct.
 """
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from scripts.mime.decode import printable
 from scripts.mime.render import fields_of
 from scripts.options import finish
-from scripts.output import records
+from scripts.output import consent, records
 from scripts.quarantine.access import admit
 from scripts.quarantine.show import BEGINNING
 from scripts.queue.query import cell, run
@@ -45,7 +45,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verb."""
     verb = under.add_parser("digest", help="send reviewers a digest of new held mail, once per period")
     verb.add_argument("ids", nargs="*", metavar="QUARANTINE", help="of these; without any, of all that name addresses")
-    verb.add_argument("--yes", action="store_true", help="send it; without --yes, only show what would be sent")
+    consent.add_consent(verb)
     finish(verb, digest)
 
 
@@ -53,24 +53,34 @@ def digest(options: argparse.Namespace) -> int:
     """Send what is due, or show it."""
     settings = load_smtpd(options.config / "smtpd.yaml")
 
-    async def go(connection: database.Connection) -> list[dict[str, object]]:
+    async def go(connection: database.Connection) -> None:
         access = await admit(connection, settings)
         chosen = _chosen(access, options.ids)
-        if options.yes and not access.spools:
+        if not options.yes:
+            for quarantine in chosen:
+                _tell(options, await _one(connection, settings, quarantine, send=False))
+            if not await consent.agreed(options, "quarantine digest"):
+                return
+        if not access.spools:
             raise PillarboxError(
                 f"quarantine digest: {access.login!r} may not spool mail: grant it pillarbox_application, too; "
                 "see docs/how-to/grant-roles.md"
             )
-        return [await _one(connection, settings, quarantine, send=options.yes) for quarantine in chosen]
+        for quarantine in chosen:
+            _tell(options, await _one(connection, settings, quarantine, send=True))
 
-    for told in run(options, go):
-        if options.json:
-            records.one(told)
-            continue
-        print(f"{told['quarantine']}: {told['said']}")
-        if told["text"] and not options.yes:
-            print("\n".join(f"  {line}" for line in str(told["text"]).splitlines()))
+    run(options, go)
     return 0
+
+
+def _tell(options: argparse.Namespace, told: dict[str, object]) -> None:
+    """One quarantine's digest; its text where it was not sent."""
+    if options.json:
+        records.one(told)
+        return
+    print(f"{told['quarantine']}: {told['said']}")
+    if told["text"] and told["message"] is None:
+        print("\n".join(f"  {line}" for line in str(told["text"]).splitlines()))
 
 
 def _chosen(access: Access, ids: list[str]) -> list[Quarantine]:
@@ -109,7 +119,7 @@ async def _one(
         told |= {"recipients": new.recipients, "text": text}
         if not send:
             to = ", ".join(notice.to)
-            return {**told, "said": f"would send {to} a digest of {new.recipients} recipients: repeat with --yes"}
+            return {**told, "said": f"would send {to} a digest of {new.recipients} recipients"}
         [sent] = await database.fetch(
             connection,
             "quarantine_digest_send",

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from scripts.options import finish
 from scripts.output import records
+from scripts.output.interrupted import telling
 from scripts.quarantine.access import admit, narrowed
 from scripts.queue.act import progress
 from scripts.queue.query import add_condition, run
@@ -67,7 +68,7 @@ def export(options: argparse.Namespace) -> int:
             sys.stdout.buffer.flush()
             return Counter(written=1)
         counted = Counter(written=0, present=0, bodiless=0)
-        with progress("exported", len(messages), quiet=options.json) as bar:
+        with telling(lambda: _said(counted)), progress("exported", len(messages), quiet=options.json) as bar:
             for message in messages:
                 counted[await _file(connection, message, folder)] += 1
                 bar.advance(bar.task_ids[0])
@@ -81,6 +82,10 @@ def export(options: argparse.Namespace) -> int:
         bodiless = f"; without a body: {counted['bodiless']}" if counted["bodiless"] else ""
         print(f"written: {counted['written']}{present}{bodiless}")
     return 0
+
+
+def _said(counted: Counter[str]) -> str:
+    return f"wrote {counted['written']} messages, each whole; the same command does the rest"
 
 
 async def _messages(connection: database.Connection, asking: Query) -> list[UUID]:

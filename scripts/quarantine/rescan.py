@@ -11,14 +11,24 @@ See: smtpd/policy/content_check.py; docs/how-to/check-content-with-rspamd.md.
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from scripts.options import finish
-from scripts.output import records
+from scripts.output import consent, records
 from scripts.output.table import Column, Table
 from scripts.quarantine.access import admit, narrowed
-from scripts.queue.act import Change, Done, Span, add_acting, begin, change_batch, progress
+from scripts.queue.act import (
+    Change,
+    Done,
+    Span,
+    add_acting,
+    begin,
+    change_batch,
+    progress,
+    told_if_interrupted,
+)
 from scripts.queue.query import asked, run
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
@@ -56,7 +66,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verb."""
     verb = under.add_parser("rescan", help="ask the content check again; with --release, release what is clean")
     add_acting(verb)
-    verb.add_argument("--release", action="store_true", help="release what is clean (needs --yes)")
+    verb.add_argument("--release", action="store_true", help="release what is clean (asks, or with --yes)")
     verb.set_defaults(verb="rescan")
     finish(verb, rescan)
 
@@ -134,12 +144,13 @@ def rescan(options: argparse.Namespace) -> int:
         asking = await narrowed(connection, await admit(connection, settings), options)
         [counted] = await asking.fetch(connection, "queue_count", statuses=["HOLD"])
         wanted = min(counted.recipients, options.limit or counted.recipients)
-        releasing = options.release and options.yes
+        releasing = options.release and (wanted == 0 or await _agreed(options, wanted))
         audit = await begin(connection, options, _CHANGE, str(asking.condition), wanted) if releasing else 0
         done = Done(audit, wanted)
         checks = Checks(check)
         try:
-            with progress("checked", wanted, quiet=options.json) as bar:
+            telling = told_if_interrupted(_CHANGE, done) if releasing else nullcontext()
+            with telling, progress("checked", wanted, quiet=options.json) as bar:
                 clean = await _walk(connection, options, asking, checks, done, counted.last, bar)
         finally:
             await checks.close()
@@ -149,6 +160,13 @@ def rescan(options: argparse.Namespace) -> int:
         return 0
 
     return run(options, go)
+
+
+async def _agreed(options: argparse.Namespace, wanted: int) -> bool:
+    """Whether clean mail may be released: asked before the check, which may take long."""
+    if not options.json:
+        print(f"rescan: checks {wanted} recipients, and releases those whose mail is clean")
+    return await consent.agreed(options, "quarantine rescan")
 
 
 async def _walk(
@@ -225,7 +243,6 @@ def _end(options: argparse.Namespace, done: Done, clean: int, *, releasing: bool
     else:
         told = {"wanted": done.wanted, "clean": clean, "done": 0}
         words = f"{clean} of {done.wanted} recipients are clean; nothing was released"
-        words += ": repeat with --yes" if options.release else ""
     if options.json:
         records.one(told)
     else:

@@ -1,11 +1,11 @@
 """act — changes the recipients that match a condition, in batches, after a preview and with an audit row
 
 Owns: the options of an acting command, and its order: count and show, consent, audit row, batches, end.
-Guarantees: nothing happens without `--yes`, nor without a condition unless `--all`. Each batch is one transaction that
-    changes recipients, keeps their earlier state, and counts them: killed at any instant, the audit row says exactly
-    what was done, and the same command does the rest. Recipients are locked in id order and for one batch only, so
-    workers pass them over meanwhile; recipients that a worker has claimed are skipped where a change would be lost.
-    Recipients that came after the preview are not touched.
+Guarantees: nothing happens without `--yes` or a yes at a terminal, nor without a condition unless `--all`. Each batch
+    is one transaction that changes recipients, keeps their earlier state, and counts them: killed at any instant, the
+    audit row says exactly what was done, and the same command does the rest. Recipients are locked in id order and for
+    one batch only, so workers pass them over meanwhile; recipients that a worker has claimed are skipped where a change
+    would be lost. Recipients that came after the preview are not touched.
 Raises: PillarboxError for errors that an operator can correct.
 See: sql/README.md, "Acting on the queue".
 """
@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from scripts.options import count
-from scripts.output import records
+from scripts.output import consent, records
+from scripts.output.interrupted import telling
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from scripts.queue.query import add_condition, asked
@@ -32,6 +33,8 @@ from shared.errors import PillarboxError
 from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from scripts.queue.query import Query
 
 BATCH: Final = 1000
@@ -44,6 +47,16 @@ _PREVIEW: Final = (
     Column("sender", gives=1, least=20, whole=True),
     Column("last_error", gives=3, least=12),
 )
+#: The state in which each command that can be undone leaves its recipients: in another one they were moved since.
+LEFT: Final = {
+    "hold": ("HOLD",),
+    "release": ("DELIVER",),
+    "rescan": ("DELIVER",),
+    "retry": ("DELIVER",),
+    "delay": ("DELIVER",),
+    "priority": ("HOLD", "DELIVER"),
+    "move": ("HOLD", "DELIVER"),
+}
 _TRIES: Final = 100  # of a batch whose rows another session moves at the same moment
 
 
@@ -76,7 +89,7 @@ def add_acting(verb: argparse.ArgumentParser) -> None:
 
 def add_consent(verb: argparse.ArgumentParser) -> None:
     """The options of every verb that acts: leave to do it, and why."""
-    verb.add_argument("--yes", action="store_true", help="act; without --yes, only show what would change")
+    consent.add_consent(verb)
     verb.add_argument("--reason", type=_sentence, metavar="TEXT", help="why, for the audit row")
 
 
@@ -122,7 +135,8 @@ async def act(connection: database.Connection, options: argparse.Namespace, chan
     if not options.yes:
         sample = await asking.fetch(connection, "queue_list", after=0, statuses=statuses, limit=_SAMPLE)
         _preview(options, change, counted, sample)
-        return 0
+        if not await consent.agreed(options, change.verb):
+            return 0
     done = await carry_out(connection, options, change, asking, Done(0, wanted, timeline=since), counted.last)
     tell(options, change, done)
     return 0
@@ -138,7 +152,7 @@ async def carry_out(
 ) -> Done:
     """Change up to `done.wanted` recipients with ids up to `last`, under an audit row of their own; what was done."""
     done.audit = await begin(connection, options, change, str(asking.condition), done.wanted)
-    with progress(change.said, done.wanted, quiet=options.json) as bar:
+    with told_if_interrupted(change, done), progress(change.said, done.wanted, quiet=options.json) as bar:
         after = 0
         while after < last and done.done < done.wanted:
             await same_ids(connection, done)
@@ -152,6 +166,19 @@ async def carry_out(
             bar.update(bar.task_ids[0], completed=min(done.wanted, done.done + done.skipped))
     await database.fetch(connection, "audit_finish", id=done.audit)
     return done
+
+
+def told_if_interrupted(change: Change, done: Done) -> AbstractContextManager[None]:
+    """Ctrl-C says what was done, and what can be done about it."""
+
+    def words() -> str:
+        undo = f"`pillarbox queue undo {done.audit}` changes them back, " if change.verb in LEFT else ""
+        return (
+            f"{change.said} {done.done} of {done.wanted} recipients; audit {done.audit} has the exact number; "
+            f"{undo}the same command does the rest"
+        )
+
+    return telling(words)
 
 
 async def same_ids(connection: database.Connection, done: Done) -> None:
@@ -269,7 +296,7 @@ def _preview(options: argparse.Namespace, change: Change, counted: database.Row,
     sending = f", {counted.sending} of them claimed by a worker" if counted.sending else ""
     first = f"the first {options.limit} of " if (options.limit or counted.recipients) < counted.recipients else ""
     size = f"{first}{counted.recipients} recipients of {counted.messages} messages, {counted.bytes / 2**20:.1f} MiB"
-    print(f"{change.verb}: {size}{sending}; nothing was changed: repeat with --yes")
+    print(f"{change.verb}: {size}{sending}")
 
 
 def _operator() -> str:

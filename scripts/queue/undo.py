@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scripts.output import records
+from scripts.output import consent, records
 from scripts.queue import act
-from scripts.queue.act import Change, Done, apply, begin, progress, tell, wake
+from scripts.queue.act import LEFT, Change, Done, apply, begin, progress, tell, told_if_interrupted, wake
 from scripts.queue.query import cell
 from shared.errors import PillarboxError
 from shared.postgres import database
@@ -22,16 +22,6 @@ from shared.postgres import database
 if TYPE_CHECKING:
     import argparse
 
-#: The state in which each command leaves its recipients: in another one they were moved since.
-_LEFT: Final = {
-    "hold": ("HOLD",),
-    "release": ("DELIVER",),
-    "rescan": ("DELIVER",),
-    "retry": ("DELIVER",),
-    "delay": ("DELIVER",),
-    "priority": ("HOLD", "DELIVER"),
-    "move": ("HOLD", "DELIVER"),
-}
 _TRIES: Final = 100  # of a batch whose rows another session moves at the same moment
 
 
@@ -40,23 +30,22 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
     [earlier] = await database.fetch(connection, "audit_list", id=options.id, limit=1) or [None]
     if earlier is None:
         raise PillarboxError(f"queue undo: there is no audit row {options.id}; `pillarbox queue audit` lists them")
-    if earlier.verb not in _LEFT:
+    if earlier.verb not in LEFT:
         raise PillarboxError(f"queue undo: audit {options.id} is {earlier.verb!r}, which cannot be undone")
     if earlier.undone:
         raise PillarboxError(f"queue undo: audit {options.id} was undone at {cell(earlier.undone)}")
     [span] = await database.fetch(connection, "audit_span", id=options.id)
-    change = Change("undo", "queue_restore", _LEFT[earlier.verb], "changed back", values={"undoes": options.id})
+    change = Change("undo", "queue_restore", LEFT[earlier.verb], "changed back", values={"undoes": options.id})
     if not options.yes:
         if options.json:
             records.one({"wanted": span.recipients, "verb": earlier.verb})
         else:
-            print(
-                f"would undo {earlier.verb!r} of {span.recipients} recipients; nothing was changed: repeat with --yes"
-            )
-        return 0
+            print(f"undo {earlier.verb!r} of {span.recipients} recipients")
+        if not await consent.agreed(options, "queue undo"):
+            return 0
     audit = await begin(connection, options, change, f"audit {options.id}", span.recipients, undoes=options.id)
     done = Done(audit, span.recipients)
-    with progress(change.said, span.recipients, quiet=options.json) as bar:
+    with told_if_interrupted(change, done), progress(change.said, span.recipients, quiet=options.json) as bar:
         after = 0
         while True:
             portion = await database.fetch(connection, "queue_changed", audit=options.id, after=after, batch=act.BATCH)

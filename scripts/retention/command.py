@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scripts.options import duration, finish
+from scripts.output import consent
 from scripts.retention.run import retention
 
 if TYPE_CHECKING:
@@ -22,5 +23,5 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     verb.add_argument("--quarantine", metavar="ID", help="only this one")
     verb.add_argument("--age", type=duration, metavar="DURATION", help="with --quarantine: instead of its retention")
-    verb.add_argument("--yes", action="store_true", help="act; without --yes, only show what would change")
+    consent.add_consent(verb)
     finish(verb, retention)

@@ -1,10 +1,10 @@
 """run — the preview of retention, and the deletion
 
 Owns: the order of the command: count every rule, show, and with --yes delete rule by rule; then old rows of audit.
-Guarantees: without --yes nothing is changed. Held mail is set to DELETE in batches as `pillarbox queue delete` does it,
-    each with its audit row: a worker finishes it, so that no mail disappears without a row in archive; cut off, the
-    same command does the rest. Works with the rights of pillarbox_reviewer; old audit rows are left to logins that may
-    delete them.
+Guarantees: without --yes or a yes at a terminal nothing is changed. Held mail is set to DELETE in batches as `pillarbox
+    queue delete` does it, each with its audit row: a worker finishes it, so that no mail disappears without a row in
+    archive; cut off, the same command does the rest. Works with the rights of pillarbox_reviewer; old audit rows are
+    left to logins that may delete them.
 Raises: PillarboxError for errors that an operator can correct.
 See: sql/README.md, "Acting on the queue".
 """
@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts.output import records
+from scripts.output import consent, records
+from scripts.output.interrupted import telling
 from scripts.output.records import plain
 from scripts.output.table import Column, Table
 from scripts.queue import act
@@ -100,7 +101,8 @@ async def _retention(
         [old] = await database.fetch(connection, "retention_audit", before=before)
     if not options.yes:
         _show(options, found, old, keep_audit)
-        return 0
+        if not await consent.agreed(options, "retention"):
+            return 0
     for each in found:
         if each.asking is not None and each.counted.recipients:
             done = Done(0, each.counted.recipients, timeline=since)
@@ -118,15 +120,16 @@ async def _forget(
     """Delete old rows of audit, first what they changed, in batches."""
     condition = f"audit age>{format_duration(keep)}"
     done = Done(await act.begin(connection, options, _FORGET, condition, wanted), wanted)
-    for name in ("retention_forget_rows", "retention_forget"):
-        while True:
-            async with connection.transaction():
-                [gone] = await database.fetch(connection, name, before=before, batch=act.BATCH)
-                commands = gone.n if name == "retention_forget" else 0
-                await database.fetch(connection, "retention_forgot", id=done.audit, commands=commands)
-            done.done += commands
-            if not gone.n:
-                break
+    with telling(lambda: f"forgot {done.done} of {wanted} rows of audit; the same command does the rest"):
+        for name in ("retention_forget_rows", "retention_forget"):
+            while True:
+                async with connection.transaction():
+                    [gone] = await database.fetch(connection, name, before=before, batch=act.BATCH)
+                    commands = gone.n if name == "retention_forget" else 0
+                    await database.fetch(connection, "retention_forgot", id=done.audit, commands=commands)
+                done.done += commands
+                if not gone.n:
+                    break
     await database.fetch(connection, "audit_finish", id=done.audit)
     return done
 
@@ -144,7 +147,6 @@ def _show(
     Table(_WHAT).print(map(_cells, found))
     if old is not None and keep_audit is not None:
         print(f"rows of audit older than {format_duration(keep_audit)}: {old.commands}")
-    print("nothing was changed: repeat with --yes")
 
 
 def _cells(each: RuleRun) -> tuple[object, ...]:

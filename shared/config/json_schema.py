@@ -18,7 +18,7 @@ SCHEMAS: Final[dict[str, type[BaseModel]]] = {
 }
 
 
-class _Schema(GenerateJsonSchema):
+class WithoutTitles(GenerateJsonSchema):
     """pydantic's generator without the titles that only repeat each key."""
 
     @override
@@ -29,7 +29,7 @@ class _Schema(GenerateJsonSchema):
 def schema_text(model: type[BaseModel]) -> str:
     """The JSON Schema (draft 2020-12) of `model` as the text of its file, keys as written in YAML."""
     schema = {
-        "$schema": _Schema.schema_dialect,
-        **model.model_json_schema(by_alias=True, schema_generator=_Schema),
+        "$schema": WithoutTitles.schema_dialect,
+        **model.model_json_schema(by_alias=True, schema_generator=WithoutTitles),
     }
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

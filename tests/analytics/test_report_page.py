@@ -20,6 +20,7 @@ import pytest
 from scripts.analytics.report.page import page
 from scripts.analytics.report.sections import SECTIONS, Report
 from scripts.analytics.report.text import as_document, print_tables, written
+from scripts.output.commands import COMMANDS
 from tests.fixtures.database.history import MONDAY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +70,7 @@ def test_a_report_of_nothing_says_so() -> None:
 
 def test_the_json_has_every_row_and_plain_values() -> None:
     document = json.loads(json.dumps(as_document(report())))
+    COMMANDS["analytics report"].forms[0].model_validate_json(json.dumps(document))
     assert [section["key"] for section in document["sections"]] == [section.key for section in SECTIONS]
     assert all(len(section["rows"]) == 3 for section in document["sections"])
     [volume] = [section for section in document["sections"] if section["key"] == "volume"]

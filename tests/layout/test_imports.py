@@ -43,7 +43,12 @@ DOORS: Final = {
         "scripts/analytics/source/copying.py",
     ),
     "psycopg_pool": ("shared/postgres/database.py",),
-    "pydantic": ("shared/config/*.py", "shared/config/*/*.py"),
+    "pydantic": (
+        "shared/config/*.py",
+        "shared/config/*/*.py",
+        "scripts/output/commands.py",
+        "scripts/output/shapes/*.py",
+    ),
     "numpy": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),
     "py4j": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),
     "pyarrow": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),

@@ -1,15 +1,16 @@
 """command — `pillarbox analytics cleanup`: drops days that are verified in the lake, and finds orphans
 
 Owns: the choice of days, the order verify → drop, consent, the report.
-Guarantees: nothing is changed without --yes. A day is dropped only after its files were read back and hold the same
-    rows as PostgreSQL, and only if its number of rows is unchanged under the lock that drops it. A day that differs is
-    refused, the others continue, and the exit status is 1.
+Guarantees: nothing is changed without --yes or a yes. A day is dropped only after its files were read back and hold the
+    same rows as PostgreSQL, and only if its number of rows is unchanged under the lock that drops it. A day that
+    differs is refused, the others continue, and the exit status is 1.
 Raises: LakeFault, DatabaseUnavailable, PillarboxError.
 See: docs/how-to/export-history.md; sql/README.md for the other way to drop days (`maintenance.keep`).
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING
 from scripts.analytics import terminal
 from scripts.analytics.export import command as export
 from scripts.options import duration
-from scripts.output import records
+from scripts.output import consent, records
+from scripts.output.interrupted import telling
 from scripts.output.table import Column, Table
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         help="keep days that ended within this time (default 30d)",
     )
     verb.add_argument("--no-orphans", action="store_true", help="do not look for orphans")
-    verb.add_argument("--yes", action="store_true", help="act; without --yes, only verify and show what would change")
+    consent.add_consent(verb)
     terminal.add_spark(verb)
     terminal.add_common(verb, run)
 
@@ -83,12 +85,20 @@ def run(options: argparse.Namespace) -> int:
     day.writable(options.lake)
     conninfo = terminal.conninfo(options)
     with session.started(options.master, options.memory) as spark:
-        done = cleanup(conninfo, options.lake, OnSpark(spark), options.keep, yes=options.yes)
-        if not options.no_orphans:
-            done.orphans = orphans.find(spark, conninfo)
-            if options.yes:
-                orphans.mend(conninfo, done.orphans)
-    _show(done, yes=options.yes, as_json=options.json)
+
+        def once(*, yes: bool) -> CleanupReport:
+            with telling(lambda: "a day is dropped whole or not at all; the same command does the rest"):
+                done = cleanup(conninfo, options.lake, OnSpark(spark), options.keep, yes=yes)
+                if not options.no_orphans:
+                    done.orphans = orphans.find(spark, conninfo)
+                    if yes:
+                        orphans.mend(conninfo, done.orphans)
+            _show(done, yes=yes, as_json=options.json)
+            return done
+
+        done = once(yes=options.yes)
+        if not options.yes and asyncio.run(consent.agreed(options, "analytics cleanup")):
+            done = once(yes=True)
     return 1 if done.refused else 0
 
 
@@ -165,8 +175,7 @@ def _show(done: CleanupReport, *, yes: bool, as_json: bool) -> None:
         print(f"recipients without body: {_examples(orphans.recipients)}; held: {orphans.held}")
         print(f"attempts without recipients: {_examples(orphans.attempts)}; history is not changed")
     count = sum(each.state in {"verified", "dropped"} for each in done.days)
-    end = "" if yes else "; nothing was changed: repeat with --yes"
-    print(f"{'dropped' if yes else 'would drop'} {count} days, refused {len(done.refused)}{end}")
+    print(f"{'dropped' if yes else 'would drop'} {count} days, refused {len(done.refused)}")
 
 
 def _examples(ids: Sequence[object]) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from scripts.analytics import terminal
 from scripts.output import records
+from scripts.output.interrupted import telling
 from scripts.output.table import Column, Table
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def run(options: argparse.Namespace) -> int:
     conninfo = terminal.conninfo(options)
     if options.master.startswith("local"):
         session.java_home()
-    with session.started(options.master, options.memory, light=True) as spark:
+    again = telling(lambda: "days that were exported are complete; the same command does the rest")
+    with again, session.started(options.master, options.memory, light=True) as spark:
         done = export(
             conninfo,
             options.lake,

@@ -1,8 +1,8 @@
 """command — `pillarbox analytics generate`: writes synthetic history of any size, to try reports and to measure
 
 Owns: the division among days, the numbers of rows, and writing by COPY: attempts and archive in parallel.
-Guarantees: the same seed makes the same rows except for their ids; missing days are created; without --yes it only
-    previews. An interrupted run leaves whole stretches, never part of one.
+Guarantees: the same seed makes the same rows except for their ids; missing days are created; without --yes or a yes it
+    only previews. An interrupted run leaves whole stretches, never part of one.
 Raises: DatabaseUnavailable, PillarboxError.
 Bugs: the number of attempts is only right to a few in a thousand, because retries are random.
 See: docs/how-to/export-history.md.
@@ -10,8 +10,8 @@ See: docs/how-to/export-history.md.
 
 from __future__ import annotations
 
+import asyncio
 import io
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -19,6 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from scripts.analytics import terminal
+from scripts.output import consent, records
 
 if TYPE_CHECKING:
     import argparse
@@ -50,21 +51,23 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     verb.add_argument("--days", type=terminal.count, default=7, metavar="N", help="number of days (default 7)")
     verb.add_argument("--until", type=terminal.day, metavar="DAY", help="the day after the last (default: today)")
     verb.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the random numbers (default 1)")
-    verb.add_argument("--yes", action="store_true", help="act; without --yes, only show what would change")
+    consent.add_consent(verb)
     terminal.add_common(verb, run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write history; without --yes, only show the plan."""
+    """Write history; without --yes, show the plan and ask."""
     until = options.until or datetime.now(UTC).date()
     plan = f"about {options.attempts:,} attempts from {until - timedelta(days=options.days)} to before {until}"
     if not options.yes:
-        print(f"would write {plan}; nothing was changed: repeat with --yes")
-        return 0
+        if not options.json:
+            print(f"would write {plan}")
+        if not asyncio.run(consent.agreed(options, "analytics generate")):
+            return 0
     progress = terminal.Progress("generate", options.attempts, "attempts")
     made = generate(terminal.conninfo(options), options.attempts, options.days, until, options.seed, progress.tell)
     if options.json:
-        print(json.dumps({"attempts": made.attempts, "archive": made.archive, "seconds": round(made.seconds, 3)}))
+        records.one({"attempts": made.attempts, "archive": made.archive, "seconds": round(made.seconds, 3)})
     else:
         rate = (made.attempts + made.archive) / made.seconds
         print(f"wrote {made.attempts:,} attempts, {made.archive:,} archive rows in {made.seconds:.1f} s, {rate:,.0f}/s")

@@ -9,7 +9,6 @@ See: docs/how-to/report.md; docs/reference/analyses.md.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -20,6 +19,7 @@ from scripts.analytics import terminal
 from scripts.analytics.report.page import page
 from scripts.analytics.report.sections import SECTIONS, Report
 from scripts.analytics.report.text import as_document, print_tables
+from scripts.output import records
 from scripts.partitions.balance import balance
 from scripts.partitions.layout import natural, wanted
 from shared.config.smtpd.load import load_smtpd
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     if options.store:
         store.store(report, conninfo)
     if options.json:
-        print(json.dumps(as_document(report)))
+        records.one(as_document(report))
     else:
         print_tables(report)
         if options.html is not None:

@@ -160,8 +160,8 @@ def test_requeue_says_what_it_would_do_and_does_it_with_yes(
 ) -> None:
     ids = dead(factory, 3)
     dead(factory, domain="other.example")
-    assert cli.main(["deadletters", "requeue", "--domain", "example.com", "--config", str(config)]) == 0
-    assert "would requeue 3 dead letters; nothing was changed" in capsys.readouterr().out
+    assert cli.main(["deadletters", "requeue", "--domain", "example.com", "--dry-run", "--config", str(config)]) == 0
+    assert "would requeue 3 dead letters\nnothing was changed" in capsys.readouterr().out
     assert factory.queue() == []
     done = command(config, capsys, "requeue", "--domain", "example.com", "--yes")
     assert done == {"wanted": 3, "requeued": 3, "gone": 0}

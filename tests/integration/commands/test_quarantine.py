@@ -140,7 +140,7 @@ def test_held_mail_is_released_and_deleted_by_ids_and_by_condition(
 ) -> None:
     first, second = hold(factory, "review", count=2)
     other = factory.row()
-    assert "nothing was changed" in reviewer.run(verb, str(first))
+    assert "nothing was changed" in reviewer.run(verb, str(first), "--dry-run")
     assert statuses(factory, first) == ["HOLD"]
     assert reviewer.json(verb, str(first), "--yes", "--reason", "looked at")["done"] == 1
     assert statuses(factory, first, second, other) == [after, "HOLD", "DELIVER"]

@@ -80,7 +80,7 @@ async def test_only_what_would_be_accepted_is_clean(
 ) -> None:
     held = hold(factory, "contentcheck")
     async with HttpPeer(verdict(action)) as peer:
-        [row], _ = await lines(at(reviewing, peer.url, **settings), "--all", "--release")
+        [row], _ = await lines(at(reviewing, peer.url, **settings), "--all", "--release", "--dry-run")
     assert (row["action"], row["clean"]) == (action, bool(clean))
     assert statuses(factory, *held) == ["HOLD"]  # without --yes
 

@@ -8,11 +8,15 @@ See: tests/scenario/operation/test_operators_beside_mail.py for the same while m
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
+import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fixtures.database.operating import killed, told
+from tests.fixtures.database.operating import PATIENCE, ROOT, killed, told
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -143,3 +147,53 @@ async def test_what_a_worker_finishes_meanwhile_is_gone_and_not_counted_as_done(
         result = await told(process)
     assert (result["wanted"], result["done"], result["skipped"], result["gone"]) == (10, 7, 0, 3)
     assert by_status(factory) == {"HOLD": 7}
+
+
+@pytest.mark.parametrize(("verb", "undo"), [("release", True), ("delete", False)])
+async def test_ctrl_c_says_what_was_done_and_how_to_go_on(
+    factory: Factory, pillarbox: Pillarbox, verb: str, *, undo: bool
+) -> None:
+    ids = factory.rows(HELD, status="HOLD")
+    with factory.another() as other:
+        other.execute(LOCK, (ids[1500],))
+        process = await pillarbox.start(verb, "state=HOLD", "--yes")
+        await until_it_waits(factory, process)
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(PATIENCE):
+            said, refused = await process.communicate()
+    assert (process.returncode, said) == (130, b"")
+    changes_back = "`pillarbox queue undo 1` changes them back, " if undo else ""
+    assert refused.decode() == (
+        f"pillarbox: interrupted: {verb}d 1000 of 3000 recipients; audit 1 has the exact number; {changes_back}"
+        "the same command does the rest\n"
+    )
+    assert audit(factory) == [(verb, HELD, 1000, 0, False)]
+    if undo:
+        assert (await pillarbox.done("undo", "1", "--yes"))["done"] == 1000
+        assert by_status(factory) == {"HOLD": HELD}
+
+
+@pytest.mark.parametrize(("answer", "done"), [(b"y\n", True), (b"n\n", False)])
+async def test_at_a_terminal_it_asks(factory: Factory, pillarbox: Pillarbox, answer: bytes, *, done: bool) -> None:
+    factory.rows(2, status="HOLD")
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scripts.cli", "queue", "release", "--all", "--config", str(pillarbox.config)),
+        stdin=theirs,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        asked = await process.stdout.readuntil(b"do this? [y/N] ")
+        assert b"r1@example.com" in asked
+        os.write(ours, answer)
+        said, refused = await process.communicate()
+    os.close(ours)
+    os.close(theirs)
+    if done:
+        assert (process.returncode, said) == (0, b"released 2 of 2 recipients; audit 1\n")
+    else:
+        assert (process.returncode, refused) == (1, b"pillarbox: release: nothing was changed\n")
+    assert by_status(factory) == {"DELIVER" if done else "HOLD": 2}

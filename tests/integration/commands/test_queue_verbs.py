@@ -6,6 +6,7 @@ See: tests/unit/commands/test_condition_language.py for conditions; tests/scenar
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,13 @@ def audit(factory: Factory) -> Any:
 def test_a_verb_that_acts_only_says_what_it_would_do(factory: Factory, pillarbox: Pillarbox) -> None:
     held = factory.rows(3, status="HOLD")
     factory.rows(2)
+    assert "3 recipients of 1 messages" in pillarbox.run("release", "state=HOLD", "--dry-run")
+    assert (pillarbox.status, pillarbox.said.splitlines()[-1]) == (0, "nothing was changed")
     assert "3 recipients of 1 messages" in pillarbox.run("release", "state=HOLD")
-    assert "nothing was changed" in pillarbox.said
+    refused = (
+        "pillarbox: release: nothing was changed: there is no terminal to ask at; --yes acts, --dry-run only shows\n"
+    )
+    assert (pillarbox.status, pillarbox.refused) == (1, refused)
     assert states(factory, *held) == ["HOLD"] * 3
     assert factory.one("SELECT count(*) FROM pillarbox.audit") == 0
 

@@ -56,10 +56,10 @@ def test_what_is_older_than_its_retention_is_deleted_with_audit_and_archive_rows
 ) -> None:
     old, young = held(factory, RELEASE1, 2, 3), held(factory, RELEASE1, 0.5, 2)
     others = [*held(factory, "abuse", 400), *held(factory, None, 400), factory.row()]
-    assert "3" in retention.run()
+    assert "3" in retention.run("--dry-run")
     assert "nothing was changed" in retention.said
     assert "DELETE" not in statuses(factory).values()
-    first, rest, _ = retention.lines()
+    first, rest, _ = retention.lines("--dry-run")
     assert (first["quarantine"], first["keep"], first["recipients"]) == (RELEASE1, "1d", 3)
     assert rest == {"quarantine": None, "keep": None}
 
@@ -147,9 +147,9 @@ def test_commands_are_forgotten_with_what_they_changed_when_they_are_old_enough(
     undone = pillarbox.json("undo", str(audit), "--yes")["audit"]
     assert factory.one("SELECT count(*) FROM pillarbox.audit_rows") == 16
     factory.sql("UPDATE pillarbox.audit SET ts = ts - interval '366 days' WHERE id = %(id)s", id=audit)
-    assert retention.lines()[-1]["commands"] == 0, "what undid it is remembered, and names it"
+    assert retention.lines("--dry-run")[-1]["commands"] == 0, "what undid it is remembered, and names it"
     factory.sql("UPDATE pillarbox.audit SET ts = ts - interval '366 days' WHERE id = %(id)s", id=undone)
-    assert retention.lines()[-1] == {"table": "audit", "keep": "365d", "commands": 2}
+    assert retention.lines("--dry-run")[-1] == {"table": "audit", "keep": "365d", "commands": 2}
     assert retention.lines("--yes")[-1]["done"] == 2
     assert factory.one("SELECT count(*) FROM pillarbox.audit_rows") == 0
     assert [row.verb for row in factory.sql("SELECT verb FROM pillarbox.audit")] == ["retention"]
@@ -174,7 +174,7 @@ def test_one_quarantine_alone_goes_by_its_own_retention_or_the_age_given(
 ) -> None:
     held(factory, RELEASE1, 2)
     held(factory, "abuse", 2)
-    [told] = retention.lines("--quarantine", RELEASE1)
+    [told] = retention.lines("--quarantine", RELEASE1, "--dry-run")
     assert (told["keep"], told["recipients"]) == ("1d", 1)
     [told] = retention.lines("--quarantine", "abuse", "--age", "36h", "--yes")
     assert (told["keep"], told["done"]) == ("1d12h", 1)

@@ -1,0 +1,1 @@
+"""shapes — the forms of the JSON that commands print, as models that make its schema."""

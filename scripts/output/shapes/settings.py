@@ -1,0 +1,193 @@
+"""settings — the forms of users, schedules, suspends, suppressions and of the system itself in JSON"""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import RootModel
+
+from scripts.output.shapes.shape import Shape, meaning
+
+
+class User(Shape):
+    """A user that may submit mail."""
+
+    name: str = meaning("The name.")
+    mechanisms: list[str] = meaning("The SASL mechanisms it can log in by.")
+    disabled: bool = meaning("Whether its logins are refused.")
+    senders: list[str] = meaning('Senders it may use; "" is the null sender; empty: any.')
+    messages: int | None = meaning("Messages in an hour; null: no limit.")
+    recipients: int | None = meaning("Recipients in an hour; null: no limit.")
+    partition: str | None = meaning("The partition of its mail.")
+    transport: str | None = meaning("The transport of its mail.")
+    hold: str | None = meaning("The quarantine of its mail.")
+
+
+class UserName(Shape):
+    """The user that was changed."""
+
+    name: str = meaning("The name.")
+
+
+class UserHash(Shape):
+    """A user's entry for smtpd.yaml."""
+
+    name: str = meaning("The name.")
+    argon2: str = meaning("The password's hash.")
+
+
+class Schedule(Shape):
+    """Recurring mail."""
+
+    id: str = meaning("Its name.")
+    cron: str = meaning("When, as a cron expression.")
+    timezone: str = meaning("The time zone of the expression.")
+    sender: str = meaning("The envelope sender; empty is the null sender.")
+    recipients: list[str] = meaning("The addresses.")
+    size: int = meaning("Octets of the message.")
+    transport: str = meaning("The transport.")
+    priority: int = meaning("-9 to 9.")
+    next_at: datetime | None = meaning("When it is sent next.")
+    last_at: datetime | None = meaning("When it was last sent.")
+    last_message: UUID | None = meaning("The message that was queued then.")
+    enabled: bool = meaning("Whether it is sent.")
+    made: datetime = meaning("When it was added.")
+    error: str | None = meaning("Why it was disabled.")
+
+
+class ScheduleChanged(Shape):
+    """A schedule that was added or changed."""
+
+    id: str = meaning("Its name.")
+    next: datetime | None = meaning("When it is sent next.", default=None)
+
+
+class ScheduledOnce(Shape):
+    """One message for later."""
+
+    message: UUID = meaning("The message that was queued.")
+    at: datetime = meaning("When it is sent.")
+
+
+class Suspend(Shape):
+    """Mail that is suspended."""
+
+    id: int = meaning("Its number.")
+    selection: dict[str, list[str]] = meaning("Which mail, by field; empty: all.")
+    reason: str = meaning("Why.")
+    who: str = meaning("Who suspended it.")
+    made: datetime = meaning("When.")
+    expires: datetime | None = meaning("When it ends; null: when it is removed.")
+    seconds: float | None = meaning("Seconds until then.")
+
+
+class Suspended(Shape):
+    """A suspend that was added."""
+
+    id: int = meaning("Its number.")
+    selection: dict[str, list[str]] = meaning("Which mail, by field; empty: all.")
+    expires: datetime | None = meaning("When it ends; null: when it is removed.")
+
+
+class Removed(Shape):
+    """Suspends that were removed."""
+
+    removed: list[int] = meaning("Their numbers.")
+
+
+class Suppression(Shape):
+    """An address or domain that gets no mail."""
+
+    target: str = meaning("The address or domain.")
+    reason: str = meaning("Why.")
+    source: str = meaning("Who said so: operator, bounce, report …")
+    since: datetime = meaning("Since when.")
+    expires: datetime | None = meaning("Until when; null: for ever.")
+    evidence: str | None = meaning("The message that showed it.")
+    count: int = meaning("How often it was reported.")
+    active: bool = meaning("Whether mail is refused; false: not reported often enough.")
+
+
+class Target(Shape):
+    """The address or domain that was removed."""
+
+    target: str = meaning("The address or domain.")
+
+
+class Suppressed(Shape):
+    """What was added."""
+
+    suppressed: int = meaning("How many addresses or domains.")
+
+
+class Volume(Shape):
+    """A volume of PostgreSQL."""
+
+    host: str = meaning("Its host.")
+    path: str = meaning("Its folder.")
+    free: int = meaning("Free octets.")
+    size: int = meaning("Octets in all.")
+    fresh: bool = meaning("Whether reports still come.")
+    seconds: float = meaning("Seconds since the report.")
+
+
+class VolumesReported(Shape):
+    """What `volumes report --once` reported."""
+
+    host: str = meaning("The host.")
+    paths: list[str] = meaning("The folders.")
+
+
+class VolumesForgotten(Shape):
+    """What `volumes forget` removed."""
+
+    host: str = meaning("The host.")
+
+
+class Migrated(Shape):
+    """What `migrate` has done."""
+
+    applied: list[str] = meaning("Migrations.")
+    leaves: list[str] = meaning("Leaves that were made.")
+
+
+class DatabaseStarted(Shape):
+    """The embedded PostgreSQL."""
+
+    uri: str = meaning("Its libpq URI.")
+
+
+class DatabaseStopped(Shape):
+    """Whether the embedded PostgreSQL was stopped."""
+
+    stopped: bool = meaning("false: none ran.")
+
+
+class DatabaseStatus(Shape):
+    """The embedded PostgreSQL; only `running` where none runs."""
+
+    running: bool = meaning("Whether a server runs.")
+    ready: bool | None = meaning("Whether it accepts connections.", default=None)
+    pid: int | None = meaning("Its process.", default=None)
+    uri: str | None = meaning("Its libpq URI.", default=None)
+    data: str | None = meaning("Its data directory.", default=None)
+    version: int | None = meaning("Its major version.", default=None)
+
+
+class Configuration(RootModel[dict[str, Any]]):
+    """The sections of queued.yaml (config/queued.schema.json), defaults filled in, passwords masked."""
+
+
+class SigningKey(Shape):
+    """A key that was made."""
+
+    name: str = meaning("The name of its TXT record.")
+    record: str = meaning("The text of its TXT record.")
+    file: str = meaning("The file of the private key.")
+
+
+class SigningKeyChecked(Shape):
+    """A key of queued.yaml, compared with DNS."""
+
+    name: str = meaning("The name of its TXT record.")
+    fault: str | None = meaning("What is wrong; null: nothing.")

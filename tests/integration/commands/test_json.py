@@ -1,0 +1,220 @@
+"""test_json — what commands print with --json has the forms that docs/reference/json.md documents
+
+Owns: running every command of scripts/output/commands.py once on a database in which each finds something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import ValidationError
+
+from scripts import cli
+from scripts.analytics.cleanup import command as cleanup
+from scripts.analytics.cleanup.orphans import Orphans
+from scripts.analytics.export import command as export
+from scripts.output import records
+from scripts.output.commands import COMMANDS
+from shared.postgres.embedded import embedded
+from tests.fixtures.database.operating import write_config
+from tests.fixtures.database.reviewing import hold
+from tests.fixtures.peers.http_peer import HttpPeer, verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fixtures.database.factory import Factory
+
+#: Printed without running a command: Spark is started for tests/analytics only.
+APART = {name for name in COMMANDS if name.startswith("analytics ")}
+MAIL = "Subject: report\r\n\r\nbody\r\n"
+NOTICE = {"to": ["desk@example.com"], "every": "1d"}
+SECTIONS: dict[str, Any] = {
+    "authentication": {"source": "table", "iterations": 4096},
+    "quarantines": [{"id": "review", "retention": "1d", "notice": NOTICE}],
+    "retention": {"default": "30d", "audit": "365d"},
+}
+
+
+def fits(command: str, said: str) -> list[Any]:
+    """The objects that a command printed, each of one of its forms."""
+    output = COMMANDS[command]
+    lines = said.splitlines()
+    assert output.lines or len(lines) == 1, (command, said)
+    for line in lines:
+        faults = []
+        for form in output.forms:
+            try:
+                form.model_validate_json(line)
+                break
+            except ValidationError as error:
+                faults.append(str(error))
+        else:
+            raise AssertionError(f"{command}: {line}: {faults}")
+    return list(map(json.loads, lines))
+
+
+class Runner:
+    """Runs commands with --json, and notes which."""
+
+    def __init__(self, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.config, self._capsys, self._monkeypatch = config, capsys, monkeypatch
+        self.ran: set[str] = set()
+
+    def __call__(
+        self, command: str, *words: str, status: int = 0, config: bool = True, stdin: str = "x\n"
+    ) -> list[Any]:
+        """Run `pillarbox COMMAND WORDS --json`; its objects, of which there is at least one."""
+        self._monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        self._capsys.readouterr()
+        where = ("--config", str(self.config)) if config else ()
+        assert cli.main([*command.split(), *words, "--json", *where]) == status, self._capsys.readouterr().err
+        found = fits(command, self._capsys.readouterr().out)
+        assert found, f"{command} found nothing"
+        self.ran.add(command)
+        return found
+
+
+@pytest.fixture
+def run(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """Commands on the test's own database."""
+    return Runner(write_config(tmp_path / "config", database, **SECTIONS), capsys, monkeypatch)
+
+
+async def test_every_command_prints_its_forms(run: Runner, factory: Factory, tmp_path: Path) -> None:
+    await asyncio.to_thread(settings, run, tmp_path)
+    await asyncio.to_thread(mail, run, factory, tmp_path)
+    async with HttpPeer(verdict("no action", -1.5, symbols={"DKIM": {"score": -1.0}})) as peer:
+        sections = {**SECTIONS, "policy": {"contentcheck": {"url": peer.url}}}
+        write_config(run.config, factory.uri, **sections)
+        hold(factory, "review")
+        await asyncio.to_thread(run, "quarantine rescan", "--all")
+        await asyncio.to_thread(run, "quarantine rescan", "--all", "--release", "--yes")
+    # Watching ends with its reader; tests/integration/commands/test_watch_deadletters.py has it.
+    assert run.ran | {"deadletters watch"} == set(COMMANDS) - APART
+
+
+def settings(run: Runner, tmp_path: Path) -> None:
+    """Commands that are not about mail."""
+    run("migrate")
+    for verb in ("add", "passwd", "disable", "enable"):
+        run(f"user {verb}", "anna")
+    run("user list")
+    run("user remove", "anna")
+    run("user hash", "anna", config=False)
+    file = tmp_path / "targets"
+    file.write_text("bob@example.net\n")
+    run("suppress add", "ann@example.com")
+    run("suppress import", str(file))
+    run("suppress list")
+    run("suppress remove", "ann@example.com")
+    words = ("--from", "a@example.com", "--to", "b@example.net")
+    run("schedule add", "weekly", "--every", "0 9 * * mon", *words, stdin=MAIL)
+    run("schedule add", "--at", "2099-01-01T09:00", *words, stdin=MAIL)
+    run("schedule list")
+    for verb in ("disable", "enable", "remove"):
+        run(f"schedule {verb}", "weekly")
+    run("suspend add", "--jobid", "sale", "--for", "1h", "--reason", "wrong prices")
+    run("suspend list")
+    run("suspend remove", "--all")
+    run("volumes report", str(tmp_path), "--once")
+    run("volumes list")
+    run("volumes forget")
+    run("policy check")
+    run("policy test", "--client", "192.0.2.1", "--from", "a@example.com", "--to", "b@example.net", status=1)
+    run("config show", "transports")
+    run("rules test", "--reply", "450 4.2.0 no", status=1)
+    run("dkim generate", "--domain", "example.com", "--selector", "s1", "--out", str(tmp_path), config=False)
+    key = {"selector": "s1", "file": str(tmp_path / "example.com.s1.pem")}
+    queued = run.config / "queued.yaml"
+    before = queued.read_text()
+    signing = {"rules": [{"id": "r", "senderdomain": ["signed.invalid"], "keys": [key]}]}
+    queued.write_text(json.dumps({**json.loads(before), "signing": signing}))
+    run("dkim check", status=1)
+    queued.write_text(before)
+    var = ("--var", str(tmp_path / "none"))
+    run("database stop", *var, config=False)
+    run("database status", *var, status=3, config=False)
+    run("doctor", status=1)  # DKIM, next hops: there are none
+    run("partitions show")
+    run("partitions plan")
+    run("partitions balance")
+    run("partitions split", "def", "into", "seven=7", "--yes")
+    run("partitions move", "7", "123", "--yes")
+    run("partitions merge", "123", "456", "into", "123", "--yes")
+    run("partitions apply", "--yes")
+
+
+def mail(run: Runner, factory: Factory, tmp_path: Path) -> None:
+    """Commands about mail."""
+    ids = factory.rows(3, tries=1, due=timedelta(hours=1))
+    factory.sql("UPDATE pillarbox.queue SET last_error = '451 later', jobid = 'sale' WHERE id = %(id)s", id=ids[0])
+    run("queue list")
+    run("queue group", "recipient,state")
+    run("queue shape")
+    run("queue top", "--times", "1")
+    run("queue show", str(ids[0]))
+    run("queue trace", str(ids[0]))
+    for verb, *words in (("hold",), ("release",), ("retry",), ("delay", "--for", "1h"), ("priority", "--to", "3")):
+        run(f"queue {verb}", "--all", *words, "--yes")
+    run("queue hold", f"id={ids[0]}", "--dry-run")
+    moved = run("queue move", "--all", "--partition", "2", "--yes")[0]["audit"]
+    run("queue undo", str(moved), "--dry-run")
+    run("queue undo", str(moved), "--yes")
+    run("queue bounce", f"id={ids[0]}", "--yes")
+    run("queue delete", f"id={ids[1]}", "--yes")
+    run("queue audit")
+    held = hold(factory, "review", count=4, reason="a new sender")
+    run("quarantine list")
+    run("quarantine list", "--all")
+    run("quarantine show", str(held[0]))
+    run("quarantine release", str(held[0]), "--yes")
+    run("quarantine delete", str(held[1]), "--yes")
+    run("quarantine export", "--all", "--to", str(tmp_path))
+    run("quarantine digest", "--yes")
+    run("retention", "--dry-run")
+    run("retention", "--yes")
+    dead = factory.row()
+    factory.sql(
+        """WITH gone AS (DELETE FROM pillarbox.queue WHERE id = %(id)s RETURNING *)
+           INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, recipientlocalpart,
+                                          recipientdomain, size, transportid, priority, retry_count, last_error)
+           SELECT id, messages__id, actionid, now(), 'failed', ts, recipientlocalpart, recipientdomain, size,
+                  transportid, priority, 3, '550 no' FROM gone""",
+        id=dead,
+    )
+    run("deadletters list")
+    run("deadletters show", str(dead))
+    run("deadletters requeue", str(dead), "--dry-run")
+    run("deadletters requeue", str(dead), "--yes")
+    run.ran |= database_start(run, tmp_path)
+
+
+def database_start(run: Runner, tmp_path: Path) -> set[str]:
+    """The embedded server of the tests is started already: its URI is printed."""
+    pretended = {"ensure_running": lambda var: f"postgresql:///pillarbox?host={var}"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, function in pretended.items():
+            patch.setattr(embedded, name, function)
+        run("database start", "--var", str(tmp_path), config=False)
+    return {"database start"}
+
+
+def test_analytics_print_their_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    made: Any = SimpleNamespace(table="attempts", day="2026-11-20", version=1, rows=5, quarantined={})
+    made.fingerprint = SimpleNamespace(rows=5)
+    export._show(export.ExportReport(exported=[made], refused=["why"]), as_json=True)
+    fits("analytics export", capsys.readouterr().out)
+    days = [cleanup.DayVerdict("archive", "2026-11-20", 5, "refused", "why")]
+    found = cleanup.CleanupReport()
+    found.days, found.orphans = days, Orphans(bodies=["01a208cb-b0c8-71f0-b3f8-1a42a9882dd1"], attempts=[3])
+    cleanup._show(found, yes=False, as_json=True)
+    fits("analytics cleanup", capsys.readouterr().out)
+    records.one({"minute": "2026-11-20T07:00:00+00:00", "outcome": "failed", "attempts": 1, "seconds": 0.5})
+    fits("analytics stream", capsys.readouterr().out)
