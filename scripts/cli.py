@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from importlib import metadata
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,7 @@ VERBS: Final = {
     "dkim": "commands.dkim",
     "rules": "commands.rules",
     "analytics": "analytics.command",
+    "psql": "commands.psql",
 }
 _INTERRUPTED, _UNREAD = 130, 141  # as a shell has it: 128 and the number of the signal
 
@@ -73,6 +75,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _parsed(given: list[str]) -> argparse.Namespace:
     """The options of the verb that is wanted."""
     parser = Parser(prog="pillarbox", description="An open mail-queue server on PostgreSQL.")
+    parser.add_argument(
+        "--version", action="version", version=f"pillarbox {version() if given[:1] == ['--version'] else ''}"
+    )
     subparsers = parser.add_subparsers(required=True, metavar="VERB")
     wanted = [verb for verb in VERBS if verb in given[:1]] or VERBS
     for verb in wanted:
@@ -83,6 +88,14 @@ def _parsed(given: list[str]) -> argparse.Namespace:
     if rest:
         options.condition += rest  # a condition may go on after an option
     return options
+
+
+def version() -> str:
+    """Of what is installed; `unknown` where the code runs without having been installed."""
+    try:
+        return metadata.version("pillarbox")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 if __name__ == "__main__":

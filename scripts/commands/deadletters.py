@@ -10,6 +10,7 @@ See: docs/how-to/handle-dead-letters.md; sql/schema/06_deadletter.sql.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scripts import one_connection
 from scripts.commands import watch_deadletters
+from scripts.condition.ids import is_message, is_recipient
 from scripts.options import count, duration, finish
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
@@ -28,7 +30,6 @@ from shared.mail.results import DEAD, RESULTS
 from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Awaitable, Callable
 
 _BATCH: Final = 1000
@@ -55,11 +56,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     finish(verb, list_letters)
 
     verb = verbs.add_parser("show", help="one dead letter with every try")
-    verb.add_argument("id", type=int, metavar="ID", help="its number in the archive")
+    verb.add_argument("id", type=_id, metavar="ID", help="its number in the archive, or the id of its message")
     finish(verb, show)
 
     verb = verbs.add_parser("requeue", help="send dead letters once more: by number, or all that match")
-    verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers in the archive")
+    verb.add_argument("ids", type=_id, nargs="*", metavar="ID", help="numbers in the archive, or ids of messages")
     _add_filter(verb)
     consent.add_consent(verb)
     finish(verb, requeue)
@@ -93,10 +94,11 @@ def show(options: argparse.Namespace) -> int:
 
     async def read(connection: database.Connection) -> tuple[list[Any], list[Any]]:
         everything: dict[str, Any] = {"since": None, "results": None, "domain": None, "limit": 1}
-        letters = await database.fetch(connection, "deadletters_list", ids=[options.id], **everything)
+        ids = await _ids(connection, [options.id])
+        letters = await database.fetch(connection, "deadletters_list", ids=ids, **everything)
         if not letters:
             return [], []
-        tries = await database.fetch(connection, "deadletters_attempts", id=options.id, message=letters[0].message)
+        tries = await database.fetch(connection, "deadletters_attempts", id=letters[0].id, message=letters[0].message)
         return letters, tries
 
     letters, tries = _ask(options, read)
@@ -122,10 +124,9 @@ def requeue(options: argparse.Namespace) -> int:
 
     async def preview(connection: database.Connection) -> tuple[list[int], list[Any], str | None]:
         since = await timeline.current(connection)
-        await _refuse_unknown(connection, options.ids)
-        rows = await database.fetch(
-            connection, "deadletters_wanted", ids=options.ids or None, limit=options.limit, **wanted
-        )
+        given = await _ids(connection, options.ids) if options.ids else None
+        await _refuse_unknown(connection, given or [])
+        rows = await database.fetch(connection, "deadletters_wanted", ids=given, limit=options.limit, **wanted)
         ids = [row.id for row in rows]
         first: dict[str, Any] = {"since": None, "results": None, "domain": None, "limit": _SHOWN}
         return ids, await database.fetch(connection, "deadletters_list", ids=ids[:_SHOWN], **first), since
@@ -163,6 +164,19 @@ def requeue(options: argparse.Namespace) -> int:
         "(older than maintenance.keep.deadletters)"
     )
     return 0
+
+
+async def _ids(connection: database.Connection, given: list[str]) -> list[int]:
+    """Numbers in the archive: those that were given, and those of the messages that were given."""
+    messages = [each for each in given if is_message(each)]
+    rows = await database.fetch(connection, "deadletters_of", messages=messages) if messages else []
+    return [*(int(each) for each in given if is_recipient(each)), *(row.id for row in rows)]
+
+
+def _id(text: str) -> str:
+    if is_recipient(text) or is_message(text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is neither a number in the archive nor a message id")
 
 
 async def _refuse_unknown(connection: database.Connection, ids: list[int]) -> None:

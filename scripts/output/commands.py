@@ -52,7 +52,7 @@ COMMANDS: Final[dict[str, Output]] = {
     "suppress remove": _one(settings.Target),
     "queue list": _lines(mail.Recipient),
     "queue group": _lines(mail.Group),
-    "queue show": _one(mail.RecipientWithTries),
+    "queue show": _lines(mail.RecipientWithTries),
     "queue shape": _lines(mail.Destination),
     "queue top": _lines(mail.Top),
     "queue trace": _lines(mail.Event),

@@ -16,6 +16,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from scripts.condition.ids import named
 from scripts.queue.query import asked, cell
 from shared.config.smtpd.quarantine import all_quarantines
 from shared.errors import PillarboxError
@@ -78,6 +79,7 @@ async def narrowed(
         raise PillarboxError(f"quarantine {options.verb}: give ids or a condition, or --all for all that is held")
     if words and all(word.isascii() and word.isdigit() for word in words):
         words = [await _ids(connection, options.verb, words)]
+    words = named(words)
     asking = await asked(connection, words)
     for row in await asking.fetch(connection, "quarantine_among"):
         if not access.may(row.id):

@@ -8,9 +8,11 @@ See: scripts/mime/render.py; docs/how-to/review-quarantined-mail.md.
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from scripts.condition.ids import is_message, is_recipient
 from scripts.mime.render import NotShown, fields_of, render
 from scripts.options import count, finish
 from scripts.output import records
@@ -25,8 +27,6 @@ from shared.errors import PillarboxError
 from shared.postgres import database
 
 if TYPE_CHECKING:
-    import argparse
-
     from scripts.mime.render import Shown
     from scripts.quarantine.access import Access
     from shared.config.smtpd.quarantine import Quarantine
@@ -72,9 +72,15 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     finish(verb, list_)
 
     verb = under.add_parser("show", help="one held message: envelope, header, text and parts, made safe to look at")
-    verb.add_argument("id", type=count, metavar="ID", help="the recipient's id, as shown by `list`")
+    verb.add_argument("id", type=_id, metavar="ID", help="the recipient's id, as shown by `list`, or its message's")
     verb.add_argument("--part", type=count, metavar="N", help="the text of this part, as the list of parts numbers it")
     finish(verb, show)
+
+
+def _id(text: str) -> str:
+    if is_recipient(text) or is_message(text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is neither the number of a recipient nor a message id")
 
 
 def list_(options: argparse.Namespace) -> int:
@@ -161,7 +167,7 @@ def summary(row: database.Row) -> dict[str, object]:
 
 def show(options: argparse.Namespace) -> int:
     """Print one held message."""
-    options.verb, options.condition = "show", [str(options.id)]
+    options.verb, options.condition = "show", [options.id]
     settings = load_smtpd(options.config / "smtpd.yaml")
 
     async def read(connection: database.Connection) -> tuple[database.Row, database.Row | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from scripts.condition.ids import is_message, is_recipient
 from scripts.options import count, finish
 from scripts.output import records
 from scripts.output.records import fields
@@ -77,13 +78,10 @@ def trace(options: argparse.Namespace) -> int:
 
 async def _message(connection: database.Connection, id_: str) -> UUID | None:
     """The message meant, by its own id or by a recipient's number."""
-    if not (id_.isascii() and id_.isdigit()) or len(id_) > 19:  # noqa: PLR2004 - the digits of a bigint
-        try:
-            return UUID(id_)
-        except ValueError:
-            raise PillarboxError(
-                f"queue trace: {id_!r} is neither a message id nor the number of a recipient"
-            ) from None
+    if is_message(id_):
+        return UUID(id_)
+    if not is_recipient(id_):
+        raise PillarboxError(f"queue trace: {id_!r} is neither a message id nor the number of a recipient")
     rows = await database.fetch(connection, "queue_message_of", id=int(id_))
     return rows[0].message if rows else None
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scripts import one_connection
 from scripts.condition.compile import compiled
+from scripts.condition.ids import named
 from scripts.condition.read import read
 from scripts.condition.tree import All
 from scripts.output.records import plain
@@ -54,7 +55,7 @@ class Query:
 
 async def asked(connection: database.Connection, words: list[str]) -> Query:
     """The condition of a command line, as of now."""
-    condition = read(words)
+    condition = read(named(words))
     [row] = await database.fetch(connection, "schedule_clock")
     return asked_of(condition, row.now)
 
@@ -70,7 +71,7 @@ def add_condition(parser: argparse.ArgumentParser, *, all_: bool = False) -> Non
         "condition",
         nargs="*",
         metavar="CONDITION",
-        help="such as: state=HOLD recipientdomain=example.com 'age>1h' (docs/reference/condition.md)",
+        help="ids, or such as: state=HOLD recipientdomain=example.com 'age>1h' (docs/reference/condition.md)",
     )
     if all_:
         parser.add_argument("--all", action="store_true", help="every recipient, without a condition")

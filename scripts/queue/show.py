@@ -8,9 +8,10 @@ See: Postfix qshape(1), the model for `shape`.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from scripts.condition.fields import ALIASES, FIELDS, METADATA, find
+from scripts.condition.ids import is_message, is_recipient
 from scripts.mime.render import fields_of
 from scripts.options import count, finish
 from scripts.output import records
@@ -66,7 +67,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     finish(verb, group)
 
     verb = under.add_parser("show", help="one recipient: envelope, header, tries, when the next one is and why")
-    verb.add_argument("id", type=int, metavar="ID", help="its number, as `list` tells it")
+    verb.add_argument("id", metavar="ID", help="its number, as `list` tells it, or the id of its message")
     finish(verb, show)
 
     verb = under.add_parser("shape", help="queued mail by destination and age in minutes, largest first")
@@ -176,29 +177,45 @@ def _buckets(row: database.Row) -> list[int]:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print one recipient."""
+    """Print one recipient, or each of a message."""
+    if not is_recipient(options.id) and not is_message(options.id):
+        raise PillarboxError(f"queue show: {options.id!r} is neither the number of a recipient nor a message id")
 
-    async def read(connection: database.Connection) -> tuple[database.Row | None, list[Any], list[Any], datetime]:
-        asking = await asked(connection, [f"id={options.id}"])
-        rows = await asking.fetch(connection, "queue_list", after=0, statuses=list(STATUSES), limit=1)
-        if not rows:
-            return None, [], [], asking.now
-        tries = await database.fetch(connection, "deadletters_attempts", id=options.id, message=rows[0].message)
-        content = await database.fetch(connection, "queue_content", message=rows[0].message, most=_HEADER)
-        return rows[0], tries, content, asking.now
+    async def read(connection: database.Connection) -> tuple[list[_Seen], datetime]:
+        asking = await asked(connection, [options.id])
+        rows = await asking.fetch(connection, "queue_list", after=0, statuses=list(STATUSES), limit=_PORTION)
+        return [await _seen(connection, row) for row in rows], asking.now
 
-    row, tries, content, now = run(options, read)
-    if row is None:
+    found, now = run(options, read)
+    if not found:
         raise PillarboxError(f"queue show: {options.id} is not in the queue: see `pillarbox queue trace {options.id}`")
-    header = fields_of(content[0].content) if content else {}
-    if options.json:
-        records.one({**fields(row), "why": why(row, now), "header": header, "attempts": [fields(t) for t in tries]})
-        return 0
-    pairs([*row._asdict().items(), ("why", why(row, now)), *((f"{name}:", value) for name, value in header.items())])
-    if tries:
-        print()
-        Table(TRIES).print((t.ts, t.retry_count, t.outcome, t.remote, t.reply_text) for t in tries)
+    for index, (row, tries, header) in enumerate(found):
+        if options.json:
+            attempts = [fields(each) for each in tries]
+            records.one({**fields(row), "why": why(row, now), "header": header, "attempts": attempts})
+            continue
+        if index:
+            print()
+        values = [("why", why(row, now)), *((f"{name}:", value) for name, value in header.items())]
+        pairs([*row._asdict().items(), *values])
+        if tries:
+            print()
+            Table(TRIES).print((t.ts, t.retry_count, t.outcome, t.remote, t.reply_text) for t in tries)
     return 0
+
+
+class _Seen(NamedTuple):
+    """A recipient, its tries, and its message's header."""
+
+    row: database.Row
+    tries: list[database.Row]
+    header: dict[str, str]
+
+
+async def _seen(connection: database.Connection, row: database.Row) -> _Seen:
+    tries = await database.fetch(connection, "deadletters_attempts", id=row.id, message=row.message)
+    content = await database.fetch(connection, "queue_content", message=row.message, most=_HEADER)
+    return _Seen(row, tries, fields_of(content[0].content) if content else {})
 
 
 def why(row: database.Row, now: datetime) -> str:

@@ -272,6 +272,13 @@ def complete(conninfo: str, application_name: str) -> str:
     return make_conninfo(conninfo, **{name: value for name, value in defaults.items() if name not in given})
 
 
+def without_password(conninfo: str) -> tuple[str, str | None]:
+    """The connection string without its password, and the password."""
+    given = conninfo_to_dict(conninfo)
+    password = given.pop("password", None)
+    return make_conninfo("", **given), None if password is None else str(password)
+
+
 def is_pooled(connection: Connection) -> bool:
     """Whether a pooler such as PgBouncer stands between: a session's state may then not last from query to query."""
     return connection.prepare_threshold is None

@@ -41,6 +41,10 @@ SELECT id, message, finished, result, sender, recipient, received, size, retry_c
 -- Hears of every dead letter at the commit of its archive row; the payload is its id.
 LISTEN dead_message
 
+-- name: deadletters_of
+-- Ids of the dead letters of these messages.
+SELECT id FROM pillarbox.dead_letters WHERE message = ANY(%(messages)s::uuid[]) ORDER BY id
+
 -- name: deadletters_requeue
 -- Sends dead letters once more: how many were queued, and how many have no body any more.
 SELECT cardinality(requeued) AS requeued, gone FROM pillarbox.dead_letters_requeue(%(ids)s::bigint[])

@@ -76,6 +76,15 @@ def status(var: Path) -> EmbeddedStatus | None:
         return place.status()
 
 
+def program(name: str) -> str | None:
+    """The path of a program that came with the server, such as psql; None where there is none for this platform."""
+    try:
+        found = _find_binaries() / name
+    except DatabaseUnavailable:
+        return None
+    return str(found) if os.access(found, os.X_OK) else None
+
+
 def _find_binaries() -> Path:
     """The wheel's bin directory; its own get_server is not used: it gives up on recovery after 10 s."""
     try:

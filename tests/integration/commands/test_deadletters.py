@@ -163,6 +163,9 @@ def test_requeue_says_what_it_would_do_and_does_it_with_yes(
     assert cli.main(["deadletters", "requeue", "--domain", "example.com", "--dry-run", "--config", str(config)]) == 0
     assert "would requeue 3 dead letters\nnothing was changed" in capsys.readouterr().out
     assert factory.queue() == []
+    message = factory.archive()[0].messages__id
+    assert command(config, capsys, "show", str(message))["message"] == str(message)
+    assert command(config, capsys, "requeue", str(message), "--dry-run")["ids"] == ids[:1]
     done = command(config, capsys, "requeue", "--domain", "example.com", "--yes")
     assert done == {"wanted": 3, "requeued": 3, "gone": 0}
     rows = factory.queue()

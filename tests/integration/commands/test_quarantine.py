@@ -91,6 +91,7 @@ def test_a_hostile_message_does_nothing_to_a_terminal(factory: Factory, reviewer
         assert reviewer.status == 0, reviewer.refused
         assert harmless(said)
     told = reviewer.json("show", str(held))
+    assert reviewer.json("show", told["message"]) == told
     assert told["text"] == "Dear reader\n\N{REPLACEMENT CHARACTER}[2J"
     assert [(part["type"], part["attached"]) for part in told["parts"]] == [
         ("text/html", False),
@@ -122,6 +123,7 @@ def test_ten_thousand_parts_are_shown_as_far_as_anybody_reads(factory: Factory, 
     content = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + parts
     [held] = hold(factory, "review", message=factory.message(content))
     told = reviewer.json("show", str(held))
+    assert reviewer.json("show", told["message"]) == told
     assert len(told["parts"]) == 200
     assert told["notes"][0] == "10000 parts; the first 200 are listed"
     assert len(told["notes"]) == 7

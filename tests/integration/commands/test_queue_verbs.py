@@ -48,6 +48,21 @@ def test_a_verb_that_acts_only_says_what_it_would_do(factory: Factory, pillarbox
     assert factory.one("SELECT count(*) FROM pillarbox.audit") == 0
 
 
+def test_ids_alone_name_recipients_and_messages(factory: Factory, pillarbox: Pillarbox) -> None:
+    one, two, three = factory.rows(3)
+    other = factory.row()
+    message, others = (str(factory.queue(each)[0].messages__id) for each in (one, other))
+    assert pillarbox.json("hold", str(one), str(two), "--yes")["done"] == 2
+    assert pillarbox.json("release", f"{one},{two}", "--yes")["done"] == 2
+    assert pillarbox.json("hold", message, "--yes")["done"] == 3
+    assert pillarbox.json("release", str(one), message.upper(), others, "--yes")["done"] == 3
+    assert [each["id"] for each in pillarbox.lines("show", message)] == [one, two, three]
+    assert [each["id"] for each in pillarbox.lines("list", others, str(two))] == [two, other]
+    assert {each["id"] for each in pillarbox.lines("trace", message)} == {one, two, three}
+    pillarbox.run("show", "x")
+    assert pillarbox.refused == "pillarbox: queue show: 'x' is neither the number of a recipient nor a message id\n"
+
+
 def test_an_empty_condition_never_acts(factory: Factory, pillarbox: Pillarbox) -> None:
     factory.rows(2)
     pillarbox.run("delete", "--yes")
@@ -257,7 +272,7 @@ def test_undoing_a_hold_takes_its_reason_back_too(factory: Factory, pillarbox: P
     [
         (["list", "last_error~\udcff"], "not UTF-8, or NUL"),
         (["list", "id=99999999999999999999"], "is not a valid number"),
-        (["show", "99999999999999999999"], "is not a valid number"),
+        (["show", "99999999999999999999"], "is neither the number of a recipient"),
         (["trace", "²"], "neither a message id nor the number"),
         (["undo", "99999999999999999999"], "out of range"),
         (["release", "id=1", "--to", "a@b.example", "--yes"], "--to requires --copy"),
