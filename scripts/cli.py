@@ -9,10 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from importlib import metadata
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
+from scripts.version import version
 from shared.command_line import Parser
 from shared.errors import DatabaseUnavailable, PillarboxError, first_line, lacks_right, remedy
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 VERBS: Final = {
     "demo": "commands.demo",
     "up": "commands.up",
+    "status": "commands.status",
     "migrate": "commands.migrate",
     "database": "commands.database",
     "user": "commands.user",
@@ -88,14 +89,6 @@ def _parsed(given: list[str]) -> argparse.Namespace:
     if rest:
         options.condition += rest  # a condition may go on after an option
     return options
-
-
-def version() -> str:
-    """Of what is installed; `unknown` where the code runs without having been installed."""
-    try:
-        return metadata.version("pillarbox")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 if __name__ == "__main__":

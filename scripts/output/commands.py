@@ -71,6 +71,7 @@ COMMANDS: Final[dict[str, Output]] = {
     "deadletters show": _one(mail.DeadLetterWithTries),
     "deadletters requeue": _one(mail.Requeued, mail.RequeuePreview),
     "deadletters watch": _lines(mail.DeadLetter),
+    "status": _one(checks.Status),
     "doctor": _one(checks.Diagnosis),
     "schedule list": _lines(settings.Schedule),
     "schedule add": _one(settings.ScheduleChanged, settings.ScheduledOnce),

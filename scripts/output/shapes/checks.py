@@ -25,6 +25,57 @@ class Diagnosis(Shape):
     findings: list[Finding] = meaning("Every finding, the gravest first.")
 
 
+class Connected(Shape):
+    """Where smtpd is connected from."""
+
+    host: str | None = meaning("The address; null is PostgreSQL's own host.")
+    connections: int = meaning("How many connections.")
+    since: datetime = meaning("Since when.")
+
+
+class WorkerSeen(Shape):
+    """A worker of the register."""
+
+    worker: str = meaning("id@host:pid.")
+    id: str = meaning("In queued.yaml.")
+    host: str = meaning("Its host.")
+    pid: int = meaning("Its process.")
+    live: bool = meaning("Whether it beats.")
+    started: datetime = meaning("When it started.")
+    seen: datetime = meaning("When it last beat.")
+    where: str = meaning("Which rows it claims.")
+
+
+class Minutes(Shape):
+    """How many in the last minutes."""
+
+    one: int = meaning("In the last minute.")
+    five: int = meaning("In the last 5 minutes.")
+    fifteen: int = meaning("In the last 15 minutes.")
+
+
+class InState(Shape):
+    """Recipients in one state."""
+
+    recipients: int = meaning("How many.")
+    oldest: datetime = meaning("When the oldest was accepted.")
+
+
+class Status(Shape):
+    """The whole system."""
+
+    version: str = meaning("Of Pillarbox.")
+    server: str = meaning("Of PostgreSQL.")
+    now: datetime = meaning("The server's time.")
+    smtpd: list[Connected] = meaning("Where smtpd is connected from.")
+    workers: list[WorkerSeen] = meaning("Every worker of the register.")
+    accepted: Minutes = meaning("Recipients accepted, among the newest 200,000.")
+    attempts: dict[str, Minutes] = meaning("Attempts by outcome, among the newest 200,000.")
+    states: dict[str, InState] = meaning("The queue by state.")
+    complete: bool = meaning("Whether all of the queue was counted: up to a million recipients.")
+    trouble: list[Finding] = meaning("Warnings and alarms, the gravest first.")
+
+
 class PolicyRead(Shape):
     """A policy that can be used."""
 

@@ -12,6 +12,7 @@ import pytest
 
 from scripts import cli
 from scripts.commands import psql
+from scripts.version import version
 from shared.errors import DatabaseUnavailable, PillarboxError
 from shared.postgres.embedded import embedded
 from tests.fixtures.database.operating import ROOT, write_config
@@ -59,4 +60,4 @@ def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"pillarbox {cli.version()}\n"
+    assert capsys.readouterr().out == f"pillarbox {version()}\n"

@@ -1,0 +1,178 @@
+"""status — `pillarbox status`: the whole system on one screen
+
+Owns: the choice of figures, the screen and its JSON: daemons, mail in and out in the last minutes, the queue by state,
+    what is oldest, and the trouble that doctor finds in the database.
+Guarantees: reads only, and only so much however long the queue is: figures that reach a bound say so. Exit status 1 if,
+    and only if, there is an alarm, as with doctor.
+Raises: DatabaseUnavailable; PillarboxError for errors that an operator can correct.
+See: scripts/doctor/ for everything that is examined.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from scripts.commands.up import load_both
+from scripts.doctor.checks import Severity, span, worst
+from scripts.doctor.examine import Look
+from scripts.options import finish
+from scripts.output import records
+from scripts.output.table import Column, Table, time
+from scripts.version import version
+from shared.errors import DatabaseUnavailable
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    import argparse
+    from datetime import datetime
+
+    from scripts.doctor.checks import Finding
+    from shared.config.queued.settings import QueuedConfig
+    from shared.config.smtpd.settings import SmtpdConfig
+
+_NEWEST: Final = 200_000  # ids that are read for the flow
+_QUEUED: Final = 1_000_000  # recipients that are counted by state
+_TROUBLE: Final = 8  # findings that are shown
+_OUTCOMES: Final = ("delivered", "deferred", "failed")
+_STATES: Final = ("ACTIVE", "SENDING", "DEFER", "SCHEDULED", "HOLD", "DELETE", "BOUNCE")
+
+
+class Figures(NamedTuple):
+    """What the screen shows."""
+
+    now: datetime
+    server: str
+    smtpd: list[database.Row]
+    workers: list[database.Row]
+    accepted: database.Row
+    tried: list[database.Row]
+    states: list[database.Row]
+    findings: list[Finding]
+
+    @property
+    def trouble(self) -> list[Finding]:
+        """Warnings and alarms, the gravest first."""
+        found = [each for each in self.findings if each.verdict >= Severity.WARN]
+        return sorted(found, key=lambda each: -each.verdict)
+
+    @property
+    def counted(self) -> int:
+        """Recipients that were counted by state."""
+        return sum(row.recipients for row in self.states)
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `status` to the command line."""
+    finish(subparsers.add_parser("status", help="daemons, flow, queue and trouble on one screen"), run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the screen; 1 when there is an alarm."""
+    smtpd, queued = load_both(options.config)
+    figures = asyncio.run(_look(smtpd, queued))
+    if options.json:
+        records.one(_document(figures))
+    else:
+        _show(figures)
+    return 1 if worst(figures.findings) is Severity.ALARM else 0
+
+
+async def _look(smtpd: SmtpdConfig, queued: QueuedConfig) -> Figures:
+    place = smtpd.environment
+    conninfo = database.resolve_running(place.database.uri, place.var)
+    if conninfo is None:
+        raise DatabaseUnavailable(
+            f"no PostgreSQL runs under {place.var}: start it with `pillarbox up` or `pillarbox database start`"
+        )
+    connection = await database.connect(conninfo, "pillarbox status")
+    try:
+        with database.outage_in_one_line(connection):
+            findings = await Look(connection, smtpd, queued).examine()
+            if any(each.check == "schema.version" and each.verdict is Severity.ALARM for each in findings):
+                [finding] = [each for each in findings if each.check == "schema.version"]
+                raise DatabaseUnavailable(finding.found)
+            [clock] = await database.fetch(connection, "doctor_clock")
+            [server] = await database.fetch(connection, "doctor_server")
+            [accepted] = await database.fetch(connection, "status_accepted", most=_NEWEST)
+            return Figures(
+                clock.at,
+                server.version,
+                await database.fetch(connection, "status_smtpd"),
+                await database.fetch(connection, "register_seen"),
+                accepted,
+                await database.fetch(connection, "status_tried", most=_NEWEST),
+                await database.fetch(connection, "status_states", most=_QUEUED),
+                findings,
+            )
+    finally:
+        await connection.close()
+
+
+def _show(figures: Figures) -> None:
+    print(f"pillarbox {version()}, PostgreSQL {figures.server}, {time(figures.now, brief=False)}\n")
+    daemons: list[tuple[object, ...]] = [
+        ("smtpd", f"on {row.host or 'this host'}", f"connected since {time(row.since, brief=False)}")
+        for row in figures.smtpd
+    ]
+    if not figures.smtpd:
+        daemons.append(("smtpd", "-", "not connected to this database"))
+    for row in figures.workers:
+        state = f"alive since {time(row.started, brief=False)}" if row.live else f"silent for {span(row.silent)}"
+        daemons.append((row.id, f"on {row.host}", state))
+    if not figures.workers:
+        daemons.append(("queued", "-", "no worker has signed on"))
+    Table((Column("daemon", least=12, whole=True), Column("where", gives=1, least=8), Column("state"))).print(daemons)
+
+    print()
+    numbers = (Column(name, right=True) for name in ("1 min", "5 min", "15 min"))
+    flow: list[tuple[object, ...]] = [("accepted", *figures.accepted)]
+    tried = {row.outcome: row for row in figures.tried}
+    outcomes = (*_OUTCOMES, *sorted(set(tried) - set(_OUTCOMES)))
+    flow += [(outcome, *(tried[outcome][1:] if outcome in tried else (0, 0, 0))) for outcome in outcomes]
+    Table((Column("recipients"), *numbers)).print(flow)
+
+    print()
+    states = {row.state: row for row in figures.states}
+    more = f"at least {_QUEUED}" if figures.counted == _QUEUED else str(figures.counted)
+    print(f"queue: {more} recipients")
+    Table((Column("state"), Column("recipients", right=True), Column("oldest"))).print(
+        (state, states[state].recipients, f"{span(figures.now - states[state].oldest)} ago")
+        for state in _STATES
+        if state in states
+    )
+
+    print()
+    Table((Column("trouble"), Column("check"), Column("found", wraps=True))).print(
+        (finding.verdict.name.lower(), finding.check, finding.found) for finding in figures.trouble[:_TROUBLE]
+    )
+    rest = len(figures.trouble) - _TROUBLE
+    print(
+        "no trouble in the database; `pillarbox doctor` looks further"
+        if not figures.trouble
+        else f"{f'and {rest} more; ' if rest > 0 else ''}what to do: pillarbox doctor"
+    )
+
+
+def _document(figures: Figures) -> dict[str, Any]:
+    return {
+        "version": version(),
+        "server": figures.server,
+        "now": figures.now,
+        "smtpd": [records.fields(row) for row in figures.smtpd],
+        "workers": [
+            {
+                **{name: getattr(row, name) for name in ("worker", "id", "host", "pid", "live", "started", "seen")},
+                "where": row.where_condition,
+            }
+            for row in figures.workers
+        ],
+        "accepted": records.fields(figures.accepted),
+        "attempts": {row.outcome: {"one": row.one, "five": row.five, "fifteen": row.fifteen} for row in figures.tried},
+        "states": {row.state: {"recipients": row.recipients, "oldest": row.oldest} for row in figures.states},
+        "complete": figures.counted < _QUEUED,
+        "trouble": [
+            {"check": f.check, "verdict": f.verdict.name.lower(), "found": f.found, "remedy": f.remedy}
+            for f in figures.trouble
+        ],
+    }

@@ -1,0 +1,13 @@
+"""version — the version of what is installed"""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+
+def version() -> str:
+    """Such as 0.1.0; `unknown` where the code runs without having been installed."""
+    try:
+        return metadata.version("pillarbox")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,73 @@
+"""test_status — `pillarbox status` shows daemons, flow, queue and trouble on one screen"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scripts import cli
+from scripts.output import table
+from tests.fixtures.database.operating import Pillarbox, write_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fixtures.database.factory import Factory
+
+
+@pytest.fixture
+def status(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Pillarbox:
+    """`pillarbox status` on the test's own database."""
+    return Pillarbox(write_config(tmp_path / "config", database), capsys, "status")
+
+
+def test_the_screen_has_all_of_it(factory: Factory, status: Pillarbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    factory.rows(2)
+    factory.rows(3, status="HOLD", received=datetime.now(UTC) - timedelta(hours=3))
+    factory.rows(1, received=datetime.now(UTC) - timedelta(minutes=3), due=timedelta(hours=1), tries=1)
+    factory.sql(
+        """INSERT INTO pillarbox.workers (worker, id, host, pid, where_condition, started, seen, beat, lease, poll)
+           VALUES ('w1@h:1', 'w1', 'h', 1, 'true', now(), now(), '10s', '1m', '10s'),
+                  ('w2@h:2', 'w2', 'h', 2, 'true', now(), now() - interval '2 hours', '10s', '1m', '10s')"""
+    )
+    factory.sql(
+        """INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, transportid,
+                                           recipientdomain, size, outcome, scope, duration)
+           SELECT now() - ago, 1, gen_random_uuid(), 1, 1, 'w1@h:1', 'default', 'example.com', 1, 'delivered',
+                  'recipient', '1s' FROM unnest(ARRAY['10s', '2m', '20m']::interval[]) AS ago"""
+    )
+    monkeypatch.setattr(table, "terminal_width", lambda: 80)
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = status.run().splitlines()
+    assert len(lines) <= 40
+    words = {tuple(line.split()) for line in lines}
+    assert {("accepted", "2", "3", "3"), ("delivered", "1", "2", "2"), ("failed", "0", "0", "0")} <= words
+    assert ("HOLD", "3", "3h", "ago") in words
+    assert "queue: 6 recipients" in lines
+    assert any(line.startswith("w1 ") and "alive since" in line for line in lines)
+    assert any(line.startswith("w2 ") and "silent for 2h" in line for line in lines)
+    assert any(line.startswith("warn") and "w2@h:2 has been silent for 2h" in line for line in lines)
+
+    told = json.loads(status.run("--json"))
+    assert told["accepted"] == {"one": 2, "five": 3, "fifteen": 3}
+    assert told["attempts"] == {"delivered": {"one": 1, "five": 2, "fifteen": 2}}
+    assert told["states"]["HOLD"]["recipients"] == 3
+    assert [worker["live"] for worker in told["workers"]] == [True, False]
+    assert "worker.live" in {finding["check"] for finding in told["trouble"]}
+    assert status.status == 0
+
+
+def test_the_exit_status_is_1_at_an_alarm(factory: Factory, status: Pillarbox) -> None:
+    factory.row()
+    status.run()
+    assert status.status == 1
+    assert "partition.waiting" in status.said
+
+
+def test_without_a_database_it_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(tmp_path / "config", "postgresql://127.0.0.1:1/none")
+    assert cli.main(["status", "--config", str(config)]) == 69
+    assert capsys.readouterr().err.startswith("pillarbox: PostgreSQL is unavailable")
