@@ -18,12 +18,13 @@ from shared.errors import DatabaseUnavailable, PillarboxError, first_line, lacks
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
 #: Each verb and the module below scripts whose `add_parser` adds it; imported only when the command line needs it.
 VERBS: Final = {
     "demo": "commands.demo",
     "up": "commands.up",
-    "status": "commands.status",
+    "status": "status.command",
     "migrate": "commands.migrate",
     "database": "commands.database",
     "user": "commands.user",
@@ -44,13 +45,28 @@ VERBS: Final = {
     "rules": "commands.rules",
     "analytics": "analytics.command",
     "psql": "commands.psql",
+    "completion": "commands.completion",
 }
 _INTERRUPTED, _UNREAD = 130, 141  # as a shell has it: 128 and the number of the signal
 
 
+def parser_of(verbs: Iterable[str] = VERBS) -> Parser:
+    """The command line with these verbs; each is imported."""
+    parser = Parser(prog="pillarbox", description="An open mail-queue server on PostgreSQL.")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    subparsers = parser.add_subparsers(required=True, metavar="VERB")
+    for verb in verbs:
+        importlib.import_module(f"scripts.{VERBS[verb]}").add_parser(subparsers)
+    return parser
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb."""
-    options = _parsed(sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given == ["--version"]:
+        print(f"pillarbox {version()}")
+        return 0
+    options = _parsed(given)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a line is there when it is printed, in a pipe too
     try:
@@ -75,14 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parsed(given: list[str]) -> argparse.Namespace:
     """The options of the verb that is wanted."""
-    parser = Parser(prog="pillarbox", description="An open mail-queue server on PostgreSQL.")
-    parser.add_argument(
-        "--version", action="version", version=f"pillarbox {version() if given[:1] == ['--version'] else ''}"
-    )
-    subparsers = parser.add_subparsers(required=True, metavar="VERB")
-    wanted = [verb for verb in VERBS if verb in given[:1]] or VERBS
-    for verb in wanted:
-        importlib.import_module(f"scripts.{VERBS[verb]}").add_parser(subparsers)
+    parser = parser_of([verb for verb in VERBS if verb in given[:1]] or VERBS)
     options, rest = parser.parse_known_args(given)
     if rest and (not hasattr(options, "condition") or any(word.startswith("-") for word in rest)):
         parser.unrecognized(rest)

@@ -49,6 +49,7 @@ DOORS: Final = {
         "scripts/output/commands.py",
         "scripts/output/shapes/*.py",
     ),
+    "shtab": ("scripts/commands/completion.py",),
     "numpy": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),
     "py4j": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),
     "pyarrow": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),

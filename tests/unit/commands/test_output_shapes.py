@@ -7,11 +7,10 @@ See: tests/integration/commands/test_json.py, which compares what commands print
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 from typing import TYPE_CHECKING
 
-from scripts.cli import VERBS
+from scripts.cli import parser_of
 from scripts.output import records
 from scripts.output.commands import COMMANDS, schema_text
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
 #: Servers, and programs with output of their own.
-WITHOUT = {"demo", "up", "sink", "psql"}
+WITHOUT = {"demo", "up", "sink", "psql", "completion"}
 
 
 def leaves(parser: argparse.ArgumentParser, *path: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -35,11 +34,7 @@ def leaves(parser: argparse.ArgumentParser, *path: str) -> Iterator[tuple[str, a
 
 
 def every_command() -> dict[str, argparse.ArgumentParser]:
-    parser = argparse.ArgumentParser()
-    subparsers = parser.add_subparsers()
-    for module in VERBS.values():
-        importlib.import_module(f"scripts.{module}").add_parser(subparsers)
-    return dict(leaves(parser))
+    return dict(leaves(parser_of()))
 
 
 def test_every_command_takes_json_and_has_a_form() -> None:

@@ -1,4 +1,4 @@
-"""status — `pillarbox status`: the whole system on one screen
+"""command — `pillarbox status`: the whole system on one screen
 
 Owns: the choice of figures, the screen and its JSON: daemons, mail in and out in the last minutes, the queue by state,
     what is oldest, and the trouble that doctor finds in the database.

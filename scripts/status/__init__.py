@@ -1,0 +1,1 @@
+"""status — `pillarbox status`: daemons, flow, queue and trouble on one screen."""
