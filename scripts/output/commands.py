@@ -66,6 +66,7 @@ COMMANDS: Final[dict[str, Output]] = {
     "quarantine rescan": _lines(mail.Rescanned, mail.RescanEnd),
     "quarantine export": _one(mail.Exported),
     "quarantine digest": _lines(mail.Digest),
+    "sink show": _lines(mail.Taken, mail.TakenMessage),
     "retention": _lines(mail.Retained, mail.RetainedAudit),
     "deadletters list": _lines(mail.DeadLetter),
     "deadletters show": _one(mail.DeadLetterWithTries),

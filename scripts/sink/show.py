@@ -1,21 +1,22 @@
 """show — `pillarbox sink show`: lists the mail that the sink of `pillarbox up --sink` has taken, or shows one message
 
 Owns: the verb, its lines and its JSON.
-Guarantees: reads only, and needs neither the sink nor PostgreSQL. One line for each message, never cut. Content of a
-    message has no effect on a terminal, and each line of its text has a bar before it.
+Guarantees: reads only, and needs neither the sink nor PostgreSQL. One line for each message. Content of a message
+    has no effect on a terminal, and each line of its text has a bar before it.
 Raises: PillarboxError for a message that is not there.
 See: scripts/sink/store.py; scripts/mime/render.py.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from scripts.mime.render import render
 from scripts.options import count, finish
+from scripts.output import records
+from scripts.output.table import Column, Table
 from scripts.sink.store import Store
 from scripts.terminal import printable
 from shared.config.smtpd.load import load_smtpd
@@ -23,14 +24,19 @@ from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from pathlib import Path
 
     from scripts.mime.render import Shown
     from scripts.sink.store import Taken
 
 _MOST_READ: Final = 32 << 20  # octets of a message that are looked at
-_COLUMNS: Final = ("number", "received", "from", "to", "subject")
+_COLUMNS: Final = (
+    Column("number", right=True),
+    Column("received", gives=2),
+    Column("from", gives=3),
+    Column("to", whole=True),
+    Column("subject", gives=1, least=10),
+)
 
 
 def folder(var: Path) -> Path:
@@ -59,11 +65,9 @@ def run(options: argparse.Namespace) -> int:
     numbers = store.numbers()
     newest = [taken for number in numbers[-options.limit :] if (taken := store.read(number))]
     if options.json:
-        for taken in newest:
-            print(json.dumps(taken.as_json()))
+        records.lines(taken.as_json() for taken in newest)
         return 0
-    for line in table(newest):
-        print(line)
+    Table(_COLUMNS).print(map(_cells, newest))
     kept = f"{len(numbers)} messages in {store.folder}" if numbers else f"there is no mail in {store.folder}"
     print(f"{kept}; shown: {len(newest)}" if numbers else kept)
     return 0
@@ -85,19 +89,8 @@ def found(store: Store, which: str) -> Taken:
     return taken
 
 
-def table(rows: Sequence[Taken]) -> list[str]:
-    """A head and one line for each message, in columns as wide as their values."""
-    if not rows:
-        return []
-    cells = [_COLUMNS, *(_cells(taken) for taken in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(_COLUMNS))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-
-
-def _cells(taken: Taken) -> tuple[str, ...]:
-    received = taken.at.strftime("%Y-%m-%d %H:%M:%SZ")
-    values = (taken.number, received, taken.sender or "<>", ", ".join(taken.recipients), taken.subject)
-    return tuple(map(printable, values))
+def _cells(taken: Taken) -> tuple[object, ...]:
+    return taken.number, taken.at, taken.sender or "<>", ", ".join(taken.recipients), taken.subject
 
 
 def _show(taken: Taken, *, as_json: bool) -> int:
@@ -105,7 +98,7 @@ def _show(taken: Taken, *, as_json: bool) -> int:
         shown = render(file.read(_MOST_READ))
     if as_json:
         told = {"header": shown.header, "text": shown.text, "parts": [asdict(part) for part in shown.parts]}
-        print(json.dumps({**taken.as_json(), **told, "notes": list(shown.notes)}))
+        records.one({**taken.as_json(), **told, "notes": list(shown.notes)})
         return 0
     for line in _lines(taken, shown):
         print(line)

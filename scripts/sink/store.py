@@ -48,8 +48,8 @@ class Taken:
         """For programs."""
         return {
             "number": self.number,
-            "id": self.id or None,
-            "at": self.at.isoformat(timespec="milliseconds"),
+            "message": self.id or None,
+            "received": self.at,
             "sender": self.sender,
             "recipients": list(self.recipients),
             "size": self.size,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from scripts.commands.up import load_both
+from scripts.config_files import load_both
 from scripts.doctor.checks import Severity, span, worst
 from scripts.doctor.examine import Look
 from scripts.options import finish

@@ -191,6 +191,29 @@ class HeldMessage(_Held):
     notes: list[str] = meaning("What was left out, or is odd.")
 
 
+class Taken(Shape):
+    """A message that the sink of `pillarbox up --sink` has taken."""
+
+    number: int = meaning("Its number in the sink.")
+    message: UUID | None = meaning("Its id in our queue.")
+    received: datetime = meaning("When the sink took it.")
+    sender: str = meaning("The envelope sender; empty is the null sender.")
+    recipients: list[str] = meaning("The addresses.")
+    size: int = meaning("Octets of the message.")
+    subject: str = meaning("Its subject.")
+    messageid: str | None = meaning("Its Message-ID.")
+    file: str = meaning("The file that has its content.")
+
+
+class TakenMessage(Taken):
+    """The same, made safe to look at."""
+
+    header: dict[str, str] = meaning("Fields of its header.")
+    text: str = meaning("Its text.")
+    parts: list[Part] = meaning("Its parts.")
+    notes: list[str] = meaning("What was left out, or is odd.")
+
+
 class Rescanned(Shape):
     """The content check's verdict on a held recipient."""
 

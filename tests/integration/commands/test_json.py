@@ -21,6 +21,9 @@ from scripts.analytics.cleanup.orphans import Orphans
 from scripts.analytics.export import command as export
 from scripts.output import records
 from scripts.output.commands import COMMANDS
+from scripts.sink import show
+from scripts.sink.records import Received
+from scripts.sink.store import Store
 from shared.postgres.embedded import embedded
 from tests.fixtures.database.operating import write_config
 from tests.fixtures.database.reviewing import hold
@@ -144,6 +147,7 @@ def settings(run: Runner, tmp_path: Path) -> None:
     run("database status", *var, status=3, config=False)
     run("status", status=None)
     run("doctor", status=None)
+    taken(run, tmp_path)
     run("partitions show")
     run("partitions plan")
     run("partitions balance")
@@ -151,6 +155,19 @@ def settings(run: Runner, tmp_path: Path) -> None:
     run("partitions move", "7", "123", "--yes")
     run("partitions merge", "123", "456", "into", "123", "--yes")
     run("partitions apply", "--yes")
+
+
+def taken(run: Runner, tmp_path: Path) -> None:
+    """The mail of a sink."""
+    smtpd = run.config / "smtpd.yaml"
+    configured = json.loads(smtpd.read_text())
+    configured["environment"]["var"] = str(tmp_path / "var")
+    smtpd.write_text(json.dumps(configured))
+    Store(show.folder(tmp_path / "var")).add(
+        Received(1.0, "a@example.com", ("b@example.net",), "", len(MAIL), answered=True, content=MAIL.encode())
+    )
+    run("sink show")
+    run("sink show", "1")
 
 
 def mail(run: Runner, factory: Factory, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ TYPED: Final = [
     Mistake(
         "word for a number",
         "pillarbox deadletters requeue all",
-        "pillarbox deadletters requeue: argument ID: 'all' is not a whole number; see `pillarbox deadletters requeue --help`",
+        "pillarbox deadletters requeue: argument ID: 'all' is neither a number in the archive nor a message id; see `pillarbox deadletters requeue --help`",
         USAGE,
     ),
     Mistake(
@@ -239,7 +239,7 @@ WRITTEN: Final = [
     smtpd(
         "port of somebody else",
         "servers: [{listeners: [{port: TAKEN}]}]",
-        "servers[0].listeners[0]: 127.0.0.1:TAKEN: cannot listen: Address already in use",
+        "servers[0].listeners[0]: 127.0.0.1:TAKEN: cannot listen: Address already in use by pid …",
         UNAVAILABLE,
     ),
     smtpd(

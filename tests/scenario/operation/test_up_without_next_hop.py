@@ -116,8 +116,8 @@ async def goes_to_the_sink(folder: Path, sample: Sample, port: int) -> None:
     reply = await accepted(port, sample)
     [first] = await taken(folder, 1)
     assert first["recipients"] == [sample.recipients[0]]
-    assert str(first["id"]) in reply
-    status, out, _ = await pillarbox(folder, "sink", "show", str(first["id"]))
+    assert str(first["message"]) in reply
+    status, out, _ = await pillarbox(folder, "sink", "show", str(first["message"]))
     assert status == 0
     assert f"recipients  {sample.recipients[0]}" in out
     status, out, _ = await pillarbox(folder, "doctor", "--json")
