@@ -22,10 +22,10 @@ from shared.security.saslprep import NotPrepared, prepared
 from smtpd import replies
 from smtpd.envelope.client import User
 from smtpd.login.failures import Banned, Failures
-from smtpd.login.passwords import Hashing, HashingBusy
+from smtpd.login.passwords import OURS, Hashing, HashingBusy, unknown_hash
 from smtpd.login.proofs import NotProven, Proofs
 from smtpd.login.scram import ScramRefused, ScramServer, unknown_keys
-from smtpd.login.secret import read_or_make
+from smtpd.login.secret import cost_of_unknown, read_or_make
 from smtpd.login.user_sources import FileUsers, Several, TableUsers, WrittenUsers
 from smtpd.login.users import UsersUnavailable
 from smtpd.tls import certificate_user
@@ -111,7 +111,7 @@ class Authentication:
         """Read the files that must exist before the first login. Raises ConfigError."""
         if self._file is not None:
             self._file.prepare()
-        if self._has_users and any(name.startswith("SCRAM") for name in self._settings.mechanisms):
+        if self._has_users:
             self._secret = read_or_make(self._secret_file)
 
     def begin(self) -> None:
@@ -218,8 +218,10 @@ class Authentication:
 
         async def look() -> User:
             user = await self._users.find(name) if name else None
+            costs = (await self._users.costs()).hashes or {OURS}
+            nobody = unknown_hash(cost_of_unknown(self._secret, name, "hash", costs))
             known = None if user is None else user.argon2
-            right = await self._hashing.check(known, password.decode(errors="surrogateescape"))
+            right = await self._hashing.check(known or nobody, password.decode(errors="surrogateescape"))
             return _allowed(user, name, right=right)
 
         return await self._proofs.judged(login.client.address, name, login.mechanism, look)
@@ -233,7 +235,7 @@ class Authentication:
         except ScramRefused as refused:
             raise NotProven(str(refused)) from None
         user = await self._find(name, client)
-        costs = await self._users.iterations() or {self._settings.iterations}
+        costs = (await self._users.costs()).iterations or {self._settings.iterations}
         nobody = unknown_keys(self._secret, name, costs)
         keys = None if user is None else user.scram
         try:

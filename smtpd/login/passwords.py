@@ -3,9 +3,9 @@
 Owns: the only importer of argon2; the threads that hash, the queue for them, and the memory of recent correct
     passwords.
 Guarantees: a storm of logins takes `threads` threads and their memory, never the event loop; a login behind too many
-    others is refused at once (HashingBusy). An unknown user costs one hash as a known one does. A correct password is
-    remembered only as an HMAC by a key of this process, with the hash it was right for. A wrong password costs no less
-    for a user whose hash is cheaper than ours, or cannot be read.
+    others is refused at once (HashingBusy). An unknown user costs what some known one does. A correct password is
+    remembered only as an HMAC by a key of this process, with the hash it was right for. A wrong password costs the same
+    for a user whose hash is cheaper than ours, or cannot be read, as for one whose hash is ours.
 See: RFC 9106 (argon2), whose second recommended parameters are the library's defaults.
 """
 
@@ -15,9 +15,9 @@ import asyncio
 import hmac
 import secrets
 import time
+from base64 import b64encode
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from argon2 import PasswordHasher, extract_parameters
@@ -31,7 +31,13 @@ if TYPE_CHECKING:
     from shared.config.smtpd.authentication import Hashing as HashingSettings
 
 _HASHER: Final = PasswordHasher()
+_OUR_WORK: Final = _HASHER.memory_cost * _HASHER.time_cost
+_LEAST: Final = 8  # KiB for each lane (RFC 9106 section 3.1)
 _REMEMBERED: Final = 10_000  # passwords; some 2 MB
+#: Of an unknown user.
+_SALT, _DIGEST = (b64encode(secrets.token_bytes(octets)).rstrip(b"=").decode() for octets in (16, 32))
+#: What the hashes cost that `make_hash` makes.
+OURS: Final = f"$argon2id$v=19$m={_HASHER.memory_cost},t={_HASHER.time_cost},p={_HASHER.parallelism}"
 
 
 class HashingBusy(Exception):
@@ -51,12 +57,30 @@ def verify(known: str, password: str) -> bool:
         return False
 
 
-def _looked_at(known: str | None, password: str) -> bool:
+def cost_of(known: str) -> str:
+    """What verifying a hash costs: its variant and its parameters as it has them, without salt and digest."""
+    return known.rsplit("$", 2)[0]
+
+
+def unknown_hash(cost: str) -> str:
+    """A hash of this cost that no password matches."""
+    return f"{cost}${_SALT}${_DIGEST}"
+
+
+def _looked_at(known: str, password: str) -> bool:
     """As verify, with the work of a hash of ours at least where it is wrong: time must not tell who has an account."""
-    right = known is not None and verify(known, password)
-    if not right and (known is None or _work(known) < _work(nobody())):
-        verify(nobody(), password)
+    right = verify(known, password)
+    missing = _OUR_WORK - _work(known)
+    if not right and missing > 0:
+        verify(unknown_hash(_cost(missing)), password)
     return right
+
+
+def _cost(work: int) -> str:
+    """That of one hash with this work, with the memory of ours as nearly as a whole number of passes allows."""
+    passes = -(-work // _HASHER.memory_cost)
+    memory = max(-(-work // passes), _LEAST * _HASHER.parallelism)
+    return f"$argon2id$v=19$m={memory},t={passes},p={_HASHER.parallelism}"
 
 
 def _work(known: str) -> int:
@@ -66,12 +90,6 @@ def _work(known: str) -> int:
     except InvalidHashError:
         return 0
     return parameters.memory_cost * parameters.time_cost
-
-
-@cache
-def nobody() -> str:
-    """A hash no password of a user is checked against: what an unknown user costs. Made at the first need."""
-    return _HASHER.hash(secrets.token_bytes(32))
 
 
 class Hashing:
@@ -86,10 +104,10 @@ class Hashing:
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[bytes, float] = OrderedDict()
 
-    async def check(self, known: str | None, password: str) -> bool:
-        """Whether `password` is right for the hash `known`; None: no such user. Raises HashingBusy."""
+    async def check(self, known: str, password: str) -> bool:
+        """Whether `password` is right for the hash `known`, perhaps that of an unknown user. Raises HashingBusy."""
         mark = hmac.digest(self._key, f"{known}\0".encode() + password_octets(password), "sha256")
-        if known is not None and self._right.get(mark, 0.0) > self._clock():
+        if self._right.get(mark, 0.0) > self._clock():
             return True
         if self._pending >= self._most:
             raise HashingBusy

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from shared.security.saslprep import NotPrepared, prepared
 from shared.security.scram_keys import DIGEST_OCTETS, SALT_OCTETS, ScramKeys
+from smtpd.login.secret import cost_of_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -36,12 +37,8 @@ class ScramRefused(Exception):
 
 
 def unknown_keys(secret: bytes, name: str, costs: Collection[int]) -> ScramKeys:
-    """The keys for an unknown user, always the same for a name (RFC 5802 section 9).
-
-    Their iterations are one of `costs`, those of real keys; of a name they stay the same as long as that one is there
-    and no better one comes (rendezvous hashing), so that asking again and again tells little.
-    """
-    iterations = max(costs, key=lambda cost: _hmac(secret, b"iterations %d " % cost + name.encode()))
+    """The keys for an unknown user, always the same for a name (RFC 5802 section 9); `costs`: of iterations."""
+    iterations = cost_of_unknown(secret, name, "iterations", costs)
     salt = _hmac(secret, b"salt " + name.encode())[:SALT_OCTETS]
     return ScramKeys(iterations, salt, _hmac(secret, b"stored " + name.encode()), bytes(DIGEST_OCTETS))
 

@@ -1,6 +1,6 @@
-"""secret — the secret from which the salts of users that do not exist are made
+"""secret — the secret from which the salts and costs of users that do not exist are made
 
-Owns: the file of the secret.
+Owns: the file of the secret, and the choice of a cost.
 Guarantees: readable by its owner only; made once, whole or not at all, also by several processes at the same time.
 Raises: ConfigError naming the file.
 See: RFC 5802 section 9: without it a salt that changes each time would reveal that there is no such user.
@@ -8,6 +8,7 @@ See: RFC 5802 section 9: without it a salt that changes each time would reveal t
 
 from __future__ import annotations
 
+import hmac
 import os
 import secrets
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from shared.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 OCTETS: Final = 32
@@ -34,6 +36,15 @@ def read_or_make(path: Path) -> bytes:
     if len(secret) < OCTETS:
         raise ConfigError(f"authentication.secret: {path}: is too short; allowed: {OCTETS} octets or more")
     return secret
+
+
+def cost_of_unknown[Cost: (int, str)](secret: bytes, name: str, what: str, costs: Collection[Cost]) -> Cost:
+    """The one of `costs`, those of real users, that an unknown user has.
+
+    Of a name it stays the same as long as that one is there and no better one comes (rendezvous hashing), so that
+    asking again and again tells little. what: the kind of cost; the choices of two kinds have nothing in common.
+    """
+    return max(costs, key=lambda cost: hmac.digest(secret, f"{what} {cost} {name}".encode(), "sha256"))
 
 
 def _make(path: Path) -> None:

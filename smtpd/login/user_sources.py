@@ -19,10 +19,11 @@ from shared.postgres import database
 from shared.security.saslprep import NotPrepared, prepared
 from shared.security.scram_keys import ScramKeys
 from smtpd.envelope.client import User
-from smtpd.login.users import UsersUnavailable
+from smtpd.login.passwords import cost_of
+from smtpd.login.users import Costs, UsersUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from smtpd.login.users import Users
@@ -42,9 +43,9 @@ class WrittenUsers:
         """The user of this name."""
         return self._users.get(name)
 
-    async def iterations(self) -> Collection[int]:
-        """None: no SCRAM keys."""
-        return ()
+    async def costs(self) -> Costs:
+        """Of their hashes."""
+        return _costs(self._users.values())
 
 
 class FileUsers:
@@ -53,7 +54,7 @@ class FileUsers:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._users: dict[str, User] = {}
-        self._iterations: frozenset[int] = frozenset()
+        self._costs = Costs()
         self._seen: tuple[int, int, int] | None = None
         self._reading = asyncio.Lock()
 
@@ -74,13 +75,13 @@ class FileUsers:
                 await self._read_again()
         return self._users.get(name)
 
-    async def iterations(self) -> Collection[int]:
+    async def costs(self) -> Costs:
         """Of the users found last."""
-        return self._iterations
+        return self._costs
 
     def _take(self, users: dict[str, User]) -> None:
         self._users = users
-        self._iterations = frozenset(user.scram.iterations for user in users.values() if user.scram is not None)
+        self._costs = _costs(users.values())
 
     async def _read_again(self) -> None:
         seen = self._stamp()
@@ -108,7 +109,7 @@ class TableUsers:
     def __init__(self, conninfo: str, clock: Callable[[], float] = monotonic) -> None:
         self._conninfo = conninfo
         self._clock = clock
-        self._iterations: frozenset[int] = frozenset()
+        self._costs = Costs()
         self._stale = -_FRESH  # when to ask for them again
         self._pool: database.Pool | None = None
         self._opening = asyncio.Lock()
@@ -118,13 +119,14 @@ class TableUsers:
         rows = await self._fetch("user_find", name=name)
         return from_row(rows[0]) if rows else None
 
-    async def iterations(self) -> Collection[int]:
+    async def costs(self) -> Costs:
         """As they were a short while ago: all rows are read for it. Raises UsersUnavailable."""
         if self._clock() >= self._stale:
-            rows = await self._fetch("user_iterations")
-            self._iterations = frozenset(row.iterations for row in rows)
+            rows = await self._fetch("user_costs")
+            iterations = frozenset(row.iterations for row in rows if row.iterations is not None)
+            self._costs = Costs(iterations, frozenset(row.hash for row in rows if row.hash is not None))
             self._stale = self._clock() + _FRESH
-        return self._iterations
+        return self._costs
 
     async def close(self) -> None:
         """Give the connections back."""
@@ -162,14 +164,26 @@ class Several:
                 return user
         return None
 
-    async def iterations(self) -> Collection[int]:
+    async def costs(self) -> Costs:
         """Of all of them."""
-        return {cost for source in self._sources for cost in await source.iterations()}
+        of_each = [await source.costs() for source in self._sources]
+        return Costs(
+            frozenset[int]().union(*(each.iterations for each in of_each)),
+            frozenset[str]().union(*(each.hashes for each in of_each)),
+        )
 
 
 def read_file(path: Path) -> dict[str, User]:
     """The users of a file by name. Raises ConfigError."""
     return {name: from_entry(name, entry) for name, entry in load_users(path).items()}
+
+
+def _costs(users: Iterable[User]) -> Costs:
+    known = tuple(users)
+    return Costs(
+        frozenset(user.scram.iterations for user in known if user.scram is not None),
+        frozenset(cost_of(user.argon2) for user in known if user.argon2 is not None),
+    )
 
 
 def from_entry(name: str, entry: UserEntry) -> User:

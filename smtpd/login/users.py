@@ -10,12 +10,17 @@ See: RFC 4013 (SASLprep), RFC 6409 section 6.1 (enforced submission rights).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from smtpd.envelope.client import User
+
+
+class Costs(NamedTuple):
+    """What the verifiers of all users cost, each cost once: an unknown user is given one of them."""
+
+    iterations: frozenset[int] = frozenset()  # of SCRAM keys
+    hashes: frozenset[str] = frozenset()  # the parameters of argon2 hashes (smtpd.login.passwords.cost_of)
 
 
 class Users(Protocol):
@@ -24,8 +29,8 @@ class Users(Protocol):
     async def find(self, name: str) -> User | None:
         """The user of this name, disabled ones too; raises UsersUnavailable when it cannot be looked up."""
 
-    async def iterations(self) -> Collection[int]:
-        """The iteration counts of the SCRAM keys of all users, each number once; raises UsersUnavailable."""
+    async def costs(self) -> Costs:
+        """What the verifiers of all users cost; raises UsersUnavailable."""
 
 
 class UsersUnavailable(Exception):

@@ -11,15 +11,16 @@ ON CONFLICT (name) DO NOTHING RETURNING name
 -- Disables a user, or enables it again; no row when there is no such user.
 UPDATE pillarbox.users SET disabled = %(disabled)s, changed = now() WHERE name = %(name)s RETURNING name
 
+-- name: user_costs
+-- What the users' verifiers cost, each pair once: the iterations of SCRAM keys, and an argon2 hash without salt and digest.
+SELECT DISTINCT substring(scram FROM '^SCRAM-SHA-256[$]([0-9]+):')::integer AS iterations,
+       regexp_replace(argon2, '[$][^$]*[$][^$]*$', '') AS hash
+FROM pillarbox.users
+
 -- name: user_find
 -- One user by name, with verifiers: read by smtpd at each login.
 SELECT name, argon2, scram, disabled, senders, messages, recipients, partitionid, transportid, quarantineid
 FROM pillarbox.users WHERE name = %(name)s
-
--- name: user_iterations
--- The iteration counts of the users' SCRAM keys, each number once: an unknown user is shown one of them.
-SELECT DISTINCT substring(scram FROM '^SCRAM-SHA-256[$]([0-9]+):')::integer AS iterations
-FROM pillarbox.users WHERE scram IS NOT NULL
 
 -- name: user_list
 -- Every user by name, with verifiers.

@@ -126,8 +126,8 @@ class Authentication(Section):
     )
     secret: FilePath | None = setting(
         None,
-        "The file with the secret from which the salts of unknown users are derived; use the same on every host. It "
-        "is created if missing.",
+        "The file with the secret from which the salts and costs of unknown users are derived; use the same on every "
+        "host. It is created if missing.",
         unit="path",
         absent="authentication.secret in environment.var",
     )

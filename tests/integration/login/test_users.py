@@ -20,7 +20,7 @@ from shared.errors import ConfigError
 from smtpd.envelope.client import User
 from smtpd.login import user_sources
 from smtpd.login.user_sources import FileUsers, Several, TableUsers, WrittenUsers
-from smtpd.login.users import UsersUnavailable
+from smtpd.login.users import Costs, UsersUnavailable
 from tests.fixtures.daemons.login import HASH, KEYS, PASSWORD, authentication, log_in
 from tests.fixtures.peers.proxy import relaying
 
@@ -124,9 +124,18 @@ async def test_a_user_of_the_table(factory: Factory, logins: Logins) -> None:
         await users.close()
 
 
-async def test_what_scram_keys_cost(factory: Factory, logins: Logins, tmp_path: Path) -> None:
+def costs(iterations: set[int], hashes: set[str]) -> Costs:
+    return Costs(frozenset(iterations), frozenset(hashes))
+
+
+async def test_what_verifiers_cost(factory: Factory, logins: Logins, tmp_path: Path) -> None:
     """Of the file at once, of the table after a while."""
-    entries = [UserEntry.model_validate({"scram": str(replace(KEYS, iterations=cost))}) for cost in (4096, 5000, 5000)]
+    dear = "$argon2id$v=19$m=65536,t=6,p=4"
+    entries = [
+        UserEntry.model_validate({"scram": str(replace(KEYS, iterations=cost)), "argon2": known})
+        for cost, known in ((4096, None), (5000, f"{dear}$c2FsdHNhbHQ$ZGlnZXN0ZGlnZXN0"), (5000, None))
+    ]
+    cheap = HASH.rpartition("$")[0].rpartition("$")[0]
     now = 0.0
     table, file = TableStore(factory.uri), FileStore(tmp_path / "users.yaml")
     file.add("nobody", UserEntry(argon2=HASH))
@@ -135,16 +144,16 @@ async def test_what_scram_keys_cost(factory: Factory, logins: Logins, tmp_path: 
     of_file.prepare()
     both = Several([WrittenUsers({"bob": HASH}), of_file, of_table])
     try:
-        assert await both.iterations() == set()
+        assert await both.costs() == costs(set(), {cheap})
         for number, entry in enumerate(entries):
             file.add(f"user {number}", entry)
             await asyncio.to_thread(table.add, f"user {number}", entry)
         assert await of_file.find("anybody") is None
-        assert await of_file.iterations() == {4096, 5000}
-        assert await of_table.iterations() == set()
+        assert await of_file.costs() == costs({4096, 5000}, {cheap, dear})
+        assert await of_table.costs() == Costs()
         now = 301.0
-        assert await of_table.iterations() == {4096, 5000}
-        assert await both.iterations() == {4096, 5000}
+        assert await of_table.costs() == costs({4096, 5000}, {dear})
+        assert await both.costs() == costs({4096, 5000}, {cheap, dear})
     finally:
         await of_table.close()
 

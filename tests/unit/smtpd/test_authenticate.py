@@ -15,7 +15,7 @@ from shared.security.scram_keys import ScramKeys
 from smtpd import replies
 from smtpd.envelope.client import User
 from smtpd.login import passwords
-from smtpd.login.authenticate import AuthResult
+from smtpd.login.authenticate import Authentication, AuthResult
 from tests.fixtures.daemons.login import (
     ALICE,
     HASH,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 ALL = ["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256", "PLAIN", "LOGIN", "EXTERNAL"]
 BY_PASSWORD = pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN", "SCRAM-SHA-256", "SCRAM-SHA-256-PLUS"])
+COSTS = {"cheap": "m=8,t=1,p=1", "nearly": "m=65536,t=2,p=4", "ours": "m=65536,t=3,p=4", "dear": "m=65536,t=6,p=4"}
 CERTIFIED = {"CN=app": "alice", "sha256:" + "ab" * 32: "bob"}
 
 
@@ -98,20 +99,34 @@ async def test_after_a_change_of_iterations_nobody_is_told_from_a_stranger(tmp_p
         assert shown == costs
 
 
-async def test_an_unknown_user_costs_a_hash_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_user_costs_what_some_user_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger has the cost of one of the users, always the same; nothing but the password tells them apart."""
     checked: list[str] = []
 
     def verify(known: str, password: str) -> bool:
-        checked.append(known)
+        checked.append(known.rpartition("$")[0].rpartition("$")[0])
         return False
 
+    async def cost(auth: Authentication, name: str) -> tuple[str, ...]:
+        checked.clear()
+        await log_in(auth, name, "wrong")
+        return tuple(checked)
+
     monkeypatch.setattr(passwords, "verify", verify)
-    async with authentication(tmp_path, ALICE) as auth:
-        await log_in(auth, "alice", "wrong")
-        await log_in(auth, "nobody", "wrong")
-    assert checked == [HASH, passwords.nobody(), passwords.nobody()], "alice's is a cheap one"
-    default = passwords.make_hash("x").split("$")[3]
-    assert passwords.nobody().split("$")[3] == default, "what `pillarbox user` makes must cost the same"
+    hashes = {name: HASH.replace("m=8,t=1,p=1", said) for name, said in COSTS.items()}
+    users = [User(name, argon2=known) for name, known in hashes.items()]
+    strangers = [f"stranger {number}" for number in range(60)]
+    settings: dict[str, Any] = {"failures": {"ban": 0, "delay": "0s"}}
+    async with authentication(tmp_path, *users, User("bare"), **settings) as auth:
+        of_users = {user.name: await cost(auth, user.name) for user in users}
+        of_strangers = {name: await cost(auth, name) for name in [*strangers, "bare"]}
+    assert set(of_strangers.values()) == set(of_users.values())
+    assert len(of_users["dear"]) == len(of_users["ours"]) == 1
+    async with authentication(tmp_path, *users, mechanisms=["PLAIN"], **settings) as auth:  # another process
+        assert {name: await cost(auth, name) for name in strangers} == {name: of_strangers[name] for name in strangers}
+    async with authentication(tmp_path, User("bare"), **settings) as auth:
+        assert await cost(auth, "nobody") == (passwords.OURS,)
+    assert passwords.make_hash("x").startswith(f"{passwords.OURS}$"), "what `pillarbox user` makes must cost the same"
 
 
 @pytest.mark.parametrize(
