@@ -27,7 +27,10 @@ async def helo(session: Session, argument: str) -> str:
 async def ehlo(session: Session, argument: str) -> str:
     """RFC 5321 section 4.1.1.1."""
     refused = await _introduced(session, argument, extended=True)
-    return refused or session.service.hello(session.client, session.listener, trusted=session.trusted)
+    if refused is not None:
+        return refused
+    relay = session.may_relay()
+    return session.service.hello(session.client, session.listener, trusted=session.trusted, relay=relay)
 
 
 async def _introduced(session: Session, name: str, *, extended: bool) -> str | None:

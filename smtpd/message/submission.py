@@ -124,14 +124,17 @@ def _recipients(accepted: list[Accepted], judged: PolicyResult) -> tuple[Recipie
     """The rows as policy has them, each with what the client asked for that recipient.
 
     Who is named again gets the message once, unless another thing is asked for it: what Postfix's cleanup does, but for
-    the case of the local part, which only its host can tell means nothing (RFC 5321 section 2.4). The first counts.
+    the case of the local part, which only its host can tell means nothing (RFC 5321 section 2.4), except in postmaster
+    (section 4.5.1). The first counts.
     """
     rows = judged.recipients or tuple(each.recipient for each in accepted)
     wanted: dict[tuple[object, ...], Recipient] = {}
     for each, row in zip(accepted, rows, strict=True):
         notify, orcpt = each.parameters.notify, each.parameters.orcpt
         asked = replace(row, dsn=RecipientDsn(notify, orcpt)) if notify or orcpt else row
-        wanted.setdefault((least_quoted(row.address.localpart), row.address.domain.lower(), notify, orcpt), asked)
+        localpart = least_quoted(row.address.localpart)
+        localpart = localpart.lower() if localpart.lower() == "postmaster" else localpart
+        wanted.setdefault((localpart, row.address.domain.lower(), notify, orcpt), asked)
     return tuple(wanted.values())
 
 

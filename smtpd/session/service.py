@@ -94,17 +94,17 @@ class Service:
         partitions = self.config.environment.database.partitions.count
         return PolicySession(self.policy, client, self._sources, partitions, connected=connected)
 
-    def hello(self, client: Client, listener: Listener, *, trusted: bool) -> str:
-        """The reply to EHLO (RFC 5321 section 4.1.1.1)."""
+    def hello(self, client: Client, listener: Listener, *, trusted: bool, relay: bool) -> str:
+        """The reply to EHLO (RFC 5321 section 4.1.1.1); relay: whether the client may relay without AUTH."""
         lines = [self.hostname, *self.fixed_lines]
+        mechanisms = self.authentication.mechanisms(client) if self.authentication is not None else ()
         hold = self.server.phases.mailfrom.maxhold
-        if hold is not None:
+        if hold is not None and (relay or mechanisms):  # after AUTH a client need not say EHLO again
             lines.append(parameters.futurerelease(hold, datetime.now(UTC)))
         if client.tls is not None:
             lines.append("REQUIRETLS")  # RFC 8689 section 2: only where TLS is
         elif self.certificates is not None and listener.tls == "starttls":
             lines.append("STARTTLS")  # RFC 3207
-        mechanisms = self.authentication.mechanisms(client) if self.authentication is not None else ()
         if mechanisms:
             lines.append("AUTH " + " ".join(mechanisms))  # RFC 4954 section 3
         if trusted:

@@ -30,7 +30,8 @@ class Xclient(Section):
 
     networks: list[IpNetwork] = setting(
         [],
-        "Clients in these networks may use XCLIENT (Postfix smtpd_authorized_xclient_hosts).",
+        "Clients in these networks may use XCLIENT (Postfix smtpd_authorized_xclient_hosts). XCLIENT without ADDR "
+        "keeps the address of its own client, and its right to relay, as in Postfix.",
         unit="list of IP networks",
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures.daemons.serving import Dialogue, serving
+from tests.fixtures.daemons.serving import HOSTNAME, Dialogue, serving
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
@@ -165,6 +165,15 @@ async def test_who_is_named_again_gets_the_message_once(factory: Factory) -> Non
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("450 4.7.1")
         assert (await client.data()).startswith("250")
     assert sorted(row.recipientlocalpart for row in factory.queue()) == ["B", "b"]
+
+
+async def test_postmaster_has_one_spelling(factory: Factory) -> None:
+    """RFC 5321 section 4.5.1: without regard to case, and without a domain at ours."""
+    async with serving(factory.uri) as port, Dialogue(port) as client:
+        named = (b"<postmaster>", b"<POSTMASTER>", f"<Postmaster@{HOSTNAME}>".encode(), b"<Postmaster@example.com>")
+        await client.envelope(*named, b'<"postMaster"@example.com>')
+        assert (await client.data()).startswith("250")
+    assert sorted(row.recipientdomain for row in factory.queue()) == ["example.com", HOSTNAME]
 
 
 async def test_who_is_named_again_for_another_notification_gets_it_again(factory: Factory) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.fixtures.daemons.login import HASH
 from tests.fixtures.daemons.serving import HOSTNAME, MESSAGE, Dialogue, serving
 
 if TYPE_CHECKING:
@@ -84,6 +85,20 @@ async def test_future_release_can_be_left_out(factory: Factory) -> None:
     async with serving(factory.uri, server=server) as port, Dialogue(port) as client:
         assert not any("FUTURERELEASE" in line for line in client.offered)
         assert (await client.ask(b"MAIL FROM:<a@sender.example> HOLDFOR=60")).startswith("555 5.5.4")
+
+
+async def test_future_release_is_offered_to_who_may_have_it(factory: Factory) -> None:
+    """To who may relay, and to who may log in: RFC 4954 asks for no second EHLO after AUTH."""
+    settings: dict[str, Any] = {"relay": {"networks": ["127.0.0.2"]}}
+    auth = {"authentication": {"users": {"alice": HASH}, "tlsonly": False}}
+    cases: list[tuple[str, dict[str, Any], bool]] = [
+        ("127.0.0.1", {}, False),
+        ("127.0.0.2", {}, True),
+        ("127.0.0.1", auth, True),
+    ]
+    for source, more, offered in cases:
+        async with serving(factory.uri, **settings, **more) as port, Dialogue(port, source=source) as client:
+            assert any("FUTURERELEASE" in line for line in client.offered) is offered
 
 
 @pytest.mark.parametrize(
