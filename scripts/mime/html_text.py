@@ -84,7 +84,8 @@ class _Walk:
                 self.left_out["text for Outlook alone" if ended[1].lstrip().startswith("[") else "comments"] = None
             return ended.end() if ended is not None else None
         end = text.find("]]>" if cdata else ">", mark.end())
-        if cdata:
+        if cdata:  # text in SVG and XHTML, and elsewhere a comment that ends at the first >
+            self.doubts["![CDATA[]]"] = None
             self._show(mark.end(), end if end >= 0 else len(text))
             return end + 3 if end >= 0 else len(text)
         return end + 1 if end >= 0 else None
