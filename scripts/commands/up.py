@@ -107,16 +107,19 @@ async def _serve(options: argparse.Namespace, smtpd: SmtpdConfig, queued: Queued
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a daemon that starts now reads the file as it is
     async with AsyncExitStack() as stack:
         wanted, warnings = await _examine(options, smtpd, queued, conninfo)
-        var = smtpd.environment.var
-        next_hop = await stack.enter_async_context(sink.running(var)) if wanted else None
+        next_hop = None
+        if wanted:
+            next_hop = await stack.enter_async_context(sink.running(smtpd.environment.var))
+        else:
+            sink.end(smtpd.environment.var)
         supervisor = await stack.enter_async_context(Daemons())
         daemons = children(options.config, queued, next_hop=next_hop)
         for child in daemons:
             await supervisor.start(child)
             print(f"{child.name}: {child.status}")
-        loop.add_signal_handler(signal.SIGHUP, _reload, options.config, queued, supervisor)
+        loop.add_signal_handler(signal.SIGHUP, _reload, options.config, queued, supervisor, next_hop)
         for warning in warnings:
-            sys.stderr.write(f"pillarbox: WARNING: {warning}\n")
+            _warn(warning)
         print(f"submit to {daemons[0].status.removeprefix('listening ')}, look with pillarbox queue list")
         await _until(asked, smtpd)
 
@@ -154,7 +157,7 @@ async def _examine(
     return bool(transports) and options.sink and refused is None, warnings
 
 
-def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons) -> None:
+def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons, next_hop: str | None) -> None:
     """Have every daemon read its file again; each logs itself which changes it can use."""
     try:
         smtpd, wanted = load_both(folder)
@@ -162,6 +165,18 @@ def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons) -> None:
     except ConfigError as error:
         events.emit("daemon.reload_refused", error=error)
         return
+    missing = without_next_hop(wanted)
+    if missing and next_hop and (why := sink.from_elsewhere(smtpd)):
+        events.emit("daemon.reload_refused", error=f"mail goes to a sink, and {why}")
+        return
+    if not missing:
+        sink.end(smtpd.environment.var)
+    if missing and next_hop is None:
+        _warn(sink.warning(missing, asked=False, refused=None))
     if [worker.id for worker in wanted.workers] != [worker.id for worker in queued.workers]:
         events.emit("daemon.reload_ignored", keys="workers: which of them run")
     supervisor.reload()
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"pillarbox: WARNING: {text}\n")

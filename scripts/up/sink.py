@@ -2,7 +2,7 @@
 
 Owns: whether it may run, and what is said of it.
 Guarantees: it runs only where all mail is this host's own test mail, as far as can be known: every listener accepts
-    from loopback only, PostgreSQL is on this host, and no mail waits from before there was a sink. Otherwise the
+    from loopback only, PostgreSQL is on this host, and no mail waits from a time without a sink. Otherwise the
     reason is one line. Its mail is kept under `var`, bounded.
 See: scripts/sink/store.py; shared/config/queued/next_hop.py.
 """
@@ -57,10 +57,10 @@ async def why_not(connection: database.Connection, smtpd: SmtpdConfig, var: Path
         return why
     if not database.is_on_this_host(connection):
         return "the database is on another host, so its mail may come from other hosts"
-    if not folder(var).exists():
+    if not _mark(var).exists():
         [row] = await database.fetch(connection, "queue_any")
         if row.some:
-            return "mail waits that was accepted before there was a sink, and a sink would take it"
+            return "mail waits that was accepted while there was no sink, and a sink would take it"
     return None
 
 
@@ -75,11 +75,22 @@ def warning(transports: Sequence[str], *, asked: bool, refused: str | None) -> s
     return f"{configured}: mail goes to a sink and not to its recipients; read it with pillarbox sink show"
 
 
+def end(var: Path) -> None:
+    """From now on mail has a next hop, or may come from elsewhere: a later sink may not take what waits by then."""
+    _mark(var).unlink(missing_ok=True)
+
+
+def _mark(var: Path) -> Path:
+    """The file that is there as long as all mail that waits may go to a sink."""
+    return folder(var) / "is-next-hop"
+
+
 @asynccontextmanager
 async def running(var: Path) -> AsyncIterator[str]:
     """HOST:PORT of a sink on a free port of loopback, which keeps its mail under `var`."""
     place = folder(var)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _mark(var).touch()
     store = Store(place)
 
     def keep(record: Received) -> None:

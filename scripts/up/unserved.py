@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING
 
 from scripts.doctor import workers
 from scripts.doctor.conditions import prove
+from shared.postgres import database
 from shared.postgres.coverage import nobody
 
 if TYPE_CHECKING:
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
-    from shared.postgres import database
 
 
 async def unserved(connection: database.Connection, smtpd: SmtpdConfig, queued: QueuedConfig) -> list[str]:
     """A warning that names the partitions that mail can get and no worker selects; none where each has a worker."""
     partids = workers.configured(smtpd)
     wheres = {worker.where for worker in queued.workers}
-    proofs = [await prove(connection, where, partids, ()) for where in sorted(wheres)]
+    try:
+        proofs = [await prove(connection, where, partids, ()) for where in sorted(wheres)]
+    except database.REFUSAL as error:
+        return [f"PostgreSQL cannot say whether every partition has a worker: {database.reason(error)}"]
     missing = nobody(partids, [proof.answers for proof in proofs]) if all(proof.answers for proof in proofs) else []
     if not missing:
         return []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
 
 
-async def test_a_sink_takes_no_mail_that_waits_from_before_there_was_one(
+async def test_a_sink_takes_no_mail_that_waits_from_a_time_without_one(
     database: str, factory: Factory, tmp_path: Path
 ) -> None:
     connection = await door.connect(database, "test")
@@ -27,9 +27,12 @@ async def test_a_sink_takes_no_mail_that_waits_from_before_there_was_one(
         assert await sink.why_not(connection, SmtpdConfig(), tmp_path) is None
         factory.row(partid="1")
         why = await sink.why_not(connection, SmtpdConfig(), tmp_path)
-        assert why == "mail waits that was accepted before there was a sink, and a sink would take it"
-        (tmp_path / "sink").mkdir()
+        assert why == "mail waits that was accepted while there was no sink, and a sink would take it"
+        async with sink.running(tmp_path):
+            pass
         assert await sink.why_not(connection, SmtpdConfig(), tmp_path) is None
+        sink.end(tmp_path)
+        assert await sink.why_not(connection, SmtpdConfig(), tmp_path) == why
     finally:
         await connection.close()
 

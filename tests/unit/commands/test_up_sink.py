@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scripts.commands import up
 from scripts.doctor.checks import Severity
 from scripts.doctor.next_hop import next_hop
 from scripts.sink import show
@@ -25,6 +26,8 @@ from shared.postgres import database
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.fixtures.heard import Heard
 
 ID = "01a208d8-8119-7290-b1f7-9c5f12cdfc46"
 
@@ -141,3 +144,20 @@ def test_a_message_is_found_by_number_id_and_message_id(tmp_path: Path) -> None:
     with pytest.raises(PillarboxError, match="no message '2'"):
         show.found(store, "2")
     assert taken.as_json()["number"] == 1
+
+
+def test_while_there_is_a_sink_no_reload_opens_a_listener(
+    tmp_path: Path, heard: Heard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reloads: list[bool] = []
+    supervisor: Any = SimpleNamespace(reload=lambda: reloads.append(True))
+    listener = {"address": "127.0.0.1", "proxy": {"networks": ["192.0.2.0/24"]}}
+    (tmp_path / "smtpd.yaml").write_text(json.dumps({"servers": [{"listeners": [listener]}]}))
+    (tmp_path / "queued.yaml").write_text("{}")
+    up._reload(tmp_path, QueuedConfig(), supervisor, "127.0.0.1:4711")
+    [refused] = heard.all("daemon.reload_refused")
+    assert "mail goes to a sink, and servers[0].listeners[0] of smtpd.yaml accepts for other hosts" in refused["error"]
+    assert reloads == []
+    up._reload(tmp_path, QueuedConfig(), supervisor, None)
+    assert reloads == [True]
+    assert "WARNING: no next hop is configured" in capsys.readouterr().err
