@@ -46,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "sink", help="run an SMTP sink that records mail and fails on request; show its mail"
     )
     add_options(parser)
-    show.add_verb(parser.add_subparsers(metavar="VERB"))
+    show.add_verb(parser.add_subparsers(metavar="[VERB]"))
 
 
 def run(arguments: argparse.Namespace) -> int:
