@@ -7,7 +7,7 @@ See: sql/schema/07_enqueue.sql, transport_checked, for applications.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from shared.config.queued.load import load_queued
 from shared.errors import ConfigError, PillarboxError
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
+
+_DEFAULT: Final = "default"
 
 
 class UnknownTransport(PillarboxError):
@@ -38,13 +40,21 @@ def check_option(folder: Path, names: Sequence[str], option: str = "--transport"
 
 
 def check_policy(folder: Path, smtpd: SmtpdConfig, queued: QueuedConfig) -> None:
-    """Refuse rules of smtpd.yaml that route mail to a transport that queued.yaml does not have."""
+    """Refuse rules of smtpd.yaml that route mail to a transport that queued.yaml does not have.
+
+    Mail that no rule routes, and what applications queue, takes the transport default.
+    """
     known, path = _ids(queued), folder / "queued.yaml"
     problems = [
         f"{folder / 'smtpd.yaml'}: policy.rules[{index}].then.transport: {_unknown(name, path, known)}"
         for index, rule in enumerate(smtpd.policy.rules)
         if (name := rule.action.transport) is not None and name not in known
     ]
+    if _DEFAULT not in known:
+        problems.append(
+            f"{path}: transports: no transport {_DEFAULT}, which mail takes that no rule routes; allowed: "
+            f"{_DEFAULT} beside {', '.join(known)}"
+        )
     if problems:
         raise ConfigError("\n".join(problems))
 

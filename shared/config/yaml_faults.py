@@ -97,7 +97,9 @@ def _of_indentation(report: Report, lines: Sequence[str], _: Sequence[Quoted]) -
     if at.column != report.began.column:
         text = f"indented by {at.column}, but its neighbours, from line {first} on, by {report.began.column}"
         return at, f"{text}; allowed: the same for all"
-    return at, f"not of one kind with its neighbours, from line {first} on; allowed: all with key:, or all with -"
+    if report.problem.endswith("'-'"):
+        return at, f"a list entry among keys, which begin on line {first}; allowed: key: value"
+    return at, f"a key among list entries, which begin on line {first}; allowed: - value"
 
 
 def _of_values(report: Report, _: Sequence[str], __: Sequence[Quoted]) -> tuple[Place, str] | None:

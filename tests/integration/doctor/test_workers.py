@@ -178,6 +178,21 @@ async def test_a_partition_whose_worker_is_not_alive(patient: Patient) -> None:
     assert "mail of partition 5, NULL waits" in finding.found
 
 
+async def test_mail_that_a_condition_may_or_may_not_select_is_not_called_served(patient: Patient) -> None:
+    patient.only("metadata->>'tenant' = 'acme'")
+    patient.factory.row(partid="2", due=timedelta(hours=1))
+    finding = await patient.worst("partition.waiting")
+    assert finding.verdict is NOTE
+    assert "mail of partition 2 waits" in finding.found
+    patient.factory.sql(
+        """INSERT INTO pillarbox.unserved
+           SELECT id, 'queue_def_123', '2', next_retry, now() - interval '2 minutes' FROM pillarbox.queue"""
+    )
+    finding = await patient.worst("partition.waiting")
+    assert finding.verdict is ALARM
+    assert "overdue mail of partition 2 is selected by no living worker" in finding.found
+
+
 async def test_mail_with_an_id_that_nobody_thought_of(patient: Patient) -> None:
     assert (await patient.worst("partition.unknown")).verdict is NOTE
     patient.factory.rows(2, partid="99")

@@ -217,6 +217,13 @@ TYPED: Final = [
         {"config/smtpd.yaml": "ENVIRONMENT\npolicy: {rules: [{id: a, then: {transport: slwo}}]}"},
     ),
     Mistake(
+        "no transport default",
+        "pillarbox up",
+        "pillarbox: config/queued.yaml: transports: no transport default, which mail takes that no rule routes; allowed: default beside relay",
+        CONFIG,
+        {"config/queued.yaml": f"ENVIRONMENT\n{_ALL}\ntransports: [{{id: relay}}]"},
+    ),
+    Mistake(
         "rule for an unknown transport, started",
         "pillarbox up",
         'pillarbox: config/smtpd.yaml: policy.rules[0].then.transport: "slwo" is not a transport of config/queued.yaml; allowed: default, slow',
