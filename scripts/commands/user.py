@@ -15,11 +15,13 @@ import secrets
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.table import Table
+
+from scripts import transports
 from scripts.commands.user_store import FileStore, TableStore
 from scripts.options import finish
 from scripts.output import records
 from scripts.output.table import Column, Table
-from scripts.transports import check_option
 from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.users import UserEntry, make_entry, read_name
 from shared.errors import ConfigError, PillarboxError
@@ -82,7 +84,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def add(options: argparse.Namespace) -> int:
     """Add a user."""
     config = _config(options)
-    check_option(options.config, [options.transport] if options.transport else [])
+    transports.check_option(options.config, [options.transport] if options.transport else [])
     keys = ("senders", "messages", "recipients", "partition", "transport", "hold")
     values = {key: getattr(options, key) for key in keys}
     make_entry(values)  # before a password is typed

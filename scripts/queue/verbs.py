@@ -10,11 +10,11 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from scripts import partition_ids, transports
 from scripts.options import address, duration, finish
 from scripts.queue.act import Change, act, add_acting, add_consent
 from scripts.queue.query import run
 from scripts.queue.undo import undo
-from scripts.transports import check_option
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
 
@@ -115,7 +115,8 @@ def _priority(options: argparse.Namespace) -> Change:
 
 
 def _move(options: argparse.Namespace) -> Change:
-    check_option(options.config, [options.transport] if options.transport else [])
+    transports.check_option(options.config, [options.transport] if options.transport else [])
+    partition_ids.check_option(options.config, options.partition)
     wanted = {"transport": options.transport, "partition": options.partition}
     if not any(wanted.values()):
         raise PillarboxError("queue move: give --transport, --partition or both")

@@ -35,8 +35,9 @@ def commands(page: str) -> list[list[str]]:
 def config(database: str, tmp_path: Path) -> Path:
     """A folder of configuration that names the test's own database."""
     environment = {"environment": {"database": {"uri": database}}}
-    for name in ("smtpd", "queued"):
-        (tmp_path / f"{name}.yaml").write_text(json.dumps(environment), encoding="utf-8")  # JSON is YAML
+    transports = {"transports": [{"id": "default"}, {"id": "slow"}]}  # the page moves mail to slow
+    for name, more in (("smtpd", {}), ("queued", transports)):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({**environment, **more}), encoding="utf-8")  # JSON is YAML
     return tmp_path
 
 

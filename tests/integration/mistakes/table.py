@@ -125,6 +125,12 @@ TYPED: Final = [
         EX_USAGE,
     ),
     Mistake(
+        "move to an unknown partition",
+        "pillarbox queue move --all --partition 7 --yes",
+        'pillarbox: --partition: "7" is not a partition id of config/smtpd.yaml; allowed: 1 to 6',
+        EX_USAGE,
+    ),
+    Mistake(
         "suspend an unknown transport",
         "pillarbox suspend add --transport slwo --reason x",
         'pillarbox: --transport: "slwo" is not a transport of config/queued.yaml; allowed: default, slow',
