@@ -15,8 +15,6 @@ import secrets
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.table import Table
-
 from scripts import transports
 from scripts.commands.user_store import FileStore, TableStore
 from scripts.options import finish

@@ -151,7 +151,10 @@ def _doctor() -> str:
         "# Checks of `pillarbox doctor`\n\n"
         "Each finding has a verdict: `ok`, `note` (nothing to do), `warn` (W: will cause trouble later) or `alarm`\n"
         "(A: mail is not delivered, or may be lost). The exit status is 1 if there is an alarm, else 0. A check that\n"
-        "cannot run is a warning. The ids do not change. Doctor changes nothing and starts nothing."
+        "cannot run is a warning. The ids do not change. Doctor changes nothing, starts nothing and sends no mail.\n\n"
+        "Problems come first, the gravest on top, then how many checks are fine; `--all` lists those too. Without a\n"
+        "database, that is the first problem, and the other checks are made. Doctor connects to the hosts that\n"
+        "transports name and logs in; `--offline` contacts neither hosts nor name servers."
     )
     head = f"{_HEADING}\n{intro}\n\n| check | examines |\n|---|---|"
     return head + "".join(f"\n| `{check}` | {_cell(text)} |" for check, text in CHECKS.items()) + "\n"

@@ -62,6 +62,8 @@ class Limits:
     bloat: tuple[int, int] = (256 << 20, 64 << 10)  # octets in all, octets for each row
     # Mail due and untouched: maintenance.overdue wakes its worker after a minute by default.
     overdue: tuple[timedelta, timedelta] = (timedelta(minutes=10), timedelta(hours=1))
+    # Nothing delivered while mail waits: a retry may be some minutes away, and an hour is an outage.
+    flow: tuple[timedelta, timedelta] = (timedelta(minutes=10), timedelta(hours=1))
     # A lease that has run out is taken over by the next full pass, one poll later.
     lost: timedelta = timedelta(minutes=2)
     # Recipients that wait for one host, or for DNS: a large destination that is down for an hour has hundreds.
@@ -103,6 +105,14 @@ CHECKS: Final[dict[str, str]] = {
         "expires. W: a rule does."
     ),
     "transport.next_hop": "Every transport of queued.yaml names a next hop. A: one does not, or mail goes to a sink.",
+    "transport.reached": (
+        "Each host that transports and their routes name accepts a connection, TLS as configured and our login. No "
+        "mail is sent. W: one does not, and another of its transport does. A: none does."
+    ),
+    "mail.flow": (
+        "Mail is delivered while mail waits. Note: nothing was delivered for 10 minutes, and mail for one domain "
+        "waits. W: mail for several domains does. A: for an hour."
+    ),
     "mail.hosts": (
         "Mail that waits for a host that does not answer, is at its limit, or for DNS. Note: there is some. W: 100 "
         "recipients wait for one of them. A: 1000, as where many domains lead to one dead host."
@@ -117,6 +127,7 @@ CHECKS: Final[dict[str, str]] = {
     "history.days": "The coming days have partitions. A: today's or tomorrow's is missing. W: a later one is.",
     "refcount.drift": "The counts of a sample of messages agree with their queue rows. A: one does not.",
     "refcount.body": "A sample of queue rows has bodies. A: a body is missing.",
+    "server.reached": "PostgreSQL answers. A: it does not, and no check of the database is made.",
     "schema.version": "The schema is this code's. A: it is older, newer, or from before 0.1.0.",
     "schema.partitions": "SQL hashes domains into as many ids as smtpd.yaml says. W: into another number.",
     "server.version": "The server's version. Note: newer than any this code was tested with.",
@@ -144,8 +155,12 @@ CHECKS: Final[dict[str, str]] = {
         "Passwords and tokens that connection.auth names can be read. W: one cannot, or it is open to everybody."
     ),
     "login.refused": (
-        "Mail does not wait because a next hop refuses our login or asks for one. A: it does. Doctor itself does not "
-        "log in."
+        "Mail does not wait because a next hop refuses our login or asks for one. A: it does, and doctor itself does "
+        "not log in once more."
+    ),
+    "host.dns": (
+        "DNS answers, and knows the names that we give other hosts. W: a name has no address. A: DNS does not answer. "
+        "Both are notes where no transport needs DNS."
     ),
     "host.name": (
         "This host has a fully qualified name, or the configuration gives one. W: neither, so mail says the literal of "

@@ -1,15 +1,15 @@
 """command — `pillarbox doctor`: reports faults of the queue, its workers and its server, with remedies
 
 Owns: the command line, the table, `--json` and the exit status.
-Guarantees: nothing is changed and nothing is started. Exit status 1 if, and only if, there is an alarm.
-Raises: PillarboxError when the configuration cannot be read or PostgreSQL does not answer.
+Guarantees: nothing is changed, nothing is started and no mail is sent. Exit status 1 if, and only if, there is an
+    alarm.
+Raises: PillarboxError when the configuration cannot be read. A database that does not answer is a finding.
 See: docs/reference/doctor.md for the checks; scripts/doctor/checks.py for their limits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import platform
 import shutil
 import socket
@@ -17,21 +17,21 @@ import sysconfig
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from scripts.config_files import load_both
-from scripts.doctor import host
+from scripts.doctor import host, reach
 from scripts.doctor.certificates import certificates
 from scripts.doctor.checks import CHECKS, Finding, Limits, Severity, worst
 from scripts.doctor.examine import Look
-from scripts.doctor.logins import secrets
+from scripts.doctor.logins import refused_by, secrets
 from scripts.doctor.next_hop import next_hop
 from scripts.doctor.python import build
 from scripts.doctor.server import disk
 from scripts.doctor.windows import windows
-from scripts.options import add_config
+from scripts.options import finish
+from scripts.output import records
+from scripts.output.table import Column, Table
 from shared.errors import DatabaseUnavailable
 from shared.host_name import own_name
 from shared.postgres import database
@@ -44,61 +44,75 @@ if TYPE_CHECKING:
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
 
-_STYLE = {Severity.OK: "green", Severity.NOTE: "cyan", Severity.WARN: "yellow", Severity.ALARM: "bold red"}
-
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `doctor` to the command line."""
     parser = subparsers.add_parser("doctor", help="say what is wrong with queue, workers and server, and what to do")
-    add_config(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.set_defaults(func=run)
+    parser.add_argument("--all", action="store_true", help="list what is fine, too")
+    parser.add_argument("--offline", action="store_true", help="contact no next hop and no name server")
+    finish(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Examine and report; 1 when there is an alarm."""
     smtpd, queued = load_both(options.config)
-    findings = asyncio.run(examine(smtpd, queued))
+    findings = asyncio.run(examine(smtpd, queued, offline=options.offline))
     if options.json:
-        print(json.dumps(_as_json(findings), ensure_ascii=False))
+        records.one(_as_json(findings))
     else:
-        show(findings, Console())
+        show(findings, everything=options.all)
     return 1 if worst(findings) is Severity.ALARM else 0
 
 
-async def examine(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | None = None) -> list[Finding]:
-    """Every finding, in the order of the table of checks."""
+async def examine(
+    smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | None = None, *, offline: bool = False
+) -> list[Finding]:
+    """Every finding, the gravest first, then in the order of the table of checks."""
     environment = smtpd.environment
-    connection = await database.connect(_conninfo(environment.database.uri, environment.var), "pillarbox doctor")
-    try:
-        findings = await Look(connection, smtpd, queued, limits).examine()
-    finally:
-        await connection.close()
+    findings = await _database(smtpd, queued, limits)
     findings += certificates(smtpd.servers, datetime.now(UTC))
     findings += secrets(queued.transports)
     findings.append(next_hop(queued))
     findings.append(windows(queued.transports, datetime.now(UTC)))
     findings.append(host.name(smtpd, queued, socket.getfqdn(), own_name()))
     findings.append(build(platform.python_version(), sysconfig.get_config_vars()))
-    if database.is_embedded(environment.database.uri):
+    if database.is_embedded(environment.database.uri) and environment.var.exists():
         usage = shutil.disk_usage(environment.var)
         findings.append(disk(usage.free, usage.total, limits or Limits()))
+    if not offline:
+        findings += await reach.reached(queued, refused_by(findings))
+        findings.append(await reach.names(smtpd, queued))
     order = list(CHECKS)
-    return sorted(findings, key=lambda finding: order.index(finding.check))
+    return sorted(findings, key=lambda finding: (-finding.verdict, order.index(finding.check)))
 
 
-def show(findings: Sequence[Finding], console: Console) -> None:
-    """The table, and one line that sums it up."""
-    table = Table("check", "verdict", "found", "what to do", show_lines=False)
+async def _database(smtpd: SmtpdConfig, queued: QueuedConfig, limits: Limits | None) -> list[Finding]:
+    """The findings about the database; where it does not answer, that alone."""
+    environment = smtpd.environment
+    check = "server.reached"
+    try:
+        connection = await database.connect(_conninfo(environment.database.uri, environment.var), "pillarbox doctor")
+        try:
+            found = await Look(connection, smtpd, queued, limits).examine()
+        finally:
+            await connection.close()
+    except DatabaseUnavailable as error:
+        remedy = "start PostgreSQL, or correct environment.database.uri; then run doctor again"
+        return [Finding(check, Severity.ALARM, f"{error}; nothing in it was examined", remedy)]
+    return [Finding(check, Severity.OK, "PostgreSQL answers"), *found]
+
+
+def show(findings: Sequence[Finding], *, everything: bool = False) -> None:
+    """What is wrong with its remedies, the gravest first; then how many checks are fine."""
+    rows = []
     for finding in findings:
-        verdict = finding.verdict
-        # As Text: what was found may hold brackets, which are no markup.
-        table.add_row(
-            Text(finding.check), Text(verdict.name.lower(), _STYLE[verdict]), Text(finding.found), Text(finding.remedy)
-        )
-    console.print(table)
+        if finding.verdict or everything:
+            rows.append((finding.verdict.name.lower(), finding.check, finding.found))
+            rows += [(" ", " ", f"→ {finding.remedy}")] if finding.remedy else []
+    Table((Column("verdict"), Column("check"), Column("found, and what to do", wraps=True))).print(rows)
     counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Severity}
-    console.print(Text(", ".join(f"{count} {verdict.name.lower()}" for verdict, count in counts.items())))
+    hint = "" if everything or not counts[Severity.OK] else "--all lists what is ok: "
+    print(hint + ", ".join(f"{count} {verdict.name.lower()}" for verdict, count in counts.items()))
 
 
 def _as_json(findings: Sequence[Finding]) -> dict[str, object]:

@@ -65,6 +65,7 @@ class Look:
             ("refcount.drift", self._refcounts),
             ("refcount.body", self._orphans),
             ("mail.overdue", self._due),
+            ("mail.flow", self._flow),
             ("mail.transport", self._transports),
             ("mail.hosts", self._hosts),
             ("mail.dead", self._dead),
@@ -159,6 +160,10 @@ class Look:
     async def _due(self) -> list[Finding]:
         rows = await self._rows("doctor_due", batch=self._limits.backlog, grace=self._limits.lost)
         return queue.due(rows, self._limits)
+
+    async def _flow(self) -> list[Finding]:
+        [row] = await self._rows("doctor_flow", batch=self._limits.backlog)
+        return [queue.flow(row, self._limits)]
 
     async def _transports(self) -> list[Finding]:
         known = [transport.id for transport in self._queued.transports]

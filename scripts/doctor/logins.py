@@ -1,7 +1,7 @@
 """logins — verdicts on our logins to next hops
 
 Owns: whether the secrets that queued.yaml names can be read, and whether mail waits because a login was refused.
-Guarantees: no secret is shown, and no host or token server is contacted: a refused login may lock an account.
+Guarantees: no secret is shown, and no host or token server is contacted: scripts/doctor/reach.py does that.
 See: queued/smtp/auth.py; docs/how-to/log-in-to-a-relay.md
 """
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SECRETS: Final = "login.secrets"
 _REFUSED: Final = "login.refused"
+_TRANSPORT: Final = "transport "
 _LONGEST: Final = 300  # characters of a host's words
 
 
@@ -40,6 +41,12 @@ def secrets(transports: Iterable[Transport]) -> list[Finding]:
     return [Finding(_SECRETS, Severity.OK, f"read: {listed(names)}" if names else "no transport logs in")]
 
 
+def refused_by(findings: Iterable[Finding]) -> frozenset[str]:
+    """The transports whose login is refused."""
+    found = [finding for finding in findings if finding.check == _REFUSED and finding.verdict]
+    return frozenset(finding.found.removeprefix(_TRANSPORT).partition(":")[0] for finding in found)
+
+
 def refused(rows: Sequence[Row]) -> list[Finding]:
     """A finding for each transport whose mail waits for a login; `rows` as query doctor_logins has them."""
     if not rows:
@@ -49,7 +56,7 @@ def refused(rows: Sequence[Row]) -> list[Finding]:
         Finding(
             _REFUSED,
             Severity.ALARM,
-            f"transport {row.transport}: {row.recipients} recipients wait: {row.error[:_LONGEST]}",
+            f"{_TRANSPORT}{row.transport}: {row.recipients} recipients wait: {row.error[:_LONGEST]}",
             remedy,
         )
         for row in rows

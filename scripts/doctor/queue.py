@@ -170,6 +170,24 @@ def due(rows: Sequence[Row], limits: Limits) -> list[Finding]:
     return [*found, _one("mail.lease", Severity.WARN, lost, text, remedy, "no expired claims")]
 
 
+def flow(row: Row, limits: Limits) -> Finding:
+    """Whether anything is delivered while mail waits; `row` as query doctor_flow has it."""
+    check = "mail.flow"
+    if row.waited is None:
+        return Finding(check, Severity.OK, "no mail waits for a try, or for a second one")
+    idle = row.waited if row.idle is None else min(row.idle, row.waited)
+    verdict = graded_time(idle, limits.flow)
+    if not verdict:
+        return Finding(check, Severity.OK, f"something was delivered or arrived in the last {span(limits.flow[0])}")
+    if row.domains <= 1:
+        verdict = Severity.NOTE
+    last = "in a day" if row.idle is None else f"for {span(row.idle)}"
+    most = "at least " if row.recipients >= limits.backlog else ""
+    text = f"nothing was delivered {last}, and {most}{row.recipients} recipients of {row.domains} domains wait"
+    remedy = "look at last_error (pillarbox queue group last_error), transport.reached and worker.live"
+    return Finding(check, verdict, text, remedy if verdict > Severity.NOTE else "")
+
+
 def default_leaf(rows: Sequence[Row], known: Container[str | None]) -> Finding:
     """The partition ids in the default leaf; `known` are the ids mail is expected to have."""
     strange = [row.partid for row in rows if row.partid not in known]

@@ -69,6 +69,25 @@ SELECT partid, count(*) FILTER (WHERE free) AS waiting, now() - min(next_retry) 
  GROUP BY partid
  ORDER BY partid
 
+-- name: doctor_flow
+-- How long nothing was delivered, among the newest 200,000 attempts of a day (NULL: nothing in it); how long the oldest mail has
+-- waited that is due or was tried, and how many recipients of how many domains, among the `batch` first of each that are found.
+SELECT now() - (SELECT max(ts) FROM pillarbox.attempts
+                 WHERE outcome = 'delivered' AND ts > now() - interval '1 day'
+                   AND id > (SELECT last_value FROM pillarbox.attempts_id_seq) - 200000) AS idle,
+       now() - min(ts) AS waited, count(*) AS recipients, count(DISTINCT recipientdomain) AS domains
+  FROM ((SELECT ts, recipientdomain FROM pillarbox.queue
+          WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NULL AND next_retry <= now() ORDER BY next_retry, id LIMIT %(batch)s)
+        UNION ALL
+        (SELECT ts, recipientdomain FROM pillarbox.queue
+          WHERE status = 'DELIVER' AND priority = 0 AND last_error IS NOT NULL ORDER BY next_retry, id LIMIT %(batch)s)
+        UNION ALL
+        (SELECT ts, recipientdomain FROM pillarbox.queue
+          WHERE status = 'DELIVER' AND priority > 0 AND next_retry <= now() ORDER BY next_retry, id LIMIT %(batch)s)
+        UNION ALL
+        (SELECT ts, recipientdomain FROM pillarbox.queue
+          WHERE status = 'DELIVER' AND priority < 0 AND next_retry <= now() ORDER BY next_retry, id LIMIT %(batch)s)) AS waiting
+
 -- name: doctor_history
 -- Which of the days from today to `ahead` days on have no partition of attempts or archive.
 SELECT history || '_' || to_char(day, 'YYYYMMDD') AS missing, day - (now() AT TIME ZONE 'UTC')::date AS ahead

@@ -7,13 +7,11 @@ See: scripts/doctor/command.py; test_doctor_faults.py and test_doctor_workers.py
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from rich.console import Console
 
 from scripts.commands import demo, sample_mail, up
 from scripts.commands.ledger import Ledger
@@ -48,9 +46,9 @@ async def ask(config: Path, *arguments: str) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def report(config: Path) -> tuple[int, dict[str, Any]]:
+async def report(config: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Exit status and the JSON object."""
-    status, out, err = await ask(config, "--json")
+    status, out, err = await ask(config, "--json", *arguments)
     assert err == ""
     told: dict[str, Any] = json.loads(out)
     return status, told
@@ -82,7 +80,7 @@ async def test_a_fresh_demo_is_healthy_and_a_stopped_one_with_mail_is_not(
         assert status == 0
         assert {f["check"] for f in told["findings"]} == set(CHECKS) - {"disk.var"}
     factory.row(partid="1")
-    status, told = await report(folder)
+    status, told = await report(folder, "--offline")
     assert status == 1
     assert told["verdict"] == "alarm"
     assert [f["check"] for f in told["findings"] if f["verdict"] == "alarm"] == ["partition.waiting"]
@@ -99,7 +97,7 @@ class _Quiet:
 
 
 async def test_the_table_names_check_verdict_and_remedy(database: str, tmp_path: Path) -> None:
-    status, out, _ = await ask(as_demo(tmp_path, database, 9))
+    status, out, _ = await ask(as_demo(tmp_path, database, 9), "--offline", "--all")
     assert status == 0
     assert "partition.served" in out
     assert "start worker queued-12, queued-34, queued-56" in out
@@ -108,9 +106,11 @@ async def test_the_table_names_check_verdict_and_remedy(database: str, tmp_path:
 
 async def test_an_embedded_server_that_does_not_run_is_not_started() -> None:
     with temporary_var() as var:
-        status, out, err = await ask(as_demo(var, "embedded:", 9))
-        assert (status, out) == (69, "")
-        assert err.startswith("pillarbox: no PostgreSQL runs under")
+        status, told = await report(as_demo(var, "embedded:", 9), "--offline")
+        assert status == 1
+        [alarm] = [finding for finding in told["findings"] if finding["verdict"] == "alarm"]
+        assert alarm["check"] == "server.reached"
+        assert alarm["found"].startswith("no PostgreSQL runs under")
         assert embedded.status(var) is None
 
 
@@ -119,20 +119,39 @@ async def test_a_database_without_our_schema_and_with_it_and_its_disk() -> None:
     with temporary_var() as var:
         folder = as_demo(var, "embedded:", 9)
         embedded.ensure_running(var)
-        status, told = await report(folder)
+        status, told = await report(folder, "--offline")
         assert status == 1
         assert [f["check"] for f in told["findings"] if f["verdict"] == "alarm"] == ["schema.version"]
         assert "disk.var" in {f["check"] for f in told["findings"]}
 
 
-async def test_one_line_when_postgresql_is_away(tmp_path: Path) -> None:
-    status, out, err = await ask(as_demo(tmp_path, "postgresql://127.0.0.1:1/none", 9))
-    assert (status, out) == (69, "")
-    assert err.startswith("pillarbox: PostgreSQL is unavailable")
-    assert len(err.splitlines()) == 1
+async def test_without_postgresql_the_other_checks_are_made(tmp_path: Path) -> None:
+    async with Sink() as sink:
+        status, told = await report(as_demo(tmp_path, "postgresql://127.0.0.1:1/none", sink.port))
+    assert status == 1
+    first, *rest = told["findings"]
+    assert (first["check"], first["verdict"]) == ("server.reached", "alarm")
+    assert first["found"].startswith("PostgreSQL is unavailable")
+    assert {"transport.reached", "host.dns", "tls.certificates", "retry.windows"} <= {each["check"] for each in rest}
+    assert all(each["verdict"] != "alarm" for each in rest)
 
 
-def test_what_was_found_is_no_markup() -> None:
-    seen = io.StringIO()
-    doctor.show([Finding("mail.dead", Severity.NOTE, "[bold]x[/bold] [0]")], Console(file=seen, width=120))
-    assert "[bold]x[/bold] [0]" in seen.getvalue()
+def test_what_was_found_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor.show([Finding("mail.dead", Severity.NOTE, "[bold]x[/bold] [0]")])
+    assert "[bold]x[/bold] [0]" in capsys.readouterr().out
+
+
+def test_what_is_wrong_comes_first_and_what_is_fine_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    findings = [
+        Finding("mail.dead", Severity.WARN, "many", "read them"),
+        *(Finding(check, Severity.OK, "fine") for check in ("mail.lease", "disk.var")),
+    ]
+    doctor.show(findings)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["verdict", "check", "found,", "and", "what", "to", "do"],
+        ["warn", "mail.dead", "many"],
+        ["→", "read", "them"],
+        ["--all", "lists", "what", "is", "ok:", "2", "ok,", "0", "note,", "1", "warn,", "0", "alarm"],
+    ]
+    doctor.show(findings, everything=True)
+    assert "mail.lease" in capsys.readouterr().out

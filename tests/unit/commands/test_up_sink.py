@@ -5,6 +5,7 @@ See: scripts/up/sink.py, scripts/sink/store.py, scripts/sink/show.py, shared/con
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
