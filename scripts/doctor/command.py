@@ -17,8 +17,6 @@ import sysconfig
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
 from scripts.config_files import load_both
 from scripts.doctor import host, reach
 from scripts.doctor.certificates import certificates
