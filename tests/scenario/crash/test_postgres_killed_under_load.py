@@ -33,7 +33,7 @@ REFUSED = 20  # clients that must have received 451 meanwhile
 
 
 # Lines for an operator while PostgreSQL is away: one for the outage, and what it may leave behind for single messages.
-EXPECTED = ("database.lost", "claim.expired", "claim.lost", "daemon.privileged", "spool.reply_lost")
+EXPECTED = ("database.lost", "claim.ended", "claim.expired", "claim.lost", "daemon.privileged", "spool.reply_lost")
 
 
 class Tap:
@@ -94,7 +94,7 @@ async def kill_and_recover(system: System, books: Books, var: Path) -> None:
     assert smtpd.said("spool.unavailable")
     for daemon in (smtpd, worker):
         [lost], [back] = daemon.said("database.lost"), daemon.said("database.back")
-        assert int(back["failures"]) > 1
+        assert int(back["failures"]) >= 1
         assert lost["error"]
         loud = [line for line in daemon.log.splitlines() if line.split(" ")[1] in {"warning", "error"}]
         assert [line for line in loud if not line.split(" ")[2].startswith(EXPECTED)] == []
