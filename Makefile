@@ -1,6 +1,6 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help demo up bench bench-analytics bench-core bench-smtpd bench-flow bench-poisoned attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-operators test-postgres15 check format lock java peers clean ready-demo ready-test
+.PHONY: help install demo up bench bench-analytics bench-core bench-smtpd bench-flow bench-poisoned attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-operators test-postgres15 check format lock java peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
@@ -10,7 +10,8 @@ AT_ONCE := -n $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))) --dist loa
 HEAVY := tests/chaos tests/integration/bench
 POSTGRES15 := /usr/lib/postgresql/15/bin/postgres
 # The tests that query PostgreSQL also run on its oldest supported version; the other folders do not depend on it.
-ASKS_POSTGRES := $(addprefix tests/integration/,claim commands doctor login maintenance pacing partitions result schema spool)
+ASKS_POSTGRES := $(addprefix tests/integration/,claim commands doctor login maintenance pacing pages partitions result schema spool)
+PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 SOURCES := $(wildcard smtpd queued shared scripts sql tests conftest.py)
 export PYTHON
 # Tests start hundreds of processes, so bytecode is always cached.
@@ -19,6 +20,12 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## list these targets
 	@awk 'BEGIN {FS = ":[^#]*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo '  ARGS="…" passes options to the command, for example: make demo ARGS="--mail DIR"'
+
+install: ready-demo  ## put the command `pillarbox` on PATH: a link in PREFIX/bin (~/.local; as root /usr/local)
+	@mkdir -p "$(PREFIX)/bin" && ln -sfn "$(CURDIR)/.venv/bin/pillarbox" "$(PREFIX)/bin/pillarbox"
+	@echo "pillarbox: the command is $(PREFIX)/bin/pillarbox"
+	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; \
+	 *) echo 'pillarbox: your PATH lacks it; type: export PATH="$(PREFIX)/bin:$$PATH"' ;; esac
 
 demo: ready-demo  ## deliver sample mail through real daemons; needs no installation
 	@.venv/bin/pillarbox demo $(ARGS)

@@ -41,6 +41,7 @@ VERBS: Final = {
     "volumes": "commands.volumes",
     "policy": "policy.command",
     "config": "commands.config",
+    "relay": "commands.relay",
     "dkim": "commands.dkim",
     "rules": "commands.rules",
     "analytics": "analytics.command",

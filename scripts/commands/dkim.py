@@ -10,6 +10,7 @@ See: docs/how-to/sign-with-dkim.md; RFC 6376 section 3.6.1 (the record)
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("--domain", required=True, help="that will sign, such as example.com")
     verb.add_argument("--selector", required=True, help="the key's name in DNS, such as s2026")
     verb.add_argument("--ed25519", action="store_true", help="an Ed25519 key (RSA of 2048 bits)")
-    verb.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="for the private key (.)")
+    verb.add_argument(
+        "--out", type=Path, default=Path(), metavar="DIR", help="for the private key; made if it is missing (.)"
+    )
     verb.add_argument("--json", action="store_true", help="JSON for programs")
     verb.set_defaults(func=generate)
     verb = verbs.add_parser("check", help="compare the keys of queued.yaml with DNS")
@@ -51,6 +54,8 @@ def generate(options: argparse.Namespace) -> int:
     selector = _read("--selector", read_selector, options.selector)
     key = new_key(ed25519=options.ed25519)
     file = options.out / f"{domain}.{selector}.pem"
+    with suppress(OSError):  # opening the file below says what is wrong
+        options.out.mkdir(parents=True, exist_ok=True)
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
         with os.fdopen(descriptor, "wb") as stream:

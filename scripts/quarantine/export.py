@@ -41,7 +41,12 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verb."""
     verb = under.add_parser("export", help="held messages as .eml files, one for each message")
     add_condition(verb, all_=True)
-    verb.add_argument("--to", type=Path, metavar="DIR", help="into this folder; without it one message to stdout")
+    verb.add_argument(
+        "--to",
+        type=Path,
+        metavar="DIR",
+        help="into this folder, which is made if it is missing; without it one message to stdout",
+    )
     verb.set_defaults(verb="export")
     finish(verb, export)
 
@@ -52,8 +57,8 @@ def export(options: argparse.Namespace) -> int:
     folder: Path | None = options.to
     if folder is None and sys.stdout.isatty():
         raise PillarboxError("quarantine export: a message could act on this terminal: redirect it, or give --to DIR")
-    if folder is not None and not folder.is_dir():
-        raise PillarboxError(f"--to: {masking.show(str(folder))} is not a folder")
+    if folder is not None:
+        _make(folder)
 
     async def go(connection: database.Connection) -> Counter[str]:
         asking = await narrowed(connection, await admit(connection, settings), options)
@@ -86,6 +91,16 @@ def export(options: argparse.Namespace) -> int:
 
 def _said(counted: Counter[str]) -> str:
     return f"wrote {counted['written']} messages, each whole; the same command does the rest"
+
+
+def _make(folder: Path) -> None:
+    """Make the folder, which only its owner can read, unless it is there."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError:
+        raise PillarboxError(f"--to: {masking.show(str(folder))} is not a folder") from None
+    except OSError as error:
+        raise PillarboxError(f"--to: {masking.show(str(folder))}: {error.strerror}") from None
 
 
 async def _messages(connection: database.Connection, asking: Query) -> list[UUID]:

@@ -58,7 +58,7 @@ DOORS: Final = {
     "rich": ("scripts/*.py", "scripts/*/*.py", "scripts/*/*/*.py"),
     "uuid_utils": ("shared/mail/message.py",),
     "uvloop": ("shared/event_loop.py",),
-    "yaml": ("shared/config/yaml_source.py",),
+    "yaml": ("shared/config/yaml_source.py", "shared/config/yaml_edit.py"),
 }
 
 # Types cost nothing at run time, and a row or a connection passed along is still psycopg's.

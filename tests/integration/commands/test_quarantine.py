@@ -267,9 +267,12 @@ def test_messages_are_exported_as_they_are_and_nothing_is_overwritten(
     message, second = factory.message(HOSTILE), factory.message(b"Subject: two\r\n\r\n" + b"x" * 3 * 2**20)
     ids = hold(factory, "review", count=2, message=message) + hold(factory, "review", message=second)
     folder = tmp_path / "out"
+    folder.touch()
     reviewer.run("export", "quarantine=review", "--to", str(folder))
     assert (reviewer.status, "is not a folder" in reviewer.refused) == (1, True)
-    folder.mkdir()
+    folder.unlink()
+    assert reviewer.json("export", "quarantine=none", "--to", str(folder))["written"] == 0
+    assert folder.stat().st_mode & 0o777 == 0o700
     (folder / f"{message}.eml").symlink_to(tmp_path / "elsewhere")
     assert reviewer.json("export", "quarantine=review", "--to", str(folder)) == {
         "written": 1,

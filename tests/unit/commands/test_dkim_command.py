@@ -41,14 +41,20 @@ def test_a_key_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "example.com.s1.pem").read_bytes() == before
 
 
+def test_a_folder_that_is_missing_is_made(tmp_path: Path) -> None:
+    assert generate(tmp_path / "new" / "dkim") == 0
+    assert (tmp_path / "new" / "dkim" / "example.com.s1.pem").exists()
+
+
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert generate(tmp_path, domain="../x") == 1
     assert generate(tmp_path, selector="a b") == 1
-    assert generate(tmp_path / "nowhere") == 1
+    (tmp_path / "file").touch()
+    assert generate(tmp_path / "file") == 1
     domain, selector, folder = capsys.readouterr().err.splitlines()
     assert '--domain: "../x" is not usable here' in domain
     assert '--selector: "a b" is not usable here' in selector
-    assert "cannot be written: No such file or directory" in folder
+    assert "cannot be written: Not a directory" in folder
 
 
 @pytest.mark.parametrize(

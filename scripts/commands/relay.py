@@ -1,0 +1,134 @@
+"""relay — `pillarbox relay`: names the smart host that takes our mail, with the login it asks for
+
+Owns: the change of queued.yaml, and the file with the password beside it.
+Guarantees: the password is asked for, or read from a pipe, and is never an argument; only the owner of its file can
+    read it. The new queued.yaml is read as a worker reads it before it takes the place of the old one, whose comments
+    and other keys it keeps. A refused change leaves both files as they were.
+Raises: ConfigError, PillarboxError.
+See: docs/how-to/log-in-to-a-relay.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import re
+import shutil
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from scripts.options import add_config
+from shared.config.queued.load import load_queued
+from shared.config.yaml_edit import set_value
+from shared.errors import ConfigError, PillarboxError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from shared.config.queued.transport import Transport
+
+_PLAIN, _SUBMISSION, _IMPLICIT_TLS = 25, 587, 465
+_LAST: Final = 65535
+_HOST: Final = re.compile(r"(?P<name>[^:\[\]\s]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d+))?")
+
+
+class Host(NamedTuple):
+    """A smart host: its name or address, and its port if one was given."""
+
+    name: str
+    port: int | None
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `relay` to the command line."""
+    parser = subparsers.add_parser("relay", help="name the smart host that takes our mail")
+    parser.add_argument("host", type=read_host, metavar="HOST[:PORT]", help="port: 25, with --user 587; 465 is TLS")
+    parser.add_argument("--user", metavar="NAME", help="log in as; the password is asked for, or read from a pipe")
+    parser.add_argument("--transport", default="default", metavar="ID", help="of queued.yaml (%(default)s)")
+    add_config(parser)
+    parser.set_defaults(func=run)
+
+
+def read_host(text: str) -> Host:
+    """A host as it is typed: `smtp.example.com`, `smtp.example.com:587` or `[2001:db8::25]:587`."""
+    found = _HOST.fullmatch(text)
+    port = int(found["port"]) if found and found["port"] else None
+    if found is None or (port is not None and not 0 < port <= _LAST):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a host; allowed: NAME, NAME:PORT, [IPV6] or [IPV6]:PORT")
+    return Host(found["name"].strip("[]"), port)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Change queued.yaml."""
+    file: Path = options.config / "queued.yaml"
+    known = {transport.id: transport for transport in load_queued(file).transports}
+    if options.transport not in known:
+        raise PillarboxError(f'--transport: "{options.transport}" is unknown; allowed: {", ".join(known)}')
+    transport = known[options.transport]
+    if transport.connection.hosts or transport.connection.socket:
+        raise PillarboxError(f"{file}: transport {transport.id} has hosts or a socket: name the host there")
+    port = options.host.port or (_SUBMISSION if options.user else _PLAIN)
+    name = "relay" if transport.id == "default" else f"relay-{transport.id}"
+    secret = (options.config / f"{name}.password").resolve()
+    login = f"{{user: {_quoted(options.user)}, password: {{file: {_quoted(str(secret))}}}}}" if options.user else None
+    password = _password() if options.user else None
+    text = file.read_text(encoding="utf-8")
+    for path, value in _values(transport, options.host.name, port, login).items():
+        text = set_value(text, ("transports", transport.id, *path.split(".")), value)
+    _replace(file, text, secret, password)
+    words = f" as {options.user} (password in {secret})" if options.user else ""
+    print(f"{file}: transport {transport.id} sends to {options.host.name} port {port}{words}")
+    print("Workers that run use it after a reload.")
+    return 0
+
+
+def _values(transport: Transport, host: str, port: int, login: str | None) -> dict[str, str]:
+    """What changes in the transport, by the keys that lead there."""
+    values = {"connection.server": _quoted(host), "connection.port": str(port)}
+    if transport.connection.mode != "smarthost":
+        values["connection.mode"] = "smarthost"
+    if (port == _IMPLICIT_TLS) != transport.tls.implicit:
+        values["tls.implicit"] = json.dumps(port == _IMPLICIT_TLS)
+    if login is not None or transport.connection.auth is not None:
+        values["connection.auth"] = login or "null"
+    return values
+
+
+def _replace(file: Path, text: str, secret: Path, password: str | None) -> None:
+    """Write the password, then the file, if a worker can use it."""
+    new = file.with_name(f".{file.name}.new")
+    try:
+        new.write_text(text, encoding="utf-8")
+        shutil.copymode(file, new)
+        load_queued(new)
+        if password is not None:
+            _write_secret(secret, password)
+        new.replace(file)
+    except ConfigError as error:
+        raise PillarboxError(f"{file} was not changed: {error}") from None
+    except OSError as error:
+        raise PillarboxError(f"{error.filename}: {error.strerror}; {file} was not changed") from None
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _quoted(text: str) -> str:
+    return text if re.fullmatch(r"[A-Za-z][\w./-]*|/[\w./-]+|\d+\.\d+\.\d+\.\d+", text) else json.dumps(text)
+
+
+def _password() -> str:
+    """Asked for on a terminal; the first line of a pipe."""
+    password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    if not password:
+        raise PillarboxError("the password is empty")
+    return password
+
+
+def _write_secret(file: Path, password: str) -> None:
+    """Replace the file in one step; only its owner can read it."""
+    new = file.with_name(f".{file.name}.new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(f"{password}\n")
+    new.replace(file)

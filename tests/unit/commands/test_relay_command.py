@@ -1,0 +1,97 @@
+"""test_relay_command — `pillarbox relay` names a smart host and its login in queued.yaml, or changes nothing"""
+
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scripts import cli
+from shared.config.queued.load import load_queued
+
+SHIPPED = Path(__file__).parents[3] / "config"
+SECRET = "correct horse"  # noqa: S105 - of tests
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The shipped configuration; what is typed is the password."""
+    made = tmp_path / "config"
+    shutil.copytree(SHIPPED, made)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{SECRET}\n"))
+    return made
+
+
+def relay(folder: Path, *words: str) -> int:
+    return cli.main(["relay", *words, "--config", str(folder)])
+
+
+def test_a_login_is_written_beside_the_file_and_nothing_else_changes(folder: Path) -> None:
+    before = (folder / "queued.yaml").read_text()
+    assert relay(folder, "smtp.example.com:587", "--user", "apikey") == 0
+    [transport] = load_queued(folder / "queued.yaml", {}).transports
+    connection = transport.connection
+    assert (connection.server, connection.port, transport.tls.implicit) == ("smtp.example.com", 587, False)
+    assert connection.auth is not None
+    assert connection.auth.user == "apikey"
+    secret = folder / "relay.password"
+    assert (secret.read_text(), secret.stat().st_mode & 0o777) == (f"{SECRET}\n", 0o600)
+    after = (folder / "queued.yaml").read_text()
+    assert SECRET not in after
+    assert len(set(after.splitlines()) ^ set(before.splitlines())) == 5  # server and port, before and after; auth
+
+
+@pytest.mark.parametrize(
+    ("words", "server", "port", "implicit"),
+    [
+        (["192.0.2.1"], "192.0.2.1", 25, False),
+        (["[2001:db8::25]:2525"], "2001:db8::25", 2525, False),
+        (["smtp.example.com", "--user", "a"], "smtp.example.com", 587, False),
+        (["smtp.example.com:465", "--user", "a"], "smtp.example.com", 465, True),
+    ],
+)
+def test_the_port_says_how(folder: Path, words: list[str], server: str, port: int, *, implicit: bool) -> None:
+    assert relay(folder, *words) == 0
+    [transport] = load_queued(folder / "queued.yaml", {}).transports
+    assert (transport.connection.server, transport.connection.port) == (server, port)
+    assert transport.tls.implicit == implicit
+    assert (transport.connection.auth is not None) == ("--user" in words)
+
+
+def test_a_host_without_a_login_forgets_the_old_one(folder: Path) -> None:
+    assert relay(folder, "smtp.example.com:465", "--user", "a") == 0
+    assert relay(folder, "smtp.example.com") == 0
+    [transport] = load_queued(folder / "queued.yaml", {}).transports
+    assert (transport.connection.auth, transport.tls.implicit) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["a.example", "--transport", "bulk"], '--transport: "bulk" is unknown; allowed: default'),
+        (["bad..example", "--user", "a"], "was not changed"),
+    ],
+)
+def test_what_cannot_be_used_changes_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    before = (folder / "queued.yaml").read_text()
+    assert relay(folder, *words) == 1
+    assert says in capsys.readouterr().err
+    assert (folder / "queued.yaml").read_text() == before
+    assert {each.name for each in folder.iterdir()} == {each.name for each in SHIPPED.iterdir()}
+
+
+@pytest.mark.parametrize("host", ["a b", "a:0", "a:65536", "a:b", "2001:db8::1", ""])
+def test_what_is_not_a_host_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], host: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        relay(folder, host)
+    assert "is not a host; allowed: NAME, NAME:PORT, [IPV6] or [IPV6]:PORT" in capsys.readouterr().err
+
+
+def test_hosts_are_named_in_the_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "queued.yaml").write_text("transports: [{id: default, connection: {hosts: [{server: a.example}]}}]\n")
+    assert relay(folder, "b.example") == 1
+    assert "transport default has hosts or a socket: name the host there" in capsys.readouterr().err
