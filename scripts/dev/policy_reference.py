@@ -85,14 +85,15 @@ read-only in the queue's database with smtpd's rights, on its own connections; i
 `keep`. It gets addresses in lower case, without quotes and with the domain in A-labels, so that another spelling
 does not evade it. Example:
 
-    lists:
-      - {id: customers, file: /etc/pillarbox/customers}
-      - {id: suspended, query: "SELECT 1 FROM suspended WHERE name = %(value)s", keep: 5m}
-    rules:
-      - id: suspended
-        phase: auth
-        if: {in: {list: suspended, of: user}}
-        then: {reject: "550 5.7.1 This account is suspended"}
+    policy:
+      lists:
+        - {id: customers, file: /etc/pillarbox/customers}
+        - {id: suspended, query: "SELECT 1 FROM suspended WHERE name = %(value)s", keep: 5m}
+      rules:
+        - id: suspended
+          phase: auth
+          if: {in: {list: suspended, of: user}}
+          then: {reject: "550 5.7.1 This account is suspended"}
 """
 
 _CHECK: Final = """\
@@ -105,10 +106,19 @@ of these names written by the client remain. Mail larger than `maxsize` octets i
 and no rule on score or symbols matches it. The connection to rspamd is not encrypted, so run rspamd on the same host or
 in your own network.
 
-    contentcheck: {url: "http://127.0.0.1:11333", whendown: hold}
-    rules:
-      - {id: colleagues, phase: eod, if: {user: [alice, bob]}, then: {accept: true}}
-      - {id: doubtful, phase: eod, if: {score: ">=4"}, then: {hold: doubtful, holdreason: "score {score}"}}
+    policy:
+      contentcheck: {url: "http://127.0.0.1:11333", whendown: hold}
+      rules:
+        - {id: colleagues, phase: eod, if: {user: [alice, bob]}, then: {accept: true}}
+        - {id: doubtful, phase: eod, if: {score: ">=4"}, then: {hold: doubtful, holdreason: "score {score}"}}
+"""
+
+
+_EXAMPLES: Final = """\
+In the examples the clients may relay, with or without a login:
+
+    relay:
+      networks: [192.0.2.0/24]
 """
 
 
@@ -127,6 +137,7 @@ def page() -> str:
         "### `in`\n\n" + _table(ListCondition),
         "## Actions\n\n" + _table(Action),
         f"Placeholders in texts: {_words(braced)}.\nA client's text is made printable; an unknown value is empty.",
+        _EXAMPLES,
         *(_example(name) for name in EXAMPLES),
         "## Standing holds\n\n" + _table(Hold),
         "## Lists\n\n" + _LISTS + "\n" + _table(ListSource),

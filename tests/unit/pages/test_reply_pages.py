@@ -78,10 +78,10 @@ def test_a_reply_that_is_none_is_refused(rules: Path, capsys: pytest.CaptureFixt
 
 def schedules() -> list[tuple[Retry, dict[int, timedelta]]]:
     """Each retry section of the page, and the tries that the table after it has."""
-    parts = re.split(r"^    retry:\n", RETRIES, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^        retry:\n", RETRIES, flags=re.MULTILINE)[1:]
     found = []
     for part in parts:
-        written = dict(re.findall(r"^      (\w+): (.*)$", part, re.MULTILINE))
+        written = dict(re.findall(r"^          (\w+): (.*)$", part, re.MULTILINE))
         intervals = {"intervals": written.pop("intervals").strip("[]").split(", ")}
         numbers = {key: float(v) if key == "jitter" else int(v) for key, v in written.items() if v[-1].isdigit()}
         retry = Retry.model_validate(written | intervals | numbers)

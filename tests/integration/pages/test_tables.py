@@ -1,0 +1,145 @@
+"""test_tables — the commands in the tables of our pages run, and do and print what their rows say
+
+See: docs/how-to/come-from-postfix.md, docs/reference/exit-codes-and-json.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.fixtures.pages.readers import (
+    PARTS,
+    RECIPIENT,
+    dead,
+    factory_of,
+    held,
+    queued,
+    rspamd,
+    scheduled,
+    transport,
+)
+from tests.fixtures.pages.walking import DOCS, Reader, Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.counts_pages
+
+_ROW: Final = re.compile(r"^\|(.*)\|$", re.MULTILINE)
+#: What becomes of recipient 4711, by the verb that Postfix's command is here.
+_STATUS: Final = {"hold": "HOLD", "release": "DELIVER", "bounce": "BOUNCE", "delete": "DELETE"}
+#: These serve, or need Spark: tests/scenario/operation and test_spark_pages.py run them.
+_NOT_HERE: Final = ("pillarbox up", "pillarbox relay", "pillarbox user add NAME", "pillarbox analytics")
+
+
+def rows(page: str, heading: str) -> Iterator[list[str]]:
+    """The cells of each row of the tables below a heading."""
+    text = (DOCS / page).read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    for row in _ROW.findall(text):
+        yield [cell.strip() for cell in row.split("|")]
+
+
+def commands(cell: str) -> list[str]:
+    """The commands in a cell that run here."""
+    return [words for words in re.findall(r"`(pillarbox [^`]*)`", cell) if not words.startswith(_NOT_HERE)]
+
+
+@pytest.fixture
+def walk(database: str, tmp_path: Path) -> Iterator[Walk]:
+    """A reader with a transport `slow` and a content check."""
+    with Walk(tmp_path, database, Reader()) as made:
+        transport("slow")(made)
+        rspamd(made)
+        yield made
+
+
+def prepare(walk: Walk, command: str) -> None:
+    """Recipient 4711, in the state in which this command finds it."""
+    with factory_of(walk) as factory:
+        factory.sql("UPDATE pillarbox.queue SET status = 'DELETE' WHERE status IN ('HOLD', 'DELIVER')")
+        factory.sql("SELECT pillarbox.maintain_finish(now(), 'reader', 100)")
+        for table in ("archive", "messages"):
+            factory.on(table, "DELETE FROM {table}")
+    verb = command.split()[1:3]
+    if verb[0] in {"quarantine", "retention"} or verb[1:] == ["release"]:
+        held("contentcheck", content=PARTS)(walk)
+    elif verb[0] == "deadletters":
+        dead(walk)
+    else:
+        queued(walk)
+
+
+def test_commands_of_postfix_have_their_match_here(walk: Walk) -> None:
+    ran = set()
+    for row in rows("how-to/come-from-postfix.md", "Commands"):
+        for command in commands(row[1]):
+            prepare(walk, command)
+            status, said = walk._run(command)
+            assert status == 0 or command.startswith(("pillarbox policy test", "pillarbox doctor")), (command, said)
+            verb = command.split()[2] if " " in command.removeprefix("pillarbox ") else ""
+            if verb in _STATUS:
+                with factory_of(walk) as factory:
+                    assert factory.queue(RECIPIENT)[0].status == _STATUS[verb], command
+            ran.add(verb)
+    assert {"list", "retry", "hold", "release", "move", "delete", "show", "shape"} <= ran
+
+
+def test_settings_of_postfix_have_their_key_here() -> None:
+    reference = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
+    keys = {
+        file: reference.partition(f"\n## {file}\n")[2].partition("\n## ")[0] for file in ("smtpd.yaml", "queued.yaml")
+    }
+    found = [row for row in rows("how-to/come-from-postfix.md", "Settings") if row[1] in keys]
+    assert len(found) > 25
+    for parameter, file, key, _ in found:
+        assert re.search(rf"^\| `{re.escape(key.strip('`'))}[`.\[]", keys[file], re.MULTILINE), (parameter, key)
+
+
+def test_every_command_prints_the_json_of_its_row(walk: Walk) -> None:
+    scheduled(walk)
+    walk.type("pillarbox volumes report . --once")
+    known: dict[str, set[str]] = {}
+    last = ""
+    for row in rows("reference/exit-codes-and-json.md", "JSON"):
+        for command in commands(row[0]):
+            if not _goes_on(last, command):
+                prepare(walk, command)
+            last = command
+            _, said = walk._run(f"{command} --json")
+            shape, keys = _shape(said, row[1])
+            assert shape == row[1], (command, said)
+            expected = _keys(row[2], known)
+            assert keys == expected, (command, keys ^ expected)
+            known[command.removeprefix("pillarbox ")] = keys
+
+
+def _goes_on(last: str, command: str) -> bool:
+    """Whether a command is about what the one before it did."""
+    return command.split()[2:3] in (["undo"], ["audit"]) or (last.split()[1:2], command.split()[1:2]) == (
+        ["suspend"],
+        ["suspend"],
+    )
+
+
+def _shape(said: str, wanted: str) -> tuple[str, set[str]]:
+    """The shape of the output, and the keys of its object or of its first one."""
+    if wanted == "lines":
+        found: list[Any] = [json.loads(line) for line in said.splitlines()]
+        return ("lines" if all(isinstance(each, dict) for each in found) else "other"), set(found[0])
+    value = json.loads(said)
+    if isinstance(value, list):
+        return "array", set(value[0])
+    return "object", set(value)
+
+
+def _keys(cell: str, known: dict[str, set[str]]) -> set[str]:
+    """The keys of a cell, which may begin with those of another command."""
+    if reference := re.match(r"those of `([^`]*)`(?: without (\w+))?, and ", cell):
+        return (known[reference[1]] - {reference[2]}) | set(shlex.split(cell[reference.end() :]))
+    return set(cell.split())
