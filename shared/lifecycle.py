@@ -59,6 +59,8 @@ def exit_status(name: str, work: Callable[[], None]) -> int:
     except PartDied as error:
         sys.stderr.write(f"{name}: stopped because a part of it died: {error}\n")
         return _EX_SOFTWARE
+    except KeyboardInterrupt:  # Ctrl-C before `serve` listens to signals
+        return status_to_exit_with(-signal.SIGINT)
     except Exception as error:
         if not lacks_right(error):
             raise
