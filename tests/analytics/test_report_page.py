@@ -68,6 +68,16 @@ def test_a_report_of_nothing_says_so() -> None:
     assert text.count("None in this period.") == len(SECTIONS)
 
 
+def test_hours_that_were_not_judged_are_counted_with_what_that_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    made = report()
+    said = "hours are not judged; three days like theirs are needed: three working days, or two week-ends"
+    assert said not in page(made)
+    made.rows["volume"][0]["score"] = None
+    assert f"1 of 3 {said}." in page(made)
+    print_tables(made)
+    assert f"\n  1 of 3 {said}\n" in capsys.readouterr().out
+
+
 def test_the_json_has_every_row_and_plain_values() -> None:
     document = json.loads(json.dumps(as_document(report())))
     COMMANDS["analytics report"].forms[0].model_validate_json(json.dumps(document))

@@ -44,7 +44,37 @@ def test_a_season_of_the_week_flags_the_odd_hour_and_forecasts_the_next(spark: S
     assert (ahead[0][2], ahead[0][3]) == (pytest.approx(83.55), pytest.approx(116.45))
 
 
-def test_with_less_than_two_weeks_the_season_is_the_day_and_the_level_follows_the_last_week(
+def weeks(count: int) -> dict[int, int]:
+    """So many weeks: 100 in every hour of Monday to Friday, 5 at week-ends."""
+    return {hour: 100 if hour % 168 < 120 else 5 for hour in range(count * 168)}
+
+
+@pytest.mark.parametrize(("count", "unjudged"), [(1, 48), (2, 0), (3, 0)])
+def test_a_weekend_is_not_unusual_and_judged_from_the_second_on(spark: SparkSession, count: int, unjudged: int) -> None:
+    from scripts.analytics.analyses.volume import forecast, usual  # noqa: PLC0415
+
+    counts = weeks(count)
+    counts[30] = 500
+    known = usual(_hours(spark, counts)).cache()
+    odd = tuples(known.where("unusual"), "hour", "attempts")
+    assert [(_after(hour), attempts) for hour, attempts in odd] == [(30.0, 500)], "a burst on a working day is"
+    assert known.where("score IS NULL").count() == unjudged
+    ahead = tuples(forecast(known), "expected")
+    assert [row[0] for row in ahead[120:]] == [5.0] * 48
+
+
+def test_a_day_or_two_judge_nothing_and_forecast_every_day_alike(spark: SparkSession) -> None:
+    from scripts.analytics.analyses.volume import forecast, usual  # noqa: PLC0415
+
+    counts = dict.fromkeys(range(48), 10)
+    counts[30] = 500
+    known = usual(_hours(spark, counts)).cache()
+    assert known.where("unusual OR score IS NOT NULL").count() == 0
+    expected = [row[0] for row in tuples(forecast(known), "expected")]
+    assert expected[0] == expected[96] == 10.0, "Wednesday and Sunday"
+
+
+def test_with_less_than_three_weeks_the_season_is_the_day_and_the_level_follows_the_last_week(
     spark: SparkSession,
 ) -> None:
     from scripts.analytics.analyses.volume import forecast, usual  # noqa: PLC0415

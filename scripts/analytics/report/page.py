@@ -15,7 +15,7 @@ from scripts.analytics.report import charts
 from scripts.analytics.report.markup import Markup, joined, tag
 from scripts.analytics.report.sections import SECTION, SECTIONS
 from scripts.analytics.report.style import STYLE
-from scripts.analytics.report.text import is_number, written
+from scripts.analytics.report.text import is_number, not_judged, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,9 @@ def _section(section: Section, report: Report) -> Markup:
     table = _table(section, rows, cut=section.key in report.cut)
     if section.key in _FOLDED and rows:
         table = tag("details", tag("summary", f"{len(rows)} hours as a table"), table)
-    extra = _leaves(report) if section.key == "weights" else ""
+    extra: Markup | str = _leaves(report) if section.key == "weights" else ""
+    if section.key == "unusual" and (unjudged := not_judged(report)):
+        extra = tag("p", f"{unjudged}.")
     chart = _chart(section.key, report) if rows else ""
     return tag("section", tag("h2", section.title), tag("p", section.meaning), chart, extra, table, id=section.key)
 

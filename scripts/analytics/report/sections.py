@@ -77,7 +77,9 @@ SECTIONS: Final = (
     Section(
         "unusual",
         "Unusual hours",
-        "Hours that differ from the usual by more than chance: a modified z-score beyond 3.5.",
+        "Hours that differ from the usual by more than chance: a modified z-score beyond 3.5. An hour is judged once "
+        "its like was seen three times: of working days after three of them, of week-ends after two weeks, and each "
+        "hour of the week by itself after three weeks.",
         _fields("hour=hour:instant, attempts=attempts:count, usual=usual:number, score=score:number"),
     ),
     Section(

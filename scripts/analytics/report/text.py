@@ -84,10 +84,22 @@ def print_tables(report: Report) -> None:
         Table([_column(index, field) for index, field in enumerate(fields)]).print(
             [written(row[field.name], field.kind) for field in fields] for row in rows[:_SHOWN]
         )
+        if section.key == "unusual" and (unjudged := not_judged(report)):
+            print(f"  {unjudged}")
         if not rows:
             print("  none")
         elif len(rows) > _SHOWN or section.key in report.cut:
             print(f"  … of {len(rows)}{' or more' if section.key in report.cut else ''} rows")
+
+
+def not_judged(report: Report) -> str:
+    """How many hours were not judged and what that needs, in one sentence; empty where all were."""
+    hours = report.rows.get("volume", [])
+    unjudged = sum(row["score"] is None for row in hours)
+    if not unjudged:
+        return ""
+    needs = "three days like theirs are needed: three working days, or two week-ends"
+    return f"{unjudged} of {len(hours)} hours are not judged; {needs}"
 
 
 def _column(index: int, field: Field) -> Column:
