@@ -19,7 +19,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from scripts.options import add_config
+from scripts.options import finish
+from scripts.output import records
 from shared.config.queued.load import load_queued
 from shared.config.yaml_edit import set_value
 from shared.errors import ConfigError, PillarboxError
@@ -47,8 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("host", type=read_host, metavar="HOST[:PORT]", help="port: 25, with --user 587; 465 is TLS")
     parser.add_argument("--user", metavar="NAME", help="log in as; the password is asked for, or read from a pipe")
     parser.add_argument("--transport", default="default", metavar="ID", help="of queued.yaml (%(default)s)")
-    add_config(parser)
-    parser.set_defaults(func=run)
+    finish(parser, run)
 
 
 def read_host(text: str) -> Host:
@@ -79,9 +79,13 @@ def run(options: argparse.Namespace) -> int:
         text = set_value(text, ("transports", transport.id, *path.split(".")), value)
     _replace(file, text, secret, password)
     words = f" as {options.user} (password in {secret})" if options.user else ""
-    print(f"{file}: transport {transport.id} sends to {options.host.name} port {port}{words}")
-    print("Workers that run use it after a reload.")
-    return 0
+    done = {"file": str(file), "transport": transport.id, "server": options.host.name, "port": port}
+    return records.tell(
+        f"{file}: transport {transport.id} sends to {options.host.name} port {port}{words}\n"
+        "Workers that run use it after a reload.",
+        {**done, "user": options.user, "password": str(secret) if options.user else None},
+        as_json=options.json,
+    )
 
 
 def _values(transport: Transport, host: str, port: int, login: str | None) -> dict[str, str]:

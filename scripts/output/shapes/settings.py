@@ -36,6 +36,17 @@ class UserHash(Shape):
     argon2: str = meaning("The password's hash.")
 
 
+class SmartHost(Shape):
+    """The smart host that was named."""
+
+    file: str = meaning("The queued.yaml that was changed.")
+    transport: str = meaning("The transport.")
+    server: str = meaning("The smart host.")
+    port: int = meaning("Its port.")
+    user: str | None = meaning("The user it is logged in to as.")
+    password: str | None = meaning("The file that has the password.")
+
+
 class Schedule(Shape):
     """Recurring mail."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from scripts.sink import show
 from scripts.sink.records import Received
 from scripts.sink.store import Store
 from shared.postgres.embedded import embedded
-from tests.fixtures.database.operating import write_config
+from tests.fixtures.database.operating import ROOT, write_config
 from tests.fixtures.database.reviewing import hold
 from tests.fixtures.peers.http_peer import HttpPeer, verdict
 
@@ -147,6 +148,8 @@ def settings(run: Runner, tmp_path: Path) -> None:
     run("database status", *var, status=3, config=False)
     run("status", status=None)
     run("doctor", status=None)
+    shipped = shutil.copytree(ROOT / "config", tmp_path / "shipped")
+    run("relay", "smtp.example.com", "--user", "anna", "--config", str(shipped), config=False)
     taken(run, tmp_path)
     run("partitions show")
     run("partitions plan")

@@ -1,14 +1,12 @@
 """test_tables — the commands in the tables of our pages run, and do and print what their rows say
 
-See: docs/how-to/come-from-postfix.md, docs/reference/exit-codes-and-json.md.
+See: docs/how-to/come-from-postfix.md.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -20,7 +18,6 @@ from tests.fixtures.pages.readers import (
     held,
     queued,
     rspamd,
-    scheduled,
     transport,
 )
 from tests.fixtures.pages.walking import DOCS, Reader, Walk
@@ -35,7 +32,7 @@ _ROW: Final = re.compile(r"^\|(.*)\|$", re.MULTILINE)
 #: What becomes of recipient 4711, by the verb that Postfix's command is here.
 _STATUS: Final = {"hold": "HOLD", "release": "DELIVER", "bounce": "BOUNCE", "delete": "DELETE"}
 #: These serve, or need Spark: tests/scenario/operation and test_spark_pages.py run them.
-_NOT_HERE: Final = ("pillarbox up", "pillarbox relay", "pillarbox user add NAME", "pillarbox analytics")
+_NOT_HERE: Final = ("pillarbox up", "pillarbox relay", "pillarbox user add NAME")
 
 
 def rows(page: str, heading: str) -> Iterator[list[str]]:
@@ -99,47 +96,3 @@ def test_settings_of_postfix_have_their_key_here() -> None:
     assert len(found) > 25
     for parameter, file, key, _ in found:
         assert re.search(rf"^\| `{re.escape(key.strip('`'))}[`.\[]", keys[file], re.MULTILINE), (parameter, key)
-
-
-def test_every_command_prints_the_json_of_its_row(walk: Walk) -> None:
-    scheduled(walk)
-    walk.type("pillarbox volumes report . --once")
-    known: dict[str, set[str]] = {}
-    last = ""
-    for row in rows("reference/exit-codes-and-json.md", "JSON"):
-        for command in commands(row[0]):
-            if not _goes_on(last, command):
-                prepare(walk, command)
-            last = command
-            _, said = walk._run(f"{command} --json")
-            shape, keys = _shape(said, row[1])
-            assert shape == row[1], (command, said)
-            expected = _keys(row[2], known)
-            assert keys == expected, (command, keys ^ expected)
-            known[command.removeprefix("pillarbox ")] = keys
-
-
-def _goes_on(last: str, command: str) -> bool:
-    """Whether a command is about what the one before it did."""
-    return command.split()[2:3] in (["undo"], ["audit"]) or (last.split()[1:2], command.split()[1:2]) == (
-        ["suspend"],
-        ["suspend"],
-    )
-
-
-def _shape(said: str, wanted: str) -> tuple[str, set[str]]:
-    """The shape of the output, and the keys of its object or of its first one."""
-    if wanted == "lines":
-        found: list[Any] = [json.loads(line) for line in said.splitlines()]
-        return ("lines" if all(isinstance(each, dict) for each in found) else "other"), set(found[0])
-    value = json.loads(said)
-    if isinstance(value, list):
-        return "array", set(value[0])
-    return "object", set(value)
-
-
-def _keys(cell: str, known: dict[str, set[str]]) -> set[str]:
-    """The keys of a cell, which may begin with those of another command."""
-    if reference := re.match(r"those of `([^`]*)`(?: without (\w+))?, and ", cell):
-        return (known[reference[1]] - {reference[2]}) | set(shlex.split(cell[reference.end() :]))
-    return set(cell.split())
