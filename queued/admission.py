@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from queued.deferral import Deferral
 from queued.destinations.destination import Busy
+from queued.destinations.unproven import Held
 from queued.outcome.verdict import DestinationVerdict
 from queued.smtp.envelope import fields
 
@@ -46,7 +47,7 @@ class Admitted:
     place: Waiting
     turn: Turn | None = None
     line: tuple[str, ...] = ()  # in which it stands in memory, for a policy
-    unproven: int = 0  # recipients counted as for a destination that has not been reached of late
+    unproven: Held | None = None  # counted as for a destination that has not been reached of late
     aside: bool = False  # it stands still after content, and is not counted (queued/aside.py)
 
 
@@ -102,13 +103,11 @@ class Admission:
             return place
         admitted = Admitted(delivery, place)
         if not place.destination.proven:
-            now = monotonic()
-            crowded = self._unproven.enter(len(delivery), now)
-            if crowded is not None:
-                self._watch.make_room(now)
+            wanted, now = _wanted(delivery), monotonic()
+            if not self._has_room(wanted, now):
                 self.leave(admitted)
-                return crowded
-            admitted.unproven = len(delivery)
+                return self._unproven.parked(wanted, now)
+            admitted.unproven = wanted
         # What a policy stops now needs no body.
         if place.started and (shut := self._shut(admitted)) is not None:
             self.leave(admitted)
@@ -132,7 +131,7 @@ class Admission:
     def leave(self, admitted: Admitted, said: DestinationVerdict = _NOTHING, *, unused: bool = True) -> None:
         """Give destination and policies back what they gave."""
         self._step_out(admitted)
-        self._count_no_more(admitted)
+        self.count_no_more(admitted)
         if admitted.turn is not None:
             admitted.turn.done(unused=unused)
         if admitted.place.started:
@@ -143,12 +142,21 @@ class Admission:
     def set_aside(self, admitted: Admitted) -> None:
         """It is not counted any more."""
         admitted.aside = True
-        self._count_no_more(admitted)
+        self.count_no_more(admitted)
 
-    def _count_no_more(self, admitted: Admitted) -> None:
-        if admitted.unproven:
+    def count_no_more(self, admitted: Admitted) -> None:
+        """It gives its place among unproven destinations back, if it has one."""
+        if admitted.unproven is not None:
             self._unproven.leave(admitted.unproven, monotonic())
-            admitted.unproven = 0
+            admitted.unproven = None
+
+    def _has_room(self, wanted: Held, now: float) -> bool:
+        """Count them among unproven destinations, for which others may have to be cut off; whether that could be."""
+        while not self._unproven.enter(wanted, now):
+            again = self._unproven.crowded(wanted)
+            if self._unproven.behind(wanted, now) or not self._watch.make_room(now, again=again):
+                return False
+        return True
 
     def _shut(self, admitted: Admitted) -> Deferral | None:
         """For how long to park what is known now to have to wait; None when it may go on."""
@@ -198,3 +206,8 @@ class Admission:
             self._lines[line] -= 1
             if not self._lines[line]:
                 del self._lines[line]
+
+
+def _wanted(delivery: Delivery) -> Held:
+    """Its places among unproven destinations."""
+    return Held(len(delivery), all(c.retry_count <= 1 for c in delivery), max(c.id for c in delivery))

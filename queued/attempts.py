@@ -166,8 +166,13 @@ class Attempts:
         limit, whole = self._limit(transport.settings)
         started = monotonic()
         sender = self._screen.sender(delivery[0]) if self._screen is not None else None
-        stands = partial(self._set_aside, admitted)
-        progress = AttemptStep(lease, limit, whole, unproven=bool(admitted.unproven), stands=stands)
+        held = admitted.unproven
+        progress = AttemptStep(
+            *(lease, limit, whole),
+            unproven=None if held is None else "first" if held.first else "again",
+            stands=partial(self._set_aside, admitted),
+            yields=partial(self.admission.count_no_more, admitted),
+        )
         self._watch.begin(progress)
         try:
             ended = await transport.attempt(delivery, body, lease, signed.fields, sender=sender)

@@ -4,9 +4,10 @@ Owns: Progress, the current attempt's Progress, and the watch over all of them.
 Guarantees: a connection opened for an attempt by a task of its own counts for that attempt. An attempt that has not
     moved for its limit is cut off through its lease, at that moment, and so is one that as a whole takes longer than it
     may, however often it moves; one timer serves all, and a step costs no more than reading the clock. Where others
-    wait for room, the one that has not moved for longest, and for _LONG_STANDING at least, is cut off before its
-    content; where the worker has had no room to claim anything, so are all that stand still, much sooner. One whose
-    peer has content of ours is not cut off for others: its `stands` is called.
+    wait for room in the share of unproven destinations, the one of them that has not moved for longest is cut off
+    before its content, if that is STANDING seconds or it has dripped; where most of them stand still, a MOMENT is
+    enough for the first try of a recipient. Where the worker has had no room to claim anything, all are that have not
+    moved for STANDING. One whose peer has content of ours is not cut off for others: its `stands` is called.
 See: RFC 1047 (why it matters whether the final dot was out); docs/explanation/admission.md.
 """
 
@@ -18,14 +19,17 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from queued.values import Lease
 
-_LONG_STANDING: Final = 30.0  # seconds; smtp_connect_timeout, longer than honest hosts let clients wait for a greeting
-_STARVED: Final = 10.0  # seconds; what Postfix lets smtpd wait for a client under stress
+STANDING: Final = 10.0  # seconds; what Postfix lets smtpd wait for a client under stress
+MOMENT: Final = 3.0  # seconds; most hosts have said something by then
+_MOST: Final = 1 / 2  # of the attempts at unproven destinations; so the others are those that begin or move
+_LONG_STANDING: Final = 30.0  # seconds in its content, where only the share of unproven destinations is full
 _DRIPPING: Final = 60.0  # seconds, however often it moved: replies that come singly end no attempt of their own accord
 _PAUSE: Final = 1.0  # seconds between two looks for those that stand still in their content
+_LOOK: Final = 0.05  # seconds until another look for room, where there was none
 _CONTENT: Final = frozenset({"body", "dot"})  # the phases in which the peer has content of ours
 
 
@@ -45,6 +49,7 @@ class AttemptStep:
         "stuck",
         "unproven",
         "whole",
+        "yields",
     )
 
     def __init__(
@@ -53,16 +58,18 @@ class AttemptStep:
         limit: float,
         whole: float,
         *,
-        unproven: bool = False,
+        unproven: UnprovenTry = None,
         stands: Callable[[], None] = lambda: None,
+        yields: Callable[[], None] = lambda: None,
     ) -> None:
         """limit: seconds without a step after which it is stuck. whole: seconds for all steps. Then its lease is cut.
 
-        unproven: whether its destination has not been reached of late. stands: called while it stands still where its
-        peer has content of ours, and others wait for room.
+        unproven: which try it is, if its destination has not been reached of late. stands: called while it stands
+        still where its peer has content of ours, and others wait for room. yields: called when it is cut off for them.
         """
         self.lease = lease
         self.stands = stands
+        self.yields = yields
         self.limit = limit
         self.whole = whole
         self.unproven = unproven
@@ -119,7 +126,7 @@ class Watch:
         self._watched: set[AttemptStep] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._look_at = 0.0  # monotonic seconds
-        self._room_at = 0.0  # when an attempt may have stood still for long enough
+        self._room_at = {True: 0.0, False: 0.0}  # when to look again, with `again` and without
         self._aside_at = 0.0  # when to look again for those that stand still in their content
 
     def begin(self, progress: AttemptStep) -> None:
@@ -133,33 +140,36 @@ class Watch:
         """It is over."""
         self._watched.discard(progress)
 
-    def make_room(self, now: float) -> None:
-        """Cut off, of those whose destination is not proven, the one that stands still for longest, if that is long."""
+    def make_room(self, now: float, *, again: bool) -> bool:
+        """Cut off an attempt at an unproven destination that stands still; whether there was one.
+
+        again: only one whose recipients were tried before.
+        """
         if now >= self._aside_at:
             self._aside_at = now + _PAUSE
             self._report(now - _LONG_STANDING, {each for each in self._watched if each.unproven})
-        if now < self._room_at:
-            return
-        standing = [each for each in self._watched if each.unproven and each.phase not in _CONTENT]
-        if not standing:
-            return
-        longest = min(standing, key=lambda each: each.moved)
-        if now - longest.moved < _LONG_STANDING:
-            self._room_at = longest.moved + _LONG_STANDING
-            return
+        if now < self._room_at[again]:
+            return False
+        unproven = [each for each in self._watched if each.unproven]
+        longest = gives_way(unproven, now, again=again)
+        if longest is None:
+            self._room_at[again] = now + _LOOK
+            return False
         self._watched.discard(longest)
         seconds = now - longest.moved
         longest.cut(f"no progress for {seconds:.0f} seconds, and others wait for their turn,", seconds)
+        longest.yields()
+        return True
 
     def relieve(self, now: float) -> None:
         """Nothing can be claimed: cut off every attempt that stands still before its content, and name the others."""
         for each in [each for each in self._watched if each.phase not in _CONTENT]:
-            if now >= min(each.moved + _STARVED, each.begun + _DRIPPING):
+            if now >= min(each.moved + STANDING, each.begun + _DRIPPING):
                 self._watched.discard(each)
                 seconds = now - each.moved
                 each.starved = True
                 each.cut(f"no progress for {seconds:.0f} seconds, and no other mail can be claimed,", seconds)
-        self._report(now - _STARVED, self._watched)
+        self._report(now - STANDING, self._watched)
 
     def _report(self, since: float, among: set[AttemptStep]) -> None:
         """Name those among them whose peer has content of ours, and that have stood still since then or drip."""
@@ -187,4 +197,23 @@ class Watch:
             self._wait(min(each.due for each in self._watched) - now)
 
 
+def gives_way(unproven: Collection[AttemptStep], now: float, *, again: bool) -> AttemptStep | None:
+    """The one of these attempts to be cut off so that another can begin; None if each may go on.
+
+    again: only one whose recipients were tried before, for others of that kind. Such an attempt always has STANDING.
+    """
+    standing = sum(now - each.moved >= MOMENT for each in unproven if each.phase not in _CONTENT)
+    hurried = MOMENT if standing > _MOST * len(unproven) else STANDING
+    longest, since = None, 0.0
+    for each in unproven:
+        if each.phase in _CONTENT or (again and each.unproven == "first"):
+            continue
+        patience = hurried if each.unproven == "first" else STANDING
+        over = now - min(each.moved + patience, each.begun + _DRIPPING)
+        if over >= since:
+            longest, since = each, over
+    return longest
+
+
 type Phase = Literal["connect", "greeting", "helo", "starttls", "auth", "mail", "rcpt", "data", "body", "dot"]
+type UnprovenTry = Literal["first", "again"] | None

@@ -2,20 +2,33 @@
 
 Guarantees: no await, no clock. Recipients for destinations without a recent success hold three quarters of
     `claim.inflight` at most, so that mail for destinations that answer has the rest, whatever other hosts and name
-    servers do. A hundred may always be in flight. A recipient without a place is parked behind those parked before, at
-    the recent pace.
+    servers do. A hundred may always be in flight. Half of the share is kept for recipients that were never tried, and
+    of these the newest go first: however many have failed, and however many wait for their first try, new mail has
+    room within moments. A recipient without a place is parked, at the recent pace: behind those parked before, or,
+    when it was never tried, behind those that are newer.
 See: queued/watchdog.py, which makes room at such a time; docs/explanation/admission.md.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import random
+from typing import Final, NamedTuple
 
-from queued.deferral import Deferral, ParkedLine
+from queued.deferral import SOONEST, Deferral, ParkedLine
 from queued.destinations.destination import LEAST
+from queued.destinations.newest import Newest
+from queued.watchdog import MOMENT, STANDING
 
-_QUICKEST, _SLOWEST = 0.001, 10.0  # seconds between two recipients that leave
-_LATELY: Final = 0.1  # the weight of the last gap in their mean
+_QUICKEST: Final = 0.001  # seconds between two recipients that leave
+_LONGEST: Final = 60.0  # seconds that a recipient waits for its first try until it asks again
+
+
+class Held(NamedTuple):
+    """Places in the share. first: whether the recipients were never tried. newest: the highest of their ids."""
+
+    recipients: int
+    first: bool
+    newest: int
 
 
 class Unproven:
@@ -23,25 +36,60 @@ class Unproven:
 
     def __init__(self, inflight: int) -> None:
         self._most = max(inflight * 3 // 4, min(inflight, LEAST))
+        self._most_again = -(-self._most // 2)
         self.recipients = 0  # in flight
-        self._line = ParkedLine()
+        self._again = 0  # of them, those tried before
+        self._line = ParkedLine()  # of those tried before
+        self._newest = Newest()  # of those never tried
+        self._soon = self._most * SOONEST / (2 * MOMENT)  # recipients that give way within a second
+        self._slowest = STANDING / self._most_again  # what stands still for longer gives way
         self._gap = _QUICKEST
         self._left = 0.0  # when the last one did, or the first of those in flight came
+        self._since, self._gone = 0.0, 0  # recipients that left since then, from which the gap will be known
 
-    def enter(self, recipients: int, now: float) -> Deferral | None:
-        """Count these as in flight, or say for how long they are to be parked."""
-        if self.recipients and self.recipients + recipients > self._most:
-            gap = max(self._gap, min((now - self._left) / self._most, _SLOWEST))
-            reason = f"{self.recipients} recipients for destinations that have not answered yet"
-            return Deferral(self._line.seconds(now, gap), reason)
+    def enter(self, wanted: Held, now: float) -> bool:
+        """Count these as in flight, if there is room for them."""
+        # A delivery too large for any room has it alone.
+        if self.crowded(wanted) or (self.recipients and self.recipients + wanted.recipients > self._most):
+            return False
         if not self.recipients:
-            self._left = now  # the time before has nothing to do with these
-        self.recipients += recipients
-        return None
+            self._left = self._since = now  # the time before has nothing to do with these
+            self._gone = 0
+        if wanted.first:
+            self._newest.leave(wanted.newest)
+        self.recipients += wanted.recipients
+        self._again += wanted.recipients * (not wanted.first)
+        return True
 
-    def leave(self, recipients: int, now: float) -> None:
+    def crowded(self, wanted: Held) -> bool:
+        """Whether those tried before leave these, which are of them, no room."""
+        return not wanted.first and bool(self._again) and self._again + wanted.recipients > self._most_again
+
+    def behind(self, wanted: Held, now: float) -> bool:
+        """Whether places that others are made to give up are for newer recipients, who ask again within a second."""
+        return wanted.first and self._newest.newer(wanted.newest, now) >= self._soon
+
+    def parked(self, wanted: Held, now: float) -> Deferral:
+        """For how long recipients without a place are parked."""
+        pace = self._pace(now)
+        if wanted.first:
+            ahead = min(self._newest.newer(wanted.newest, now) * pace, _LONGEST)
+            seconds = max(SOONEST, ahead * random.uniform(0.7, 1.0))
+            self._newest.wait(wanted.newest, now + seconds)
+        else:
+            seconds = self._line.seconds(now, pace)
+        return Deferral(seconds, f"{self.recipients} recipients for destinations that have not answered yet")
+
+    def leave(self, held: Held, now: float) -> None:
         """These are no longer in flight, however that came."""
-        self.recipients -= recipients
-        gap = min(max((now - self._left) / recipients, _QUICKEST), _SLOWEST)
-        self._gap += _LATELY * (gap - self._gap)
+        self.recipients -= held.recipients
+        self._again -= held.recipients * (not held.first)
         self._left = now
+        self._gone += held.recipients
+        if now - self._since >= MOMENT:  # many leave at one moment: the mean of single gaps would be far too short
+            self._gap = max((now - self._since) / self._gone, _QUICKEST)
+            self._since, self._gone = now, 0
+
+    def _pace(self, now: float) -> float:
+        """Seconds between two recipients that leave, of late."""
+        return min(max(self._gap, (now - self._left) / self._most), self._slowest)

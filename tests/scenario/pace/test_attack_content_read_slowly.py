@@ -14,7 +14,14 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from tests.fixtures.daemons.routed import sinks
-from tests.fixtures.daemons.strangers import MESSAGES, healthy_zone, hosts_zone, seconds_to_deliver, worker_by_mx
+from tests.fixtures.daemons.strangers import (
+    MESSAGES,
+    address,
+    healthy_zone,
+    hosts_zone,
+    seconds_to_deliver,
+    worker_by_mx,
+)
 from tests.fixtures.peers.fake_dns import FakeDns
 from tests.fixtures.peers.hostile_peer import honest
 
@@ -72,12 +79,12 @@ async def serve(stack: AsyncExitStack, talk: Talk, host: str, port: int) -> None
 
 
 async def test_healthy_mail_is_delivered_beside_hosts_that_read_slowly(system: System) -> None:
-    records = healthy_zone("good", HEALTHY) | hosts_zone("127.0.68", BAD)
+    records = healthy_zone("good", HEALTHY) | hosts_zone("127.68", BAD)
     async with AsyncExitStack() as stack:
         dns = await stack.enter_async_context(FakeDns(records))
         [sink] = await stack.enter_async_context(sinks("1"))
         for n in range(1, BAD + 1):
-            await serve(stack, reads_slowly(), f"127.0.68.{n}", sink.port)
+            await serve(stack, reads_slowly(), address("127.68", n), sink.port)
         await system.rows(MESSAGES, BAD, "bad#.test")
         await worker_by_mx(system, sink.port, dns, claim={"inflight": INFLIGHT, "maxbytes": "256MiB"})
         await system.until("SELECT count(*) = %s FROM archive WHERE result = 'success'", BAD, limit=60)

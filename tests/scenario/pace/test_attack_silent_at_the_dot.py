@@ -14,7 +14,14 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from tests.fixtures.daemons.routed import sinks
-from tests.fixtures.daemons.strangers import MESSAGES, healthy_zone, hosts_zone, seconds_to_deliver, worker_by_mx
+from tests.fixtures.daemons.strangers import (
+    MESSAGES,
+    address,
+    healthy_zone,
+    hosts_zone,
+    seconds_to_deliver,
+    worker_by_mx,
+)
 from tests.fixtures.peers.fake_dns import FakeDns
 from tests.fixtures.peers.hostile_peer import honest, hostile
 
@@ -40,14 +47,14 @@ def silent_at_the_dot(answers: asyncio.Event, sent: Counter[int], host: int) -> 
 
 
 async def test_healthy_mail_is_delivered_beside_hosts_that_do_not_answer_the_dot(system: System) -> None:
-    records = healthy_zone("good", HEALTHY) | hosts_zone("127.0.67", BAD)
+    records = healthy_zone("good", HEALTHY) | hosts_zone("127.67", BAD)
     answers, sent = asyncio.Event(), Counter[int]()
     async with AsyncExitStack() as stack:
         dns = await stack.enter_async_context(FakeDns(records))
         [sink] = await stack.enter_async_context(sinks("1"))
         for n in range(1, BAD + 1):
             answer = silent_at_the_dot(answers, sent, n)
-            await stack.enter_async_context(hostile(answer, host=f"127.0.67.{n}", port=sink.port))
+            await stack.enter_async_context(hostile(answer, host=address("127.67", n), port=sink.port))
         await system.rows(MESSAGES, BAD, "bad#.test")
         await worker_by_mx(system, sink.port, dns, claim={"inflight": INFLIGHT})
         await system.until("SELECT count(*) = %s FROM archive WHERE result = 'success'", BAD, limit=60)

@@ -1,30 +1,104 @@
-"""test_unproven — who finds no place among unproven destinations waits at the pace of late, not of the time before"""
+"""test_unproven — who gets a place among unproven destinations, and who waits for how long"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from queued.destinations.unproven import Unproven
+from queued.destinations.newest import Newest
+from queued.destinations.unproven import Held, Unproven
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def first(ident: int, recipients: int = 1) -> Held:
+    """Places for recipients that were never tried."""
+    return Held(recipients, first=True, newest=ident)
+
+
+def again(ident: int, recipients: int = 1) -> Held:
+    """Places for recipients that were tried before."""
+    return Held(recipients, first=False, newest=ident)
 
 
 @pytest.mark.parametrize("started", [0.0, 1e3, 1e7])
-def test_the_time_before_the_first_of_them_is_not_slowness(started: float) -> None:
+@pytest.mark.parametrize("wanted", [first, again])
+def test_the_time_before_the_first_of_them_is_not_slowness(started: float, wanted: Callable[..., Held]) -> None:
     """A host that has been up for long, or a worker that was idle, parks nobody for minutes."""
-    unproven = Unproven(200)
-    assert unproven.enter(150, started) is None
-    parked = [unproven.enter(1, started + 0.001) for _ in range(50)]
-    assert all(each is not None and each.seconds < 3 for each in parked)
-    unproven.leave(150, started + 0.01)
-    assert unproven.enter(150, started + 3600) is None
-    late = unproven.enter(1, started + 3600.001)
-    assert late is not None
-    assert late.seconds < 3
+    unproven, whole = Unproven(200), wanted(1, 150)
+    assert unproven.enter(whole, started)
+    parked = [unproven.parked(wanted(n), started + 0.001) for n in range(2, 52)]
+    assert all(each.seconds < 5 for each in parked)
+    unproven.leave(whole, started + 0.01)
+    assert unproven.enter(whole, started + 3600)
+    assert unproven.parked(wanted(60), started + 3600.001).seconds < 5
 
 
 def test_the_line_grows_while_no_place_is_freed() -> None:
     unproven = Unproven(200)
-    assert unproven.enter(150, 0.0) is None
-    first, second = unproven.enter(1, 300.0), unproven.enter(1, 300.0)
-    assert first is not None
-    assert second is not None
-    assert second.seconds > first.seconds / 2
+    assert unproven.enter(again(1, 150), 0.0)
+    assert not unproven.enter(again(2), 300.0)
+    waits = [unproven.parked(again(n), 300.0).seconds for n in range(2, 202)]
+    assert waits[-1] > 10 * waits[0]
+    assert max(waits) < 200 * 10 / 75 + 1, "what stands still for ten seconds gives way"
+
+
+def test_who_was_tried_before_has_half_of_the_share_and_who_was_not_all_of_it() -> None:
+    unproven = Unproven(1000)
+    entered = [unproven.enter(again(n), 0.0) for n in range(1000)]
+    assert sum(entered) == 375
+    assert unproven.crowded(again(1))
+    assert not unproven.crowded(first(1))
+    entered = [unproven.enter(first(n), 0.0) for n in range(1000)]
+    assert sum(entered) == 375
+    unproven = Unproven(1000)
+    assert sum(unproven.enter(first(n), 0.0) for n in range(1000)) == 750
+
+
+def test_a_delivery_too_large_for_any_room_has_it_alone() -> None:
+    unproven = Unproven(200)
+    assert unproven.enter(again(1, 120), 0.0)
+    assert not unproven.enter(first(2, 31), 0.0)
+    unproven.leave(again(1, 120), 1.0)
+    assert unproven.enter(first(2, 500), 1.0)
+    assert not unproven.enter(first(3), 1.0)
+
+
+def test_the_newest_come_first_whatever_waits() -> None:
+    unproven = Unproven(1000)
+    assert unproven.enter(first(1, 750), 0.0)
+    for n in range(2, 5002):
+        unproven.parked(first(n), 3.0)
+    assert unproven.behind(first(2), 3.1)
+    assert unproven.parked(first(2), 3.1).seconds > 10
+    assert unproven.parked(first(2), 3.1).seconds <= 60
+    new = [unproven.parked(first(n), 3.2).seconds for n in range(6000, 6020)]
+    assert max(new) <= 1.0
+    assert not any(unproven.behind(first(n), 4.2) for n in range(6000, 6020))
+    assert unproven.behind(first(3), 4.2)
+    assert not unproven.behind(again(3), 4.2)
+
+
+def test_what_does_not_come_back_stands_before_no_other() -> None:
+    newest = Newest()
+    for n in range(100, 200):
+        newest.wait(n, 60.0)
+    newest.wait(300, 200.0)
+    assert newest.newer(1, 0.0) == 101
+    newest.leave(150)
+    newest.leave(151_000)
+    assert newest.newer(140, 60.0) == 59
+    assert newest.newer(1, 71.0) == 1
+    assert newest.newer(300, 71.0) == 0
+
+
+def test_of_too_many_the_oldest_are_forgotten() -> None:
+    newest = Newest()
+    for n in range(11_000):
+        newest.wait(n, 1.0)
+        newest.wait(n, 2.0)
+    assert len(newest) == 10_000
+    assert newest.newer(999, 0.0) == 10_000
+    assert newest.newer(1999, 0.0) == 9000

@@ -1,6 +1,6 @@
 """test_watchdog — which attempts are cut off so that other mail can be claimed
 
-Owns: proofs about queued/watchdog.py's `relieve`, and about what is set aside instead (queued/aside.py);
+Owns: proofs about queued/watchdog.py's `relieve` and `make_room`, and about what is set aside (queued/aside.py);
     tests/integration/attacks has those of a stuck attempt.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from time import monotonic
+from typing import Literal
 
 import pytest
 
@@ -16,7 +17,7 @@ from queued.deferral import Deferral
 from queued.destinations.destination import Destination, Rest, Share, Waiting
 from queued.destinations.feedback import Steering
 from queued.values import Lease
-from queued.watchdog import AttemptStep, Phase, Watch
+from queued.watchdog import AttemptStep, Phase, Watch, gives_way
 
 
 def begun(watch: Watch, phase: Phase | None, *, still: float, ago: float = 0.0) -> AttemptStep:
@@ -77,15 +78,68 @@ async def test_what_stands_still_with_content_of_ours_is_named_and_goes_on() -> 
 async def test_where_destinations_that_were_not_reached_crowd_those_of_them_are_named_after_longer() -> None:
     watch = Watch()
     late = begun(watch, "dot", still=31.0)
-    late.unproven = True
+    late.unproven = "first"
     soon, proven = begun(watch, "dot", still=20.0), begun(watch, "dot", still=31.0)
-    soon.unproven = True
+    soon.unproven = "again"
     found = named(late, soon, proven)
-    watch.make_room(monotonic())
+    assert not watch.make_room(monotonic(), again=False)
     assert found == [late]
     assert not any(each.stuck for each in (late, soon, proven))
-    watch.make_room(monotonic())
+    watch.make_room(monotonic(), again=False)
     assert found == [late], "it looks once a second"
+
+
+def unproven(first: list[float], again: list[float], phase: Phase = "greeting") -> list[AttemptStep]:
+    """Attempts that have stood still for so many seconds at second 1000, by which try they are."""
+    steps = list[AttemptStep]()
+    which: Literal["first", "again"]
+    for which, standing in ("first", first), ("again", again):
+        for still in standing:
+            step = AttemptStep(Lease(2000.0), 3600.0, 3600.0, unproven=which)
+            step.phase, step.moved, step.begun = phase, 1000.0 - still, 1000.0 - still
+            steps.append(step)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "gives"),
+    [
+        ([10.0, 11.0, 1.0], [10.5], 11.0),
+        ([9.0, 0.0], [9.5, 1.0], None),  # half of them move
+        ([4.0, 9.0, 1.0], [2.0, 9.5], 9.0),  # most of them stand still
+        ([4.0, 5.0], [11.0], 5.0),  # it is the longest beyond its time
+        ([2.0, 2.5], [9.0] * 9, None),  # who is tried again has its whole time
+    ],
+)
+def test_for_a_first_try_gives_way_what_stands_still(
+    first: list[float], again: list[float], gives: float | None
+) -> None:
+    found = gives_way(unproven(first, again), 1000.0, again=False)
+    assert (found and 1000.0 - found.moved) == gives
+
+
+@pytest.mark.parametrize(("again", "gives"), [([9.0] * 9, None), ([9.0, 10.0, 12.0], 12.0)])
+def test_for_another_try_gives_way_what_was_tried_before_after_its_whole_time(
+    again: list[float], gives: float | None
+) -> None:
+    found = gives_way(unproven([60.0, 15.0], again), 1000.0, again=True)
+    assert (found and 1000.0 - found.moved) == gives
+
+
+def test_what_drips_gives_way_and_what_has_sent_content_never_does() -> None:
+    [dripping] = steps = unproven([1.0], [])
+    dripping.begun = 940.0
+    assert gives_way(steps, 1000.0, again=False) is dripping
+    assert gives_way(unproven([500.0], [500.0], "dot"), 1000.0, again=False) is None
+
+
+async def test_what_gives_way_is_cut_off_once_and_its_place_is_free_at_once() -> None:
+    watch, left = Watch(), list[str]()
+    step = begun(watch, "greeting", still=11.0)
+    step.unproven, step.yields = "again", partial(left.append, "place")
+    assert watch.make_room(monotonic(), again=True)
+    assert not watch.make_room(monotonic(), again=True)
+    assert (bool(step.stuck), step.starved, left) == (True, False, ["place"])
 
 
 @pytest.mark.parametrize(("sizes", "taken"), [([1] * 30, 25), ([400] * 3, 1), ([20, 4, 2, 1], 3)])

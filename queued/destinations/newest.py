@@ -1,0 +1,47 @@
+"""newest — the recipients that wait for their first try at an unproven destination, ordered by age
+
+Guarantees: no await, no clock. What did not come back within _LATE after its time counts no longer: it was deleted,
+    held, or claimed by another worker. Memory is bounded: of more than _MOST the oldest are forgotten.
+See: queued/destinations/unproven.py, which lets the newest go first.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+_LATE: Final = 10.0  # seconds, and as often those that are late are looked for
+_MOST: Final = 10_000
+
+
+class Newest:
+    """Ids, which grow with the time of receipt."""
+
+    def __init__(self) -> None:
+        self._waiting: list[int] = []  # oldest first
+        self._due: dict[int, float] = {}  # when each of them is to come back, in the caller's seconds
+        self._sweep_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def newer(self, mine: int, now: float) -> int:
+        """How many wait that are newer than this one."""
+        if now >= self._sweep_at:
+            self._sweep_at = now + _LATE
+            self._due = {each: due for each, due in self._due.items() if due + _LATE > now}
+            self._waiting = sorted(self._due)
+        return len(self._waiting) - bisect_right(self._waiting, mine)
+
+    def wait(self, mine: int, due: float) -> None:
+        """This one waits until then."""
+        if mine not in self._due:
+            self._waiting.insert(bisect_left(self._waiting, mine), mine)
+        self._due[mine] = due
+        if len(self._waiting) > _MOST:
+            self.leave(self._waiting[0])
+
+    def leave(self, mine: int) -> None:
+        """This one waits no more."""
+        if self._due.pop(mine, None) is not None:
+            del self._waiting[bisect_left(self._waiting, mine)]
