@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from scripts.analytics import terminal
 from scripts.output import consent, records
+from scripts.output.interrupted import telling
 
 if TYPE_CHECKING:
     import argparse
@@ -65,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
         if not asyncio.run(consent.agreed(options, "analytics generate")):
             return 0
     progress = terminal.Progress("generate", options.attempts, "attempts")
-    made = generate(terminal.conninfo(options), options.attempts, options.days, until, options.seed, progress.tell)
+    with telling(lambda: "what was written stays; the same command would write it again, with other ids"):
+        made = generate(terminal.conninfo(options), options.attempts, options.days, until, options.seed, progress.tell)
     if options.json:
         records.one({"attempts": made.attempts, "archive": made.archive, "seconds": round(made.seconds, 3)})
     else:

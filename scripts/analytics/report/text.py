@@ -20,6 +20,7 @@ DASH: Final = "\u2013"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _NUMBERS: Final = frozenset({"count", "share", "seconds", "number"})
 _SHOWN: Final = 15  # rows of a table on a terminal
+_LAST: Final = 99  # to give way
 #: Columns of text that may be cut on a narrow terminal.
 _CUT: Final = frozenset({"wording", "reply_text"})
 
@@ -103,10 +104,11 @@ def not_judged(report: Report) -> str:
 
 
 def _column(index: int, field: Field) -> Column:
-    """A column; on a narrow terminal the first one stays, and the others give way from the left."""
+    """A column; on a narrow terminal the first two stay longest, and the others give way from the left."""
+    gives = _LAST if index == 1 else index
     if is_number(field):
-        return Column(field.label, gives=index, right=True)
-    return Column(field.label, gives=0 if field.name in _CUT else index, least=16, whole=field.name not in _CUT)
+        return Column(field.label, gives=gives, right=True)
+    return Column(field.label, gives=0 if field.name in _CUT else gives, least=16, whole=field.name not in _CUT)
 
 
 def _span(seconds: float) -> str:

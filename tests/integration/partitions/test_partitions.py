@@ -217,7 +217,7 @@ def test_the_new_leaves_are_like_those_migrate_makes(factory: Factory, folder: P
         (("move", "1", "nowhere"), "leaf nowhere: not there"),
         (("balance", "--weight", "1=many"), "--weight 1=many: not usable"),
         (("balance", "--leaves", "9"), "9 leaves: not usable for 6 partition ids"),
-        (("move", "1", "456"), "without a terminal, --yes is needed"),
+        (("move", "1", "456"), "there is no terminal to ask at; --yes acts, --dry-run only shows"),
     ],
 )
 def test_what_cannot_be_meant_changes_nothing_and_says_so_in_one_line(
