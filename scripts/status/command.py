@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _NEWEST: Final = 200_000  # ids that are read for the flow
 _QUEUED: Final = 1_000_000  # recipients that are counted by state
+_PATIENCE: Final = 2.0  # seconds for a listener of this host
+_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a listener on every address is reached
 _TROUBLE: Final = 8  # findings that are shown
 _OUTCOMES: Final = ("delivered", "deferred", "failed")
 _STATES: Final = ("ACTIVE", "SENDING", "DEFER", "SCHEDULED", "HOLD", "DELETE", "BOUNCE")
@@ -43,6 +45,7 @@ class Figures(NamedTuple):
 
     now: datetime
     server: str
+    listeners: dict[str, bool]  # smtpd's addresses, and whether a connection is accepted there
     smtpd: list[database.Row]
     workers: list[database.Row]
     accepted: database.Row
@@ -98,6 +101,7 @@ async def _look(smtpd: SmtpdConfig, queued: QueuedConfig) -> Figures:
             return Figures(
                 clock.at,
                 server.version,
+                await _listeners(smtpd),
                 await database.fetch(connection, "status_smtpd"),
                 await database.fetch(connection, "register_seen"),
                 accepted,
@@ -109,14 +113,34 @@ async def _look(smtpd: SmtpdConfig, queued: QueuedConfig) -> Figures:
         await connection.close()
 
 
+async def _listeners(smtpd: SmtpdConfig) -> dict[str, bool]:
+    """Each address that smtpd.yaml names, as seen from this host; nothing is said there."""
+    places = [(each.address, each.port) for server in smtpd.servers for each in server.listeners if each.port]
+    found = await asyncio.gather(*(_accepts(_ANY.get(address, address), port) for address, port in places))
+    return {f"{address}:{port}": accepts for (address, port), accepts in zip(places, found, strict=True)}
+
+
+async def _accepts(host: str, port: int) -> bool:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            _, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.transport.abort()
+    return True
+
+
 def _show(figures: Figures) -> None:
     print(f"pillarbox {version()}, PostgreSQL {figures.server}, {time(figures.now, brief=False)}\n")
     daemons: list[tuple[object, ...]] = [
-        ("smtpd", f"on {row.host or 'this host'}", f"connected since {time(row.since, brief=False)}")
+        ("smtpd", f"at {where}", "accepts connections" if accepts else "does not answer on this host")
+        for where, accepts in figures.listeners.items()
+    ]
+    # It connects to the database with its first mail, so one that does not may be alive.
+    daemons += [
+        ("smtpd", f"on {row.host or 'this host'}", f"connected to PostgreSQL since {time(row.since, brief=False)}")
         for row in figures.smtpd
     ]
-    if not figures.smtpd:
-        daemons.append(("smtpd", "-", "not connected to this database"))
     for row in figures.workers:
         state = f"alive since {time(row.started, brief=False)}" if row.live else f"silent for {span(row.silent)}"
         daemons.append((row.id, f"on {row.host}", state))
@@ -159,6 +183,7 @@ def _document(figures: Figures) -> dict[str, Any]:
         "version": version(),
         "server": figures.server,
         "now": figures.now,
+        "listeners": [{"address": where, "accepts": accepts} for where, accepts in figures.listeners.items()],
         "smtpd": [records.fields(row) for row in figures.smtpd],
         "workers": [
             {

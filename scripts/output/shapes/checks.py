@@ -25,6 +25,13 @@ class Diagnosis(Shape):
     findings: list[Finding] = meaning("Every finding, the gravest first.")
 
 
+class ListenerSeen(Shape):
+    """An address of smtpd."""
+
+    address: str = meaning("Address and port, as in smtpd.yaml.")
+    accepts: bool = meaning("Whether it accepts connections, as seen from this host.")
+
+
 class Connected(Shape):
     """Where smtpd is connected from."""
 
@@ -67,7 +74,8 @@ class Status(Shape):
     version: str = meaning("Of Pillarbox.")
     server: str = meaning("Of PostgreSQL.")
     now: datetime = meaning("The server's time.")
-    smtpd: list[Connected] = meaning("Where smtpd is connected from.")
+    listeners: list[ListenerSeen] = meaning("Every address of smtpd.yaml.")
+    smtpd: list[Connected] = meaning("Where smtpd is connected to PostgreSQL from; it is from its first mail on.")
     workers: list[WorkerSeen] = meaning("Every worker of the register.")
     accepted: Minutes = meaning("Recipients accepted, among the newest 200,000.")
     attempts: dict[str, Minutes] = meaning("Attempts by outcome, among the newest 200,000.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 
 from scripts import cli
 from scripts.output import table
+from scripts.sink.server import Sink
 from tests.fixtures.database.operating import Pillarbox, write_config
 
 if TYPE_CHECKING:
@@ -17,11 +19,14 @@ if TYPE_CHECKING:
 
     from tests.fixtures.database.factory import Factory
 
+NONE = 1  # a port where nothing listens
+
 
 @pytest.fixture
 def status(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Pillarbox:
     """`pillarbox status` on the test's own database."""
-    return Pillarbox(write_config(tmp_path / "config", database), capsys, "status")
+    servers = [{"id": "relay", "listeners": [{"port": NONE}]}]
+    return Pillarbox(write_config(tmp_path / "config", database, servers=servers), capsys, "status")
 
 
 def test_the_screen_has_all_of_it(factory: Factory, status: Pillarbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +53,7 @@ def test_the_screen_has_all_of_it(factory: Factory, status: Pillarbox, monkeypat
     assert ("HOLD", "3", "3h", "ago") in words
     assert "queue: 6 recipients" in lines
     assert any(line.startswith("w1 ") and "alive since" in line for line in lines)
+    assert any(line.startswith("smtpd ") and line.endswith("does not answer on this host") for line in lines)
     assert any(line.startswith("w2 ") and "silent for 2h" in line for line in lines)
     assert any(line.startswith("warn") and "w2@h:2 has been silent for 2h" in line for line in lines)
 
@@ -58,6 +64,19 @@ def test_the_screen_has_all_of_it(factory: Factory, status: Pillarbox, monkeypat
     assert [worker["live"] for worker in told["workers"]] == [True, False]
     assert "worker.live" in {finding["check"] for finding in told["trouble"]}
     assert status.status == 0
+
+
+async def test_a_listener_that_accepts_connections_is_alive(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Sink() as sink:
+        servers = [{"id": "relay", "listeners": [{"address": "0.0.0.0", "port": sink.port}, {"port": NONE}]}]  # noqa: S104
+        status = Pillarbox(write_config(tmp_path / "config", database, servers=servers), capsys, "status")
+        told = await asyncio.to_thread(status.json)
+    assert told["listeners"] == [
+        {"address": f"0.0.0.0:{sink.port}", "accepts": True},
+        {"address": f"127.0.0.1:{NONE}", "accepts": False},
+    ]
 
 
 def test_the_exit_status_is_1_at_an_alarm(factory: Factory, status: Pillarbox) -> None:
