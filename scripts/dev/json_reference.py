@@ -12,8 +12,8 @@ _INTRO: Final = """# JSON of commands
 Every command takes `--json`, except `demo`, `up`, `sink`, `psql` and `completion`. A command that lists prints JSON
 lines: one object a line, none for an empty list. A command that is about one thing prints one object. Standard output
 has nothing else; messages go to standard error, and the exit status is the same with and without `--json`. Lines are
-ASCII. Times are ISO 8601 with an offset, sizes are octets, and `null` means that there is no value. Fields may be
-added; names and meanings stay.
+ASCII. A command that asks at a terminal prints its preview as one object more, before the question. Times are ISO 8601
+with an offset, sizes are octets, and `null` means that there is no value. Fields may be added; names and meanings stay.
 
 [json.schema.json](json.schema.json) is the JSON Schema (draft 2020-12) of all of it: a property for each command, a
 definition for each form."""

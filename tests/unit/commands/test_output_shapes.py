@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from scripts.cli import parser_of
 from scripts.output import records
 from scripts.output.commands import COMMANDS, schema_text
+from scripts.output.shapes.settings import Configuration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,7 @@ def test_the_schema_has_every_command_and_every_form() -> None:
     for output in COMMANDS.values():
         for form in output.forms:
             assert schema["$defs"][form.__name__]["description"]
+            assert "additionalProperties" not in schema["$defs"][form.__name__] or form is Configuration
 
 
 def test_a_line_is_ascii_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
