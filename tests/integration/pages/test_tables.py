@@ -31,7 +31,7 @@ pytestmark = pytest.mark.counts_pages
 _ROW: Final = re.compile(r"^\|(.*)\|$", re.MULTILINE)
 #: What becomes of recipient 4711, by the verb that Postfix's command is here.
 _STATUS: Final = {"hold": "HOLD", "release": "DELIVER", "bounce": "BOUNCE", "delete": "DELETE"}
-#: These serve, or need Spark: tests/scenario/operation and test_spark_pages.py run them.
+#: These serve: tests/scenario/operation runs them.
 _NOT_HERE: Final = ("pillarbox up", "pillarbox relay", "pillarbox user add NAME")
 
 
