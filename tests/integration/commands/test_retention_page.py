@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
-_COMMAND = re.compile(r"^    (pillarbox .*|python -m .*)$", re.MULTILINE)
+_COMMAND = re.compile(
+    r"^    (?:\.venv/bin/)?(pillarbox (?:retention|queue) .*|pillarbox retention|python -m .*)$", re.MULTILINE
+)
 _SECTIONS = re.compile(r"^    quarantines:\n(?:    .*\n)+", re.MULTILINE)
 
 
