@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from queued.deferral import SOONEST, Deferral, ParkedLine
 from queued.destinations.destination import LEAST
-from queued.destinations.newest import Newest
+from queued.newest import Newest
 from queued.watchdog import MOMENT, STANDING
 
 _QUICKEST: Final = 0.001  # seconds between two recipients that leave

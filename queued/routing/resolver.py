@@ -6,7 +6,9 @@ Guarantees: a question ends by `timeout`; the same question asked by many at onc
     times as long as it took, twice as long each further time, up to five minutes (RFC 9520 section 3.2).
     No caller waits for longer than `patience`: the question goes on without it, and its answer is kept for the next
     call. Questions that are not answered at once leave their place to others: a hundred of them go on, twenty of one
-    zone, and the rest are given up or not asked, so that silent name servers do not delay other questions. While they
+    zone, and the rest are given up or not asked, so that silent name servers do not delay other questions. A question
+    that was given up is not asked again for as long as a failure is kept, and yields to questions never asked, of which
+    the newest goes first (queued/routing/question_line.py). A question that was never asked does not fail. While they
     are silent an expired answer is used (RFC 8767), unless DNSSEC secured it or it says that a host or domain does not
     exist. Memory is bounded by `entries`, and by octets (queued/routing/dns_cache.py). The result is always an
     Answer: only a name that cannot be asked for raises. An answer is `secure` only where `trusted` says that the name
@@ -21,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter, OrderedDict
+from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
@@ -36,9 +38,11 @@ import dns.nameserver
 import dns.rdatatype
 import dns.resolver
 
-from queued.deferral import Deferral, ParkedError, ParkedLine
+from queued.deferral import SOONEST, Deferral, ParkedError, ParkedLine
 from queued.routing.dns_answer import Answer, Tlsa
 from queued.routing.dns_cache import DnsCache
+from queued.routing.question_line import QuestionLine, QuestionTurn
+from queued.routing.unanswered import Unanswered
 from shared.errors import in_words
 from shared.mail.domain import DomainRefused, to_ascii
 from shared.mail.smtp_reply import printable
@@ -61,7 +65,6 @@ _SLOW, _SLOW_OF_A_ZONE = 100, 20  # questions that may go on after that
 _STALE: Final = 86_400.0  # seconds for which an expired answer is used while no server answers (RFC 8767 section 6)
 _QUICKEST: Final = 0.001  # seconds between two answers
 _LATELY: Final = 0.1  # the weight of the last gap in their mean
-_LEAST_FAILED, _MOST_FAILED = 1.0, 300.0  # seconds that a failure is kept (RFC 9520 section 3.2)
 _MOST_RECORDS: Final = 50  # of one answer, the best MX first: more are not needed, and 64 KiB can hold 4000
 _ANNOUNCES: Final = "v=STSv1"  # RFC 8461 section 3.1; records of other kinds under that name are not read
 _LONGEST_TXT: Final = 512  # octets of one TXT record; an announcement has about 30
@@ -84,12 +87,12 @@ class Resolver:
         self._settings = settings
         self._resolver: dns.asyncresolver.Resolver | None = None
         self._kept = DnsCache[_Question](settings.entries)
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._line = QuestionLine(_AT_ONCE, _PROMPT)
+        self._unanswered = Unanswered[_Question](settings.entries)
         self._closing = False
         self._slow: Counter[str] = Counter()  # questions by zone, and all under ""
-        self._lines: dict[str, ParkedLine] = {}  # those who wait for room, by zone
+        self._lines: dict[str, ParkedLine] = {}  # those who wait to ask again, by zone
         self._gap, self._answered_at = _QUICKEST, monotonic()  # mean seconds between two answers, and the last one
-        self._failed: OrderedDict[_Question, float] = OrderedDict()  # for how long the last failure was kept
         self._going: set[_Question] = set()  # the slow ones
         self.patience: float | None = _PATIENCE
         self._asking: dict[_Question, asyncio.Task[_Records]] = {}
@@ -163,16 +166,16 @@ class Resolver:
         name, _ = question
         asking = self._asking.get(question)
         if asking is None:
-            self._has_room(name)
-            asking = self._asking[question] = asyncio.create_task(self._ask(question))
-            asking.add_done_callback(partial(self._asked_for, question))
+            turn = self._turn(question)
+            asking = self._asking[question] = asyncio.create_task(self._ask(question, turn))
+            asking.add_done_callback(partial(self._asked_for, question, turn))
         limit = self._settings.timeout.total_seconds()
         try:
             async with asyncio.timeout(self.patience if self.patience is not None and self.patience < limit else None):
                 return await self._shielded(asking)
         except TimeoutError:
             if question not in self._going:  # it has no place yet
-                raise ParkedError(self._crowded(name)) from None
+                raise ParkedError(self._crowded(question)) from None
             # It ends by its own limit, and its answer is kept for the caller's next question.
             wait = limit - _PATIENCE + random.uniform(0, _PROMPT)
             raise ParkedError(_silent(name, wait)) from None
@@ -187,25 +190,33 @@ class Resolver:
                 raise ResolverClosedError from None
             raise
 
-    def _asked_for(self, question: _Question, asking: asyncio.Task[_Records]) -> None:
+    def _asked_for(self, question: _Question, turn: QuestionTurn, asking: asyncio.Task[_Records]) -> None:
         del self._asking[question]
+        self._line.leave(turn)
         if not asking.cancelled():
             asking.exception()  # retrieved: callers that wait have it; there may be none
 
-    def _has_room(self, name: dns.name.Name) -> None:
-        """ParkedError where many slow questions of the zone are open, or many of any zone wait for a place."""
-        zone = _zone(name)
-        if self.patience is None:
-            return
-        if self._slow[zone] >= _SLOW_OF_A_ZONE:
-            gap = self._settings.timeout.total_seconds() / _SLOW_OF_A_ZONE
-            raise ParkedError(_silent(name, self._lines.setdefault(zone, ParkedLine()).seconds(monotonic(), gap)))
-        if len(self._asking) - self._slow[""] >= _AT_ONCE + _WAITING:
-            raise ParkedError(self._crowded(name))
+    def _turn(self, question: _Question) -> QuestionTurn:
+        """Its place in the line; ParkedError where it was not answered lately, or others come before it."""
+        name, now = question[0], monotonic()
+        if self.patience is not None:
+            zone = _zone(name)
+            if self._slow[zone] >= _SLOW_OF_A_ZONE:
+                gap = self._settings.timeout.total_seconds() / _SLOW_OF_A_ZONE
+                raise ParkedError(_silent(name, self._lines.setdefault(zone, ParkedLine()).seconds(now, gap)))
+            if left := self._unanswered.left(question, now):
+                raise ParkedError(_silent(name, left + random.uniform(SOONEST, SOONEST + left)))
+        turn = QuestionTurn(self._unanswered.number(question), asked=self._unanswered.is_asked(question))
+        if not self._line.enter(turn, None if self.patience is None else _WAITING):
+            raise ParkedError(self._crowded(question))
+        return turn
 
-    def _crowded(self, name: dns.name.Name) -> Deferral:
+    def _crowded(self, question: _Question) -> Deferral:
         """For how long to park who finds no place: so that those who come again are as many as there will be places."""
-        now, slowest = monotonic(), self._settings.timeout.total_seconds() / _SLOW
+        name, now = question[0], monotonic()
+        if not self._unanswered.is_asked(question):
+            return _silent(name, self._line.put_off(self._unanswered.number(question), now))
+        slowest = self._settings.timeout.total_seconds() / _SLOW
         gap = min(max(self._gap, (now - self._answered_at) / _AT_ONCE), slowest)
         return _silent(name, self._lines.setdefault("", ParkedLine()).seconds(now, gap))
 
@@ -220,7 +231,9 @@ class Resolver:
         """A place among the slow questions; ParkedError where there is none."""
         zone = _zone(question[0])
         if self.patience is not None and (self._slow[""] >= _SLOW or self._slow[zone] >= _SLOW_OF_A_ZONE):
-            raise ParkedError(self._crowded(question[0]))
+            left = self._unanswered.fail(question, _PROMPT, monotonic())
+            crowded = self._crowded(question)
+            raise ParkedError(crowded._replace(seconds=max(crowded.seconds, left)))
         self._slow.update(("", zone))
         self._going.add(question)
         try:
@@ -232,10 +245,17 @@ class Resolver:
                 del self._slow[zone]
                 self._lines.pop(zone, None)
 
-    async def _resolve(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, limit: float) -> dns.resolver.Answer:
+    async def _resolve(self, question: _Question, turn: QuestionTurn, limit: float) -> dns.resolver.Answer:
         """A name server's answer within the limit; ParkedError where other questions take all the room."""
-        async with asyncio.timeout(limit):
-            await self._room.acquire()
+        try:
+            async with asyncio.timeout(limit):
+                await turn.settled.wait()
+        except TimeoutError:
+            if self.patience is None:
+                raise
+        if not turn.placed:
+            raise ParkedError(self._crowded(question))
+        name, kind = question
         asked = None
         try:
             try:
@@ -243,24 +263,25 @@ class Resolver:
                 asked = asyncio.ensure_future(resolving)
                 await asyncio.wait((asked,), timeout=_PROMPT)
             finally:
-                self._room.release()
+                self._line.leave(turn)
             if asked.done():
                 self._heard()
                 return asked.result()
-            with self._slowly((name, kind)):
+            with self._slowly(question):
                 return await asked
         finally:
             if asked is not None:
                 asked.cancel()
 
-    async def _ask(self, question: _Question) -> _Records:
+    async def _ask(self, question: _Question, turn: QuestionTurn) -> _Records:
         name, kind = question
         limit = self._settings.timeout.total_seconds()
         began = monotonic()
         try:
-            answer = await self._resolve(name, kind, limit)
+            answer = await self._resolve(question, turn, limit)
         except dns.resolver.NXDOMAIN as error:
             responses = error.responses().values()  # type: ignore[no-untyped-call] # dnspython's, without types
+            self._unanswered.forget(question)
             lives = min((response.resolve_chaining().minimum_ttl for response in responses), default=0)
             return self._keep(question, Answer("unknown"), min(lives, _MOST_NO))
         except (dns.resolver.LifetimeTimeout, TimeoutError):
@@ -270,7 +291,7 @@ class Resolver:
             # SERVFAIL from every server, REFUSED, an answer that is none, no server to ask. The text is for people.
             text = printable(in_words(error).encode(errors="backslashreplace"))[:200]
             return self._keep_failure(question, text, monotonic() - began)
-        self._failed.pop(question, None)
+        self._unanswered.forget(question)
         lives = answer.chaining_result.minimum_ttl
         secure = self._settings.trusted and bool(answer.response.flags & dns.flags.AD)
         canonical = "" if answer.canonical_name == name else _text(answer.canonical_name)
@@ -280,10 +301,7 @@ class Resolver:
         return self._keep(question, Answer("found", records, secure=secure, canonical=canonical), lives)
 
     def _keep_failure(self, question: _Question, text: str, took: float) -> _Records:
-        kept = max(3 * took, 2 * self._failed.pop(question, 0.0), _LEAST_FAILED)
-        self._failed[question] = kept = min(kept, _MOST_FAILED)
-        while len(self._failed) > self._settings.entries:
-            self._failed.popitem(last=False)
+        kept = self._unanswered.fail(question, took, monotonic())
         answer: _Records = Answer("failed", (), text)
         return self._stale(question) or self._keep(question, answer, kept, least=0.0)
 

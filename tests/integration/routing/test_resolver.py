@@ -119,7 +119,7 @@ async def test_a_long_answer_comes_by_tcp() -> None:
 
 async def test_only_what_is_read_of_texts_is_kept() -> None:
     async with resolving() as (resolver, _):
-        short, long = (await resolver.txt("texts.test")).records
+        short, long = sorted((await resolver.txt("texts.test")).records)  # their order is by chance
         assert short == "v=STSv1; id=1;"
         assert (long[:16], len(long)) == ("v=STSv1; id=2; x", 512)
         assert (await resolver.txt("unsure.test")).records == ()
@@ -248,6 +248,30 @@ async def test_silent_zones_have_a_share_of_the_questions_and_others_are_answere
             with pytest.raises(ParkedError) as parked:
                 await resolver.mx("another.evil.test")
             assert parked.value.until.reason == "DNS does not answer about evil.test"
+        finally:
+            await resolver.close()
+
+
+async def test_a_new_question_comes_before_hundreds_about_silent_domains_which_are_not_asked_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(under_test, "_PROMPT", 0.3)
+    silent = {(f"bad{n}.test", "MX"): [SILENT] for n in range(1000)}
+    async with FakeDns({("good.test", "MX"): ["10 mx.good.test."], **silent}) as server:
+        resolver = Resolver(Dns.model_validate({"servers": [server.where]}))
+        try:
+            asking = [asyncio.create_task(_unless_parked(resolver, name)) for name, _ in silent]
+            await until(lambda: len(server.asked) >= 200, "every place to be taken")
+            assert (await resolver.mx("good.test")).state == "found", "its first call has the next place"
+            assert set(await asyncio.gather(*asking)) == {None}
+            await until(lambda: not resolver._asking.keys() - resolver._going, "the places to become free")
+            going = {name.to_text(omit_final_dot=True) for name, _ in resolver._going}
+            gave_up = next(name for name, _ in server.asked if name not in going and name != "good.test")
+            asked = len(server.asked)
+            with pytest.raises(ParkedError) as parked:
+                await resolver.mx(gave_up)
+            assert parked.value.until.seconds <= 3, "it is left alone for about a second"
+            assert (gave_up, "MX") not in server.asked[asked:]
         finally:
             await resolver.close()
 

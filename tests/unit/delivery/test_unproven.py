@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.destinations.newest import Newest
 from queued.destinations.unproven import Held, Unproven
+from queued.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

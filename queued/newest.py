@@ -1,8 +1,8 @@
-"""newest — the recipients that wait for their first try at an unproven destination, ordered by age
+"""newest — those that wait to be tried or asked about for the first time, ordered by age
 
 Guarantees: no await, no clock. What did not come back within _LATE after its time counts no longer: it was deleted,
     held, or claimed by another worker. Memory is bounded: of more than _MOST the oldest are forgotten.
-See: queued/destinations/unproven.py, which lets the newest go first.
+See: queued/destinations/unproven.py and queued/routing/question_line.py, which let the newest go first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MOST: Final = 10_000
 
 
 class Newest:
-    """Ids, which grow with the time of receipt."""
+    """Ids, which grow with the time at which they came."""
 
     def __init__(self) -> None:
         self._waiting: list[int] = []  # oldest first

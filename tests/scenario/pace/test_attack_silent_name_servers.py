@@ -1,0 +1,44 @@
+"""test_attack_silent_name_servers — domains whose name servers are silent do not delay new mail to new domains
+
+Owns: a running worker, more such domains than it may ask about in several seconds, and then mail for domains that it
+    has never asked about. Before, its questions waited behind theirs: 50 seconds beside 5,000 of them.
+See: queued/routing/question_line.py; docs/explanation/admission.md, "DNS".
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from tests.fixtures.daemons.routed import sinks
+from tests.fixtures.daemons.strangers import (
+    MESSAGES,
+    WAKE,
+    healthy_zone,
+    seconds_to_deliver,
+    silent_zone,
+    worker_by_mx,
+)
+from tests.fixtures.peers.fake_dns import FakeDns
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.system import System
+
+POISONED, HEALTHY = 4000, 20
+
+
+async def test_mail_to_new_domains_is_delivered_beside_thousands_of_silent_name_servers(system: System) -> None:
+    records = healthy_zone("good", HEALTHY) | healthy_zone("first", HEALTHY) | silent_zone(POISONED)
+    async with AsyncExitStack() as stack:
+        dns = await stack.enter_async_context(FakeDns(records))
+        [sink] = await stack.enter_async_context(sinks("1"))
+        await worker_by_mx(system, sink.port, dns)
+        alone = await seconds_to_deliver(system, "first", HEALTHY)
+        await system.rows(MESSAGES, POISONED, "bad#.test")
+        await system.rows(WAKE)
+        seen = "SELECT count(*) >= %s FROM queue WHERE last_error IS NOT NULL OR token IS NOT NULL"
+        await system.until(seen, POISONED * 9 // 10, limit=100)
+        took = await seconds_to_deliver(system, "good", HEALTHY)
+        assert took < 10 * max(1.0, alone), f"{took:.1f} s beside {alone:.1f} s alone, and it waits for no poison"
+        waiting = "SELECT count(*) FROM queue WHERE last_error LIKE 'waiting: DNS %%' AND retry_count = 0"
+        assert await system.value(waiting) > POISONED / 4, "the poison is still there"

@@ -1,0 +1,107 @@
+"""test_question_line — which question to DNS comes next, and how long one that was not answered is left alone"""
+
+from __future__ import annotations
+
+import pytest
+
+from queued.routing.question_line import QuestionLine, QuestionTurn
+from queued.routing.unanswered import Unanswered
+
+
+def first(number: int) -> QuestionTurn:
+    return QuestionTurn(number, asked=False)
+
+
+def again(number: int) -> QuestionTurn:
+    return QuestionTurn(number, asked=True)
+
+
+def test_of_those_never_asked_the_newest_goes_first_and_before_all_that_were_asked() -> None:
+    line, turns = QuestionLine(2, 1.0), [first(1), first(2)]
+    assert all(line.enter(turn) and turn.placed for turn in turns)
+    waiting = [again(3), first(5), first(9), first(7)]
+    assert all(line.enter(turn) for turn in waiting)
+    order = list[int]()
+    while turns:
+        line.leave(turns.pop(0))
+        for turn in [turn for turn in waiting if turn.placed]:
+            waiting.remove(turn)
+            turns.append(turn)
+            order.append(turn.number)
+    assert order == [9, 7, 5, 3]
+
+
+def test_those_asked_before_leave_half_of_the_places_to_others() -> None:
+    line = QuestionLine(10, 1.0)
+    old = [again(n) for n in range(20)]
+    assert all(line.enter(turn) for turn in old)
+    assert [turn.placed for turn in old] == [True] * 5 + [False] * 15
+    new = [first(n) for n in range(20, 26)]
+    assert all(line.enter(turn) for turn in new)
+    assert [turn.placed for turn in new] == [True] * 5 + [False]
+    line.leave(old[0])
+    assert new[5].placed
+    assert not old[5].placed
+
+
+def test_of_too_many_those_asked_before_are_sent_away_and_then_the_oldest() -> None:
+    line = QuestionLine(1, 1.0)
+    assert line.enter(again(1))
+    kept, sent, oldest, newest = first(6), again(2), first(5), first(7)
+    assert line.enter(sent, 2)
+    assert line.enter(kept, 2)
+    assert line.enter(oldest, 2)
+    assert sent.settled.is_set()
+    assert not sent.placed
+    assert not line.enter(again(3), 2)
+    assert not line.enter(first(4), 2)
+    assert line.enter(newest, 2)
+    assert oldest.settled.is_set()
+    assert not kept.settled.is_set()
+
+
+def test_a_turn_gives_back_what_it_has_and_no_more() -> None:
+    line, has, waits, gone = QuestionLine(1, 1.0), first(1), first(2), first(3)
+    assert line.enter(has)
+    assert line.enter(waits)
+    assert line.enter(gone)
+    for _ in range(2):
+        line.leave(gone)
+    third = first(0)
+    assert line.enter(third)
+    assert [turn.placed for turn in (has, waits, gone, third)] == [True, False, False, False]
+    for _ in range(2):
+        line.leave(has)
+    assert [turn.placed for turn in (has, waits, gone, third)] == [False, True, False, False]
+
+
+def test_a_new_question_is_put_off_for_a_moment_whatever_waits() -> None:
+    line = QuestionLine(200, 1.0)
+    assert 60 >= max(line.put_off(n, 0.0) for n in range(5000)) > 0
+    assert 10 < line.put_off(0, 0.1) <= 60
+    assert line.put_off(5001, 0.2) == 1.0
+    line.enter(first(5001))
+    assert line.put_off(5000, 0.2) == 1.0
+
+
+def test_what_is_not_answered_is_left_alone_for_longer_each_time() -> None:
+    unanswered = Unanswered[str](10)
+    assert not unanswered.is_asked("a")
+    assert (unanswered.number("a"), unanswered.number("b"), unanswered.number("a")) == (1, 2, 1)
+    assert not unanswered.is_asked("a")
+    assert [unanswered.fail("a", 1.0, 100.0) for _ in range(3)] == [3, 6, 12]
+    assert unanswered.is_asked("a")
+    assert unanswered.left("a", 105.0) == pytest.approx(7.0)
+    assert unanswered.left("a", 113.0) == unanswered.left("b", 0.0) == unanswered.left("c", 0.0) == 0
+    assert [unanswered.fail("c", took, 0.0) for took in (0.0, 1000.0, 1000.0)] == [1, 300, 300]
+    unanswered.forget("a")
+    assert not unanswered.is_asked("a")
+    assert unanswered.number("a") == 4, "once it was answered it counts as new"
+
+
+def test_memory_is_bounded() -> None:
+    unanswered = Unanswered[int](3)
+    for n in range(10):
+        unanswered.fail(n, 1.0, 0.0)
+    assert len(unanswered) == 3
+    assert [unanswered.is_asked(n) for n in (6, 7, 9)] == [False, True, True]
