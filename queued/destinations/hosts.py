@@ -3,18 +3,21 @@
 Guarantees: a host has one window and one memory of being dead for all domains whose mail it takes. An attempt waits for
     a turn in memory only where the host has answered an attempt within the last second, for `claim.wait` at most and
     within the host's share of recipients in flight; else it is parked at once, and so is all mail for a dead host until
-    one attempt has tested it. A domain whose hosts are all shut is parked before its body is fetched. Memory is
-    bounded: hosts without mail under way are forgotten, and of too many domains the oldest.
+    one attempt has tested it. A domain whose hosts are all shut is parked before its body is fetched. Hosts of one IPv6
+    /64 that were not reached recently share one window beside their own, because one machine can have all of its
+    addresses; it grows with their successes, and their failures do not count against the others. Memory is bounded:
+    hosts without mail under way are forgotten, and of too many domains the oldest.
 See: queued/destinations/destination.py, the window; docs/explanation/admission.md.
 """
 
 from __future__ import annotations
 
 import asyncio
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued.deferral import Deferral
+from queued.deferral import SOONEST, Deferral
 from queued.destinations.destination import Destination, Waiting, room, steered
 from queued.values import PoolClosedError
 
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 _REMEMBERED: Final = 60.0  # seconds a host is kept after its last delivery
 _SWEEP: Final = 1000  # hosts at which those to forget are first looked for
 _MOST_DOMAINS: Final = 20_000  # whose hosts are remembered
+_SITE: Final = 64  # bits of an IPv6 address; one machine may use every address within (RFC 4291 section 2.5.1)
+#: Where addresses hold those of IPv4: RFC 4291 section 2.5.5.2, RFC 6052 section 2.1, RFC 8215.
+_OF_IPV4: Final = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 _LED_THERE: Final = 600.0  # seconds: what DNS said longer ago is asked again
 
 
@@ -43,6 +49,7 @@ class Hosts:
         self._patience = claim.wait.total_seconds()
         self._clock = clock
         self._destinations: dict[tuple[str, int], Destination] = {}
+        self._beside: dict[Waiting, Waiting] = {}  # places of hosts not reached recently: the one in their /64
         self._sweep_at = _SWEEP
         self._led: dict[str, tuple[float, tuple[Hop, ...]]] = {}  # by domain, until when and where
         self._same: dict[tuple[Hop, ...], tuple[Hop, ...]] = {}  # thousands of domains lead to one place
@@ -54,8 +61,10 @@ class Hosts:
             raise PoolClosedError
         destination = self._lane(hop)
         place = destination.offer(rank, recipients, octets, self._room, self._clock())
-        if isinstance(place, Deferral) or place.started:
+        if isinstance(place, Deferral):
             return place
+        if place.started:
+            return self._in_network(hop, place, rank) or place
         try:
             async with asyncio.timeout(self._patience):
                 await place.settled.wait()
@@ -73,7 +82,10 @@ class Hosts:
 
         barred: it refused our login, and each further one may lock the account, whatever the hosts behind it take.
         """
-        place.destination.leave(place, self._clock(), reached=reached, why=why, barred=barred)
+        now = self._clock()
+        if (beside := self._beside.pop(place, None)) is not None:
+            beside.destination.leave(beside, now, reached=reached or None)
+        place.destination.leave(place, now, reached=reached, why=why, barred=barred)
 
     def led(self, domain: str, hops: Sequence[Hop]) -> None:
         """DNS says that mail for this domain goes there."""
@@ -93,8 +105,7 @@ class Hosts:
             return None
         waits: list[Deferral] = []
         for hop in hops:
-            destination = self._destinations.get((hop.host, hop.port))
-            if destination is None or (shut := destination.shut(now)) is None:
+            if (shut := self._shut(hop, now)) is None:
                 return None
             waits.append(shut)
         return soonest(waits)
@@ -112,8 +123,37 @@ class Hosts:
         elif not place.settled.is_set():
             place.destination.give_up(place, self._clock())
 
+    def _shut(self, hop: Hop, now: float) -> Deferral | None:
+        """For how long to park mail for this host, None when it may be connected to."""
+        host = self._destinations.get((hop.host, hop.port))
+        shut = None if host is None else host.shut(now)
+        if shut is not None or (host is not None and host.proven):
+            return shut
+        beside = self._destinations.get((_network(hop.host), hop.port))
+        return None if beside is None else beside.shut(now)
+
+    def _in_network(self, hop: Hop, place: Waiting, rank: Rank) -> Deferral | None:
+        """Count the place in the host's /64 too; for how long to park the delivery when that has no room."""
+        network, now = _network(hop.host), self._clock()
+        if not network or place.destination.proven:
+            return None
+        lane = self._known((network, hop.port), f"hosts of {network} that have not answered yet")
+        beside = lane.offer(rank, place.recipients, place.octets, self._room, now)
+        if isinstance(beside, Waiting) and not beside.started:
+            lane.give_up(beside, now)
+            beside = beside.away or Deferral(SOONEST, lane.label)
+        if isinstance(beside, Waiting):
+            self._beside[place] = beside
+            return None
+        place.destination.leave(place, now)
+        # Never Busy, which would keep the mail from the domain's next host.
+        return Deferral(max(SOONEST, beside.seconds), beside.reason)
+
     def _lane(self, hop: Hop) -> Destination:
-        key, now = (hop.host, hop.port), self._clock()
+        return self._known((hop.host, hop.port), f"host {hop}")
+
+    def _known(self, key: tuple[str, int], label: str) -> Destination:
+        now = self._clock()
         destination = self._destinations.get(key)
         if destination is None:
             if len(self._destinations) >= self._sweep_at:
@@ -121,9 +161,7 @@ class Hosts:
                     k: known for k, known in self._destinations.items() if not known.forgettable(now, _REMEMBERED)
                 }
                 self._sweep_at = max(_SWEEP, 2 * len(self._destinations))
-            destination = self._destinations[key] = Destination(
-                f"host {hop}", self._steering, self._rest, now, patient=False
-            )
+            destination = self._destinations[key] = Destination(label, self._steering, self._rest, now, patient=False)
         return destination
 
 
@@ -141,6 +179,16 @@ class Entrance:
     def leave(self, place: Waiting, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
         """The turn is over."""
         self._hosts.leave(place, reached=reached, why=why, barred=barred)
+
+
+def _network(host: str) -> str:
+    """The IPv6 /64 of an address; "" for IPv4, also within IPv6, and for names and paths."""
+    if ":" not in host or host.startswith("/"):
+        return ""
+    address = ip_address(host)
+    if not isinstance(address, IPv6Address) or any(address in each for each in _OF_IPV4):
+        return ""
+    return str(IPv6Network((int(address), _SITE), strict=False))
 
 
 def soonest(waits: Sequence[Deferral]) -> Deferral:
