@@ -5,8 +5,9 @@ Guarantees: a connection opened for an attempt by a task of its own counts for t
     moved for its limit is cut off through its lease, at that moment, and so is one that as a whole takes longer than it
     may, however often it moves; one timer serves all, and a step costs no more than reading the clock. Where others
     wait for room in the share of unproven destinations, the one of them that has not moved for longest is cut off
-    before its content, if that is STANDING seconds or it has dripped; where most of them stand still, a MOMENT is
-    enough for the first try of a recipient. Where the worker has had no room to claim anything, all are that have not
+    before its content, if that is STANDING seconds or it has dripped; where most of them stand still, or are
+    first tries that drip, a MOMENT is enough for the first try of a recipient, and STANDING for all of it. Where the
+    worker has had no room to claim anything, all are that have not
     moved for STANDING. One whose peer has content of ours is not cut off for others: its `stands` is called.
 See: RFC 1047 (why it matters whether the final dot was out); docs/explanation/admission.md.
 """
@@ -202,17 +203,22 @@ def gives_way(unproven: Collection[AttemptStep], now: float, *, again: bool) -> 
 
     again: only one whose recipients were tried before, for others of that kind. Such an attempt always has STANDING.
     """
-    standing = sum(now - each.moved >= MOMENT for each in unproven if each.phase not in _CONTENT)
-    hurried = MOMENT if standing > _MOST * len(unproven) else STANDING
+    standing = sum(_stands(each, now) for each in unproven if each.phase not in _CONTENT)
+    hurried, whole = (MOMENT, STANDING) if standing > _MOST * len(unproven) else (STANDING, _DRIPPING)
     longest, since = None, 0.0
     for each in unproven:
         if each.phase in _CONTENT or (again and each.unproven == "first"):
             continue
-        patience = hurried if each.unproven == "first" else STANDING
-        over = now - min(each.moved + patience, each.begun + _DRIPPING)
+        patience = (hurried, whole) if each.unproven == "first" else (STANDING, _DRIPPING)
+        over = now - min(each.moved + patience[0], each.begun + patience[1])
         if over >= since:
             longest, since = each, over
     return longest
+
+
+def _stands(each: AttemptStep, now: float) -> bool:
+    """Whether it stands still, or is a first try that takes long though it moves."""
+    return now - each.moved >= MOMENT or (each.unproven == "first" and now - each.begun >= STANDING)
 
 
 type Phase = Literal["connect", "greeting", "helo", "starttls", "auth", "mail", "rcpt", "data", "body", "dot"]

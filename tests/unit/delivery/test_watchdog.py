@@ -133,6 +133,18 @@ def test_what_drips_gives_way_and_what_has_sent_content_never_does() -> None:
     assert gives_way(unproven([500.0], [500.0], "dot"), 1000.0, again=False) is None
 
 
+def test_where_most_drip_a_first_try_gives_way_as_a_whole_and_another_does_not() -> None:
+    steps = unproven([2.5] * 3, [2.5])
+    for each in steps:
+        each.begun = 1000.0 - 9.5
+    assert gives_way(steps, 1000.0, again=False) is None
+    for each in steps:
+        each.begun = 1000.0 - 11.0
+    assert gives_way(steps, 1000.0, again=False) in steps[:3]
+    assert gives_way(steps, 1000.0, again=True) is None
+    assert gives_way([*steps, *unproven([0.0] * 4, [])], 1000.0, again=False) is None, "half of them go on"
+
+
 async def test_what_gives_way_is_cut_off_once_and_its_place_is_free_at_once() -> None:
     watch, left = Watch(), list[str]()
     step = begun(watch, "greeting", still=11.0)
