@@ -162,7 +162,8 @@ class SmtpConnection:
         """
         # After the final dot the peer may have the message, whatever becomes of QUIT.
         phase: Phase = "dot" if progress.final is not None else "mail"
-        asked = not self._wire.surplus and progress.may_be_shifted(first=self.transactions == 1)
+        refused = not self.extensions or ("STARTTLS" in self.extensions and self.tls == "none")
+        asked = not self._wire.surplus and progress.may_be_shifted(first=self.transactions == 1 and not refused)
         if asked:
             self._wire.write(b"QUIT\r\n", replies=1)
             try:
@@ -310,7 +311,8 @@ class TransactionReplies:
     def may_be_shifted(self, *, first: bool) -> bool:
         """Whether a recipient was refused permanently, and nothing proves that the reply is its own.
 
-        first: whether no transaction came before on this connection, whose last replies may come late.
+        first: whether nothing was refused on this connection before, and no transaction was on it: such replies may
+            come late.
         """
         if self.final is not None and self.final.is_permanent:
             return True

@@ -147,6 +147,27 @@ async def test_a_late_refusal_is_not_that_of_the_only_recipient_of_the_next_mess
     assert await kinds(peer, SmtpConnection, TWO, alone) == ["deferred"]
 
 
+async def test_a_late_refusal_of_ehlo_is_not_that_of_mail() -> None:
+    """EHLO is refused twice, the second time while HELO was answered and MAIL is on its way."""
+    alone = TWO._replace(recipients=("alive@example.net",))
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        script = Script({}, pipelining=False)
+        refusal = b"502 5.5.1 EHLO not implemented\r\n"
+        writer.write(b"220 evil.test\r\n")
+        while line := await reader.readline():
+            if line.startswith(b"EHLO"):
+                writer.write(refusal)
+                continue
+            if line.startswith(b"MAIL"):
+                writer.write(refusal)
+                await asyncio.sleep(0.02)
+            writer.write(await script(line))
+        writer.close()
+
+    assert await kinds(peer, SmtpConnection, alone) == ["deferred"]
+
+
 async def test_the_refusal_of_a_message_is_believed_where_the_reply_to_quit_proves_it() -> None:
     """With one recipient and with several; a host that hangs up instead is believed too."""
 
