@@ -17,7 +17,7 @@ import unicodedata
 from typing import Final
 
 SHOWN: Final = 500  # characters of a header field
-_READ: Final = 4 * SHOWN  # octets of a header field
+_READ: Final = 4 * SHOWN  # characters of a header field, spaces that follow each other counted once
 _WORD: Final = re.compile(r"=\?([^?\s]{1,40})\?([bBqQ])\?([^?]*)\?=")
 _NOT_BASE64: Final = re.compile(rb"[^A-Za-z0-9+/]+")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
@@ -43,7 +43,13 @@ def characters(octets: bytes, charset: str) -> str:
 
 def decoded(value: bytes) -> str:
     """A header field's value as text, encoded words decoded."""
-    text = " ".join(value[:_READ].decode("utf-8", "replace").split())
+    return decoded_or_cut(value)[0]
+
+
+def decoded_or_cut(value: bytes) -> tuple[str, bool]:
+    """The same, and whether there is more than is shown."""
+    whole = " ".join(value.decode("utf-8", "replace").split())
+    text = whole[:_READ]
     told: list[str] = []
     held, charset = b"", ""  # words side by side in one charset: a character may be spread over two
     at = 0
@@ -57,7 +63,9 @@ def decoded(value: bytes) -> str:
         charset, at = word[1].lower(), word.end()
         held += from_base64(word[3].encode()) if word[2] in "bB" else quopri.decodestring(word[3].encode(), header=True)
     told += [characters(held, charset) if held else "", text[at:]]
-    return printable(" ".join("".join(told).split()))
+    line = " ".join("".join(told).split())
+    cut = len(whole) > _READ
+    return printable(f"{line}…" if cut else line), cut or len(line) > SHOWN
 
 
 def from_base64(octets: bytes) -> bytes:

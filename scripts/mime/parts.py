@@ -163,7 +163,10 @@ def _named(lines: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     for line in lines:
         match = _FIELD.match(line)
         if match is not None:
-            yield match[1].lower().decode("ascii"), line[match.end() :].strip()[:_VALUE]
+            name, value = match[1].lower(), line[match.end() :].strip()
+            if len(value) > _VALUE and not name.startswith(b"content-"):
+                value = b" ".join(value.split())  # or spaces would push out what a mail program shows
+            yield name.decode("ascii"), value[:_VALUE]
 
 
 class _Walker:

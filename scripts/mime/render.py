@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
-from scripts.mime.decode import characters, decoded, from_base64, printable
+from scripts.mime.decode import characters, decoded, decoded_or_cut, from_base64, printable
 from scripts.mime.html_text import from_html
 from scripts.mime.parts import MOST_COUNTED, MOST_PARTS, Part, Walked, again, header_of, walk
 
@@ -81,13 +81,15 @@ def render(content: bytes, number: int | None = None) -> Shown:
         notes.append("the text is longer than what is shown")
     if chosen and _encoding(chosen) == b"base64" and not _BASE64.fullmatch(content, chosen.start, chosen.end):
         notes.append("the text is not sound base64, and a mail program may show more of it, or less")
+    named = _named(walked.header)
+    notes += [f"{name} is longer than what is shown" for name, (_, more) in named.items() if more]
     notes += _unread(walked.parts, chosen)
-    return Shown(_named(walked.header), text, parts, tuple(notes))
+    return Shown({name: value for name, (value, _) in named.items()}, text, parts, tuple(notes))
 
 
 def fields_of(content: bytes) -> dict[str, str]:
     """The header fields of a message that tell people what it is, of its beginning alone."""
-    return _named(header_of(content))
+    return {name: value for name, (value, _) in _named(header_of(content)).items()}
 
 
 def _odd(content: bytes) -> Iterator[str]:
@@ -147,8 +149,9 @@ def _is_html(type_: str) -> bool:
     return type_ == "text/html" or type_.endswith("xhtml+xml")
 
 
-def _named(header: dict[str, bytes]) -> dict[str, str]:
-    return {name: decoded(header[name.lower()]) for name in FIELDS if name.lower() in header}
+def _named(header: dict[str, bytes]) -> dict[str, tuple[str, bool]]:
+    """The fields to show, and whether there is more of each."""
+    return {name: decoded_or_cut(header[name.lower()]) for name in FIELDS if name.lower() in header}
 
 
 def _listed(part: Part) -> ShownPart:

@@ -268,6 +268,21 @@ def test_the_text_is_the_first_plain_part_that_is_not_attached() -> None:
     assert fields_of(b"subject: a\r\nSubject: b\r\nFROM: c\r\n\r\nTo: d") == {"From": "c", "Subject": "a"}
 
 
+@pytest.mark.parametrize("between", [b" " * 960 + b"\r\n ", b" " * 5000 + b"\r\n "])
+def test_spaces_push_nothing_out_of_a_field(between: bytes) -> None:
+    words = between.join([b"Our", b"shop", b"of", b"old", b"<evil@evil.example>"])
+    shown = render(b"From: " + words + b"\r\n\r\nbody")
+    assert shown.header == {"From": "Our shop of old <evil@evil.example>"}
+    assert shown.notes == ()
+
+
+@pytest.mark.parametrize("filling", [b"=?utf-8?q??= " * 200, b"word " * 400, b"word " * 900])
+def test_a_field_that_is_cut_says_so(filling: bytes) -> None:
+    shown = render(b"Subject: Lunch\r\n " + filling + b"\r\n PHISH\r\n\r\nbody")
+    assert shown.header["Subject"].endswith("…")
+    assert "Subject is longer than what is shown" in shown.notes
+
+
 BIG = 16 * 2**20
 BOMBS = {
     "a header of one line": b"Subject: x\r\nX: " + b"a" * BIG,
