@@ -37,28 +37,33 @@ _HIGHEST_ID: Final = (1 << 63) - 1
 class Watcher:
     """The dead letters printed so far, and the point from which the archive is still to be read."""
 
-    def __init__(self, since: datetime, tell: Callable[[str], object]) -> None:
+    def __init__(self, since: datetime | None, tell: Callable[[str], object]) -> None:
+        """since: None for the time at which it first listens, by the server's clock."""
         self._begin = since
-        self._latest = since
+        self._latest = since or datetime.min.replace(tzinfo=UTC)
         self._tell = tell
         self._told: dict[tuple[int, UUID], datetime] = {}  # by message too: a standby that lagged gives ids again
 
     async def follow(self, connection: database.Connection) -> None:
         """Tell until the connection ends."""
         await database.fetch(connection, "deadletters_listen")
+        if self._begin is None:
+            [row] = await database.fetch(connection, "deadletters_begin")
+            self._begin = self._latest = row.now
+        begin: datetime = self._begin
         while True:
-            await self._look(connection, None)
+            await self._look(connection, max(begin, self._latest - _MARGIN), None)
             deadline = asyncio.get_running_loop().time() + _CATCH_UP
             while (left := deadline - asyncio.get_running_loop().time()) > 0:
                 # Gathered first: the connection cannot run a query while it listens.
                 heard = {n.payload async for n in connection.notifies(timeout=left, stop_after=1)}
                 heard |= {n.payload async for n in connection.notifies(timeout=0)}
                 if ids := announced(heard):
-                    await self._look(connection, ids)
+                    # Any login can announce letters that were printed long ago.
+                    await self._look(connection, self._latest - _MARGIN, ids)
 
-    async def _look(self, connection: database.Connection, ids: list[int] | None) -> None:
-        """Print these, or all, that are new: any login can announce ids of letters that were printed long ago."""
-        since = max(self._begin, self._latest - _MARGIN)
+    async def _look(self, connection: database.Connection, since: datetime, ids: list[int] | None) -> None:
+        """Print these, or all, that are new."""
         everything = {"results": None, "domain": None, "limit": None}
         for letter in reversed(
             await database.fetch(connection, "deadletters_list", since=since, ids=ids, **everything)
@@ -73,7 +78,7 @@ class Watcher:
 
 async def run(conninfo: str, since: datetime | None, tell: Callable[[str], object]) -> None:
     """Tell each dead letter from `since` (None: now) as one line of JSON, until cancelled."""
-    watcher = Watcher(since or datetime.now(UTC), tell)
+    watcher = Watcher(since, tell)
     pause = _FIRST_PAUSE
     connection: database.Connection | None = await database.connect(conninfo, _NAME)
     while True:

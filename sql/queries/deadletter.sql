@@ -1,5 +1,9 @@
 -- Recipients that finished without success: listed, announced, queued again.
 
+-- name: deadletters_begin
+-- The time from which dead letters are new, by the clock that dates them.
+SELECT now() AS now
+
 -- name: deadletters_announce
 -- Announces dead letters, in a transaction of its own whose COMMIT waits for nothing; whether each was sent. From half of the queue
 -- of notifications on none is: `deadletters watch` reads the archive, and nothing of ours shall fill it up.

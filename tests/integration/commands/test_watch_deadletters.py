@@ -89,7 +89,7 @@ async def test_each_is_told_once_as_it_happens_and_after_an_outage(factory: Fact
 async def test_a_strangers_announcement_prints_no_old_letter(factory: Factory, tmp_path: Path) -> None:
     """Any login can announce an id, as often as it likes."""
     old = die(factory)
-    factory.sql("UPDATE pillarbox.archive SET finished = finished - interval '10 seconds'")
+    factory.sql("UPDATE pillarbox.archive SET finished = finished - interval '1 hour'")
     async with watching(factory, tmp_path) as watch:
         await until(lambda: listening(factory), "it to listen")
         for _ in range(3):
