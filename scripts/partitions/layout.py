@@ -23,9 +23,9 @@ type Layout = dict[str, frozenset[str]]
 DEFAULT: Final = "def"
 PREFIX: Final = "queue_def_"
 
-# Names of indexes end in _idx or _key, and a leaf and an index cannot have the same name.
-_NAME = re.compile(r"(?!def$)(?![a-z0-9_]*(?:_idx|_key)$)[a-z0-9_]{1,32}")
-_ALLOWED = "1 to 32 of a-z, 0-9 and underscore, other than def, not ending in _idx or _key"
+# A leaf and an index cannot have the same name; those of a leaf x are x_id_key, x_queue_due, x_idx1 …
+_NAME = re.compile(r"(?!def$)(?![a-z0-9_]*(?:_idx[0-9]*|_key|_queue_[a-z_]+)$)[a-z0-9_]{1,32}")
+_ALLOWED = "1 to 32 of a-z, 0-9 and underscore, other than def, not ending like an index (_idx, _key, _queue_due)"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VALUES = re.compile(r"FOR VALUES IN \((.*)\)", re.DOTALL)
 _LITERAL = re.compile(r"(E?)'((?:[^']|'')*)'(?:, |$)")

@@ -18,8 +18,8 @@ from shared.masking import show
 Suffix = Annotated[
     str,
     matching(
-        r"(?!def$)(?![a-z0-9_]*(?:_idx|_key)$)[a-z0-9_]{1,32}",
-        "1 to 32 of a-z, 0-9 and underscore, other than def, not ending in _idx or _key",
+        r"(?!def$)(?![a-z0-9_]*(?:_idx[0-9]*|_key|_queue_[a-z_]+)$)[a-z0-9_]{1,32}",
+        "1 to 32 of a-z, 0-9 and underscore, other than def, not ending like an index (_idx, _key, _queue_due)",
     ),
 ]
 

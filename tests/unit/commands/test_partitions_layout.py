@@ -39,7 +39,15 @@ def test_a_bound_that_is_no_list_of_ids_is_refused(bound: str) -> None:
 def test_only_our_leaves_have_a_suffix() -> None:
     assert (suffix_of("queue_def_123"), suffix_of("queue_def_def")) == ("123", "def")
     # The index of the leaf x is queue_def_x_id_key.
-    for leaf in ("queue_hold", "queue_def_Upper", "queue_def_" + "x" * 33, "other", "queue_def_x_id_key"):
+    for leaf in (
+        "queue_hold",
+        "queue_def_Upper",
+        "queue_def_" + "x" * 33,
+        "other",
+        "queue_def_x_id_key",
+        "queue_def_x_queue_due",
+        "queue_def_x_idx6",
+    ):
         with pytest.raises(PillarboxError, match=f"{leaf}: not a leaf of ours"):
             suffix_of(leaf)
 
