@@ -141,7 +141,7 @@ class Recorder:
                 reach("result.after_record")
             except database.CONFLICT as error:
                 conflicts += 1
-                limit = await self._conflicted(group, error, conflicts, limit)
+                pause, limit = await self._conflicted(group, error, conflicts, pause, limit)
                 continue
             except database.LOCKED as error:
                 # The others need not wait behind a lock of another session, on a row or on a message's count, which
@@ -162,13 +162,16 @@ class Recorder:
             pause, limit, conflicts = _FIRST_PAUSE, min(2 * limit, _GROUP), 0
             self._done(group)
 
-    async def _conflicted(self, group: list[Result], error: Exception, conflicts: int, limit: int) -> int:
-        """Mostly a row was held or released at that moment; conflicts that go on come from one row. The next limit."""
+    async def _conflicted(
+        self, group: list[Result], error: Exception, conflicts: int, pause: float, limit: int
+    ) -> tuple[float, int]:
+        """Mostly a row was held or released at that moment; conflicts that go on come from one row. As `_kept`."""
         if conflicts <= _CONFLICTS:
-            return limit
-        if len(group) == 1:
-            await self._postpone(group, error, _FIRST_PAUSE)
-        return 1
+            return pause, limit
+        if len(group) > 1:
+            return pause, 1
+        await self._postpone(group, error, pause)
+        return min(2 * pause, _LONGEST_PAUSE), 1
 
     async def _kept(self, group: list[Result], error: Exception, pause: float, limit: int) -> tuple[float, int]:
         """These wait: for a server that is back, or for a refusal to pass. The next pause and limit."""
