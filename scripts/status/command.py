@@ -25,6 +25,7 @@ from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
     from datetime import datetime
 
     from scripts.doctor.checks import Finding
@@ -130,6 +131,13 @@ async def _accepts(host: str, port: int) -> bool:
     return True
 
 
+def _shown(workers: Sequence[database.Row]) -> list[database.Row]:
+    """Those alive; of other starts the last one of each worker that is not alive."""
+    alive = [row for row in workers if row.live]
+    gone = {row.id: row for row in sorted(workers, key=lambda row: row.silent, reverse=True)}
+    return [*alive, *(row for id_, row in gone.items() if id_ not in {each.id for each in alive})]
+
+
 def _show(figures: Figures) -> None:
     print(f"pillarbox {version()}, PostgreSQL {figures.server}, {time(figures.now, brief=False)}\n")
     daemons: list[tuple[object, ...]] = [
@@ -141,7 +149,7 @@ def _show(figures: Figures) -> None:
         ("smtpd", f"on {row.host or 'this host'}", f"connected to PostgreSQL since {time(row.since, brief=False)}")
         for row in figures.smtpd
     ]
-    for row in figures.workers:
+    for row in _shown(figures.workers):
         state = f"alive since {time(row.started, brief=False)}" if row.live else f"silent for {span(row.silent)}"
         daemons.append((row.id, f"on {row.host}", state))
     if not figures.workers:

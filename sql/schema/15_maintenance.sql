@@ -230,8 +230,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
 AS $$ SELECT maintain_renotify(now(), kept(overdue), batch) $$;
 
 -- Notes mail that has been due for longer than `overdue`, `most` of each leaf and partition, and deletes notes of mail
--- that no longer is; it looks at fifty times as many of each leaf and class, so that a backlog of one partition hides no
--- other of its leaf. Notes that stay keep their `noted`; mail that fell due before `since` is not looked for, and its
+-- that no longer is; it looks at fifty times as many of each leaf and class, so that only an older backlog as long as
+-- that hides another partition of its leaf. Notes that stay keep their `noted`; mail that fell due before `since` is not looked for, and its
 -- notes stay as long as it is queued. A call looks at `leaves` leaves behind `after`, locks no others and leaves their
 -- notes alone; `noted` is how many notes those it looked at have now, `reached` where the next call goes on, NULL behind
 -- the last leaf. The call that comes to the end deletes the notes of leaves that there are no more.
