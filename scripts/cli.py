@@ -48,6 +48,7 @@ VERBS: Final = {
     "psql": "commands.psql",
     "completion": "commands.completion",
 }
+_BEFORE_A_VERB: Final = ("-h", "--help", "--version")
 _INTERRUPTED, _UNREAD = 130, 141  # as a shell has it: 128 and the number of the signal
 
 
@@ -93,9 +94,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _parsed(given: list[str]) -> argparse.Namespace:
     """The options of the verb that is wanted."""
     parser = parser_of([verb for verb in VERBS if verb in given[:1]] or VERBS)
+    if given and given[0].startswith("-") and not any(known.startswith(given[0]) for known in _BEFORE_A_VERB):
+        parser.error(f"{given[0]} comes before the verb; allowed: the verb first, as in `pillarbox queue list --json`")
     options, rest = parser.parse_known_args(given)
     if rest and (not hasattr(options, "condition") or any(word.startswith("-") for word in rest)):
-        parser.unrecognized(rest)
+        options.parser.unrecognized(rest, getattr(options, "advice", ""))
     if rest:
         options.condition += rest  # a condition may go on after an option
     return options

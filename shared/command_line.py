@@ -20,7 +20,14 @@ _NO_INTEGER: Final = re.compile(r"invalid int value: ('.*?')")
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, without the usage before an error; the parsers of its verbs are like it."""
+    """As argparse's, without the usage before an error; the parsers of its verbs are like it.
+
+    The result of parsing has the parser of the innermost verb as `parser`.
+    """
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.set_defaults(parser=self)
 
     def error(self, message: str) -> NoReturn:
         """Say it in one line and exit."""
@@ -28,9 +35,13 @@ class Parser(argparse.ArgumentParser):
         sys.stderr.write(f"{self.prog}: {said}; see `{self.prog} --help`\n")
         sys.exit(USAGE)
 
-    def unrecognized(self, words: Iterable[str]) -> NoReturn:
-        """Refuse words that no option and no argument takes."""
-        self.error(f"unrecognized arguments: {' '.join(words)}")
+    def unrecognized(self, words: Iterable[str], advice: str = "") -> NoReturn:
+        """Refuse words that no option and no argument takes; `advice`: what to do, for a verb that knows."""
+        words = list(words)
+        known = list(self._option_string_actions)
+        close = [option for word in words if word[:1] == "-" for option in difflib.get_close_matches(word, known, n=1)]
+        suggestion = f"; did you mean {' '.join(close)}?" if close else f"; {advice}" if advice else ""
+        self.error(f"unrecognized arguments: {' '.join(words)}{suggestion}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As argparse's, in our words."""

@@ -27,7 +27,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("psql", help="psql on the configured database")
     add_config(parser)
     parser.add_argument("words", nargs="*", metavar="ARGUMENT", help='for psql, after --: -- -c "SELECT 1"')
-    parser.set_defaults(func=run)
+    advice = 'options of psql come after --, as in `pillarbox psql -- -c "SELECT 1"`'
+    parser.set_defaults(func=run, advice=advice)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -134,7 +134,9 @@ def remove(options: argparse.Namespace) -> int:
     if options.json:
         records.one({"removed": sorted(known)})
     else:
-        print("\n".join(f"{row.id}: {_told(row.selection)} is suspended no more" for row in gone) or "there were none")
+        print(
+            "\n".join(f"{row.id}: {_told(row.selection)} is no longer suspended" for row in gone) or "there were none"
+        )
     return 0
 
 

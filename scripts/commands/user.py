@@ -86,12 +86,13 @@ def add(options: argparse.Namespace) -> int:
     keys = ("senders", "messages", "recipients", "partition", "transport", "hold")
     values = {key: getattr(options, key) for key in keys}
     make_entry(values)  # before a password is typed
+    store = _store(config)
     try:
         name = read_name(options.name)
     except ValueError as error:
         raise PillarboxError(f"NAME: {error}") from None
     entry = make_entry({**values, **_verifiers(config, options)})
-    if not _store(config).add(name, entry):
+    if not store.add(name, entry):
         raise PillarboxError(f"NAME: there is a user {show(name)} already; allowed: another name, or user passwd")
     return records.tell(f"{name} is added", {"name": name}, as_json=options.json)
 

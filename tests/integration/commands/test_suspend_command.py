@@ -81,7 +81,7 @@ def test_removing_makes_its_mail_due(command: Command, factory: Factory) -> None
     command("add", "--destination", "example.com", *WHY)
     mail = factory.row(due=timedelta(minutes=9))
     factory.sql("UPDATE pillarbox.queue SET last_error = 'waiting: suspended: they asked'")
-    assert command("remove", "1")[:2] == (0, "1: destination example.com is suspended no more\n")
+    assert command("remove", "1")[:2] == (0, "1: destination example.com is no longer suspended\n")
     assert listed(command) == []
     assert [row.id for row in factory.sql("SELECT id FROM pillarbox.queue WHERE next_retry <= now()")] == [mail]
 

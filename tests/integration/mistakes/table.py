@@ -79,8 +79,26 @@ TYPED: Final = [
     Mistake(
         "mistyped option",
         "pillarbox queue list --limt 5",
-        "pillarbox: unrecognized arguments: --limt; see `pillarbox --help`",
+        "pillarbox queue list: unrecognized arguments: --limt; did you mean --limit?; see `pillarbox queue list --help`",
         USAGE,
+    ),
+    Mistake(
+        "option before the verb",
+        "pillarbox --config config queue list",
+        "pillarbox: --config comes before the verb; allowed: the verb first, as in `pillarbox queue list --json`; see `pillarbox --help`",
+        USAGE,
+    ),
+    Mistake(
+        "option of psql as one of ours",
+        "pillarbox psql -c 'SELECT 1'",
+        'pillarbox psql: unrecognized arguments: -c; options of psql come after --, as in `pillarbox psql -- -c "SELECT 1"`; see `pillarbox psql --help`',
+        USAGE,
+    ),
+    Mistake(
+        "user without a place for users",
+        "pillarbox user add bob",
+        "pillarbox: authentication: smtpd.yaml names no place for users; allowed: authentication.file: PATH, authentication.source: table, or `pillarbox user hash` for smtpd.yaml itself",
+        CONFIG,
     ),
     Mistake(
         "option left out",
