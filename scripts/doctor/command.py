@@ -127,5 +127,7 @@ def _conninfo(uri: str, var: Path) -> str:
     """As the daemons resolve it, but an embedded server that does not run is not started."""
     found = database.resolve_running(uri, var)
     if found is None:
-        raise DatabaseUnavailable(f"no PostgreSQL runs under {var}: start it with `pillarbox up` or `database start`")
+        raise DatabaseUnavailable(
+            f"no PostgreSQL runs under {var}: start it with `pillarbox up` or `pillarbox database start`"
+        )
     return found

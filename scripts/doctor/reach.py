@@ -56,13 +56,14 @@ async def reached(queued: QueuedConfig, refused: Collection[str]) -> list[Findin
     finally:
         await resolver.close()
     return [finding for finding in each if finding] or [
-        Finding(_REACHED, Severity.OK, "no transport names hosts: mail goes to mail exchangers")
+        Finding(_REACHED, Severity.OK, "no transport names hosts to try")
     ]
 
 
 async def _transport(settings: Settings, queued: QueuedConfig, resolver: Resolver, *, login: bool) -> Finding | None:
     """What became of each host that this transport names, in itself or in a route."""
-    domains = [domain for domain in (_NOWHERE, *settings.routes) if _is_fixed(domain, settings)]
+    own = (_NOWHERE,) if settings.connection.names_next_hop else ()  # without one, transport.next_hop raises the alarm
+    domains = [domain for domain in (*own, *settings.routes) if _is_fixed(domain, settings)]
     if not domains:
         return None
     try:
@@ -86,7 +87,7 @@ def verdict(transport: str, said: dict[str, tuple[bool, str]], *, login: bool) -
         untried = "" if login else "; not logged in, because the host refused us lately (login.refused)"
         return Finding(_REACHED, Severity.OK, f"transport {transport}: {good}{untried}")
     severity = Severity.ALARM if len(bad) == len(said) else Severity.WARN
-    remedy = "correct connection, tls or auth of the transport, or see to the host; `queued --dry-run` shows the way"
+    remedy = "correct connection, tls or auth of the transport, or the host; `python -m queued --dry-run` shows the way"
     return Finding(_REACHED, severity, f"transport {transport}: {listed(bad, 3)}", remedy)
 
 

@@ -111,6 +111,7 @@ async def test_an_embedded_server_that_does_not_run_is_not_started() -> None:
         [alarm] = [finding for finding in told["findings"] if finding["verdict"] == "alarm"]
         assert alarm["check"] == "server.reached"
         assert alarm["found"].startswith("no PostgreSQL runs under")
+        assert "`pillarbox database start`" in alarm["found"]
         assert embedded.status(var) is None
 
 

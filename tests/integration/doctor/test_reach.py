@@ -55,7 +55,7 @@ async def test_no_host_is_an_alarm_and_one_of_two_a_warning() -> None:
     assert (alone.verdict, one_of_two.verdict, refusing.verdict) == (Severity.ALARM, Severity.WARN, Severity.ALARM)
     assert f"connect to 127.0.0.1:{NONE}" in alone.found
     assert "host refused to talk to us: 554" in refusing.found
-    assert all(finding.remedy for finding in (alone, one_of_two, refusing))
+    assert all("`python -m queued --dry-run`" in finding.remedy for finding in (alone, one_of_two, refusing))
 
 
 async def test_hosts_of_routes_are_tried_and_mail_exchangers_are_not() -> None:
@@ -64,7 +64,12 @@ async def test_hosts_of_routes_are_tried_and_mail_exchangers_are_not() -> None:
         [finding] = await reached(queued(route), frozenset())
         assert f"127.0.0.1:{sink.port}: no TLS" in finding.found
     [finding] = await reached(queued({"connection": {"mode": "mx"}}), frozenset())
-    assert finding.found == "no transport names hosts: mail goes to mail exchangers"
+    assert finding.found == "no transport names hosts to try"
+
+
+async def test_a_transport_without_a_next_hop_is_not_tried_at_this_host() -> None:
+    [finding] = await reached(queued({}), frozenset())
+    assert (finding.verdict, finding.found) == (Severity.OK, "no transport names hosts to try")
 
 
 @pytest.mark.parametrize(("password", "verdict"), [("right", Severity.OK), ("wrong", Severity.ALARM)])
