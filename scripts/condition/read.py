@@ -169,6 +169,12 @@ class _Reader:
                         if self._text[at : at + 1] in {'"', "'"}
                         else "a value was expected here"
                     )
+                if text[0] in "=~":
+                    self._refuse(
+                        f"after {operator} a value was expected; allowed: the operators = != ~ !~ < <= > >=, "
+                        f"and quotes around a value that begins with {text[0]}",
+                        at,
+                    )
             found.append(self._value(field, name, operator, text, at, exact=quoted is not None))
             if len(found) > _MOST_VALUES:
                 self._refuse(f"more than {_MOST_VALUES} values", at)

@@ -123,6 +123,8 @@ def test_words_of_a_command_line_keep_the_spaces_the_shell_was_told_to_keep() ->
         ("jobid=a or", 10, "a term was expected"),
         ("jobid=a,", 8, "a value was expected"),
         ("=a", 0, "a term was expected"),
+        ("recipientdomain==example.com", 16, "after = a value was expected"),
+        ("last_error=~greylist", 11, "quotes around a value that begins with ~"),
         ('"just text"', 1, "a whole term was expected"),
     ],
 )
