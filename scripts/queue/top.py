@@ -1,7 +1,7 @@
 """top — `pillarbox queue top`: the queue as it changes, until Ctrl-C
 
 Owns: the live table: states, the fullest destinations, and the changes of both since the last reading.
-Guarantees: reads only, one query at a time, at most one in `--every`.
+Guarantees: reads only, one query at a time, at most one in `--every`. In a pipe or a file each look is printed at once.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ def top(options: argparse.Namespace) -> int:
                     told = {"states": _numbers(states), "destinations": _numbers(fullest)}
                     records.one(told)
                     continue
-                live.update(
-                    Group(_table("state", states, before), _table("destination", fullest, before)), refresh=True
-                )
+                tables = (_table("state", states, before), _table("destination", fullest, before))
+                if live.console.is_terminal:
+                    live.update(Group(*tables), refresh=True)
+                else:  # every look is printed, at its full width
+                    print(*(table.plain for table in tables), sep="\n")
                 before = {tuple(row.value): row.recipients for row in (*states, *fullest)}
 
     run(options, watch)
