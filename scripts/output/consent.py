@@ -46,6 +46,9 @@ async def agreed(options: argparse.Namespace, verb: str) -> bool:
     loop.add_reader(sys.stdin.fileno(), typed.set)
     try:
         await typed.wait()
+    except asyncio.CancelledError:  # Ctrl-C
+        sys.stderr.write(f"\npillarbox: {verb}: nothing was changed\n")
+        raise
     finally:
         loop.remove_reader(sys.stdin.fileno())
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:

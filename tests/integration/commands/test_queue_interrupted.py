@@ -173,7 +173,7 @@ async def test_ctrl_c_says_what_was_done_and_how_to_go_on(
         assert by_status(factory) == {"HOLD": HELD}
 
 
-@pytest.mark.parametrize(("answer", "done"), [(b"y\n", True), (b"n\n", False)])
+@pytest.mark.parametrize(("answer", "done"), [(b"y\n", True), (b"n\n", False), (b"Ctrl-C", False)])
 async def test_at_a_terminal_it_asks(factory: Factory, pillarbox: Pillarbox, answer: bytes, *, done: bool) -> None:
     factory.rows(2, status="HOLD")
     ours, theirs = pty.openpty()
@@ -188,12 +188,16 @@ async def test_at_a_terminal_it_asks(factory: Factory, pillarbox: Pillarbox, ans
     async with asyncio.timeout(PATIENCE):
         asked = await process.stdout.readuntil(b"do this? [y/N] ")
         assert b"r1@example.com" in asked
-        os.write(ours, answer)
+        if answer == b"Ctrl-C":
+            process.send_signal(signal.SIGINT)
+        else:
+            os.write(ours, answer)
         said, refused = await process.communicate()
     os.close(ours)
     os.close(theirs)
     if done:
         assert (process.returncode, said) == (0, b"released 2 of 2 recipients; audit 1\n")
     else:
-        assert (process.returncode, refused) == (1, b"pillarbox: release: nothing was changed\n")
+        assert process.returncode == (130 if answer == b"Ctrl-C" else 1)
+        assert refused.lstrip() == b"pillarbox: release: nothing was changed\n"
     assert by_status(factory) == {"DELIVER" if done else "HOLD": 2}

@@ -98,7 +98,7 @@ async def test_one_ctrl_c_ends_the_question(factory: Factory, folder: Path) -> N
     before = bounds(factory)
     async with asked(folder, "move", "1", "456") as command:
         command.process.send_signal(signal.SIGINT)
-        assert await command.ended() == (130, "")
+        assert await command.ended() == (130, "\npillarbox: partitions: nothing was changed\n")
     assert bounds(factory) == before
     assert_no_traces(factory)
 
