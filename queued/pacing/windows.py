@@ -71,9 +71,9 @@ def _next(window: Window, now: datetime) -> datetime:
 
 def _times(window: Window) -> Iterator[tuple[timedelta, timedelta]]:
     """When it begins, since Monday 00:00 by its clock, and how long it lasts."""
-    length = (window.end - window.begin) * _MINUTE
+    length = (window.end - window.begin) * _MINUTE % _DAY or _DAY
     for day in window.days:
-        yield DAYS.index(day) * _DAY + window.begin * _MINUTE, length if length > timedelta(0) else length + _DAY
+        yield DAYS.index(day) * _DAY + window.begin * _MINUTE, length
 
 
 def _since_monday(local: datetime) -> timedelta:
