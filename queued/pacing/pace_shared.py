@@ -241,7 +241,7 @@ class Shares:
             return
         try:
             async with pool.connection() as connection:
-                for gauge in self._active.values():
+                for gauge in list(self._active.values()):  # one may end meanwhile
                     await self._share(connection, gauge, Share(0, 0, 0, 0))
         except (*database.OUTAGE, *database.REFUSAL) as error:
             events.emit("pace.unshared", error=database.reason(error), away=database.is_away(error))

@@ -174,6 +174,26 @@ async def test_two_workers_share_the_slots_of_one_limit(pool: db.Pool, factory: 
     assert row.slots == 0
 
 
+async def test_a_limit_that_ends_while_a_worker_leaves_does_no_harm(
+    pool: db.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paces = sharing(concurrency=1)
+    running = asyncio.create_task(paces.run(pool, "one"))
+    for domain in ("a.example", "b.example"):
+        await until_turn(paces, Fields("default", domain))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    shares, returned = paces.shares, list[object]()
+
+    async def share(_: object, gauge: Any, __: object) -> None:
+        returned.append(gauge)
+        shares._active.clear()
+
+    monkeypatch.setattr(shares, "_share", share)
+    await paces.leave(pool)
+    assert len(returned) == 2
+
+
 async def test_what_is_not_needed_goes_back_by_itself(pool: db.Pool, factory: Factory) -> None:
     paces = sharing(concurrency=5, rate="5/sec")
     running = asyncio.create_task(paces.run(pool, "one"))

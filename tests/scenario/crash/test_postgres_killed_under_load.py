@@ -93,8 +93,10 @@ async def kill_and_recover(system: System, books: Books, var: Path) -> None:
     assert worker.said("wakeup.lost")
     assert smtpd.said("spool.unavailable")
     for daemon in (smtpd, worker):
-        [lost], [back] = daemon.said("database.lost"), daemon.said("database.back")
-        assert int(back["failures"]) >= 1
-        assert lost["error"]
+        # One outage; a busy server that is back may not answer in time once more.
+        lost, back = daemon.said("database.lost"), daemon.said("database.back")
+        assert 1 <= len(lost) == len(back) <= 3
+        assert int(back[0]["failures"]) >= 1
+        assert lost[0]["error"]
         loud = [line for line in daemon.log.splitlines() if line.split(" ")[1] in {"warning", "error"}]
         assert [line for line in loud if not line.split(" ")[2].startswith(EXPECTED)] == []
