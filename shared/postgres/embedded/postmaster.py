@@ -147,13 +147,16 @@ class ServerFiles:
             return None
         return held
 
-    def claim_from_orphans(self) -> int:
+    def claim_from_orphans(self) -> int | None:
         """As `claim`, after ending what a killed postmaster left behind: backends deep in a query outlive it.
 
-        SIGQUIT is what the postmaster itself sends them after a crash; their commits are in the WAL.
+        SIGQUIT is what the postmaster itself sends them after a crash; their commits are in the WAL. None once a server
+        runs: its starter was killed before the server had written its process id.
         """
         deadline = time.monotonic() + _ORPHANS_END_WITHIN
         while (held := self.claim()) is None:
+            if self.status() is not None:
+                return None
             for pid in self._orphans():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGQUIT)
@@ -176,7 +179,17 @@ class ServerFiles:
     def _orphans(self) -> list[int]:
         title = f"postgres: {self.cluster}: ".encode()  # cluster_name is part of every child's title
         pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
-        return [pid for pid in pids if _command_line(pid).startswith(title)]
+        children = [pid for pid in pids if _command_line(pid).startswith(title)]
+        return [pid for pid in children if not self.is_server(_parent(pid))]
+
+
+def _parent(pid: int) -> int:
+    """The process id of its parent; 0 if it is gone."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(text.rpartition(")")[2].split()[1])  # proc(5): a name in parentheses, the state, the parent
 
 
 def _command_line(pid: int) -> bytes:

@@ -76,6 +76,8 @@ class EmbeddedServer:
         began = time.monotonic()
         while True:
             status = self._find() or self._launch_or_find_elsewhere()
+            if status is None:
+                continue
             done = self._create_database()
             if done.returncode == 0:
                 return status
@@ -90,11 +92,14 @@ class EmbeddedServer:
         status = self.place.status()
         return self._await_ready(status.pid) if status and not status.ready else status
 
-    def _launch_or_find_elsewhere(self) -> EmbeddedStatus:
+    def _launch_or_find_elsewhere(self) -> EmbeddedStatus | None:
+        """A server that we start, or one in another container over the same directory; None if one appeared here."""
         held = self.place.claim()
         if held is None and self._psql("SELECT 1").returncode == 0 and (status := self.place.recorded()):
-            return status  # it runs in another container over the same directory
-        return self._launch(self.place.claim_from_orphans() if held is None else held)
+            return status
+        if held is None:
+            held = self.place.claim_from_orphans()
+        return None if held is None else self._launch(held)
 
     def _launch(self, held: int) -> EmbeddedStatus:
         """Prepare everything, start the postmaster, which inherits the lock `held`, and wait for it."""

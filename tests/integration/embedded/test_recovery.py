@@ -13,13 +13,14 @@ import subprocess
 import sys
 from contextlib import closing, suppress
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from shared.postgres.embedded import embedded
-from shared.postgres.embedded.postmaster import ServerFiles
+from shared.postgres.embedded.postmaster import POLL, ServerFiles
 from tests.fixtures.database.postgres import temporary_var
 
 if TYPE_CHECKING:
@@ -175,6 +176,23 @@ def test_a_starter_killed_while_it_waits_does_not_matter(var: Path) -> None:
             assert connection.execute("SELECT 1").fetchone() == (1,)
         embedded.stop(var)
     assert log.read_text().count("starting PostgreSQL") == 4
+
+
+def test_a_server_that_has_not_written_its_process_id_yet_is_waited_for(var: Path) -> None:
+    """As it is when its starter was killed a moment after it had begun."""
+    uri = embedded.ensure_running(var)
+    before = pid_of(var)
+    record = var / "postgres" / "postmaster.pid"
+    whole = record.read_text()
+    with psycopg.connect(uri) as connection:
+        record.write_text("")
+        record.with_name("postmaster.pid.whole").write_text(whole)
+        later = Timer(2 * POLL, lambda: record.with_name("postmaster.pid.whole").rename(record))
+        later.start()
+        assert embedded.ensure_running(var) == uri
+        later.join()
+        assert connection.execute("SELECT 1").fetchone() == (1,), "the processes of a server that lives are no orphans"
+    assert pid_of(var) == before
 
 
 def test_a_stop_from_outside_is_waited_for_and_followed_by_a_start(var: Path) -> None:
