@@ -7,11 +7,15 @@ See: queued/destinations/unproven.py and queued/routing/question_line.py, which 
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_left, bisect_right
 from typing import Final
 
+from queued.deferral import SOONEST
+
 _LATE: Final = 10.0  # seconds, and as often those that are late are looked for
 _MOST: Final = 10_000
+_LONGEST: Final = 60.0  # seconds until one that is put off comes again
 
 
 class Newest:
@@ -32,6 +36,13 @@ class Newest:
             self._due = {each: due for each, due in self._due.items() if due + _LATE > now}
             self._waiting = sorted(self._due)
         return len(self._waiting) - bisect_right(self._waiting, mine)
+
+    def put_off(self, mine: int, pace: float, now: float) -> float:
+        """For how many seconds this one waits now: until those that are newer have gone, one every `pace` seconds."""
+        ahead = min(self.newer(mine, now) * pace, _LONGEST)
+        seconds = max(SOONEST, ahead * random.uniform(0.7, 1.0))
+        self.wait(mine, now + seconds)
+        return seconds
 
     def wait(self, mine: int, due: float) -> None:
         """This one waits until then."""

@@ -11,7 +11,6 @@ See: queued/watchdog.py, which makes room at such a time; docs/explanation/admis
 
 from __future__ import annotations
 
-import random
 from typing import Final, NamedTuple
 
 from queued.deferral import SOONEST, Deferral, ParkedLine
@@ -20,7 +19,6 @@ from queued.newest import Newest
 from queued.watchdog import MOMENT, STANDING
 
 _QUICKEST: Final = 0.001  # seconds between two recipients that leave
-_LONGEST: Final = 60.0  # seconds that a recipient waits for its first try until it asks again
 
 
 class Held(NamedTuple):
@@ -72,12 +70,7 @@ class Unproven:
     def parked(self, wanted: Held, now: float) -> Deferral:
         """For how long recipients without a place are parked."""
         pace = self._pace(now)
-        if wanted.first:
-            ahead = min(self._newest.newer(wanted.newest, now) * pace, _LONGEST)
-            seconds = max(SOONEST, ahead * random.uniform(0.7, 1.0))
-            self._newest.wait(wanted.newest, now + seconds)
-        else:
-            seconds = self._line.seconds(now, pace)
+        seconds = self._newest.put_off(wanted.newest, pace, now) if wanted.first else self._line.seconds(now, pace)
         return Deferral(seconds, f"{self.recipients} recipients for destinations that have not answered yet")
 
     def leave(self, held: Held, now: float) -> None:

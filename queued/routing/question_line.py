@@ -14,15 +14,12 @@ See: queued/routing/unanswered.py; queued/destinations/unproven.py, which does t
 from __future__ import annotations
 
 import asyncio
-import random
 from bisect import insort
 from typing import Final
 
-from queued.deferral import SOONEST
 from queued.newest import Newest
 
 _PUT_OFF: Final = 1 / 4  # of the places go to questions that were put off: each return costs a claim as well
-_LONGEST: Final = 60.0  # seconds that a question is put off until it may be asked for the first time
 
 
 class QuestionTurn:
@@ -79,10 +76,7 @@ class QuestionLine:
 
     def put_off(self, number: int, now: float) -> float:
         """For how many seconds the first try of a question is put off: until the newer ones have had their place."""
-        ahead = min(self._newest.newer(number, now) * self._pace, _LONGEST)
-        seconds = max(SOONEST, ahead * random.uniform(0.7, 1.0))
-        self._newest.wait(number, now + seconds)
-        return seconds
+        return self._newest.put_off(number, self._pace, now)
 
     def _advance(self) -> None:
         while self._taken < self._places:
