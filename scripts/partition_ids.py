@@ -1,4 +1,4 @@
-"""partition_ids — refuses a partition id that smtpd.yaml does not know, where a command names one
+"""partition_ids — the partition ids that mail can get, and the refusal of any other that a command names
 
 Guarantees: nothing is done before the refusal. Known are the ids that domains are hashed to, and those that leaves and
     policy rules name: `pillarbox doctor` proves that these have workers, and no others.
@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.masking import show
+from shared.postgres import coverage
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from shared.config.smtpd.settings import SmtpdConfig
+    from shared.postgres.coverage import Partid
 
 
 class UnknownPartition(PillarboxError):
@@ -28,13 +32,18 @@ def check_option(folder: Path, partid: str | None, option: str = "--partition") 
     if partid is None:
         return
     config = load_smtpd(folder / "smtpd.yaml")
-    partitions = config.environment.database.partitions
-    hashed = {str(number) for number in range(1, partitions.count + 1)}
-    named = {each for ids in partitions.leaves.values() for each in ids}
-    named |= {rule.action.partition for rule in config.policy.rules if rule.action.partition is not None}
-    if partid not in hashed | named:
-        more = "".join(f", {each}" for each in sorted(named - hashed))
+    known = [each for each in configured(config) if each is not None]
+    if partid not in known:
+        count = config.environment.database.partitions.count
+        allowed = ", ".join([f"1 to {count}", *known[count:]])
         raise UnknownPartition(
-            f"{option}: {show(partid)} is not a partition id of {folder / 'smtpd.yaml'}; "
-            f"allowed: 1 to {partitions.count}{more}"
+            f"{option}: {show(partid)} is not a partition id of {folder / 'smtpd.yaml'}; allowed: {allowed}"
         )
+
+
+def configured(smtpd: SmtpdConfig) -> list[Partid]:
+    """The partition ids that mail can get: those domains hash to, those that policy rules and leaves name, and none."""
+    partitions = smtpd.environment.database.partitions
+    rules = (rule.action.partition for rule in smtpd.policy.rules)
+    named = {partid for ids in partitions.leaves.values() for partid in ids} | {partid for partid in rules if partid}
+    return coverage.configured(partitions.count, *named)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from queued.maintain import UNSERVED_GRACE
+from scripts import partition_ids
 from scripts.doctor import logins, queue, server, workers
 from scripts.doctor.checks import Finding, Limits, Severity
 from scripts.doctor.conditions import prove
@@ -183,7 +184,7 @@ class Look:
     async def _default(self) -> list[Finding]:
         rows = await self._rows("doctor_default", batch=self._limits.backlog)
         self._stray = [row.partid for row in rows]
-        return [queue.default_leaf(rows, set(workers.configured(self._smtpd)))]
+        return [queue.default_leaf(rows, set(partition_ids.configured(self._smtpd)))]
 
     async def _workers(self) -> list[Finding]:
         """The running workers, the proofs of their conditions, and the unserved partitions."""
@@ -192,7 +193,7 @@ class Look:
             for row in await self._rows("register_seen")
         ]
         configured = {worker.id: worker.where for worker in self._queued.workers}
-        partids = workers.configured(self._smtpd)
+        partids = partition_ids.configured(self._smtpd)
         found = workers.live(configured, registered)
 
         unknown = str(max((int(p) for p in partids if p and p.isdecimal()), default=0) + 1)

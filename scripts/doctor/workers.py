@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scripts.doctor.checks import Finding, Severity, listed, span
-from shared.postgres import coverage
 from shared.postgres.coverage import Partid, Serves, nobody
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
-
-    from shared.config.smtpd.settings import SmtpdConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +47,6 @@ class Server:
     names: tuple[str, ...]
     live: bool
     proof: Proof
-
-
-def configured(smtpd: SmtpdConfig) -> list[Partid]:
-    """The partition ids that mail can get: those domains hash to, those that policy rules and leaves name, and none."""
-    partitions = smtpd.environment.database.partitions
-    rules = (rule.action.partition for rule in smtpd.policy.rules)
-    named = {partid for ids in partitions.leaves.values() for partid in ids} | {partid for partid in rules if partid}
-    return coverage.configured(partitions.count, *named)
 
 
 def who(configured: Mapping[str, str], registered: Iterable[Registered], proofs: Mapping[str, Proof]) -> list[Server]:

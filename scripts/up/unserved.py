@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scripts import partition_ids
 from scripts.doctor import workers
 from scripts.doctor.conditions import prove
 from shared.postgres import database
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 async def unserved(connection: database.Connection, smtpd: SmtpdConfig, queued: QueuedConfig) -> list[str]:
     """A warning that names the partitions that mail can get and no worker selects; none where each has a worker."""
-    partids = workers.configured(smtpd)
+    partids = partition_ids.configured(smtpd)
     wheres = {worker.where for worker in queued.workers}
     try:
         proofs = [await prove(connection, where, partids, ()) for where in sorted(wheres)]
