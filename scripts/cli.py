@@ -13,8 +13,8 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
 from scripts.version import version
-from shared.command_line import Parser
-from shared.errors import DatabaseUnavailable, PillarboxError, first_line, lacks_right, remedy
+from shared.command_line import Parser, status_without_right
+from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     import argparse
@@ -83,11 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
         # The reader of our output has closed it; the rest of the output is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _UNREAD
-    except Exception as error:
-        if not lacks_right(error):
-            raise
-        sys.stderr.write(f"pillarbox: {first_line(error)}{remedy(error)}\n")
-        return DatabaseUnavailable.exit_status
+    except Exception as error:  # noqa: BLE001 - others are raised again
+        return status_without_right("pillarbox", error)
     return status
 
 

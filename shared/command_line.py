@@ -1,6 +1,6 @@
 """command_line — the parser of every command line of Pillarbox: what is wrong with it is one line
 
-Owns: the wording of argparse's refusals, and the suggestion for a mistyped word.
+Owns: the wording of argparse's refusals, the suggestion for a mistyped word, and the line about a missing right.
 Guarantees: a command line that cannot be used is one line on standard error and exit status 2, before anything is done.
 """
 
@@ -11,6 +11,8 @@ import difflib
 import re
 import sys
 from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from shared.errors import DatabaseUnavailable, first_line, lacks_right, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,3 +53,11 @@ class Parser(argparse.ArgumentParser):
         close = difflib.get_close_matches(str(value), allowed, n=1)
         suggestion = f"; did you mean {close[0]}?" if close else ""
         raise argparse.ArgumentError(action, f"{value!r} is unknown; allowed: {', '.join(allowed)}{suggestion}")
+
+
+def status_without_right(name: str, error: Exception) -> int:
+    """Write one line about a right that the login at PostgreSQL lacks; the exit status. Raises any other error."""
+    if not lacks_right(error):
+        raise error
+    sys.stderr.write(f"{name}: {first_line(error)}{remedy(error)}\n")
+    return DatabaseUnavailable.exit_status

@@ -19,7 +19,8 @@ from contextlib import suppress
 from time import CLOCK_MONOTONIC, clock_gettime_ns, monotonic
 from typing import TYPE_CHECKING
 
-from shared.errors import DatabaseUnavailable, PillarboxError, first_line, lacks_right, remedy
+from shared.command_line import status_without_right
+from shared.errors import PillarboxError
 from shared.observe import events
 
 if TYPE_CHECKING:
@@ -61,11 +62,8 @@ def exit_status(name: str, work: Callable[[], None]) -> int:
         return _EX_SOFTWARE
     except KeyboardInterrupt:  # Ctrl-C before `serve` listens to signals
         return status_to_exit_with(-signal.SIGINT)
-    except Exception as error:
-        if not lacks_right(error):
-            raise
-        sys.stderr.write(f"{name}: {first_line(error)}{remedy(error)}\n")
-        return DatabaseUnavailable.exit_status
+    except Exception as error:  # noqa: BLE001 - others are raised again
+        return status_without_right(name, error)
     return 0
 
 
