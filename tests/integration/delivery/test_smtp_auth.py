@@ -23,6 +23,7 @@ from tests.fixtures.daemons.routed import routing
 from tests.fixtures.daemons.serving import serving
 from tests.fixtures.daemons.submitting import settings
 from tests.fixtures.peers.dovecot import PASSWORD as POSTFIX_PASSWORD
+from tests.fixtures.peers.postfix import relaying_after_login
 from tests.fixtures.peers.scripted_peer import CLOSE, CONTENT, GREETING, HANDSHAKE, HANG, ScriptedPeer
 from tests.fixtures.peers.tls_peer import server_context
 
@@ -121,16 +122,7 @@ async def test_postfix_lets_us_in(
     pair = authority.issue("127.0.0.1")
     async with (
         dovecot(mechanism.lower()) as passwords,
-        postfix(
-            smtpd_tls_security_level="may",
-            smtpd_tls_chain_files=f"{pair['privatekey']}, {pair['certificate']}",
-            smtpd_tls_auth_only="yes",
-            smtpd_sasl_auth_enable="yes",
-            smtpd_sasl_type="dovecot",
-            smtpd_sasl_path=str(passwords.auth),
-            smtpd_sasl_security_options="noanonymous",
-            smtpd_relay_restrictions="permit_sasl_authenticated, reject",
-        ) as peer,
+        postfix(**relaying_after_login(pair, passwords.auth)) as peer,
     ):
         password = {"file": written(authority.folder, POSTFIX_PASSWORD)}
         async with routing({}, **relay(peer.port, authority, password=password)) as routed:

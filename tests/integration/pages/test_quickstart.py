@@ -17,6 +17,7 @@ from tests.fixtures.pages.blocks import blocks
 from tests.fixtures.pages.walking import DOCS, ROOT, Reader, Walk
 from tests.fixtures.peers.dovecot import PASSWORD
 from tests.fixtures.peers.free_port import free_port
+from tests.fixtures.peers.postfix import relaying_after_login
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,16 +64,7 @@ async def test_the_page_works_as_written(
     pair = authority.issue("localhost")
     async with (
         dovecot("plain") as passwords,
-        postfix(
-            smtpd_tls_security_level="may",
-            smtpd_tls_chain_files=f"{pair['privatekey']}, {pair['certificate']}",
-            smtpd_tls_auth_only="yes",
-            smtpd_sasl_auth_enable="yes",
-            smtpd_sasl_type="dovecot",
-            smtpd_sasl_path=str(passwords.auth),
-            smtpd_sasl_security_options="noanonymous",
-            smtpd_relay_restrictions="permit_sasl_authenticated, reject",
-        ) as peer,
+        postfix(**relaying_after_login(pair, passwords.auth)) as peer,
     ):
         port = free_port()
         reader = Reader(

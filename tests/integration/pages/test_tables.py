@@ -19,6 +19,7 @@ from tests.fixtures.pages.readers import (
     queued,
     rspamd,
     transport,
+    without_mail,
 )
 from tests.fixtures.pages.walking import DOCS, Reader, Walk
 
@@ -58,11 +59,7 @@ def walk(database: str, tmp_path: Path) -> Iterator[Walk]:
 
 def prepare(walk: Walk, command: str) -> None:
     """Recipient 4711, in the state in which this command finds it."""
-    with factory_of(walk) as factory:
-        factory.sql("UPDATE pillarbox.queue SET status = 'DELETE' WHERE status IN ('HOLD', 'DELIVER')")
-        factory.sql("SELECT pillarbox.maintain_finish(now(), 'reader', 100)")
-        for table in ("archive", "messages"):
-            factory.on(table, "DELETE FROM {table}")
+    without_mail(walk)
     verb = command.split()[1:3]
     if verb[0] in {"quarantine", "retention"} or verb[1:] == ["release"]:
         held("contentcheck", content=PARTS)(walk)

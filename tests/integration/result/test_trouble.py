@@ -126,14 +126,20 @@ CREATE TRIGGER mine BEFORE INSERT ON pillarbox.attempts FOR EACH ROW EXECUTE FUN
 """
 
 
-@pytest.mark.parametrize("code", ["40001", "40P01"])
-async def test_a_conflict_without_end_holds_up_no_other_result(factory: Factory, heard: Heard, code: str) -> None:
+async def nine_of_which_one_is_refused(factory: Factory, recorder: Recorder, code: str) -> int:
+    """Give the recorder nine successes; the id of the one whose text the trigger refuses by this SQLSTATE."""
     factory.rows(9)
     factory.sql(REFUSING.replace("{code}", code))
+    taken = await claim(factory.uri)
+    poison = replace(DELIVERED, text="poison")
+    recorder.add([finished(c, poison if c is taken[4] else DELIVERED, "success") for c in taken])
+    return taken[4].id
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01"])
+async def test_a_conflict_without_end_holds_up_no_other_result(factory: Factory, heard: Heard, code: str) -> None:
     async with running_recorder(factory.uri) as recorder:
-        taken = await claim(factory.uri)
-        poison = replace(DELIVERED, text="poison")
-        recorder.add([finished(c, poison if c is taken[4] else DELIVERED, "success") for c in taken])
+        await nine_of_which_one_is_refused(factory, recorder, code)
         await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
         await heard.wait("result.unrecorded")
         factory.sql("DROP TRIGGER mine ON pillarbox.attempts")
@@ -145,17 +151,13 @@ async def test_a_conflict_without_end_holds_up_no_other_result(factory: Factory,
 @pytest.mark.parametrize("code", ["38000", "54000", "54001", "55000", "P0002", "P0004"])
 async def test_a_text_is_left_out_by_whatever_class_of_error_it_is_refused(factory: Factory, code: str) -> None:
     """Too long for an index of the operator's (54000), or a trigger that ends in an error of its own."""
-    factory.rows(9)
-    factory.sql(REFUSING.replace("{code}", code))
     async with running_recorder(factory.uri) as recorder:
-        taken = await claim(factory.uri)
-        poison = replace(DELIVERED, text="poison")
-        recorder.add([finished(c, poison if c is taken[4] else DELIVERED, "success") for c in taken])
+        refused = await nine_of_which_one_is_refused(factory, recorder, code)
         async with asyncio.timeout(20):
             await recorder.drained()
     assert factory.queue() == []
     said = {row.queue__id: row.reply_text for row in factory.attempts()}
-    assert said.pop(taken[4].id).startswith("(left out")
+    assert said.pop(refused).startswith("(left out")
     assert set(said.values()) == {DELIVERED.text}
 
 

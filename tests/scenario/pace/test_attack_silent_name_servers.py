@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 from tests.fixtures.daemons.routed import sinks
 from tests.fixtures.daemons.strangers import (
-    MESSAGES,
-    WAKE,
     healthy_zone,
-    seconds_to_deliver,
+    seconds_beside,
     silent_zone,
     worker_by_mx,
 )
@@ -33,12 +31,7 @@ async def test_mail_to_new_domains_is_delivered_beside_thousands_of_silent_name_
         dns = await stack.enter_async_context(FakeDns(records))
         [sink] = await stack.enter_async_context(sinks("1"))
         await worker_by_mx(system, sink.port, dns)
-        alone = await seconds_to_deliver(system, "first", HEALTHY)
-        await system.rows(MESSAGES, POISONED, "bad#.test")
-        await system.rows(WAKE)
-        seen = "SELECT count(*) >= %s FROM queue WHERE last_error IS NOT NULL OR token IS NOT NULL"
-        await system.until(seen, POISONED * 9 // 10, limit=100)
-        took = await seconds_to_deliver(system, "good", HEALTHY)
+        alone, took = await seconds_beside(system, POISONED, HEALTHY, limit=100)
         assert took < 10 * max(1.0, alone), f"{took:.1f} s beside {alone:.1f} s alone, and it waits for no poison"
         waiting = "SELECT count(*) FROM queue WHERE last_error LIKE 'waiting: DNS %%' AND retry_count = 0"
         assert await system.value(waiting) > POISONED / 4, "the poison is still there"

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 from tests.fixtures.daemons.routed import sinks
 from tests.fixtures.daemons.strangers import (
-    MESSAGES,
-    WAKE,
     healthy_zone,
     hosts_zone,
     mute_hosts,
-    seconds_to_deliver,
+    seconds_beside,
     worker_by_mx,
 )
 from tests.fixtures.peers.fake_dns import FakeDns
@@ -35,12 +33,7 @@ async def test_mail_to_new_domains_is_delivered_beside_hundreds_of_silent_hosts(
         [sink] = await stack.enter_async_context(sinks("1"))
         stack.enter_context(mute_hosts("127.70", POISONED, sink.port))
         await worker_by_mx(system, sink.port, dns, claim={"inflight": INFLIGHT})
-        alone = await seconds_to_deliver(system, "first", HEALTHY)
-        await system.rows(MESSAGES, POISONED, "bad#.test")
-        await system.rows(WAKE)
-        seen = "SELECT count(*) >= %s FROM queue WHERE last_error IS NOT NULL OR token IS NOT NULL"
-        await system.until(seen, POISONED * 9 // 10, limit=60)
-        took = await seconds_to_deliver(system, "good", HEALTHY)
+        alone, took = await seconds_beside(system, POISONED, HEALTHY, limit=60)
         assert took < 15 * max(1.0, alone), f"{took:.1f} s beside {alone:.1f} s alone, and it waits for no poison"
         waiting = "SELECT count(*) FROM queue WHERE last_error LIKE 'waiting: %%' AND retry_count = 0"
         assert await system.value(waiting) > POISONED / 4, "the poison is still there"
