@@ -95,23 +95,26 @@ class Admission:
             deliveries += [tuple(group[i : i + limit]) for i in range(0, len(group), limit)]
         return deliveries
 
-    def admit(self, delivery: Delivery) -> Admitted | Deferral:
-        """A place for it, or for how long it is to be parked."""
+    def admit(self, delivery: Delivery, *, more: bool = False) -> Admitted | Deferral:
+        """A place for it, or for how long it is to be parked. more: whether newer mail is due."""
         place = self.destinations.offer(delivery)
         if isinstance(place, Deferral):
             self.busy += len(delivery) * isinstance(place, Busy)
             return place
         admitted = Admitted(delivery, place)
+        # What is stopped now needs no body.
+        if place.started and (shut := self._shut(delivery[0], more=more)) is not None:
+            self.leave(admitted)
+            return shut
         if not place.destination.proven:
             wanted, now = _wanted(delivery), monotonic()
             if not self._has_room(wanted, now):
                 self.leave(admitted)
-                return self._unproven.parked(wanted, now)
+                return self._unproven.parked(wanted, now, more=more)
             admitted.unproven = wanted
-        # What a policy stops now needs no body.
-        if place.started and (shut := self._shut(admitted)) is not None:
+        if place.started and (asked := self._ask(admitted)) is not None and asked.seconds > _AT_ONCE:
             self.leave(admitted)
-            return shut
+            return self.destinations.paced(asked)
         return admitted
 
     async def turn(self, admitted: Admitted) -> Deferral | None:
@@ -154,19 +157,15 @@ class Admission:
         """Count them among unproven destinations, for which others may have to be cut off; whether that could be."""
         while not self._unproven.enter(wanted, now):
             again = self._unproven.crowded(wanted)
-            if self._unproven.behind(wanted, now) or not self._watch.make_room(now, again=again):
+            if not self._unproven.may_displace(wanted, now) or not self._watch.make_room(now, again=again):
                 return False
+            self._unproven.displaced()
         return True
 
-    def _shut(self, admitted: Admitted) -> Deferral | None:
-        """For how long to park what is known now to have to wait; None when it may go on."""
-        first = admitted.delivery[0]
+    def _shut(self, first: Claimed, *, more: bool) -> Deferral | None:
+        """For how long to park what hosts or DNS stop now; None when it may go on."""
         transport = self._transports.get(first.transportid)
-        shut = transport.hosts.shut(first.recipient.domain) if transport is not None else None
-        if shut is not None:
-            return shut
-        asked = self._ask(admitted)
-        return self.destinations.paced(asked) if asked is not None and asked.seconds > _AT_ONCE else None
+        return None if transport is None else transport.shut(first.recipient.domain, more=more)
 
     def _wait(self, place: Waiting) -> None:
         """It is given up when its turn has not come in time; all have the same patience, so one timer serves them."""

@@ -71,13 +71,16 @@ class Attempts:
         self._limits: dict[str, tuple[TransportSettings, float, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def admit(self, delivery: Delivery) -> Admitted | None:
-        """A place for it, or None when it is parked: there is no room for it, or it must wait."""
+    def admit(self, delivery: Delivery, *, more: bool) -> Admitted | None:
+        """A place for it, or None when it is parked: there is no room for it, or it must wait.
+
+        more: whether newer mail is due.
+        """
         refused = self._in_flight.begin(delivery)
         if refused is not None:
             self._in_flight.park(delivery, refused)
             return None
-        admitted = self.admission.admit(delivery)
+        admitted = self.admission.admit(delivery, more=more)
         if isinstance(admitted, Deferral):
             self._park(delivery, admitted)
             return None

@@ -180,6 +180,13 @@ class Transport:
             return site_way(domain, self.settings, self._sites.of(domain, monotonic()))
         return way(domain, self.settings)
 
+    def shut(self, domain: str, *, more: bool = False) -> Deferral | None:
+        """For how long to park mail for this domain, because its hosts are shut or cannot be found now; else None.
+
+        more: whether newer mail follows.
+        """
+        return self.hosts.shut(domain) or self.finder.shut(domain, more=more)
+
     def _led(self, domain: str, hops: Sequence[Hop]) -> None:
         """Remember where DNS led; ParkedError, before anything else is asked about these hosts, when all are shut."""
         self.hosts.led(domain, hops)

@@ -134,7 +134,7 @@ class Dispatcher:
                 await _rest(self.due, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
-            await self._start(claimed)
+            await self._start(claimed, more=len(claimed) == free)
             if len(claimed) < free:
                 if wait := commit_delay.seconds(self._in_flight.moving):
                     await _rest(self._stopping, wait)
@@ -163,12 +163,12 @@ class Dispatcher:
             wait = _LONGEST_PAUSE
         await _rest(self.due, min(wait, self._settings.poll.total_seconds()))
 
-    async def _start(self, claimed: list[Claimed]) -> None:
-        """Start an attempt for each message there is a place for; the others are parked."""
+    async def _start(self, claimed: list[Claimed], *, more: bool) -> None:
+        """Start an attempt for each message there is a place for; the others are parked. more: whether more is due."""
         busy, full = self._attempts.admission.busy, self._attempts.admission.destinations.full
         full.clear()
         deliveries = self._attempts.admission.deliveries(claimed)
-        admitted = [place for delivery in deliveries if (place := self._attempts.admit(delivery))]
+        admitted = [place for delivery in deliveries if (place := self._attempts.admit(delivery, more=more))]
         parked = self._attempts.admission.busy - busy
         if parked and (parked > _MOST * len(claimed) or parked + self._for_full(admitted) > _NEARLY_ALL * len(claimed)):
             self._ceiling = max(self._in_flight.counted - self._in_flight.leaving, self._settings.batch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left, bisect_right
+from math import exp
 from typing import Final
 
 from queued.deferral import SOONEST
@@ -25,6 +26,7 @@ class Newest:
         self._waiting: list[int] = []  # oldest first
         self._due: dict[int, float] = {}  # when each of them is to come back, in the caller's seconds
         self._sweep_at = 0.0
+        self._lately, self._came_at = 0.0, 0.0  # those that came for the first time within about a second
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -37,9 +39,15 @@ class Newest:
             self._waiting = sorted(self._due)
         return len(self._waiting) - bisect_right(self._waiting, mine)
 
-    def put_off(self, mine: int, pace: float, now: float) -> float:
-        """For how many seconds this one waits now: until those that are newer have gone, one every `pace` seconds."""
-        ahead = min(self.newer(mine, now) * pace, _LONGEST)
+    def put_off(self, mine: int, pace: float, now: float, *, more: bool = False) -> float:
+        """For how many seconds this one waits now: until those that are newer have gone, one every `pace` seconds.
+
+        more: whether newer ones follow; they are taken to be as many as came within the last second.
+        """
+        self._lately *= exp(self._came_at - now)
+        self._came_at = now
+        self._lately += mine not in self._due
+        ahead = min((self.newer(mine, now) + more * self._lately) * pace, _LONGEST)
         seconds = max(SOONEST, ahead * random.uniform(0.7, 1.0))
         self.wait(mine, now + seconds)
         return seconds

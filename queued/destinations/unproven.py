@@ -18,6 +18,7 @@ from queued.destinations.destination import LEAST
 from queued.newest import Newest
 from queued.watchdog import MOMENT, STANDING
 
+_DISPLACED: Final = 50.0  # attempts cut off within a second: each lets another begin, which costs as much as a delivery
 _QUICKEST: Final = 0.001  # seconds between two recipients that leave
 
 
@@ -39,7 +40,9 @@ class Unproven:
         self._again = 0  # of them, those tried before
         self._line = ParkedLine()  # of those tried before
         self._newest = Newest()  # of those never tried
-        self._soon = self._most * SOONEST / (2 * MOMENT)  # recipients that give way within a second
+        self._displacing = min(_DISPLACED, self._most / MOMENT)  # attempts a second
+        self._may_displace = max(1.0, self._displacing)  # at one moment
+        self._displaced_at = 0.0
         self._slowest = STANDING / self._most_again  # what stands still for longer gives way
         self._gap = _QUICKEST
         self._left = 0.0  # when the last one did, or the first of those in flight came
@@ -63,14 +66,26 @@ class Unproven:
         """Whether those tried before leave these, which are of them, no room."""
         return not wanted.first and bool(self._again) and self._again + wanted.recipients > self._most_again
 
-    def behind(self, wanted: Held, now: float) -> bool:
-        """Whether places that others are made to give up are for newer recipients, who ask again within a second."""
-        return wanted.first and self._newest.newer(wanted.newest, now) >= self._soon
+    def may_displace(self, wanted: Held, now: float) -> bool:
+        """Whether another attempt may be cut off for these. Half of the chances are for the newest never tried."""
+        most, since, self._displaced_at = max(1.0, self._displacing), now - self._displaced_at, now
+        self._may_displace = min(self._may_displace + since * self._displacing, most)
+        newer = self._newest.newer(wanted.newest, now) if wanted.first else 1
+        if wanted.first and newer > most * SOONEST / 2:
+            return False  # those ask again within a second, and take all that may be displaced
+        return self._may_displace >= (max(1.0, most / 2) if newer else 1.0)
 
-    def parked(self, wanted: Held, now: float) -> Deferral:
-        """For how long recipients without a place are parked."""
+    def displaced(self) -> None:
+        """An attempt was cut off."""
+        self._may_displace -= 1
+
+    def parked(self, wanted: Held, now: float, *, more: bool = False) -> Deferral:
+        """For how long recipients without a place are parked. more: whether newer ones follow."""
         pace = self._pace(now)
-        seconds = self._newest.put_off(wanted.newest, pace, now) if wanted.first else self._line.seconds(now, pace)
+        if wanted.first:
+            seconds = self._newest.put_off(wanted.newest, pace, now, more=more)
+        else:
+            seconds = self._line.seconds(now, pace)
         return Deferral(seconds, f"{self.recipients} recipients for destinations that have not answered yet")
 
     def leave(self, held: Held, now: float) -> None:

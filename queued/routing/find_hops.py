@@ -24,6 +24,7 @@ from queued.routing.route import (
     PORT,
     ByMx,
     Fixed,
+    Unroutable,
     choose,
     cut_loops,
     embedded,
@@ -38,6 +39,7 @@ from queued.routing.site import site
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from queued.deferral import Deferral
     from queued.routing.resolver import Resolver
     from queued.routing.route import Address, Hop, Host
     from shared.config.queued.transport import Transport
@@ -103,6 +105,17 @@ class HopFinder:
         hosts = cut_loops(hosts, self._ourselves.has_address, domain)
         usable = reachable(domain, hosts, answers, by_mx=by_mx, private=self._transport.allow.private)
         return Hops(self._in_order(usable), together)
+
+    def shut(self, domain: str, *, more: bool = False) -> Deferral | None:
+        """For how long to park mail for this domain, because DNS cannot be asked about it now; else None.
+
+        more: whether newer mail follows.
+        """
+        try:
+            way = choose(domain, self._transport)
+        except Unroutable:
+            return None
+        return self._resolver.shut(way.domain, more=more) if isinstance(way, ByMx) else None
 
     def _in_order(self, hosts: Iterable[Host]) -> list[Hop]:
         now = monotonic()

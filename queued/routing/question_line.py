@@ -63,6 +63,10 @@ class QuestionLine:
             last.settled.set()
         return turn.placed or not turn.settled.is_set()
 
+    def is_full(self, waiting: int, *, asked: bool) -> bool:
+        """Whether one more could only wait in place of another. One never asked goes before all that were asked."""
+        return len(self._first) + (len(self._again) if asked else 0) >= waiting
+
     def leave(self, turn: QuestionTurn) -> None:
         """It has its place no longer, or waits no longer."""
         if turn.placed:
@@ -74,9 +78,12 @@ class QuestionLine:
             turn.settled.set()
             (self._again if turn.asked else self._first).remove(turn)
 
-    def put_off(self, number: int, now: float) -> float:
-        """For how many seconds the first try of a question is put off: until the newer ones have had their place."""
-        return self._newest.put_off(number, self._pace, now)
+    def put_off(self, number: int, now: float, *, more: bool = False) -> float:
+        """For how many seconds the first try of a question is put off: until the newer ones have had their place.
+
+        more: whether newer ones follow.
+        """
+        return self._newest.put_off(number, self._pace, now, more=more)
 
     def _advance(self) -> None:
         while self._taken < self._places:

@@ -120,6 +120,23 @@ class Resolver:
         """The TLSA records for TLS at that port (RFC 7672 section 2.2.3)."""
         return await self._answer(_name(f"_{port}._tcp.{host}"), dns.rdatatype.TLSA)
 
+    def shut(self, domain: str, *, more: bool = False) -> Deferral | None:
+        """For how long to park mail whose exchangers cannot be asked for now; None if they can, or are known.
+
+        more: whether newer mail follows.
+        """
+        try:
+            question = _name(domain), dns.rdatatype.MX
+        except ValueError:
+            return None
+        kept = self._kept.get(question)
+        if question in self._asking or (kept is not None and monotonic() < kept[0]) or self._stale(question):
+            return None
+        if (refused := self._refused(question)) is not None:
+            return refused
+        full = self._line.is_full(_WAITING, asked=self._unanswered.is_asked(question))
+        return self._crowded(question, more=more) if full and self.patience is not None else None
+
     async def alias(self, name: str) -> Answer[str]:
         """The name that a CNAME of this one names, and none further."""
         return await self._answer(_name(name), dns.rdatatype.CNAME)
@@ -198,24 +215,31 @@ class Resolver:
 
     def _turn(self, question: _Question) -> QuestionTurn:
         """Its place in the line; ParkedError where it was not answered lately, or others come before it."""
-        name, now = question[0], monotonic()
-        if self.patience is not None:
-            zone = _zone(name)
-            if self._slow[zone] >= _SLOW_OF_A_ZONE:
-                gap = self._settings.timeout.total_seconds() / _SLOW_OF_A_ZONE
-                raise ParkedError(_silent(name, self._lines.setdefault(zone, ParkedLine()).seconds(now, gap)))
-            if left := self._unanswered.left(question, now):
-                raise ParkedError(_silent(name, left + random.uniform(SOONEST, SOONEST + left)))
+        if (refused := self._refused(question)) is not None:
+            raise ParkedError(refused)
         turn = QuestionTurn(self._unanswered.number(question), asked=self._unanswered.is_asked(question))
         if not self._line.enter(turn, None if self.patience is None else _WAITING):
             raise ParkedError(self._crowded(question))
         return turn
 
-    def _crowded(self, question: _Question) -> Deferral:
+    def _refused(self, question: _Question) -> Deferral | None:
+        """For how long not to ask it: it was not answered lately, or too many of its zone are not."""
+        if self.patience is None:
+            return None
+        name, now = question[0], monotonic()
+        zone = _zone(name)
+        if self._slow[zone] >= _SLOW_OF_A_ZONE:
+            gap = self._settings.timeout.total_seconds() / _SLOW_OF_A_ZONE
+            return _silent(name, self._lines.setdefault(zone, ParkedLine()).seconds(now, gap))
+        if left := self._unanswered.left(question, now):
+            return _silent(name, left + random.uniform(SOONEST, SOONEST + left))
+        return None
+
+    def _crowded(self, question: _Question, *, more: bool = False) -> Deferral:
         """For how long to park who finds no place: so that those who come again are as many as there will be places."""
         name, now = question[0], monotonic()
         if not self._unanswered.is_asked(question):
-            return _silent(name, self._line.put_off(self._unanswered.number(question), now))
+            return _silent(name, self._line.put_off(self._unanswered.number(question), now, more=more))
         slowest = self._settings.timeout.total_seconds() / _SLOW
         gap = min(max(self._gap, (now - self._answered_at) / _AT_ONCE), slowest)
         return _silent(name, self._lines.setdefault("", ParkedLine()).seconds(now, gap))

@@ -262,12 +262,18 @@ async def test_a_new_question_comes_before_hundreds_about_silent_domains_which_a
         try:
             asking = [asyncio.create_task(_unless_parked(resolver, name)) for name, _ in silent]
             await until(lambda: len(server.asked) >= 200, "every place to be taken")
+            await until(
+                lambda: resolver.shut("good.test"), "a line so long that mail is parked before its body is read"
+            )
             assert (await resolver.mx("good.test")).state == "found", "its first call has the next place"
+            assert resolver.shut("good.test") is None, "it is known"
             assert set(await asyncio.gather(*asking)) == {None}
             await until(lambda: not resolver._asking.keys() - resolver._going, "the places to become free")
             going = {name.to_text(omit_final_dot=True) for name, _ in resolver._going}
             gave_up = next(name for name, _ in server.asked if name not in going and name != "good.test")
             asked = len(server.asked)
+            assert resolver.shut("new.test") is None, "there is a place"
+            assert resolver.shut(gave_up) is not None
             with pytest.raises(ParkedError) as parked:
                 await resolver.mx(gave_up)
             assert parked.value.until.seconds <= 3, "it is left alone for about a second"

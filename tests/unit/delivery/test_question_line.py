@@ -84,6 +84,17 @@ def test_a_new_question_is_put_off_for_a_moment_whatever_waits() -> None:
     assert line.put_off(5000, 0.2) == 1.0
 
 
+def test_a_line_is_full_of_those_never_asked_for_all_and_of_others_for_those_asked_before() -> None:
+    line = QuestionLine(1, 1.0)
+    for turn in (again(1), again(2), again(3)):
+        assert line.enter(turn)
+    assert line.is_full(2, asked=True)
+    assert not line.is_full(2, asked=False)
+    for turn in (first(4), first(5), first(6)):
+        assert line.enter(turn)
+    assert line.is_full(2, asked=False)
+
+
 def test_what_is_not_answered_is_left_alone_for_longer_each_time() -> None:
     unanswered = Unanswered[str](10)
     assert not unanswered.is_asked("a")

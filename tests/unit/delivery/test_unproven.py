@@ -71,14 +71,48 @@ def test_the_newest_come_first_whatever_waits() -> None:
     assert unproven.enter(first(1, 750), 0.0)
     for n in range(2, 5002):
         unproven.parked(first(n), 3.0)
-    assert unproven.behind(first(2), 3.1)
+    assert not unproven.may_displace(first(2), 3.1)
     assert unproven.parked(first(2), 3.1).seconds > 10
     assert unproven.parked(first(2), 3.1).seconds <= 60
     new = [unproven.parked(first(n), 3.2).seconds for n in range(6000, 6020)]
     assert max(new) <= 1.0
-    assert not any(unproven.behind(first(n), 4.2) for n in range(6000, 6020))
-    assert unproven.behind(first(3), 4.2)
-    assert not unproven.behind(again(3), 4.2)
+    assert all(unproven.may_displace(first(n), 4.2) for n in range(6000, 6020))
+    assert not unproven.may_displace(first(3), 4.2)
+    assert unproven.may_displace(again(3), 4.2)
+
+
+def test_mail_of_a_flood_comes_again_at_the_pace_of_places_and_not_all_at_one_moment() -> None:
+    """It comes oldest first, so each one is the newest when it is parked."""
+    unproven = Unproven(1000)
+    assert unproven.enter(first(1, 750), 0.0)
+    waits = [unproven.parked(first(n), 3.0 + n / 5000, more=True).seconds for n in range(2, 5002)]
+    assert sum(wait < 3 for wait in waits) < 1000
+    assert unproven.parked(first(5002), 4.1).seconds == 1.0, "nothing follows: it is the newest"
+
+
+def test_half_of_what_may_be_displaced_is_for_the_newest() -> None:
+    unproven = Unproven(1000)
+    taken = 0
+    while unproven.may_displace(again(1), 1.0):
+        unproven.displaced()
+        taken += 1
+    assert taken == 26
+    unproven.parked(first(7), 1.0)
+    assert not unproven.may_displace(first(6), 1.0)
+    while unproven.may_displace(first(8), 1.0):
+        unproven.displaced()
+        taken += 1
+    assert taken == 50
+    assert not unproven.may_displace(first(8), 1.01)
+    assert unproven.may_displace(first(8), 1.03)
+
+
+@pytest.mark.parametrize("inflight", [1, 3, 100])
+def test_a_small_share_gives_way_too(inflight: int) -> None:
+    unproven = Unproven(inflight)
+    assert unproven.may_displace(again(1), 1.0)
+    unproven.displaced()
+    assert unproven.may_displace(first(2), 5.0)
 
 
 def test_what_does_not_come_back_stands_before_no_other() -> None:
