@@ -92,6 +92,8 @@ class MessagesInFlight:
 
 
 _GROUP: Final = 500
+_FEW: Final = 100  # recipients to be parked, which are worth no COMMIT of their own
+_COMPANY: Final = 0.1  # seconds that they wait for others, within the time they are parked for
 _GIVE_BACK: Final = 5  # tries against whoever moves one of the rows meanwhile
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
@@ -259,6 +261,8 @@ class InFlight:
         pause = _FIRST_PAUSE
         while True:
             await self._to_park.wait()
+            if len(self._parking) < _FEW and not self.stopping:
+                await asyncio.sleep(_COMPANY)
             group = self._group()
             done, left = group, list[_Parked]()
             self._being_parked = len(group)
