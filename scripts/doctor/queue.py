@@ -114,13 +114,18 @@ def vacuum(forbidden: Sequence[Row]) -> Finding:
 def transports(rows: Sequence[Row], ruled: Sequence[str]) -> Finding:
     """Mail by a transport that queued.yaml lacks, and rules of smtpd.yaml that would make more of it."""
     check = "mail.transport"
+    rules = f"policy rules of smtpd.yaml name {listed(ruled)}"
     if rows:
         text = "; ".join(f"{row.recipients} recipients by {row.transport!r}" for row in rows)
-        remedy = "add it to transports in queued.yaml and restart the workers, or UPDATE transportid of these rows"
-        return Finding(check, Severity.ALARM, f"not in queued.yaml: {text}; it waits until it expires", remedy)
+        more = f"; {rules}, so more will come" if ruled else ""
+        remedy = (
+            "add it to transports in queued.yaml and reload queued, or correct what names it and "
+            "`pillarbox queue move transport=ID --transport default`"
+        )
+        return Finding(check, Severity.ALARM, f"not in queued.yaml: {text}; it waits until it expires{more}", remedy)
     if ruled:
-        text = f"policy rules of smtpd.yaml name {listed(ruled)}, which are not in queued.yaml"
-        return Finding(check, Severity.WARN, text, "add it to transports in queued.yaml, or correct the rule")
+        remedy = "add it to transports in queued.yaml, or correct the rule"
+        return Finding(check, Severity.WARN, f"{rules}, which queued.yaml lacks", remedy)
     return Finding(check, Severity.OK, "every transport is known")
 
 

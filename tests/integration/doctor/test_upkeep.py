@@ -33,7 +33,7 @@ async def test_a_rule_that_names_a_transport_nobody_has(patient: Patient) -> Non
     patient.smtpd = {"policy": {"rules": [rule]}}
     finding = await patient.worst("mail.transport")
     assert finding.verdict is Severity.WARN
-    assert "policy rules of smtpd.yaml name fax" in finding.found
+    assert "policy rules of smtpd.yaml name fax, which queued.yaml lacks" in finding.found
 
 
 async def test_a_role_that_may_not_vacuum(patient: Patient, logins: Logins) -> None:
