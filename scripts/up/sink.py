@@ -60,7 +60,10 @@ async def why_not(connection: database.Connection, smtpd: SmtpdConfig, var: Path
     if not _mark(var).exists():
         [row] = await database.fetch(connection, "queue_any")
         if row.some:
-            return "mail waits that was accepted while there was no sink, and a sink would take it"
+            return (
+                "mail waits that was accepted while there was no sink, and a sink would take it; if nobody needs that "
+                "mail, `pillarbox queue delete --all` deletes it, and the next start has a sink"
+            )
     return None
 
 

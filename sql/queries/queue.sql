@@ -1,8 +1,8 @@
 -- The queue as operators list, group, show and change it.
 
 -- name: queue_any
--- Whether any mail waits, held mail included.
-SELECT EXISTS (SELECT FROM pillarbox.queue) AS some
+-- Whether any mail waits, held mail included. What was deleted goes nowhere, though its rows stay until maintenance.
+SELECT EXISTS (SELECT FROM pillarbox.queue WHERE status <> 'DELETE') AS some
 
 -- name: queue_changed
 -- The next recipients that a command changed.

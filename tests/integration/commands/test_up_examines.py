@@ -5,6 +5,7 @@ See: scripts/up/sink.py, scripts/up/unserved.py.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from scripts.up import sink
@@ -17,22 +18,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fixtures.database.factory import Factory
+    from tests.fixtures.database.operating import Pillarbox
 
 
 async def test_a_sink_takes_no_mail_that_waits_from_a_time_without_one(
-    database: str, factory: Factory, tmp_path: Path
+    database: str, factory: Factory, tmp_path: Path, pillarbox: Pillarbox
 ) -> None:
     connection = await door.connect(database, "test")
     try:
         assert await sink.why_not(connection, SmtpdConfig(), tmp_path) is None
         factory.row(partid="1")
         why = await sink.why_not(connection, SmtpdConfig(), tmp_path)
-        assert why == "mail waits that was accepted while there was no sink, and a sink would take it"
+        assert why is not None
+        assert why.startswith("mail waits that was accepted while there was no sink, and a sink would take it; ")
         async with sink.running(tmp_path):
             pass
         assert await sink.why_not(connection, SmtpdConfig(), tmp_path) is None
         sink.end(tmp_path)
         assert await sink.why_not(connection, SmtpdConfig(), tmp_path) == why
+        [advice] = re.findall("`pillarbox queue (.*?)`", why)
+        await pillarbox.done(*advice.split(), "--yes")
+        assert factory.queue(), "its row stays until maintenance"
+        assert await sink.why_not(connection, SmtpdConfig(), tmp_path) is None
     finally:
         await connection.close()
 
