@@ -10,12 +10,12 @@ See: RFC 5322 sections 3.6.1 (Date) and 3.6.4 (Message-ID); sql/schema/16_schedu
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from scripts import standard_input
 from scripts.commands.sample_mail import as_submitted
 from shared import cron
 from shared.errors import PillarboxError
@@ -57,7 +57,7 @@ def read_mail(sender: str, recipients: Sequence[str], file: str) -> Mail:
         except AddressRefused as error:
             raise PillarboxError(f"{option}: {show(address)}: {error}; allowed: local-part@domain") from None
     try:
-        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        content = standard_input.read("the message, its header first") if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise PillarboxError(f"--file: {show(file)}: {error.strerror}") from None
     if not content.strip():

@@ -9,11 +9,10 @@ See: shared/mail/suppression.py for the spelling; docs/how-to/suppression.md.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts import one_connection
+from scripts import one_connection, standard_input
 from scripts.options import duration, finish
 from scripts.output import records
 from scripts.output.records import fields
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _BATCH: Final = 1000
+_TYPED: Final = "addresses and domains, one a line"
 _COLUMNS: Final = (
     Column("target", least=24, whole=True),
     Column("source"),
@@ -67,7 +67,8 @@ def add(options: argparse.Namespace) -> int:
 def import_file(options: argparse.Namespace) -> int:
     """Suppress what a file names."""
     try:
-        lines = sys.stdin.readlines() if options.file == "-" else Path(options.file).read_text("utf-8").splitlines()
+        listed = standard_input.read(_TYPED) if options.file == "-" else Path(options.file).read_bytes()
+        lines = listed.decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PillarboxError(f"{options.file}: cannot be read: {error}; allowed: a text file in UTF-8") from None
     written = ((number, line.partition("#")[0].strip()) for number, line in enumerate(lines, start=1))

@@ -47,9 +47,24 @@ def test_a_file_is_read_with_the_line_ends_of_mail(tmp_path: Path) -> None:
     assert not mail.smtputf8
 
 
-def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PLAIN)))
     assert schedule_mail.read_mail("", ["c@d.example"], "-").content == PLAIN
+    assert capsys.readouterr().err == ""
+
+
+def test_at_a_terminal_one_line_says_what_is_read_and_how_it_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO(PLAIN))
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert schedule_mail.read_mail("", ["c@d.example"], "-").content == PLAIN
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (
+        "",
+        "pillarbox: type the message, its header first; Ctrl-D on a line of its own ends it\n",
+    )
 
 
 @pytest.mark.parametrize(
