@@ -1,13 +1,15 @@
 """one-connection — runs a command's query on one connection to the configured database
 
 Owns: the connection of a command, and PostgreSQL's refusals and outages as one line.
-Guarantees: the connection is closed before the answer is returned.
+Guarantees: the connection is closed before the answer is returned. An embedded server that has to be started for it is
+    announced on standard error.
 Raises: DatabaseUnavailable; PillarboxError in the caller's words for what PostgreSQL refuses.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 from shared.config.smtpd.load import load_smtpd
@@ -17,12 +19,20 @@ from shared.postgres import database
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
 
 def configured(options: argparse.Namespace) -> str:
     """The libpq connection string of smtpd.yaml in the folder that `--config` names."""
     environment = load_smtpd(options.config / "smtpd.yaml").environment
-    return database.resolve(environment.database.uri, environment.var)
+    return started(environment.database.uri, environment.var)
+
+
+def started(uri: str, var: Path, key: str = "environment.database.uri") -> str:
+    """The libpq connection string for the value of `key`; an embedded server that does not run is started."""
+    if database.resolve_running(uri, var, key) is None:
+        sys.stderr.write(f"pillarbox: PostgreSQL starts under {var}; `pillarbox database stop` ends it\n")
+    return database.resolve(uri, var, key)
 
 
 def ask[Answer](

@@ -15,10 +15,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from scripts.analytics.session import MASTER
-from scripts.one_connection import configured
+from scripts.one_connection import configured, started
 from scripts.options import add_config
 from shared.config.smtpd.load import load_smtpd
-from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +53,7 @@ def conninfo(options: argparse.Namespace) -> str:
     """The libpq connection string from the options."""
     if options.database is None:
         return configured(options)
-    return database.resolve(options.database, load_smtpd(options.config / "smtpd.yaml").environment.var, "--database")
+    return started(options.database, load_smtpd(options.config / "smtpd.yaml").environment.var, "--database")
 
 
 def day(text: str) -> date:

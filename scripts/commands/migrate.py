@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scripts import one_connection
 from scripts.commands.up import tell_waiting
 from scripts.options import add_config
 from scripts.output import records
 from shared.config.smtpd.load import load_smtpd
-from shared.postgres import database, migrate
+from shared.postgres import migrate
 
 if TYPE_CHECKING:
     import argparse
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     config = load_smtpd(options.config / "smtpd.yaml")
     settings = config.environment.database
     report = migrate.migrate(
-        database.resolve(settings.uri, config.environment.var),
+        one_connection.started(settings.uri, config.environment.var),
         settings.partitions.leaves,
         settings.partitions.count,
         only_pre=options.phase == "pre",

@@ -135,7 +135,7 @@ def _all(options: argparse.Namespace) -> list[database.Row]:
 
 def _ask(options: argparse.Namespace, query: str, values: dict[str, Any]) -> list[database.Row]:
     environment = load_queued(options.config / "queued.yaml").environment
-    conninfo = database.resolve(environment.database.uri, environment.var)
+    conninfo = one_connection.started(environment.database.uri, environment.var)
     return one_connection.ask(conninfo, "pillarbox suppress", lambda asked: database.fetch(asked, query, **values))
 
 

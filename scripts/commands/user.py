@@ -15,7 +15,7 @@ import secrets
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts import transports
+from scripts import one_connection, transports
 from scripts.commands.user_store import FileStore, TableStore
 from scripts.options import finish
 from scripts.output import records
@@ -24,7 +24,6 @@ from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.users import UserEntry, make_entry, read_name
 from shared.errors import ConfigError, PillarboxError
 from shared.masking import show
-from shared.postgres import database
 from shared.security.scram_keys import SALT_OCTETS, ScramKeys
 from smtpd.login.passwords import make_hash
 
@@ -186,7 +185,7 @@ def _store(config: SmtpdConfig) -> Store:
     settings = config.authentication
     if settings.source == "table":
         environment = config.environment
-        return TableStore(database.resolve(environment.database.uri, environment.var))
+        return TableStore(one_connection.started(environment.database.uri, environment.var))
     if settings.file is None:
         allowed = (
             "authentication.file: PATH, authentication.source: table, or `pillarbox user hash` for smtpd.yaml itself"

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from scripts import one_connection
 from scripts.options import finish
 from scripts.output import consent
 from scripts.output.interrupted import telling
@@ -216,7 +217,7 @@ def _configured(options: argparse.Namespace) -> tuple[str, Layout]:
     """The database, and the leaves smtpd.yaml names."""
     config = load_smtpd(options.config / "smtpd.yaml")
     settings = config.environment.database
-    conninfo = database.resolve(settings.uri, config.environment.var)
+    conninfo = one_connection.started(settings.uri, config.environment.var)
     return conninfo, layout.wanted(settings.partitions.leaves)
 
 

@@ -81,9 +81,9 @@ def resolve(uri: str, var: Path, key: str = "environment.database.uri") -> str:
     return uri
 
 
-def resolve_running(uri: str, var: Path) -> str | None:
+def resolve_running(uri: str, var: Path, key: str = "environment.database.uri") -> str | None:
     """As `resolve`, but nothing is started: None for an embedded server that does not run."""
-    return None if is_embedded(uri) and embedded.status(var) is None else resolve(uri, var)
+    return None if is_embedded(uri) and embedded.status(var) is None else resolve(uri, var, key)
 
 
 def is_embedded(uri: str) -> bool:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from scripts import cli
 from scripts.commands import database as database_command
 from shared.errors import DatabaseUnavailable
 from shared.postgres.embedded import embedded
@@ -266,6 +267,23 @@ def test_the_command_starts_shows_and_stops(var: Path, capsys: pytest.CaptureFix
     assert run("stop", "--mode", "fast")[0] == 0
     assert run("stop") == (0, f"no PostgreSQL runs under {var}\n")
     assert run("status", "--json") == (3, '{"running": false}\n')
+
+
+def test_a_command_that_starts_it_says_so_once_beside_its_output(
+    var: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "smtpd.yaml").write_text(
+        json.dumps({"environment": {"database": {"uri": "embedded:"}, "var": str(var)}})
+    )
+    starts = f"pillarbox: PostgreSQL starts under {var}; `pillarbox database stop` ends it\n"
+    try:
+        assert cli.main(["migrate", "--json", "--config", str(tmp_path)]) == 0
+        said = capsys.readouterr()
+        assert (len(said.out.splitlines()), said.err) == (1, starts)
+        assert cli.main(["queue", "list", "--json", "--config", str(tmp_path)]) == 0
+        assert capsys.readouterr() == ("", "")
+    finally:
+        embedded.stop(var, mode="immediate")
 
 
 def test_a_server_that_is_killed_while_it_starts_is_said_to_be(tmp_path: Path) -> None:
