@@ -23,10 +23,18 @@ if TYPE_CHECKING:
 PATIENCE = 60.0
 
 
-def test_it_asks_the_configured_database(database: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-Atc", "SELECT 6 * 7"),
+        ("-At", "--command", "SELECT 6 * 7"),
+        ("-At", "-v", "ON_ERROR_STOP=1", "-Pnull=none", "--command=SELECT 6 * 7"),
+    ],
+)
+def test_it_asks_the_configured_database(database: str, tmp_path: Path, words: tuple[str, ...]) -> None:
     config = write_config(tmp_path / "config", database)
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.cli", "psql", "--config", str(config), "--", "-Atc", "SELECT 6 * 7"],
+        [sys.executable, "-m", "scripts.cli", "psql", "--config", str(config), "--", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

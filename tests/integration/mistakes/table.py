@@ -95,6 +95,18 @@ TYPED: Final = [
         USAGE,
     ),
     Mistake(
+        "statement for psql without -c",
+        "pillarbox psql 'SELECT 1'",
+        'pillarbox psql: "SELECT 1" is not an option of psql; allowed: SQL after -c, as in `pillarbox psql -- -c "SELECT 1"`; see `pillarbox psql --help`',
+        USAGE,
+    ),
+    Mistake(
+        "statement for psql after an option without a value",
+        "pillarbox psql -- -At 'SELECT 1'",
+        'pillarbox psql: "SELECT 1" is not an option of psql; allowed: SQL after -c, as in `pillarbox psql -- -c "SELECT 1"`; see `pillarbox psql --help`',
+        USAGE,
+    ),
+    Mistake(
         "user without a place for users",
         "pillarbox user add bob",
         "pillarbox: authentication: smtpd.yaml names no place for users; allowed: authentication.file: PATH, authentication.source: table, or `pillarbox user hash` for smtpd.yaml itself",
