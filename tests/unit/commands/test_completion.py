@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts import cli
+from tests.fixtures.pages.running import Running
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+_FORGET_LINE = "\x15"  # Ctrl-U
 _ASK = """
 source {file}
 COMP_WORDS=({words} {last})
@@ -40,13 +43,27 @@ def test_bash_completes_verbs_and_options(tmp_path: Path, capsys: pytest.Capture
     assert completed(file, "pillarbox", "completion", "z") == {"zsh"}
 
 
-def test_zsh_completion_names_every_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_zsh_completion_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["completion", "zsh"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("#compdef pillarbox")
     assert all(f"\n    {verb}:'" in said for verb in cli.VERBS)
+
+
+def test_zsh_completes_verbs_and_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if (zsh := shutil.which("zsh")) is None:
         pytest.skip("no zsh here: apt-get install zsh")
-    file = tmp_path / "_pillarbox"
-    file.write_text(said)
-    subprocess.run([zsh, "-n", str(file)], check=True)
+    assert cli.main(["completion", "zsh"]) == 0
+    (tmp_path / "_pillarbox").write_text(capsys.readouterr().out)
+    with Running(f"exec {zsh} -fi", tmp_path, {"HOME": str(tmp_path), "PATH": os.defpath}) as shell:
+        shell.type("fpath+=$PWD; autoload -Uz compinit; compinit -u -D; print -r rea''dy\n")
+        shell.until("ready")
+        for typed, offered in {
+            "pillarbox qu\t": "quarantine +-- held mail",
+            "pillarbox queue re\t": "release +-- release held recipients",
+            "pillarbox queue hold --\t": "--yes +-- act without asking",
+        }.items():
+            shell.type(f"{_FORGET_LINE}{typed}")
+            shell.until(offered)
+        shell.type(f"{_FORGET_LINE}exit\n")
+        shell.until_end()
