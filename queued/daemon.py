@@ -29,6 +29,7 @@ from queued.result import Recorder
 from queued.watchdog import Watch
 from shared import lifecycle
 from shared.errors import ConfigError, lacks_right, told
+from shared.how_many import how_many
 from shared.observe import events, tracing
 from shared.postgres import database, migrate, wakeup
 from shared.postgres.notifier import Notifier
@@ -197,7 +198,10 @@ class _Daemon:
         dispatcher, recorder = self._dispatcher, self._recorder
 
         def recipients() -> str:
-            return f"{dispatcher.inflight} recipients"
+            return how_many(dispatcher.inflight, "recipient")
+
+        def results() -> str:
+            return how_many(recorder.unrecorded, "result")
 
         dispatcher.stop()
         await lifecycle.step("register", self._register.leave(), _LEAVING, on=lambda: "PostgreSQL")
@@ -207,12 +211,12 @@ class _Daemon:
         patience = self._config.shutdown.timeout.total_seconds()
         await lifecycle.step("connections", self._delivering.close(), patience, on=recipients)
         await lifecycle.step("attempts", dispatcher.drained(), _ENDING, on=recipients)
-        await lifecycle.step("results", recorder.drained(), _RECORDING, on=lambda: f"{recorder.unrecorded} results")
+        await lifecycle.step("results", recorder.drained(), _RECORDING, on=results)
         await lifecycle.step("hints", self._hints.drained(), _LEAVING, on=lambda: "PostgreSQL")
         await lifecycle.step("shares", self._delivering.paces.leave(self._pool), _LEAVING, on=lambda: "PostgreSQL")
         left = dispatcher.inflight
         if left:
-            events.emit("daemon.waiting", step="lease", on=f"{left} recipients left to their lease")
+            events.emit("daemon.waiting", step="lease", on=f"{how_many(left, 'recipient')} left to their lease")
 
 
 def _transports(config: QueuedConfig) -> list[str]:

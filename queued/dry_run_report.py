@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from queued.routing.source import allowance
+from shared.how_many import how_many
 from shared.observe.events import quote
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 def block(number: int, found: DryRun) -> str:
     """A few lines, of which the first says who."""
     c = found.claimed
-    who = f"{number}  {quote(c.recipient)} from {quote(c.sender or '<>')}, {c.size} octets, message {c.message_id}"
+    size = how_many(c.size, "octet")
+    who = f"{number}  {quote(c.recipient)} from {quote(c.sender or '<>')}, {size}, message {c.message_id}"
     of = f" of {found.tries}" if found.tries else ""
     lines = [
         ("due", f"{_time(found.due)}, try {c.retry_count}{of}"),
@@ -91,7 +93,7 @@ def source(given: Source, transport: Transport, day: date) -> str:
     return (
         f"{given.address}{f' as {name}' if name else ''}"
         f"{f' (weight {given.weight})' if len(transport.sources) > 1 else ''}"
-        f"{f', at most {most} messages today (warm-up)' if most is not None else ''}"
+        f"{f', at most {how_many(most, "message")} today (warm-up)' if most is not None else ''}"
     )
 
 

@@ -20,6 +20,7 @@ from queued.claiming.leaves import Leaves, among
 from queued.deferral import LATEST, SOONEST, Deferral
 from queued.destinations.unproven import Unproven
 from queued.values import fence
+from shared.how_many import how_many
 from shared.observe import events
 from shared.postgres import database
 from shared.postgres.array_text import numbers, texts
@@ -65,7 +66,9 @@ class MessagesInFlight:
             return Deferral(_BLOCKED, "results of this message cannot be recorded")
         elif known.begun and known.begun + recipients > self._most:
             known.parked = min(max(known.parked, now) + recipients * known.gap, now + LATEST)
-            return Deferral(max(known.parked - now, SOONEST), f"{known.begun} other recipients of this message")
+            return Deferral(
+                max(known.parked - now, SOONEST), f"{how_many(known.begun, 'other recipient')} of this message"
+            )
         known.begun += recipients
         return None
 

@@ -19,6 +19,8 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal
 
+from shared.how_many import how_many
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
@@ -158,7 +160,7 @@ class Watch:
             return False
         self._watched.discard(longest)
         seconds = now - longest.moved
-        longest.cut(f"no progress for {seconds:.0f} seconds, and others wait for their turn,", seconds)
+        longest.cut(f"no progress for {how_many(round(seconds), 'second')}, and others wait for their turn,", seconds)
         longest.yields()
         return True
 
@@ -169,7 +171,9 @@ class Watch:
                 self._watched.discard(each)
                 seconds = now - each.moved
                 each.starved = True
-                each.cut(f"no progress for {seconds:.0f} seconds, and no other mail can be claimed,", seconds)
+                each.cut(
+                    f"no progress for {how_many(round(seconds), 'second')}, and no other mail can be claimed,", seconds
+                )
         self._report(now - STANDING, self._watched)
 
     def _report(self, since: float, among: set[AttemptStep]) -> None:
@@ -191,9 +195,9 @@ class Watch:
         for progress in [each for each in self._watched if each.due <= now]:
             self._watched.discard(progress)
             if progress.ends <= now:
-                progress.cut(f"not done after {progress.whole:.0f} seconds", progress.whole)
+                progress.cut(f"not done after {how_many(round(progress.whole), 'second')}", progress.whole)
             else:
-                progress.cut(f"no progress for {progress.limit:.0f} seconds", progress.limit)
+                progress.cut(f"no progress for {how_many(round(progress.limit), 'second')}", progress.limit)
         if self._watched:
             self._wait(min(each.due for each in self._watched) - now)
 

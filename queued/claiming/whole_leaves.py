@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from shared.how_many import how_many
 from shared.observe import events
 from shared.postgres import database
 
@@ -76,7 +77,7 @@ def split(
             found[leaf] = "it depends on more than the partition"
         elif said == {True, False}:
             mine = ", ".join(str(partid) for partid in of_leaf if answers[partid])
-            found[leaf] = f"only {mine} of {len(of_leaf)} ids"
+            found[leaf] = f"only {mine} of {how_many(len(of_leaf), 'id')}"
         elif said == {False} and leaf in reads:
             found[leaf] = "opened without any of its mail"
     return found

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from queued.deferral import LATEST, SOONEST, Deferral
 from queued.destinations import feedback
 from queued.destinations.feedback import Steering
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from shared.config.queued.settings import Claim as ClaimSettings
@@ -255,7 +256,7 @@ class Destination:
         self._last_parked = min(ahead, now + LATEST)
         # Spread, and rather early than late: an early one is parked once more, a late one leaves the destination idle.
         seconds = (self._last_parked - now) * random.uniform(0.7, 1.0)
-        reason = f"{self.active} attempts under way to {self.label}"
+        reason = f"{how_many(self.active, 'attempt')} under way to {self.label}"
         if self.active and now - self._last_start < _MOVING:
             return Busy(max(_MOMENTS, seconds), reason, self._gap)
         return Deferral(max(SOONEST, seconds), reason)

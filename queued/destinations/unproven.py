@@ -17,6 +17,7 @@ from queued.deferral import SOONEST, Deferral, ParkedLine
 from queued.destinations.destination import LEAST
 from queued.newest import Newest
 from queued.watchdog import MOMENT, STANDING
+from shared.how_many import how_many
 
 _DISPLACED: Final = 50.0  # attempts cut off within a second: each lets another begin, which costs as much as a delivery
 _QUICKEST: Final = 0.001  # seconds between two recipients that leave
@@ -86,7 +87,9 @@ class Unproven:
             seconds = self._newest.put_off(wanted.newest, pace, now, more=more)
         else:
             seconds = self._line.seconds(now, pace)
-        return Deferral(seconds, f"{self.recipients} recipients for destinations that have not answered yet")
+        return Deferral(
+            seconds, f"{how_many(self.recipients, 'recipient')} for destinations that have not answered yet"
+        )
 
     def leave(self, held: Held, now: float) -> None:
         """These are no longer in flight, however that came."""

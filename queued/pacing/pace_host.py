@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.pacing.pace_shared import SharedGauge
 from shared.config.queued.pacing import Policy
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,8 @@ class HostSlots:
         now, gauge = self._clock(), self._gauge(limit)
         held = gauge.look(now)
         if held is not None:
-            reason = f"transport {limit.transport}: {limit.most} connections to {limit.host}, of all workers"
+            most = how_many(limit.most, "connection")
+            reason = f"transport {limit.transport}: {most} to {limit.host}, of all workers"
             return held._replace(reason=reason, of=(limit.transport, limit.host))
         gauge.take(now)
         return Slot(self, gauge, now)

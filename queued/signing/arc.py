@@ -22,6 +22,7 @@ import dkim
 from dkim.canonicalization import CanonicalizationPolicy
 
 from queued.signing.sign_content import covered
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +90,7 @@ def read_sealing(headers: Sequence[Field], server: str) -> Sealing | str:
     if chain.closed:
         return "its chain of seals was closed as failed"
     if len(chain.sets) >= _MOST_SETS:
-        return f"it has {len(chain.sets)} seals"
+        return f"it has {how_many(len(chain.sets), 'seal')}"
     status = _status(found, chain)
     return (
         "our Authentication-Results has no arc= result for the existing seals"

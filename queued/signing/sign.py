@@ -31,6 +31,7 @@ from queued.signing.keys import PrivateKey, UnusableKey, read_key
 from queued.signing.sign_content import ascii_domain, author_domain, body_digest, covered, header_end
 from queued.smtp.content import without_strays
 from shared.errors import ConfigError
+from shared.how_many import how_many
 from shared.observe import events
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Signer:
             return _skipped(message_id, chosen, seal, "the header is malformed" if str(error) else repr(error))
         names = covered(name.lower() for name, _ in message.headers)
         if len(names) > _MOST_FIELDS:
-            return _skipped(message_id, chosen, seal, f"{len(names)} fields would have to be signed")
+            return _skipped(message_id, chosen, seal, f"{how_many(len(names), 'field')} would have to be signed")
         digest = body_digest(content, end)
         signed = b"".join(_field(message, names, digest, domain, key, now) for domain, key in chosen)
         sealed = arc.fields(signed + header, digest, seal, int(now.timestamp())) if seal is not None else None

@@ -15,6 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from queued.smtp.content import wire_size
+from shared.how_many import how_many
 from shared.mail import xtext
 from shared.mail.smtp_reply import Reply
 
@@ -108,7 +109,7 @@ def refuse_message(transaction: Transaction, extensions: Mapping[str, str]) -> R
     limit = size_limit(extensions)
     size = wire_size(transaction.content, transaction.prefix)
     if limit is not None and size > limit:
-        return Reply.make(552, "5.3.4", f"message of {size} octets; the host takes at most {limit}")
+        return Reply.make(552, "5.3.4", f"message of {how_many(size, 'octet')}; the host takes at most {limit}")
     return None
 
 

@@ -22,7 +22,7 @@ _SHORT: Final = 4  # octets; a shorter part of a secret, or of its base64, would
 # White space with the enhanced code that each line of a reply repeats, '+', a percent-encoded octet, any other.
 _PIECE: Final = re.compile(r"\s+(?:[245]\.\d{1,3}\.\d{1,3}(?=\s))?|\++|%([0-9A-Fa-f]{2})|(.)", re.DOTALL)
 _URL: Final = str.maketrans("+/", "-_")  # base64 as it is written in URLs
-_CUT: Final = re.compile(r"…|\[\d+ lines left out\]")  # of shared/mail/smtp_reply.py
+_CUT: Final = re.compile(r"…|\[\d+ lines? left out\]")  # of shared/mail/smtp_reply.py
 
 
 class OwnSecrets:

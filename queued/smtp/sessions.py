@@ -23,6 +23,7 @@ from queued.pacing.pace_host import HostLimit
 from queued.routing.source import allowance, draw, family, fits, until_tomorrow
 from queued.smtp.pool import SessionWanted
 from queued.smtp.transaction import ConversationError, Fault
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -170,7 +171,8 @@ class SourceChooser:
         address, day = str(source.address), self._now.date()
         warmups = self._voice.warmups
         if warmups.used_up(address, day, most):
-            return Deferral(until_tomorrow(self._now), f"{address} has sent its {most} messages of {day} (warm-up)")
+            text = f"{address} has sent its {how_many(most, 'message')} of {day} (warm-up)"
+            return Deferral(until_tomorrow(self._now), text)
         if not warmups.at_hand(address, day):
             return Deferral(_UNCOUNTED, f"what {address} may still send on {day} is not known (warm-up)")
         return None

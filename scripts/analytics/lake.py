@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from scripts.analytics import manifest
 from scripts.analytics.manifest import LakeFault
 from scripts.analytics.source.columns import HISTORIES
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,9 @@ def files(lake: Path, found: Sequence[manifest.Manifest]) -> list[str]:
         except OSError as error:
             raise LakeFault(f"{path}: {error.strerror}; restore it, or export the day again") from None
         if size != entry.octets:
-            raise LakeFault(f"{path}: has {size} octets, expected {entry.octets}; restore it, or export the day again")
+            raise LakeFault(
+                f"{path}: has {how_many(size, 'octet')}, expected {entry.octets}; restore it, or export the day again"
+            )
         paths.append(str(path))
     return paths
 

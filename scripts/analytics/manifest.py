@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scripts.analytics.source.columns import HISTORIES, SCHEMA_VERSION
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +134,8 @@ def check(lake: Path, entry: LakeFile) -> None:
         raise LakeFault(f"{file}: {error.strerror}") from None
     if not same:
         raise LakeFault(
-            f"{file}: the file is damaged ({found} octets, expected {entry.octets}); restore it or export the day again"
+            f"{file}: the file is damaged ({how_many(found, 'octet')}, expected {entry.octets}); "
+            "restore it or export the day again"
         )
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scripts.analytics import terminal
 from scripts.output import records
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     import argparse
@@ -95,7 +96,9 @@ def start(
 
     writer = minutes(attempts).writeStream.outputMode("update").foreachBatch(write)
     return (
-        writer.option("checkpointLocation", str(checkpoint / _KEPT)).trigger(processingTime=f"{every} seconds").start()
+        writer.option("checkpointLocation", str(checkpoint / _KEPT))
+        .trigger(processingTime=how_many(every, "second"))
+        .start()
     )
 
 

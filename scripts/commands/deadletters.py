@@ -26,6 +26,7 @@ from scripts.output.records import fields
 from scripts.output.table import Column, Table, pairs
 from scripts.queue.show import TRIES
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 from shared.mail.results import DEAD, RESULTS
 from shared.postgres import database, timeline
 
@@ -139,7 +140,7 @@ def requeue(options: argparse.Namespace) -> int:
             )
         done = {"requeued": 0, "gone": 0}
         words = "the same command does the rest and sends nothing twice"
-        with telling(lambda: f"requeued {done['requeued']} of {len(ids)} dead letters; {words}"):
+        with telling(lambda: f"requeued {done['requeued']} of {how_many(len(ids), 'dead letter')}; {words}"):
             for start in range(0, len(ids), _BATCH):
                 [row] = await database.fetch(connection, "deadletters_requeue", ids=ids[start : start + _BATCH])
                 done["requeued"] += row.requeued
@@ -152,7 +153,7 @@ def requeue(options: argparse.Namespace) -> int:
             records.one({"wanted": len(ids), "ids": ids})
         else:
             Table(_COLUMNS).print(map(_cells, letters))
-            print(f"would requeue {len(ids)} dead letters")
+            print(f"would requeue {how_many(len(ids), 'dead letter')}")
         if not asyncio.run(consent.agreed(options, "deadletters requeue")):
             return 0
     done = _ask(options, act)
@@ -160,7 +161,8 @@ def requeue(options: argparse.Namespace) -> int:
         records.one({"wanted": len(ids), **done})
         return 0
     print(
-        f"requeued {done['requeued']} of {len(ids)} dead letters; {done['gone']} have no body "
+        f"requeued {done['requeued']} of {how_many(len(ids), 'dead letter')}; "
+        f"{how_many(done['gone'], 'has no body', 'have no body')} "
         "(older than maintenance.keep.deadletters)"
     )
     return 0

@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from shared.how_many import how_many
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Face:
 
     async def watch(self, connection: database.Connection) -> None:
         """Show progress until cancelled."""
-        self.say(f"submitting {self._messages} messages")
+        self.say(f"submitting {how_many(self._messages, 'message')}")
         progress = Progress(
             TextColumn("{task.description:>9}"),
             BarColumn(),
@@ -69,9 +70,8 @@ class Face:
                     if self._console.is_terminal:
                         live.update(Group(_table(rows), progress), refresh=True)
                     else:
-                        self.say(
-                            f"{self.submitted} submitted, {len(self._ledger.arrived)} of {accepted} recipients arrived"
-                        )
+                        arrivals = f"{len(self._ledger.arrived)} of {how_many(accepted, 'recipient')}"
+                        self.say(f"{self.submitted} submitted, {arrivals} arrived")
                     await asyncio.sleep(_LOOKS)
         finally:
             await connection.close()
@@ -89,7 +89,7 @@ class Face:
             table.add_row(row.worker.split("@")[0], ", ".join(row.partids), str(row.recipients))
         self._console.print(table)
         rate = self.submitted / self.submitted_in if self.submitted_in else 0.0
-        self.say(f"{self.submitted} messages accepted in {self.submitted_in:.1f} s ({rate:.0f}/s)")
+        self.say(f"{how_many(self.submitted, 'message')} accepted in {self.submitted_in:.1f} s ({rate:.0f}/s)")
         self.say(f"everything done after {took:.1f} s")
 
 

@@ -20,6 +20,7 @@ from scripts.doctor.checks import Finding, Limits, Severity
 from scripts.doctor.conditions import prove
 from scripts.doctor.workers import Registered
 from shared.errors import SchemaMismatch
+from shared.how_many import how_many
 from shared.postgres import coverage, database, migrate
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ class Look:
         except SchemaMismatch as error:
             remedy = "as the error says: run pillarbox migrate, upgrade Pillarbox, or make a new database"
             return [Finding("schema.version", Severity.ALARM, str(error), remedy)]
-        return [Finding("schema.version", Severity.OK, f"{len(applied)} migrations, the last {applied[max(applied)]}")]
+        text = f"{how_many(len(applied), 'migration')}, the last {applied[max(applied)]}"
+        return [Finding("schema.version", Severity.OK, text)]
 
     async def _partitions(self) -> list[Finding]:
         [row] = await self._rows("doctor_settings")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from queued.smtp.auth import logins
 from scripts.doctor.checks import Finding, Severity, listed
 from shared.errors import ConfigError
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +57,8 @@ def refused(rows: Sequence[Row]) -> list[Finding]:
         Finding(
             _REFUSED,
             Severity.ALARM,
-            f"{_TRANSPORT}{row.transport}: {row.recipients} recipients wait: {row.error[:_LONGEST]}",
+            f"{_TRANSPORT}{row.transport}: {how_many(row.recipients, 'recipient waits', 'recipients wait')}: "
+            f"{row.error[:_LONGEST]}",
             remedy,
         )
         for row in rows

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from scripts.doctor.checks import Finding, Limits, Severity, graded, graded_time, listed, span
 from scripts.doctor.server import mebibytes
 from scripts.doctor.workers import names
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -92,9 +93,13 @@ def storage(options: Sequence[str]) -> list[str]:
 
 def _bloat(rows: Sequence[Row], limits: Limits) -> Finding:
     total, each = limits.bloat
-    tired = [f"{row.name}: {row.dead} dead of {row.live + row.dead} rows" for row in rows if row.dead >= limits.dead]
+    tired = [
+        f"{row.name}: {row.dead} dead of {how_many(row.live + row.dead, 'row')}"
+        for row in rows
+        if row.dead >= limits.dead
+    ]
     tired += [
-        f"{row.name}: {mebibytes(row.bytes)} for {row.live} rows"
+        f"{row.name}: {mebibytes(row.bytes)} for {how_many(row.live, 'row')}"
         for row in rows
         if row.bytes >= total and row.bytes >= each * (row.live + row.dead + 1)
     ]
@@ -116,7 +121,7 @@ def transports(rows: Sequence[Row], ruled: Sequence[str]) -> Finding:
     check = "mail.transport"
     rules = f"policy rules of smtpd.yaml name {listed(ruled)}"
     if rows:
-        text = "; ".join(f"{row.recipients} recipients by {row.transport!r}" for row in rows)
+        text = "; ".join(f"{how_many(row.recipients, 'recipient')} by {row.transport!r}" for row in rows)
         more = f"; {rules}, so more will come" if ruled else ""
         remedy = (
             "add it to transports in queued.yaml and reload queued, or correct what names it and "
@@ -139,17 +144,19 @@ def history(missing: Sequence[Row]) -> Finding:
 
 def refcounts(row: Row) -> Finding:
     """Messages whose count is wrong."""
-    text = f"{row.wrong} of {row.looked} messages: {listed(row.examples or ())}"
+    text = f"{row.wrong} of {how_many(row.looked, 'message')}: {listed(row.examples or ())}"
     recount = "SELECT pillarbox.refcount_anew(ARRAY[…ids])"
     remedy = f"find out what changed the queue without its triggers (check leaf.triggers); then {recount}"
-    return _one("refcount.drift", Severity.ALARM, row.wrong, text, remedy, f"{row.looked} messages looked at")
+    return _one(
+        "refcount.drift", Severity.ALARM, row.wrong, text, remedy, f"{how_many(row.looked, 'message')} looked at"
+    )
 
 
 def orphans(row: Row) -> Finding:
     """Queue rows whose body is gone."""
-    text = f"{row.wrong} of {row.looked} rows, among them id {listed(row.examples or ())}"
+    text = f"{row.wrong} of {how_many(row.looked, 'row')}, among them id {listed(row.examples or ())}"
     remedy = "restore the messages from a backup, or set these rows to BOUNCE"
-    return _one("refcount.body", Severity.ALARM, row.wrong, text, remedy, f"{row.looked} rows looked at")
+    return _one("refcount.body", Severity.ALARM, row.wrong, text, remedy, f"{how_many(row.looked, 'row')} looked at")
 
 
 def due(rows: Sequence[Row], limits: Limits) -> list[Finding]:
@@ -188,7 +195,8 @@ def flow(row: Row, limits: Limits) -> Finding:
         verdict = Severity.NOTE
     last = "in a day" if row.idle is None else f"for {span(row.idle)}"
     most = "at least " if row.recipients >= limits.backlog else ""
-    text = f"nothing was delivered {last}, and {most}{row.recipients} recipients of {row.domains} domains wait"
+    waits = f"{how_many(row.recipients, 'recipient')} of {how_many(row.domains, 'domain')}"
+    text = f"nothing was delivered {last}, but mail waits: {most}{waits}"
     remedy = "look at last_error (pillarbox queue group last_error), transport.reached and worker.live"
     return Finding(check, verdict, text, remedy if verdict > Severity.NOTE else "")
 
@@ -196,7 +204,7 @@ def flow(row: Row, limits: Limits) -> Finding:
 def default_leaf(rows: Sequence[Row], known: Container[str | None]) -> Finding:
     """The partition ids in the default leaf; `known` are the ids mail is expected to have."""
     strange = [row.partid for row in rows if row.partid not in known]
-    text = "; ".join(f"{names([row.partid])}: {row.recipients} recipients" for row in rows)
+    text = "; ".join(f"{names([row.partid])}: {how_many(row.recipients, 'recipient')}" for row in rows)
     if strange:
         remedy = "give it a leaf and a worker, or correct metadata->>'_partid' of these rows"
         return Finding(
@@ -211,14 +219,16 @@ def hosts(rows: Sequence[Row], limits: Limits) -> Finding:
     """Mail that waits for hosts and name servers; the most first."""
     if not rows:
         return Finding("mail.hosts", Severity.OK, "none waits for a host that does not answer")
-    text = listed(f"{row.recipients} recipients of {row.domains} domains wait for {row.gate}" for row in rows)
+    gates = listed(
+        f"{row.gate} ({how_many(row.recipients, 'recipient')} of {how_many(row.domains, 'domain')})" for row in rows
+    )
     verdict = max(Severity.NOTE, graded(rows[0].recipients, limits.shut))
     remedy = (
         "check last_error (pillarbox queue list); suspend the destination or delete mail that it will never accept"
         if verdict > Severity.NOTE
         else ""
     )
-    return Finding("mail.hosts", verdict, text, remedy)
+    return Finding("mail.hosts", verdict, f"mail waits for {gates}", remedy)
 
 
 def dead(rows: Sequence[Row], limits: Limits) -> Finding:
@@ -237,8 +247,8 @@ def dead(rows: Sequence[Row], limits: Limits) -> Finding:
 def partitions(row: Row, configured: int) -> Finding:
     """In how many ids SQL hashes."""
     if row.partitions == configured:
-        return Finding("schema.partitions", Severity.OK, f"{configured} partition ids")
-    text = f"SQL hashes into {row.partitions} ids, smtpd.yaml into {configured}: one domain, two partitions"
+        return Finding("schema.partitions", Severity.OK, how_many(configured, "partition id"))
+    text = f"SQL hashes into {how_many(row.partitions, 'id')}, smtpd.yaml into {configured}: one domain, two partitions"
     return Finding("schema.partitions", Severity.WARN, text, "run pillarbox migrate, and restart smtpd")
 
 

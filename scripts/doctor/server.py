@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from scripts.doctor.checks import Finding, Limits, Severity, graded, graded_time, listed, span
 from shared.config.units import format_size
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,8 @@ def locks(row: Row, opened: Sequence[int], leaves: int, limits: Limits) -> Findi
     wanted = sum(_LOCKS * each + _BESIDE for each in opened) + 2 * _LOCKS * leaves
     room = row.locks_each * row.lockers
     verdict = graded(wanted / room, limits.locks)
-    text = f"{len(opened)} workers over {leaves} leaves may want {wanted} locks at once, there is room for {room}"
+    who = f"{how_many(len(opened), 'worker')} over {how_many(leaves, 'leaf')}"
+    text = f"{who} may want {how_many(wanted, 'lock')} at once, there is room for {room}"
     enough = -(-2 * wanted // row.lockers)
     remedy = f"ALTER SYSTEM SET max_locks_per_transaction = {enough} and restart; or give each worker leaves of its own"
     return Finding("server.locks", verdict, text, remedy if verdict else "")
@@ -143,12 +145,13 @@ def slots(rows: Sequence[Row], limits: Limits) -> list[Finding]:
         if row.wal_status in {"lost", "unreserved"}:
             verdict = Severity.ALARM
         if verdict:
-            age = f", {row.transactions} transactions old" if row.transactions else ""
+            age = f", {how_many(row.transactions, 'transaction')} old" if row.transactions else ""
             held = f"holds {mebibytes(row.wal)} of WAL{age}"
             text = f"{row.kind} slot {row.slot} ({row.database}): read by {row.reader}, {held}"
             remedy = f"start its reader again, or SELECT pg_drop_replication_slot('{row.slot}')"
             found.append(Finding("server.slots", verdict, text, remedy))
-    return found or [Finding("server.slots", Severity.OK, f"{len(rows)} slots, all read" if rows else "none")]
+    fine = f"{how_many(len(rows), 'slot')}, all read" if rows else "none"
+    return found or [Finding("server.slots", Severity.OK, fine)]
 
 
 def disk(free: int, total: int, limits: Limits) -> Finding:

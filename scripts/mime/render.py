@@ -19,6 +19,7 @@ from urllib.parse import unquote_to_bytes
 from scripts.mime.decode import characters, decoded, decoded_or_cut, from_base64, printable
 from scripts.mime.html_text import from_html
 from scripts.mime.parts import MOST_COUNTED, MOST_PARTS, Part, Walked, again, header_of, walk
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,7 @@ def render(content: bytes, number: int | None = None) -> Shown:
     parts = tuple(_listed(part) for part in walked.parts)
     notes = [*_odd(content), *_doubtful(walked)]
     if walked.count > MOST_PARTS:
-        counted = f"{walked.count} parts" if walked.count < MOST_COUNTED else f"{MOST_COUNTED} parts or more"
+        counted = how_many(walked.count, "part") if walked.count < MOST_COUNTED else f"{MOST_COUNTED} parts or more"
         notes.append(f"{counted}; the first {MOST_PARTS} are listed")
     if walked.deeper:
         notes.append("parts are nested more deeply than the limit")
@@ -121,7 +122,8 @@ def _unread(parts: tuple[Part, ...], chosen: Part | None) -> Iterator[str]:
             why = "text that is not shown here"
         yield f"part {number} ({printable(part.type)}) is {why}; look at it with --part {number}"
     if len(others) > _TOLD:
-        yield f"{len(others) - _TOLD} more parts are text that is not shown here"
+        more = how_many(len(others) - _TOLD, "more part is", "more parts are")
+        yield f"{more} text that is not shown here"
     unreadable = [(number, part) for number, part in unshown if part.alternative and not _is_text(part.type)]
     if unreadable:
         named = ", ".join(f"part {number} ({printable(part.type)})" for number, part in unreadable[:_TOLD])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from scripts.partitions.layout import check_id, natural
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +37,8 @@ def balance(layout: Layout, weights: Mapping[str, float], leaves: int | None = N
     ids = sorted(frozenset(weights).union(*layout.values()), key=natural)
     number = len(layout) if leaves is None else leaves
     if not 1 <= number <= len(ids):
-        raise PillarboxError(f"{number} leaves: not usable for {len(ids)} partition ids; allowed: 1 to {len(ids)}")
+        wanted, there = how_many(number, "leaf"), how_many(len(ids), "partition id")
+        raise PillarboxError(f"{wanted}: not usable for {there}; allowed: 1 to {len(ids)}")
     proposed = _named(layout, _divided(ids, weights, number), weights)
     even = number == len(layout) and frozenset(ids) == frozenset[str]().union(*layout.values())
     if even and heaviest(proposed, weights) > heaviest(layout, weights) * (1 - WORTH):

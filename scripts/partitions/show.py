@@ -13,6 +13,7 @@ from scripts.output.table import Column, Table
 from scripts.partitions.balance import weigh
 from scripts.partitions.layout import DEFAULT, PREFIX, natural, suffix_of, yaml
 from scripts.partitions.plan import script
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +101,8 @@ def plan(
         for change in found:
             before, after = ", ".join(change.sources), ", ".join(change.targets)
             if change.sources:
-                print(f"copies about {_estimate(change, state)} recipients from {before} to {after}, while mail flows")
+                recipients = how_many(_estimate(change, state), "recipient")
+                print(f"copies about {recipients} from {before} to {after}, while mail flows")
 
 
 def done(acts: Sequence[Sequence[Step]], leaves_now: Layout, configured: Layout) -> None:

@@ -26,6 +26,7 @@ from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from shared.config.units import parse_size
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 from shared.mail import address
 from shared.postgres import database
 from smtpd.envelope.client import User
@@ -88,9 +89,9 @@ def check(options: argparse.Namespace) -> int:
     if (path := options.config / "queued.yaml").exists():
         check_policy(options.config, config, load_queued(path))
     policy = config.policy
-    counted = f"{len(policy.rules)} rules, {len(policy.holds)} holds, {len(policy.lists)} lists"
     file = str(options.config / "smtpd.yaml")
     found = {"rules": len(policy.rules), "holds": len(policy.holds), "lists": len(policy.lists)}
+    counted = ", ".join(how_many(number, name.removesuffix("s")) for name, number in found.items())
     return records.tell(f"{file}: can be used: {counted}", {"file": file, **found}, as_json=options.json)
 
 

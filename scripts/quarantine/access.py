@@ -20,6 +20,7 @@ from scripts.condition.ids import named
 from scripts.queue.query import asked, cell
 from shared.config.smtpd.quarantine import all_quarantines
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ async def narrowed(
     for row in await asking.fetch(connection, "quarantine_among"):
         if not access.may(row.id):
             raise PillarboxError(
-                f"quarantine {options.verb}: {access.refusal(row.id)}; {row.recipients} matching recipients are in it; "
+                f"quarantine {options.verb}: {access.refusal(row.id)}; "
+                f"{how_many(row.recipients, 'matching recipient is', 'matching recipients are')} in it; "
                 f"exclude them with quarantine!={row.id}"
             )
     closed = [name for name in access.quarantines if not access.may(name)]

@@ -17,6 +17,7 @@ from scripts.queue.act import Change, act, add_acting
 from scripts.queue.query import run
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     import argparse
@@ -69,7 +70,9 @@ def _release(to: list[Address]) -> Change:
         return Change("release", "queue_release", ("HOLD",), "released")
     unique = list(dict.fromkeys(to))
     if len(unique) > _MOST_ADDRESSES:
-        raise PillarboxError(f"quarantine release: {len(unique)} addresses; allowed: up to {_MOST_ADDRESSES}")
+        raise PillarboxError(
+            f"quarantine release: {how_many(len(unique), 'address')}; allowed: up to {_MOST_ADDRESSES}"
+        )
     values = {"localparts": [each.localpart for each in unique], "domains": [each.domain for each in unique]}
     argument = {"to": [str(each) for each in unique]}
     return Change("redirect", "quarantine_redirect", ("HOLD",), "redirected", values=values, argument=argument)

@@ -27,6 +27,7 @@ from shared.config.smtpd.load import load_smtpd
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
 from shared.host_name import own_name
+from shared.how_many import how_many
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ async def _one(
         told |= {"recipients": new.recipients, "text": text}
         if not send:
             to = ", ".join(notice.to)
-            return {**told, "said": f"would send {to} a digest of {new.recipients} recipients"}
+            return {**told, "said": f"would send {to} a digest of {how_many(new.recipients, 'recipient')}"}
         [sent] = await database.fetch(
             connection,
             "quarantine_digest_send",
@@ -129,7 +130,8 @@ async def _one(
             content=message(quarantine, sender, new.recipients, text, state.now),
             key=f"digest:{name}:{state.period.isoformat()}",
         )
-        said = f"sent {', '.join(notice.to)} a digest of {new.recipients} recipients, as message {sent.message}"
+        recipients = how_many(new.recipients, "recipient")
+        said = f"sent {', '.join(notice.to)} a digest of {recipients}, as message {sent.message}"
         return {**told, "message": str(sent.message), "said": said}
 
 
@@ -148,7 +150,7 @@ def message(quarantine: Quarantine, sender: str, count: int, text: str, now: dat
 
 def body(quarantine: Quarantine, count: int, rows: list[database.Row]) -> str:
     """The text of a digest: the new recipients, the latest first, and the commands to decide about them."""
-    lines = [f"New in quarantine {quarantine.id}: {count} recipients."]
+    lines = [f"New in quarantine {quarantine.id}: {how_many(count, 'recipient')}."]
     if quarantine.description:
         lines += [printable(quarantine.description)]
     if quarantine.retention:

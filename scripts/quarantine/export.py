@@ -25,6 +25,7 @@ from scripts.queue.query import add_condition, run
 from shared import masking
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -65,9 +66,8 @@ def export(options: argparse.Namespace) -> int:
         messages = await _messages(connection, asking)
         if folder is None:
             if len(messages) != 1:
-                raise PillarboxError(
-                    f"quarantine export: {len(messages)} messages match; standard output takes one: use --to DIR"
-                )
+                found = how_many(len(messages), "message matches", "messages match")
+                raise PillarboxError(f"quarantine export: {found}; standard output takes one: use --to DIR")
             if not await _copy(connection, messages[0], sys.stdout.buffer):
                 raise PillarboxError(f"quarantine export: message {messages[0]} has no body")
             sys.stdout.buffer.flush()
@@ -90,7 +90,7 @@ def export(options: argparse.Namespace) -> int:
 
 
 def _said(counted: Counter[str]) -> str:
-    return f"wrote {counted['written']} messages, each whole; the same command does the rest"
+    return f"wrote {how_many(counted['written'], 'message')}, each whole; the same command does the rest"
 
 
 def _make(folder: Path) -> None:

@@ -32,6 +32,7 @@ from scripts.queue.act import (
 from scripts.queue.query import asked, run
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 from shared.postgres import database
 from smtpd.policy.content_check import ContentChecker
 from smtpd.policy.facts import CheckResult
@@ -165,7 +166,7 @@ def rescan(options: argparse.Namespace) -> int:
 async def _agreed(options: argparse.Namespace, wanted: int) -> bool:
     """Whether clean mail may be released: asked before the check, which may take long."""
     if not options.json:
-        print(f"rescan: checks {wanted} recipients, and releases those whose mail is clean")
+        print(f"rescan: checks {how_many(wanted, 'recipient')}, and releases clean mail")
     return await consent.agreed(options, "quarantine rescan")
 
 
@@ -239,10 +240,10 @@ def _cells(each: Rescanned) -> tuple[object, ...]:
 def _end(options: argparse.Namespace, done: Done, clean: int, *, releasing: bool) -> None:
     if releasing:
         told: dict[str, int] = {"audit": done.audit, "wanted": done.wanted, "clean": clean, "done": done.done}
-        words = f"released {done.done} of {done.wanted} recipients, {clean} being clean; audit {done.audit}"
+        words = f"released {done.done} of {how_many(done.wanted, 'recipient')}, {clean} being clean; audit {done.audit}"
     else:
         told = {"wanted": done.wanted, "clean": clean, "done": 0}
-        words = f"{clean} of {done.wanted} recipients are clean; nothing was released"
+        words = f"clean: {clean} of {how_many(done.wanted, 'recipient')}; nothing was released"
     if options.json:
         records.one(told)
     else:

@@ -30,6 +30,7 @@ from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from scripts.queue.query import add_condition, asked
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
@@ -174,8 +175,8 @@ def told_if_interrupted(change: Change, done: Done) -> AbstractContextManager[No
     def words() -> str:
         undo = f"`pillarbox queue undo {done.audit}` changes them back, " if change.verb in LEFT else ""
         return (
-            f"{change.said} {done.done} of {done.wanted} recipients; audit {done.audit} has the exact number; "
-            f"{undo}the same command does the rest"
+            f"{change.said} {done.done} of {how_many(done.wanted, 'recipient')}; "
+            f"audit {done.audit} has the exact number; {undo}the same command does the rest"
         )
 
     return telling(words)
@@ -190,7 +191,7 @@ async def same_ids(connection: database.Connection, done: Done) -> None:
     if done.timeline is not None and now != done.timeline:
         raise PillarboxError(
             f"audit {done.audit}: another server has taken over (timeline {now}, it was {done.timeline}), and ids may "
-            f"have been given again; {done.done} recipients were done, run the command again for the rest"
+            f"have been given again; done: {how_many(done.done, 'recipient')}; run the command again for the rest"
         )
 
 
@@ -267,7 +268,7 @@ def tell(options: argparse.Namespace, change: Change, done: Done) -> None:
     why = "done before the same command was cut off" if change.resumes else "claimed by a worker"
     skipped = f"; {done.skipped} skipped, {why}" if done.skipped else ""
     gone = f"; {done.gone} no longer matched when their turn came" if done.gone else ""
-    print(f"{change.said} {done.done} of {done.wanted} recipients{skipped}{gone}; audit {done.audit}")
+    print(f"{change.said} {done.done} of {how_many(done.wanted, 'recipient')}{skipped}{gone}; audit {done.audit}")
 
 
 def progress(said: str, total: int, *, quiet: bool) -> Progress:
@@ -295,8 +296,8 @@ def _preview(options: argparse.Namespace, change: Change, counted: database.Row,
         Table(_PREVIEW).print([getattr(row, column.name) for column in _PREVIEW] for row in sample)
     sending = f", {counted.sending} of them claimed by a worker" if counted.sending else ""
     first = f"the first {options.limit} of " if (options.limit or counted.recipients) < counted.recipients else ""
-    size = f"{first}{counted.recipients} recipients of {counted.messages} messages, {counted.bytes / 2**20:.1f} MiB"
-    print(f"{change.verb}: {size}{sending}")
+    recipients, messages = how_many(counted.recipients, "recipient"), how_many(counted.messages, "message")
+    print(f"{change.verb}: {first}{recipients} of {messages}, {counted.bytes / 2**20:.1f} MiB{sending}")
 
 
 def _operator() -> str:

@@ -20,6 +20,7 @@ from scripts.output.table import Column, Table, pairs
 from scripts.queue.query import STATUSES, add_condition, asked, run
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def list_(options: argparse.Namespace) -> int:
     shown, fitting, last = run(options, read)
     if not options.json:
         print(
-            f"{fitting} matching recipients; shown: {shown}"
+            f"{how_many(fitting, 'matching recipient')}; shown: {shown}"
             + (f"; the next: --after {last}" if shown == options.limit else "")
         )
     return 0
@@ -226,7 +227,7 @@ def why(row: database.Row, now: datetime) -> str:
         "SENDING": f"claimed by {row.worker}",
         "ACTIVE": "due: a worker takes it as soon as it has room",
         "SCHEDULED": f"to be sent in {wait}",
-        "DEFER": f"tried {row.retry_count} times; the next try is in {wait}",
+        "DEFER": f"tried {how_many(row.retry_count, 'time')}; the next try is in {wait}",
         "DELETE": "deleted: the next round of maintenance finishes it",
         "BOUNCE": "bounced: the next round of maintenance finishes it",
     }[row.state]

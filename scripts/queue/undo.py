@@ -17,6 +17,7 @@ from scripts.queue import act
 from scripts.queue.act import LEFT, Change, Done, apply, begin, progress, tell, told_if_interrupted, wake
 from scripts.queue.query import cell
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
         if options.json:
             records.one({"wanted": span.recipients, "verb": earlier.verb})
         else:
-            print(f"undo {earlier.verb!r} of {span.recipients} recipients")
+            print(f"undo {earlier.verb!r} of {how_many(span.recipients, 'recipient')}")
         if not await consent.agreed(options, "queue undo"):
             return 0
     audit = await begin(connection, options, change, f"audit {options.id}", span.recipients, undoes=options.id)

@@ -26,6 +26,7 @@ from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.quarantine import all_quarantines
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 from shared.postgres import database, timeline
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ async def _forget(
     """Delete old rows of audit, first what they changed, in batches."""
     condition = f"audit age>{format_duration(keep)}"
     done = Done(await act.begin(connection, options, _FORGET, condition, wanted), wanted)
-    with telling(lambda: f"forgot {done.done} of {wanted} rows of audit; the same command does the rest"):
+    with telling(lambda: f"forgot {done.done} of {how_many(wanted, 'row')} of audit; the same command does the rest"):
         for name in ("retention_forget_rows", "retention_forget"):
             while True:
                 async with connection.transaction():
@@ -168,11 +169,11 @@ def _tell(options: argparse.Namespace, found: list[RuleRun], forgotten: Done | N
     for each in found:
         if each.done is not None:
             print(
-                f"{each.rule.name}: deleted {each.done.done} of {each.done.wanted} recipients held for more than "
-                f"{_keep(each.rule)}; audit {each.done.audit}"
+                f"{each.rule.name}: deleted {each.done.done} of {how_many(each.done.wanted, 'recipient')} "
+                f"held for more than {_keep(each.rule)}; audit {each.done.audit}"
             )
     if forgotten is not None:
-        print(f"audit: forgot {forgotten.done} commands; audit {forgotten.audit}")
+        print(f"audit: forgot {how_many(forgotten.done, 'command')}; audit {forgotten.audit}")
     if forgotten is None and not any(each.done for each in found):
         print("no held mail is older than its retention")
 

@@ -18,6 +18,7 @@ from scripts.sink import show
 from scripts.sink.records import EXTENSIONS
 from scripts.sink.server import Sink
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -73,9 +74,11 @@ async def _serve(arguments: argparse.Namespace) -> None:
     async with sink:
         print(f"sink: listening on {sink.host}:{sink.port}", flush=True)
         await stop.wait()
-    print(f"sink: {len(sink.received)} messages over {sink.connections} connections", flush=True)
+    print(
+        f"sink: {how_many(len(sink.received), 'message')} over {how_many(sink.connections, 'connection')}", flush=True
+    )
     for what in sorted(set(sink.violations)):
-        print(f"sink: {what}: {sink.violations.count(what)} times", flush=True)
+        print(f"sink: {what}: {how_many(sink.violations.count(what), 'time')}", flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -21,6 +21,7 @@ from scripts.sink.store import Store
 from scripts.terminal import printable
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     import argparse
@@ -68,7 +69,9 @@ def run(options: argparse.Namespace) -> int:
         records.lines(taken.as_json() for taken in newest)
         return 0
     Table(_COLUMNS).print(map(_cells, newest))
-    kept = f"{len(numbers)} messages in {store.folder}" if numbers else f"there is no mail in {store.folder}"
+    kept = (
+        f"{how_many(len(numbers), 'message')} in {store.folder}" if numbers else f"there is no mail in {store.folder}"
+    )
     print(f"{kept}; shown: {len(newest)}" if numbers else kept)
     return 0
 
@@ -112,14 +115,14 @@ def _lines(taken: Taken, shown: Shown) -> list[str]:
         "received": taken.at.strftime("%Y-%m-%d %H:%M:%SZ"),
         "sender": taken.sender or "<>",
         "recipients": ", ".join(taken.recipients),
-        "size": f"{taken.size} octets",
+        "size": how_many(taken.size, "octet"),
         "file": taken.file,
     }
     lines = [f"{name:10}  {printable(value)}" for name, value in facts.items() if value is not None]
     lines += ["", *(f"{name}: {printable(value)}" for name, value in shown.header.items()), ""]
     lines += [f"│ {printable(line)}" for line in shown.text.splitlines()]
     lines += [
-        f"part {number}: {part.type}, {printable(part.name) or 'no name'}, {part.size} octets"
+        f"part {number}: {part.type}, {printable(part.name) or 'no name'}, {how_many(part.size, 'octet')}"
         for number, part in enumerate(shown.parts, 1)
         if len(shown.parts) > 1
     ]

@@ -21,6 +21,7 @@ from scripts.output import records
 from scripts.output.table import Column, Table, time
 from scripts.version import version
 from shared.errors import DatabaseUnavailable
+from shared.how_many import how_many
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -166,8 +167,8 @@ def _show(figures: Figures) -> None:
 
     print()
     states = {row.state: row for row in figures.states}
-    more = f"at least {_QUEUED}" if figures.counted == _QUEUED else str(figures.counted)
-    print(f"queue: {more} recipients")
+    least = "at least " if figures.counted == _QUEUED else ""
+    print(f"queue: {least}{how_many(figures.counted, 'recipient')}")
     Table((Column("state"), Column("recipients", right=True), Column("oldest"))).print(
         (state, states[state].recipients, f"{span(figures.now - states[state].oldest)} ago")
         for state in _STATES

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from shared.errors import DatabaseUnavailable
+from shared.how_many import how_many
 from shared.observe import events
 from shared.postgres.embedded import embedded
 
@@ -38,7 +39,7 @@ async def keep_up(var: Path) -> None:
         deaths = deaths + 1 if deaths and monotonic() - since < _STEADY else 1
         if deaths > len(_PAUSES):
             why = error or f"its log {var / 'postgres.log'} says why"
-            raise DatabaseUnavailable(f"the embedded PostgreSQL died {deaths} times in a row: {why}")
+            raise DatabaseUnavailable(f"the embedded PostgreSQL died {how_many(deaths, 'time')} in a row: {why}")
         pause = _PAUSES[deaths - 1]
         events.emit("child.died", name=NAME, pid=pid, error=error, seconds=pause)
         await asyncio.sleep(pause)

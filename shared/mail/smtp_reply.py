@@ -17,6 +17,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, Self
 
+from shared.how_many import how_many
+
 LINE_LIMIT: Final = 8192  # octets with line end; RFC 5321 §4.5.3.1.5 says 512, real hosts send more
 REPLY_LIMIT: Final = 32_768  # octets of one reply; the longest honest ones have about two thousand
 KEPT: Final = 2048  # octets of a reply that are kept, before what is not printable becomes its escape
@@ -141,7 +143,7 @@ class ReplyParser:
         self._keep(_cut(match[3] or b""))
         if match[2] == b"-":
             return None
-        left_out = [f"[{self._left_out} lines left out]".encode()] if self._left_out else []
+        left_out = [f"[{how_many(self._left_out, 'line')} left out]".encode()] if self._left_out else []
         lines = [printable(kept) for kept in (*self._head, *left_out, *self._tail)]
         self._begin()
         return _reply(code, lines)

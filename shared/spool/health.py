@@ -9,6 +9,7 @@ Guarantees: `trouble` costs a few comparisons. Its answers end by themselves: an
 from __future__ import annotations
 
 from shared.errors import SpoolUnavailable
+from shared.how_many import how_many
 
 _MANY = 2  # commits that hang at the same time are no accident, though another connection may be free
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds between probes: mail flows within 5 s of a promotion
@@ -55,5 +56,5 @@ class Health:
             and len(self._begun) >= min(self.committers, _MANY)
             and now - max(self._begun.values()) > self._limit
         ):
-            return SpoolUnavailable(f"no commit has come back for {self._limit:g} seconds")
+            return SpoolUnavailable(f"no commit has come back for {how_many(self._limit, 'second', form='g')}")
         return None

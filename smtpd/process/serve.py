@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from shared import lifecycle
+from shared.how_many import how_many
 from shared.postgres import database
 from shared.spool.spool import COMMITTERS, Spool
 from smtpd.connection.listener import Listeners
@@ -64,7 +65,7 @@ class Serving:
         await listeners.close()
         listeners.stop_connections()
         await lifecycle.step(
-            "sessions", listeners.emptied(), TRANSFER, on=lambda: f"{len(listeners.connections)} connections"
+            "sessions", listeners.emptied(), TRANSFER, on=lambda: how_many(len(listeners.connections), "connection")
         )
         await lifecycle.step("spool", self.spool.drained(), patience(self._config))
         await lifecycle.step("hints", self.spool.notified(), _NOTIFYING, on=lambda: "PostgreSQL")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shared import lifecycle
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 from shared.observe import events
 from smtpd.connection import sockets
 from smtpd.process.channel import Channel
@@ -240,7 +241,9 @@ class Supervisor:
             self._answered.set()
             early = early + 1 if monotonic() - child.began < _YOUNG else 0
             if early > len(_PAUSES):
-                raise CrashLoop(f"{child.name} died {early} times in a row within {_YOUNG:.0f} s of its start")
+                raise CrashLoop(
+                    f"{child.name} died {how_many(early, 'time')} in a row within {_YOUNG:.0f} s of its start"
+                )
             pause = _PAUSES[early - 1] if early else 0.0
             assert child.process  # noqa: S101 - for the type
             events.emit("child.died", name=child.name, pid=child.process.pid, status=status, seconds=pause)

@@ -70,12 +70,12 @@ def test_a_report_of_nothing_says_so() -> None:
 
 def test_hours_that_were_not_judged_are_counted_with_what_that_needs(capsys: pytest.CaptureFixture[str]) -> None:
     made = report()
-    said = "hours are not judged; three days like theirs are needed: three working days, or two week-ends"
+    said = "3 hours; three days like theirs are needed: three working days, or two week-ends"
     assert said not in page(made)
     made.rows["volume"][0]["score"] = None
-    assert f"1 of 3 {said}." in page(made)
+    assert f"not judged: 1 of {said}." in page(made)
     print_tables(made)
-    assert f"\n  1 of 3 {said}\n" in capsys.readouterr().out
+    assert f"\n  not judged: 1 of {said}\n" in capsys.readouterr().out
 
 
 def test_the_json_has_every_row_and_plain_values() -> None:

@@ -21,6 +21,7 @@ from scripts.options import duration
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
 from scripts.output.table import Column, Table
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     import argparse
@@ -175,7 +176,7 @@ def _show(done: CleanupReport, *, yes: bool, as_json: bool) -> None:
         print(f"recipients without body: {_examples(orphans.recipients)}; held: {orphans.held}")
         print(f"attempts without recipients: {_examples(orphans.attempts)}; history is not changed")
     count = sum(each.state in {"verified", "dropped"} for each in done.days)
-    print(f"{'dropped' if yes else 'would drop'} {count} days, refused {len(done.refused)}")
+    print(f"{'dropped' if yes else 'would drop'} {how_many(count, 'day')}, refused {len(done.refused)}")
 
 
 def _examples(ids: Sequence[object]) -> str:

@@ -18,6 +18,7 @@ from scripts.analytics.export import day, quarantine
 from scripts.analytics.manifest import LakeFault
 from scripts.analytics.source import digest, portion, portions
 from scripts.analytics.source.columns import HISTORIES
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,9 +73,8 @@ def fault(
     history = HISTORIES[known.table]
     now = day.sums(conninfo, history, leaf.day)
     if now != known.fingerprint:
-        return (
-            f"PostgreSQL has {now.rows} rows, the lake {known.fingerprint.rows}, or their sums differ: export it again"
-        )
+        rows = f"PostgreSQL has {how_many(now.rows, 'row')}, the lake {known.fingerprint.rows}"
+        return f"{rows}, or their sums differ: export it again"
     sources: list[Portion | LakeFile] = [*portions.cut(leaf), *known.files]
     try:
         read = runner.run(content, [Reading(conninfo, lake, known.table, source) for source in sources], tell)
@@ -85,9 +85,11 @@ def fault(
     there = _together([each for source, each in sides if not isinstance(source, portions.Portion)])
     aside = sum(known.quarantined.values())
     if (here.rows, here.digest) != (there.rows, there.digest):
-        return f"the files hold {there.rows} rows, PostgreSQL {here.rows}, or their content differs"
+        return f"the files hold {how_many(there.rows, 'row')}, PostgreSQL {here.rows}, or their content differs"
     if here.quarantined != aside or here.rows + aside != known.fingerprint.rows:
-        return f"{aside} rows are in the lake's quarantine, but {here.quarantined} of PostgreSQL's rows belong there"
+        return (
+            f"the lake's quarantine has {how_many(aside, 'row')}, but {here.quarantined} of PostgreSQL's belong there"
+        )
     missing = [path for path in known.aside if not (lake / path).is_file()]
     return f"{lake / missing[0]}: the file is missing, but the manifest names it" if missing else None
 

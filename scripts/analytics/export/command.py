@@ -21,6 +21,7 @@ from scripts.analytics import terminal
 from scripts.output import records
 from scripts.output.interrupted import telling
 from scripts.output.table import Column, Table
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     import argparse
@@ -227,7 +228,8 @@ def _show(done: ExportReport, *, as_json: bool) -> None:
     for line in done.refused:
         print(f"refused: {line}")
     rate = done.rows / max(done.seconds, 1e-3)
+    covered, written = how_many(len(done.exported), "day"), how_many(done.rows, "row", form=",")
     print(
-        f"exported {len(done.exported)} days, {done.rows:,} rows ({quarantined} quarantined) in {done.seconds:.1f} s, "
+        f"exported {covered}, {written} ({quarantined} quarantined) in {done.seconds:.1f} s, "
         f"{rate:,.0f} rows/s; {done.current} unchanged, {done.compacted} compacted, {len(done.refused)} refused"
     )

@@ -21,6 +21,7 @@ from scripts.analytics.export.day import clear, settle
 from scripts.analytics.export.portion import write
 from scripts.analytics.manifest import LakeFault
 from scripts.analytics.source.columns import HISTORIES
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,9 @@ def write_bundle(bundle: Bundle) -> LakeFile:
     staging = bundle.lake / manifest.STAGING / f"compact-{bundle.table}"
     made = write(staging, bundle.target, table)
     if made.rows != sum(entry.rows for entry in bundle.files):
-        raise LakeFault(f"{bundle.target}: has {made.rows} rows, but the files merged into it have another number")
+        raise LakeFault(
+            f"{bundle.target}: has {how_many(made.rows, 'row')}, but the files merged into it have another number"
+        )
     return made
 
 

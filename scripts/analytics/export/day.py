@@ -22,6 +22,7 @@ from scripts.analytics.manifest import LakeFault, Manifest
 from scripts.analytics.source import copying, fingerprint, portions
 from scripts.analytics.source.fingerprint import Fingerprint
 from shared.errors import PillarboxError
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -55,7 +56,7 @@ def is_current(known: Manifest, now: Fingerprint) -> bool:
         return True
     if now.rows <= known.fingerprint.rows:
         raise DayRefused(
-            f"{known.table} {known.day}: PostgreSQL has {now.rows} rows, the lake {known.fingerprint.rows}"
+            f"{known.table} {known.day}: PostgreSQL has {how_many(now.rows, 'row')}, the lake {known.fingerprint.rows}"
             f"{' with other content' if now.rows == known.fingerprint.rows else ''}; the lake was not changed"
         )
     return False

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from scripts.analytics import terminal
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +60,8 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def run(options: argparse.Namespace) -> int:
     """Write history; without --yes, show the plan and ask."""
     until = options.until or datetime.now(UTC).date()
-    plan = f"about {options.attempts:,} attempts from {until - timedelta(days=options.days)} to before {until}"
+    wanted = how_many(options.attempts, "attempt", form=",")
+    plan = f"about {wanted} from {until - timedelta(days=options.days)} to before {until}"
     if not options.yes:
         if not options.json:
             print(f"would write {plan}")
@@ -72,7 +74,9 @@ def run(options: argparse.Namespace) -> int:
         records.one({"attempts": made.attempts, "archive": made.archive, "seconds": round(made.seconds, 3)})
     else:
         rate = (made.attempts + made.archive) / made.seconds
-        print(f"wrote {made.attempts:,} attempts, {made.archive:,} archive rows in {made.seconds:.1f} s, {rate:,.0f}/s")
+        attempts = how_many(made.attempts, "attempt", form=",")
+        archived = how_many(made.archive, "archive row", form=",")
+        print(f"wrote {attempts}, {archived} in {made.seconds:.1f} s, {rate:,.0f}/s")
     return 0
 
 

@@ -16,6 +16,7 @@ from scripts.analytics.report.markup import Markup, joined, tag
 from scripts.analytics.report.sections import SECTION, SECTIONS
 from scripts.analytics.report.style import STYLE
 from scripts.analytics.report.text import is_number, not_judged, written
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ def _section(section: Section, report: Report) -> Markup:
     rows = report.rows.get(section.key, [])
     table = _table(section, rows, cut=section.key in report.cut)
     if section.key in _FOLDED and rows:
-        table = tag("details", tag("summary", f"{len(rows)} hours as a table"), table)
+        table = tag("details", tag("summary", f"{how_many(len(rows), 'hour')} as a table"), table)
     extra: Markup | str = _leaves(report) if section.key == "weights" else ""
     if section.key == "unusual" and (unjudged := not_judged(report)):
         extra = tag("p", f"{unjudged}.")
@@ -120,7 +121,7 @@ def _table(section: Section, rows: Sequence[dict[str, Any]], *, cut: bool) -> Ma
         for row in shown
     ]
     more = (
-        tag("p", f"The first {len(shown)} rows; the JSON has more, up to --top.")
+        tag("p", f"The first {how_many(len(shown), 'row')}; the JSON has more, up to --top.")
         if cut or len(rows) > len(shown)
         else ""
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scripts.analytics.report.sections import SECTIONS
 from scripts.output.table import Column, Table
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from scripts.analytics.report.sections import Field, Kind, Report
@@ -90,7 +91,7 @@ def print_tables(report: Report) -> None:
         if not rows:
             print("  none")
         elif len(rows) > _SHOWN or section.key in report.cut:
-            print(f"  … of {len(rows)}{' or more' if section.key in report.cut else ''} rows")
+            print(f"  … of {how_many(len(rows), 'row')}{' or more' if section.key in report.cut else ''}")
 
 
 def not_judged(report: Report) -> str:
@@ -100,7 +101,7 @@ def not_judged(report: Report) -> str:
     if not unjudged:
         return ""
     needs = "three days like theirs are needed: three working days, or two week-ends"
-    return f"{unjudged} of {len(hours)} hours are not judged; {needs}"
+    return f"not judged: {unjudged} of {how_many(len(hours), 'hour')}; {needs}"
 
 
 def _column(index: int, field: Field) -> Column:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.errors import DatabaseUnavailable
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,7 +78,7 @@ def open_programs(trees: Iterable[Path], account: Account) -> None:
             wanted = stat.S_IROTH | (stat.S_IXOTH if mode & stat.S_IXUSR else 0)
             changed += _admit(path, account, wanted)
     if changed:
-        _log.info("made readable (o+r) for %s: %d program files of PostgreSQL", account.name, changed)
+        _log.info("made readable (o+r) for %s: %s of PostgreSQL", account.name, how_many(changed, "program file"))
 
 
 def _admit(path: Path, account: Account, wanted: int) -> bool:

@@ -37,7 +37,7 @@ async def test_fifty_recipients_hold_a_connection_for_the_limit_of_an_attempt(fa
             await until(lambda: heart.inflight == 0, "all to be recorded")
         assert monotonic() - began < 10, "fifty replies take a quarter of a minute"
     assert (stuck["phase"], stuck["recipients"], stuck["seconds"]) == ("rcpt", 50, 1.0)
-    assert {row.last_error for row in factory.queue()} == {"not done after 1 seconds while waiting for rcpt"}
+    assert {row.last_error for row in factory.queue()} == {"not done after 1 second while waiting for rcpt"}
     assert {(each.outcome, each.scope, each.uncertain) for each in factory.attempts()} == {
         ("deferred", "destination", False)
     }

@@ -61,7 +61,7 @@ def test_a_digest_says_who_wrote_what_to_whom_why_and_what_to_do(factory: Factor
     assert "would send desk@example.com, night@example.com a digest of 1" in reviewer.run("digest")
     assert "subject: grüße" in reviewer.said
     assert digests(factory) == []
-    assert "sent desk@example.com, night@example.com a digest of 1 recipients, as" in reviewer.run("digest", "--yes")
+    assert "sent desk@example.com, night@example.com a digest of 1 recipient, as" in reviewer.run("digest", "--yes")
     [digest] = digests(factory)
     assert (digest["Subject"], digest["From"]) == ("1 new in quarantine review", "pillarbox@example.com")
     assert digest["Auto-Submitted"] == "auto-generated"

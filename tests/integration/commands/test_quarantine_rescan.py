@@ -44,7 +44,7 @@ def test_rspamd_decides_what_is_clean(factory: Factory, reviewing: Reviewing, rs
     clean = hold(factory, "contentcheck", message=factory.message(b"Subject: fine\r\n\r\nhello\r\n"))
     spam = hold(factory, "contentcheck", message=factory.message(b"Subject: x\r\n\r\n" + GTUBE + b"\r\n"))
     reviewer = at(reviewing, rspamd)
-    assert "1 of 2 recipients are clean; nothing was released" in reviewer.run("rescan", "quarantine=contentcheck")
+    assert "clean: 1 of 2 recipients; nothing was released" in reviewer.run("rescan", "quarantine=contentcheck")
     assert "reject" in reviewer.said
     assert statuses(factory, *clean, *spam) == ["HOLD", "HOLD"]
     said = reviewer.run("rescan", "quarantine=contentcheck", "--release", "--yes", "--reason", "new rules")

@@ -37,9 +37,9 @@ def audit(factory: Factory) -> Any:
 def test_a_verb_that_acts_only_says_what_it_would_do(factory: Factory, pillarbox: Pillarbox) -> None:
     held = factory.rows(3, status="HOLD")
     factory.rows(2)
-    assert "3 recipients of 1 messages" in pillarbox.run("release", "state=HOLD", "--dry-run")
+    assert "3 recipients of 1 message," in pillarbox.run("release", "state=HOLD", "--dry-run")
     assert (pillarbox.status, pillarbox.said.splitlines()[-1]) == (0, "nothing was changed")
-    assert "3 recipients of 1 messages" in pillarbox.run("release", "state=HOLD")
+    assert "3 recipients of 1 message," in pillarbox.run("release", "state=HOLD")
     refused = (
         "pillarbox: release: nothing was changed: there is no terminal to ask at; --yes acts, --dry-run only shows\n"
     )
@@ -210,7 +210,7 @@ def test_a_recipient_is_shown_with_its_header_and_why_it_waits(factory: Factory,
     waiting = factory.row(message=message, due=timedelta(hours=1), tries=1)
     told = pillarbox.json("show", str(waiting))
     assert told["header"] == {"From": "a@b.example", "Subject": "grüße"}
-    assert told["why"].startswith("tried 1 times; the next try is in 59m")
+    assert told["why"].startswith("tried 1 time; the next try is in 59m")
     assert "grüße" in pillarbox.run("show", str(waiting))
     pillarbox.run("show", "4711")
     assert (pillarbox.status, "is not in the queue" in pillarbox.refused) == (1, True)

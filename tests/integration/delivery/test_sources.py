@@ -121,7 +121,7 @@ async def test_mail_waits_for_tomorrow_when_every_source_is_used_up() -> None:
             told = await routed.attempt("bob@example.test")
         assert isinstance(told, Deferral)
         assert 0 < told.seconds <= 86400
-        assert "has sent its 1 messages" in told.reason
+        assert "has sent its 1 message " in told.reason
         assert len(witness.seen) == 2
 
 

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from scripts.doctor.checks import Severity
+from shared.how_many import how_many
 from tests.fixtures.waiting import eventually
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ async def test_a_missing_day(patient: Patient, days: int, verdict: Severity) -> 
 async def test_a_wrong_count(patient: Patient, count: int) -> None:
     for _ in range(count):
         patient.factory.row()
-    assert (await patient.worst("refcount.drift", sample=100)).found == f"{count} messages looked at"
+    assert (await patient.worst("refcount.drift", sample=100)).found == f"{how_many(count, 'message')} looked at"
     patient.factory.sql(
         """UPDATE pillarbox.refcounts SET refcount = 5
             WHERE messages__id IN (SELECT id FROM pillarbox.messages ORDER BY id DESC LIMIT 1)"""
@@ -189,6 +190,7 @@ async def test_a_claim_that_nobody_took_over(patient: Patient) -> None:
             "host mx.evil.test[192.0.2.1]:25",
         ),
         ("waiting: 5 attempts under way to host mx.evil.test[192.0.2.1]:25", "host mx.evil.test[192.0.2.1]:25"),
+        ("waiting: 1 attempt under way to host mx.evil.test[192.0.2.1]:25", "host mx.evil.test[192.0.2.1]:25"),
         ("waiting: DNS does not answer about evil.test", "DNS"),
     ],
 )
@@ -199,7 +201,7 @@ async def test_mail_that_waits_for_a_dead_host_or_for_dns(patient: Patient, reas
         "UPDATE pillarbox.queue SET recipientdomain = 'd' || id || '.test', last_error = %(r)s", r=reason
     )
     finding = await patient.worst("mail.hosts")
-    assert (finding.verdict, finding.found) == (NOTE, f"7 recipients of 7 domains wait for {gate}")
+    assert (finding.verdict, finding.found) == (NOTE, f"mail waits for {gate} (7 recipients of 7 domains)")
     assert (await patient.worst("mail.hosts", shut=(5, 10))).verdict is WARN
     assert (await patient.worst("mail.hosts", shut=(5, 7))).verdict is ALARM
 

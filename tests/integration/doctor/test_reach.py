@@ -128,7 +128,7 @@ async def test_mail_that_waits_while_nothing_is_delivered(patient: Patient, fact
     finding = await flow(patient)
     assert (finding.verdict, finding.found) == (
         Severity.ALARM,
-        "nothing was delivered in a day, and 2 recipients of 2 domains wait",
+        "nothing was delivered in a day, but mail waits: 2 recipients of 2 domains",
     )
     delivered(factory, timedelta(minutes=30))
     assert (await flow(patient)).verdict is Severity.WARN

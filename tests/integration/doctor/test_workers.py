@@ -209,7 +209,7 @@ async def test_mail_without_an_id_in_the_default_leaf_is_worth_a_note(patient: P
     patient.factory.row(partid=None)
     finding = await patient.worst("partition.default")
     assert finding.verdict is NOTE
-    assert "partition NULL: 1 recipients" in finding.found
+    assert "partition NULL: 1 recipient" in finding.found
 
 
 async def test_workers_may_share(patient: Patient) -> None:

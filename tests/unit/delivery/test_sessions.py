@@ -77,7 +77,7 @@ async def test_what_was_not_used_is_given_back() -> None:
     assert await speaking.source(FOUR, used=False) == "192.0.2.1"
     assert await speaking.source(FOUR) == "192.0.2.1"
     speaker = await speaking.attempt(FOUR)
-    with pytest.raises(ConversationError, match="has sent its 1 messages"):
+    with pytest.raises(ConversationError, match="has sent its 1 message "):
         speaker.session(FOUR, CLEAR)
     assert [wait.seconds for wait in speaker.waits] == [12 * 3600]
 

@@ -134,7 +134,7 @@ def test_the_table_is_for_people(config: Path, capsys: pytest.CaptureFixture[str
 
 def test_check_says_what_can_be_used(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "check", "--config", str(config)]) == 0
-    assert capsys.readouterr().out.endswith("smtpd.yaml: can be used: 8 rules, 1 holds, 1 lists\n")
+    assert capsys.readouterr().out.endswith("smtpd.yaml: can be used: 8 rules, 1 hold, 1 list\n")
 
 
 def test_check_names_the_list_that_cannot_be_read(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
