@@ -71,7 +71,7 @@ pytest_plugins = [
     "tests.fixtures.daemons.system",
 ]
 
-#: Folders and files below tests/integration whose tests run on the daemons' event loop.
+#: Folders and files below tests/integration with tests that run on the daemons' event loop.
 _ON_THE_DAEMONS_LOOP = (
     "attacks/",
     "delivery/test_connections",
@@ -89,7 +89,7 @@ _ON_THE_DAEMONS_LOOP = (
     "smtpd/test_session",
 )
 #: Rooms of tests with the longest files, which begin first where several processes run tests: a long one that begins
-#: last keeps one process busy while the others have nothing left.
+#: last keeps one process busy while the others are idle.
 _LONG_FIRST = ("analytics", "property", "scenario", "integration")
 _TESTS = Path(__file__).parent / "tests"
 _INTEGRATION = _TESTS / "integration"

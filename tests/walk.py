@@ -1,8 +1,8 @@
-"""walk — `python -m tests.walk`: through which files one message walks, to its 250 and to its recorded result
+"""walk — `python -m tests.walk`: the files that one message passes, to its 250 and to its recorded result
 
 Owns: the two counts that docs/explanation/architecture.md promises to keep short.
 Guarantees: a real message, a real PostgreSQL and a real next hop; a file counts if one of its functions runs between
-    the final dot and the 250, or from the claim to the recorded result, whatever it is for.
+    the final dot and the 250, or from the claim to the recorded result, for any purpose.
 See: sys.monitoring.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OURS = tuple(f"{_ROOT}/{package}/" for package in ("smtpd", "queued", "shared"))
-_TOOL = 3  # of sys.monitoring, free for whoever wants it
+_TOOL = 3  # of sys.monitoring, a free tool id
 
 
 @contextmanager

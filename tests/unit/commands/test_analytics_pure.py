@@ -68,7 +68,7 @@ def test_classes_fall_back_to_other() -> None:
     assert classes.classify(domains, classes.KNOWN).to_pylist() == ["google", "other"]
 
 
-def test_a_bad_class_names_file_line_and_what_is_allowed(tmp_path: Path) -> None:
+def test_an_invalid_class_is_refused_with_file_line_and_allowed_form(tmp_path: Path) -> None:
     file = tmp_path / "classes"
     file.write_text("a.example big\nb.example ../up\n")
     with pytest.raises(
@@ -77,7 +77,7 @@ def test_a_bad_class_names_file_line_and_what_is_allowed(tmp_path: Path) -> None
         classes.load(file)
 
 
-def test_octets_that_are_no_utf8_are_put_aside_and_the_rest_kept() -> None:
+def test_rows_with_invalid_utf8_are_set_aside_and_the_rest_kept() -> None:
     names = ["id", "recipientdomain", "reply_text"]
     read = source_read.parse(b'1,a.example,fine\n2,b.example,caf\xe9\n3,c.example,\n4,d.example,""\n', ATTEMPTS, names)
     kept, bad = quarantine.divide(read, ATTEMPTS)
@@ -86,12 +86,12 @@ def test_octets_that_are_no_utf8_are_put_aside_and_the_rest_kept() -> None:
     assert bad["reply_text"].to_pylist() == [b"caf\xe9"]
 
 
-def test_lines_within_text_are_no_rows() -> None:
+def test_line_ends_within_text_do_not_split_rows() -> None:
     read = source_read.parse(b'1,"two\nlines, ""quoted"""\n', ATTEMPTS, ["id", "reply_text"])
     assert read["reply_text"].to_pylist() == ['two\nlines, "quoted"']
 
 
-def test_a_manifest_that_is_none_names_its_file(tmp_path: Path) -> None:
+def test_an_invalid_manifest_is_refused_with_its_file_name(tmp_path: Path) -> None:
     file = manifest.place(tmp_path, "attempts", _DAY)
     file.parent.mkdir(parents=True)
     file.write_text("{}")
@@ -106,7 +106,7 @@ def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("octets", [1, 1 << 19, 1 << 20, 3 << 20])
-def test_a_row_longer_than_what_is_parsed_at_once_is_read_all_the_same(octets: int) -> None:
+def test_a_row_longer_than_the_parse_block_is_read(octets: int) -> None:
     texts = ["short", "y" * octets, "short"] * 3
     table = source_read.parse("".join(f'"{text}",7\n' for text in texts).encode(), ATTEMPTS, ["reply_text", "id"])
     assert table["reply_text"].to_pylist() == texts
@@ -121,7 +121,7 @@ def test_a_manifest_reads_as_it_was_written(tmp_path: Path) -> None:
     assert manifest.load(tmp_path, "attempts", _DAY) == made
 
 
-def test_shuffle_partitions_and_memory_follow_the_machine_and_what_java_is_to_do() -> None:
+def test_shuffle_partitions_and_memory_follow_the_machine_and_the_work() -> None:
     light = session.settings("local[*]", None, 2, 16 << 30, light=True)
     heavy = session.settings("local[*]", None, 2, 16 << 30, light=False)
     assert heavy["spark.sql.shuffle.partitions"] == "2"
@@ -131,12 +131,12 @@ def test_shuffle_partitions_and_memory_follow_the_machine_and_what_java_is_to_do
     assert "spark.driver.host" not in session.settings("spark://cluster:7077", None, 2, 1 << 30, light=True)
 
 
-def test_a_memory_size_that_is_none_is_one_line() -> None:
+def test_an_invalid_memory_size_is_refused_in_one_line() -> None:
     with pytest.raises(PillarboxError, match=r'--memory: "lots" is not a size; allowed: 512m, 2g'):
         session.settings("local[*]", "lots", 1, 1, light=False)
 
 
-def test_no_java_and_an_old_java_are_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_or_old_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(java_runtime, "JAVA_HOME", tmp_path)
     monkeypatch.setattr(java_runtime, "installed", lambda: iter([tmp_path / "java"]))
     monkeypatch.setattr(java_runtime, "version", lambda _: None)
@@ -153,7 +153,7 @@ def test_counts_take_thousands_and_millions(text: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "", "k", "-1", "1.5m"])
-def test_what_is_no_count_is_refused(text: str) -> None:
+def test_an_invalid_count_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         terminal.count(text)
 
@@ -166,7 +166,7 @@ def test_the_same_seed_makes_the_same_history() -> None:
     assert not one[0].equals(generate_rows.make(4, _DAY, 0, 500, first, date(2026, 3, 9))[0])
 
 
-def test_history_is_as_one_meets_it() -> None:
+def test_generated_history_looks_like_real_history() -> None:
     attempts, archive = generate_rows.make(3, _DAY, 0, 20_000, generate_rows.First(1, 1, 1), date(2026, 3, 30))
     outcomes = attempts["outcome"].to_pylist()
     assert 0.7 < outcomes.count("delivered") / len(outcomes) < 0.95
@@ -178,7 +178,7 @@ def test_history_is_as_one_meets_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["attempts", "archive"])
-def test_what_was_counted_together_is_counted_together_with_more(name: str) -> None:
+def test_merged_rollups_can_be_merged_again(name: str) -> None:
     """As in a part of more rows than are held at a time."""
     rollup = {"attempts": rollup_attempts, "archive": rollup_archive}[name]
     failed = {
@@ -197,7 +197,7 @@ def test_what_was_counted_together_is_counted_together_with_more(name: str) -> N
 @pytest.mark.parametrize(
     "line", ["ValueError: no", "pyarrow.lib.ArrowInvalid: Schema at index 1", ": org.apache.spark.SparkException: no"]
 )
-def test_what_a_worker_died_of_is_named(line: str) -> None:
+def test_the_error_of_a_spark_worker_is_named(line: str) -> None:
     said = f"Thrown from the Python worker:\nTraceback (most recent call last):\n  File, line 1\n{line}\n"
     assert str(runner._ours(said)) == f"Spark: {line.removeprefix(': ')}"
 

@@ -26,7 +26,7 @@ echo "${{COMPREPLY[@]}}"
 
 
 def completed(file: Path, *words: str) -> set[str]:
-    """What bash offers for the last word."""
+    """The words that bash offers for the last word."""
     *before, last = words
     script = _ASK.format(file=file, words=" ".join(before), last=last or "''", at=len(before))
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)

@@ -26,5 +26,5 @@ MESSAGE = "01a208cb-b0c8-71f0-b3f8-1a42a9882dd1"
         ([MESSAGE[:-1]], [MESSAGE[:-1]]),
     ],
 )
-def test_only_ids_are_ids(words: list[str], condition: list[str]) -> None:
+def test_only_a_list_of_ids_is_read_as_ids(words: list[str], condition: list[str]) -> None:
     assert named(words) == condition

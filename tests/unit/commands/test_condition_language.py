@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ("recipientdomain=Example.COM", "q.recipientdomain = ANY (%(c0)s::text[])", [["example.com"]]),
         ("domain=*.example.com", "(q.recipientdomain LIKE %(c0)s::text)", ["%.example.com"]),
         ('domain="*.example.com"', "q.recipientdomain = ANY (%(c0)s::text[])", [["*.example.com"]]),
-        # What was queued before domains were brought into one spelling may have U-labels.
+        # Rows queued before domains were normalised may have U-labels.
         (
             "domain=GRÖßE.example",
             "q.recipientdomain = ANY (%(c0)s::text[])",
@@ -69,7 +69,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ("", "true", []),
     ],
 )
-def test_a_condition_becomes_bound_sql(condition: str, text: str | None, values: list[object]) -> None:
+def test_a_condition_compiles_to_sql_with_bound_values(condition: str, text: str | None, values: list[object]) -> None:
     found = compiled(read(condition), NOW)
     assert text is None or found.text == text
     assert list(found.values.values()) == values
@@ -91,7 +91,7 @@ def test_two_ways_to_write_one_condition(one: str, same: str) -> None:
     assert read(one) == read(same)
 
 
-def test_words_of_a_command_line_keep_the_spaces_the_shell_was_told_to_keep() -> None:
+def test_quoted_arguments_keep_their_spaces() -> None:
     assert read(["state=HOLD", "last_error~try later"]) == read('state=HOLD last_error~"try later"')
     assert read(["state=HOLD jobid=a"]) == read("state=HOLD jobid=a")
     assert read([]) == All()
@@ -137,7 +137,7 @@ def test_a_typo_is_pointed_at(condition: str, at: int, reason: str) -> None:
     assert (shown[2:], caret[2:]) == (condition, " " * at + "^")
 
 
-def test_a_long_condition_is_shown_around_its_fault() -> None:
+def test_a_long_condition_is_shown_around_its_error() -> None:
     with pytest.raises(ConditionError) as caught:
         read("jobid=a " * 50 + "stat=HOLD" + " jobid=b" * 50)
     shown, caret = str(caught.value).splitlines()[-2:]
@@ -145,7 +145,7 @@ def test_a_long_condition_is_shown_around_its_fault() -> None:
     assert len(shown) < 120
 
 
-def test_no_condition_is_without_bounds() -> None:
+def test_a_condition_that_is_too_large_is_refused() -> None:
     for condition in ("jobid=" + "a" * 10_001, "(" * 60 + "jobid=a" + ")" * 60, "id=" + ",".join(["1"] * 1001)):
         with pytest.raises(ConditionError):
             read(condition)

@@ -27,7 +27,9 @@ def test_the_folder_is_that_of_the_configuration(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize("verb", ["start", "stop", "status"])
-def test_another_server_is_not_managed(tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+def test_a_server_that_is_not_embedded_is_not_managed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
     assert cli.main(["database", verb, "--config", config(tmp_path, "postgresql:///queue")]) == 1
     assert "environment.database.uri names a server that" in capsys.readouterr().err
     assert not (tmp_path / "mine").exists()

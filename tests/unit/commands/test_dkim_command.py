@@ -33,7 +33,7 @@ def test_a_key_is_written_for_its_owner_and_its_record_printed(
     assert "PRIVATE" not in printed
 
 
-def test_a_key_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_key_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     generate(tmp_path)
     before = (tmp_path / "example.com.s1.pem").read_bytes()
     assert generate(tmp_path) == 1
@@ -41,7 +41,7 @@ def test_a_key_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "example.com.s1.pem").read_bytes() == before
 
 
-def test_a_folder_that_is_missing_is_made(tmp_path: Path) -> None:
+def test_a_missing_folder_is_created(tmp_path: Path) -> None:
     assert generate(tmp_path / "new" / "dkim") == 0
     assert (tmp_path / "new" / "dkim" / "example.com.s1.pem").exists()
 
@@ -75,7 +75,7 @@ def test_a_record_is_compared_by_its_tags(found: str | None, said: str | None) -
     assert dkim.difference(RECORD, found) == said
 
 
-def test_check_asks_for_every_name_and_fails_for_one(
+def test_check_looks_up_every_record_and_fails_if_one_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def published(selector: str, domain: str) -> str | None:
@@ -100,7 +100,7 @@ def test_check_asks_for_every_name_and_fails_for_one(
     ]
 
 
-def test_check_without_rules_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_without_rules_reports_that_mail_is_unsigned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "queued.yaml").write_text("{}")
     assert cli.main(["dkim", "check", "--config", str(tmp_path)]) == 0
     assert "leaves unsigned" in capsys.readouterr().out

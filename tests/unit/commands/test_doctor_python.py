@@ -1,6 +1,6 @@
 """test_doctor_python — doctor recognises a Python without profile-guided optimisation by its build settings
 
-Owns: proofs about scripts/doctor/python.py, on what real builds say.
+Owns: proofs about scripts/doctor/python.py, with the settings of real builds.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ SHARED = "'--enable-shared' '--prefix=/usr'"
         # profile-opt by hand, flags left in.
         ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": GCC, "PY_CORE_CFLAGS": f"{PLAIN} {GCC}"}, Severity.OK),
         ({"CONFIG_ARGS": SHARED, "PGO_PROF_USE_FLAG": CLANG, "PY_CFLAGS_NODIST": CLANG}, Severity.OK),
-        # Where there is no such thing as configure.
+        # A platform without configure.
         ({}, Severity.OK),
         ({"CONFIG_ARGS": None, "PGO_PROF_USE_FLAG": None}, Severity.OK),
     ],
 )
-def test_a_build(config: dict[str, Any], verdict: Severity) -> None:
+def test_the_build_of_python_has_its_verdict(config: dict[str, Any], verdict: Severity) -> None:
     finding = build("3.13.0", config)
     assert (finding.check, finding.verdict) == ("python.build", verdict)
     assert "Python 3.13.0" in finding.found

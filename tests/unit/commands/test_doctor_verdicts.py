@@ -1,6 +1,6 @@
 """test_doctor_verdicts — doctor's verdicts for states that a real server cannot be put into
 
-Owns: the limits of clock, disk, version, slots and prepared transactions; who serves what; the worst verdict.
+Owns: the limits of clock, disk, version, slots and prepared transactions; served partitions; the worst verdict.
 See: tests/integration/doctor/test_faults.py for every fault that can be planted.
 """
 
@@ -36,7 +36,7 @@ def row(**columns: Any) -> Any:
         ([(10.0, 10.5, 11.0)], 0.0),
         ([(10.0, 9.0, 10.1)], 1.0),
         ([(10.0, 17.0, 10.1)], -6.9),
-        # The shortest way tells most.
+        # The shortest round trip is the most precise.
         ([(10.0, 10.9, 12.0), (20.0, 22.0, 20.5)], -1.5),
     ],
 )
@@ -47,12 +47,12 @@ def test_only_skew_that_the_network_cannot_explain_counts(
 
 
 @pytest.mark.parametrize(("skew", "verdict"), [(0.9, OK), (-1.0, WARN), (4.9, WARN), (5.0, ALARM), (-60.0, ALARM)])
-def test_clock(skew: float, verdict: Severity) -> None:
+def test_clock_skew_has_its_verdict(skew: float, verdict: Severity) -> None:
     assert doctor_server.clock(skew, LIMITS).verdict is verdict
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(3 << 30, OK), (2 << 30, WARN), (512 << 20, ALARM), (0, ALARM)])
-def test_disk(free: int, verdict: Severity) -> None:
+def test_free_disk_space_has_its_verdict(free: int, verdict: Severity) -> None:
     assert doctor_server.disk(free, 100 << 30, LIMITS).verdict is verdict
 
 
@@ -60,14 +60,14 @@ def test_disk(free: int, verdict: Severity) -> None:
     ("unsafe", "verdict"),
     [([], OK), (["synchronous_commit=off"], WARN), (["fsync=off"], ALARM), (["full_page_writes=off"], ALARM)],
 )
-def test_durability(unsafe: list[str], verdict: Severity) -> None:
+def test_settings_that_lose_commits_have_their_verdict(unsafe: list[str], verdict: Severity) -> None:
     finding = doctor_server.durability(row(unsafe=unsafe))
     assert finding.verdict is verdict
     assert all(name.partition("=")[0] in finding.found for name in unsafe)
 
 
 @pytest.mark.parametrize(("number", "verdict"), [(150_018, OK), (180_001, OK), (190_000, NOTE)])
-def test_version(number: int, verdict: Severity) -> None:
+def test_the_version_of_postgresql_has_its_verdict(number: int, verdict: Severity) -> None:
     assert doctor_server.version(row(version="x", number=number, standby=False)).verdict is verdict
 
 
@@ -82,7 +82,7 @@ def test_version(number: int, verdict: Severity) -> None:
         ([500] * 32, 500, ALARM),
     ],
 )
-def test_room_for_locks(opened: list[int], leaves: int, verdict: Severity) -> None:
+def test_the_size_of_the_lock_table_has_its_verdict(opened: list[int], leaves: int, verdict: Severity) -> None:
     shipped = row(locks_each=64, lockers=200)
     finding = doctor_server.locks(shipped, opened, leaves, LIMITS)
     assert finding.verdict is verdict
@@ -109,7 +109,7 @@ def test_a_prepared_transaction_is_named_with_its_own_remedy() -> None:
         ({"wal_status": "lost"}, ALARM),
     ],
 )
-def test_slots(changes: dict[str, Any], verdict: Severity) -> None:
+def test_replication_slots_have_their_verdict(changes: dict[str, Any], verdict: Severity) -> None:
     healthy = {"slot": "s", "kind": "physical", "database": "-", "active": True, "reader": "standby of replicator"}
     slot = row(**{**healthy, "transactions": None, "wal_status": "reserved", "wal": 0, **changes})
     assert [finding.verdict for finding in doctor_server.slots([slot], LIMITS)] == [verdict]
@@ -137,7 +137,9 @@ def server(*names: str, live: bool = True, **answers: Serves) -> Server:
         ([server("a", p1=A, p2=A, null=A)], {"partition.unknown": NOTE}),
     ],
 )
-def test_who_serves_what(servers: list[Server], verdicts: dict[str, Severity]) -> None:
+def test_unserved_and_shared_partitions_have_their_verdict(
+    servers: list[Server], verdicts: dict[str, Severity]
+) -> None:
     found = workers.served(servers, ["1", "2", None], "9")
     for check, verdict in verdicts.items():
         assert worst(f for f in found if f.check == check) is verdict, found
@@ -169,17 +171,17 @@ def test_mail_waits_without_a_worker(serves: Serves, unserved: list[Partid], ver
     ("left", "serves"),
     [("true", A), ("false", N), ("NULL::boolean", N), ("(priority > 0)", P), ("(NULL::boolean AND (priority > 0))", P)],
 )
-def test_what_the_planner_leaves_means(left: str, serves: Serves) -> None:
+def test_a_condition_simplified_by_the_planner_shows_what_it_serves(left: str, serves: Serves) -> None:
     assert judge(left) is serves
 
 
-def test_ids_are_those_hashed_named_and_none() -> None:
+def test_partition_ids_are_the_hashed_the_named_and_null() -> None:
     assert configured(2, "2", "vip") == ["1", "2", "vip", None]
     assert nobody(["1", None], []) == ["1", None]
     assert nobody(["1", None], [{"1": P, None: N}]) == [None]
 
 
-def test_leaves_opened_and_leaves_owned() -> None:
+def test_the_leaves_of_a_plan_and_of_a_condition_are_found() -> None:
     plan = [{"Plan": {"Node Type": "Append", "Plans": [{"Relation Name": "a"}, {"Plans": [{"Relation Name": "b"}]}]}}]
     assert opened(plan) == {"a", "b"}
     leaves = [
@@ -201,11 +203,11 @@ def test_leaves_opened_and_leaves_owned() -> None:
         (["fillfactor=100", "autovacuum_vacuum_scale_factor=0.1"], 2),
     ],
 )
-def test_storage_parameters(options: list[str], odd: int) -> None:
+def test_unusual_storage_parameters_are_counted(options: list[str], odd: int) -> None:
     assert len(doctor_queue.storage(options)) == odd
 
 
-def test_bloat_counts_dead_rows_and_air() -> None:
+def test_bloat_counts_dead_rows_and_free_space() -> None:
     leaf = {"name": "l", "leaf": True, "unique_id": True, "triggers": [], "indexes": [], "options": []}
 
     def verdict(**figures: int) -> Severity:
@@ -218,7 +220,7 @@ def test_bloat_counts_dead_rows_and_air() -> None:
     assert verdict(live=100, dead=0, bytes=256 << 20) is WARN
 
 
-def test_words() -> None:
+def test_helpers_write_lists_spans_and_grades() -> None:
     assert worst([]) is OK
     assert graded(0.8, (0.8, 0.95)) is WARN
     assert listed(range(8)) == "0, 1, 2, 3, 4, 5 and 2 more"

@@ -37,7 +37,7 @@ def test_the_longest_time_without_a_window(given: list[dict[str, Any]], hours: i
     assert longest_closed(transport(*given).windows, SUMMER) == timedelta(hours=hours)
 
 
-def test_mail_that_would_be_given_up_untried_is_told_of() -> None:
+def test_a_window_closed_for_longer_than_mail_lives_is_a_warning() -> None:
     finding = windows([transport(WEEKDAYS, age="2d", nullage="1d"), transport()], SUMMER)
     assert finding.verdict is Severity.WARN
     assert "office is closed for " in finding.found
@@ -46,5 +46,5 @@ def test_mail_that_would_be_given_up_untried_is_told_of() -> None:
 
 
 @pytest.mark.parametrize("each", [transport(WEEKDAYS), transport(age="1m"), transport({}, age="1m")])
-def test_mail_that_lives_longer_is_not(each: Transport) -> None:
+def test_a_window_closed_for_less_than_mail_lives_is_no_warning(each: Transport) -> None:
     assert windows([each], SUMMER).verdict is Severity.OK

@@ -53,7 +53,7 @@ def test_the_schema_has_every_command_and_every_form() -> None:
             assert "additionalProperties" not in schema["$defs"][form.__name__] or form is Configuration
 
 
-def test_a_line_is_ascii_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_json_line_is_always_ascii(capsys: pytest.CaptureFixture[str]) -> None:
     records.lines([{"name": "grüße\x9b\u202e\n"}])
     said = capsys.readouterr().out
     assert said.isascii()

@@ -32,7 +32,7 @@ def lines(width: int | None, rows: Sequence[Sequence[object]] = ROWS) -> list[st
     return table.lines(rows)
 
 
-def test_nothing_is_cut_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_no_cell_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     Table(_COLUMNS).print(ROWS)
     head, first, second = capsys.readouterr().out.splitlines()
     assert first.split()[:5] == ["1", "ACTIVE", LONG, f"{NOW:%Y-%m-%dT%H:%M:%SZ}", "bounces@shop.example"]
@@ -41,7 +41,7 @@ def test_nothing_is_cut_where_there_is_no_terminal(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 132, 200])
-def test_a_row_is_a_line_and_the_address_whole(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_a_row_is_one_line_with_the_whole_address(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     found = lines(width)
     assert len(found) == 1 + len(ROWS)
@@ -51,7 +51,7 @@ def test_a_row_is_a_line_and_the_address_whole(monkeypatch: pytest.MonkeyPatch, 
     assert all(len(line) <= max(width, len(LONG) + 17) for line in found)
 
 
-def test_columns_give_way_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_terminals_drop_columns_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     rows = [(1, "DEFER", "r1@example.com", NOW, "s@shop.example", 43, 3, NOW, ERROR)]
     names = [set(lines(width, rows)[0].split()) for width in (200, 100, 80, 60, 40)]
@@ -77,7 +77,7 @@ def test_the_last_column_may_wrap_below_itself(monkeypatch: pytest.MonkeyPatch) 
     assert found == ["name", "why   one two three four five six seven", "      eight nine ten"]
 
 
-def test_values_are_harmless_and_as_people_read_them() -> None:
+def test_values_are_readable_and_without_control_characters() -> None:
     assert shown("a\x1b[2Jb\nc", brief=True) == "a�[2Jb�c"
     assert [shown(value, brief=False) for value in (None, "", [], True, ["a", "b"], timedelta(minutes=90))] == [
         *("-", "-", "-", "yes", "a, b", "1h30m"),
@@ -88,12 +88,12 @@ def test_values_are_harmless_and_as_people_read_them() -> None:
     assert time(at, brief=True, now=at + timedelta(days=400)) == "2026-11-23"
 
 
-def test_characters_of_two_columns_count_as_two() -> None:
+def test_wide_characters_count_as_two_columns() -> None:
     table = Table([Column("name"), Column("x")])
     assert table.lines([("日本", 1), ("abcd", 2)]) == ["name  x", "日本  1", "abcd  2"]
 
 
-def test_room_goes_to_what_stays_longest() -> None:
+def test_columns_that_are_dropped_last_get_the_width() -> None:
     columns = [Column("a"), Column("b", gives=1, least=4), Column("c", gives=2, least=4)]
     assert fitted(columns, [3, 10, 10], None) == [3, 10, 10]
     assert fitted(columns, [3, 10, 10], 22) == [3, 5, 10]

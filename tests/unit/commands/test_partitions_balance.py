@@ -18,7 +18,7 @@ def test_heavy_ids_are_spread_and_leaves_keep_the_names_they_share_most_with() -
     assert balance(NOW, weights) == {"123": frozenset("16"), "456": frozenset("2345")}
 
 
-def test_what_is_nearly_even_is_kept() -> None:
+def test_a_nearly_even_layout_is_kept() -> None:
     assert balance(NOW, {"1": 100, "2": 1, "4": 95}) is NOW
 
 
@@ -36,11 +36,11 @@ def test_ids_without_mail_fill_leaves_too() -> None:
     assert sorted(len(ids) for ids in proposed.values()) == [1] * 6
 
 
-def test_one_leaf_takes_all() -> None:
+def test_a_single_leaf_gets_all_ids() -> None:
     assert list(balance(NOW, {}, 1).values()) == [frozenset("123456")]
 
 
 @pytest.mark.parametrize("leaves", [0, 7, -1])
-def test_a_number_of_leaves_that_cannot_be_is_refused(leaves: int) -> None:
+def test_an_impossible_number_of_leaves_is_refused(leaves: int) -> None:
     with pytest.raises(PillarboxError, match="not usable for 6 partition ids; allowed: 1 to 6"):
         balance(NOW, {}, leaves)

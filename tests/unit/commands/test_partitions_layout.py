@@ -31,7 +31,7 @@ def test_bounds_are_read_as_postgresql_prints_them(bound: str, ids: set[str]) ->
 
 
 @pytest.mark.parametrize("bound", ["DEFAULT", "FOR VALUES IN ('1', NULL)", "FOR VALUES FROM ('a') TO ('b')"])
-def test_a_bound_that_is_no_list_of_ids_is_refused(bound: str) -> None:
+def test_an_invalid_partition_bound_is_refused(bound: str) -> None:
     with pytest.raises(PillarboxError, match=r"queue_def_x: its bound .* is not a list"):
         parse_bound("queue_def_x", bound)
 
@@ -52,7 +52,7 @@ def test_only_our_leaves_have_a_suffix() -> None:
             suffix_of(leaf)
 
 
-def test_split_takes_ids_out_and_leaves_the_others() -> None:
+def test_split_moves_ids_out_and_keeps_the_others() -> None:
     assert split(NOW, "123", layout(a="1")) == layout(_123="2 3", _456="4 5 6", a="1")
     assert split(NOW, "queue_def_123", layout(a="1", b="2 3")) == layout(_456="4 5 6", a="1", b="2 3")
     assert split(NOW, "123", layout(_123="1", b="2 3")) == layout(_123="1", _456="4 5 6", b="2 3")
@@ -71,7 +71,7 @@ def test_merge_and_move() -> None:
     assert move(layout(a="1", b="2"), "1", "b") == layout(b="1 2")
 
 
-def test_each_verb_changes_nothing_on_its_own_result() -> None:
+def test_repeating_a_verb_changes_nothing() -> None:
     parts = layout(a="1", b="2 3")
     once = split(NOW, "123", parts)
     assert split(once, "123", parts) == once
@@ -91,12 +91,12 @@ def test_each_verb_changes_nothing_on_its_own_result() -> None:
         (layout(_123="1"), "ids 2, 3 would stay in it"),
     ],
 )
-def test_what_split_refuses(parts: Layout, why: str) -> None:
+def test_an_invalid_split_is_refused(parts: Layout, why: str) -> None:
     with pytest.raises(PillarboxError, match=why):
         split(NOW, "123", parts)
 
 
-def test_what_merge_and_move_refuse() -> None:
+def test_an_invalid_merge_or_move_is_refused() -> None:
     for leaves, into, why in (
         (["123", "nowhere"], "all", "leaf nowhere: not there; there are 123, 456 and def"),
         (["123"], "456", "leaf 456: is there already"),
@@ -121,13 +121,13 @@ def test_what_merge_and_move_refuse() -> None:
         (["a=1", "b=1"], "id 1: in leaf a and in leaf b"),
     ],
 )
-def test_parts_that_cannot_be_meant_are_refused(words: list[str], why: str) -> None:
+def test_invalid_parts_are_refused(words: list[str], why: str) -> None:
     with pytest.raises(PillarboxError, match=why) as refusal:
         read_parts(words)
     assert "\n" not in str(refusal.value)
 
 
-def test_yaml_is_what_the_configuration_reads() -> None:
+def test_printed_yaml_is_valid_configuration() -> None:
     assert read_parts(["a=10, 2", "b=x"]) == layout(a="10 2", b="x")
     assert yaml(layout(b="11", a="10 2")) == 'leaves:\n  "a": ["2", "10"]\n  "b": ["11"]'
     assert yaml({}) == "leaves: {}"

@@ -21,7 +21,7 @@ def only(found: list[Round]) -> Round:
     return change
 
 
-def test_the_same_layout_needs_nothing() -> None:
+def test_an_unchanged_layout_needs_no_steps() -> None:
     assert rounds(NOW, dict(reversed(NOW.items()))) == []
     assert script([]) == ""
 
@@ -32,14 +32,14 @@ def test_a_split_copies_one_leaf_and_touches_no_other() -> None:
     assert all("queue_def_456" not in text for step in steps(change, ORDER) for text in step.sql)
 
 
-def test_ids_that_come_from_or_go_to_the_default_leaf_copy_it_too() -> None:
+def test_moving_ids_from_or_to_the_default_leaf_copies_it_too() -> None:
     change = only(rounds(NOW, NOW | {"late": frozenset("7")}))
     assert (change.sources, change.targets) == (("def",), ("def", "late"))
     change = only(rounds(NOW, {"456": frozenset("456")}))
     assert (change.sources, change.targets) == (("123", "def"), ("def",))
 
 
-def test_what_has_nothing_to_do_with_each_other_makes_rounds_of_its_own() -> None:
+def test_unrelated_changes_are_separate_rounds() -> None:
     now = {"a": frozenset("12"), "b": frozenset("34"), "same": frozenset("5")}
     found = rounds(
         now,
@@ -59,7 +59,7 @@ def test_what_has_nothing_to_do_with_each_other_makes_rounds_of_its_own() -> Non
     )
 
 
-def test_a_new_name_alone_copies_nothing() -> None:
+def test_a_rename_copies_no_rows() -> None:
     change = only(rounds(NOW, {"x": frozenset("123"), "456": frozenset("456")}))
     assert (change.sources, change.targets, change.renames) == ((), (), (("123", "x"),))
     [step] = steps(change, ORDER)
@@ -80,7 +80,7 @@ def test_two_leaves_may_exchange_their_names() -> None:
     ]
 
 
-def test_every_wait_behind_which_others_wait_is_bounded() -> None:
+def test_every_exclusive_lock_has_a_lock_timeout() -> None:
     *before, switch = steps(only(rounds(NOW, {"all": frozenset("123456")})), ORDER)
     assert sum("ACCESS EXCLUSIVE" in text for step in before for text in step.sql) == 0
     bounded = switch.sql.index(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT}")
@@ -89,7 +89,7 @@ def test_every_wait_behind_which_others_wait_is_bounded() -> None:
     assert switch.first == f"SELECT pillarbox_repartition.catch_up({BATCH})"
 
 
-def test_bounds_and_checks_stand_in_the_databases_order() -> None:
+def test_bounds_and_checks_use_the_databases_order() -> None:
     made = steps(only(rounds({}, {"a": frozenset({"10", "2"})})), ["2", "10"])
     text = "\n".join(text for step in made for text in step.sql)
     assert text.count("FOR VALUES IN ('2', '10')") == 2
@@ -97,21 +97,21 @@ def test_bounds_and_checks_stand_in_the_databases_order() -> None:
     assert "'10', '2'" not in text
 
 
-def test_a_quote_in_an_id_ends_nothing() -> None:
+def test_a_quote_in_an_id_is_escaped() -> None:
     change = only(rounds({"a": frozenset({"it's", "1"})}, {"b": frozenset({"it's"}), "c": frozenset("1")}))
     text = "".join(text for step in steps(change, ["1", "it's"]) for text in step.sql)
     assert text.count("FOR VALUES IN ('it''s')") == 2
     assert "it's" not in text
 
 
-def test_leftovers_go_leaf_by_leaf_before_the_workplace() -> None:
+def test_leftovers_are_removed_leaf_by_leaf_before_their_schema() -> None:
     found = clearing(Leftovers(("queue_def_123", "queue_def_def"), shield=True, schema=True))
     assert [step.tables for step in found] == [("queue_def_123",), ("queue_def_def",), ("queue_def_def",), ()]
     assert "DROP SCHEMA" in found[-1].sql[0]
     assert not Leftovers()
 
 
-def test_the_script_says_what_to_repeat_and_bounds_each_transaction() -> None:
+def test_the_script_names_repeated_steps_and_wraps_each_in_a_transaction() -> None:
     text = script(steps(only(rounds(NOW, {"all": frozenset("123456")})), ORDER))
     assert text.count("BEGIN;") == text.count("COMMIT;")
     assert "-- until it returns less than 1:\nSELECT pillarbox_repartition.copy('pillarbox.queue_def_123'" in text

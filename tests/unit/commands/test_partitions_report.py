@@ -37,12 +37,12 @@ def test_the_seconds_of_each_id_are_its_weight(tmp_path: Path) -> None:
         ([{"partid": "a b", "seconds": 1}], "a b"),
     ],
 )
-def test_what_is_no_report_is_refused(tmp_path: Path, rows: object, said: str) -> None:
+def test_an_invalid_report_is_refused(tmp_path: Path, rows: object, said: str) -> None:
     with pytest.raises(PillarboxError, match=said):
         read_report(_written(tmp_path, rows))
 
 
-def test_a_file_that_is_not_there_or_no_json_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_or_invalid_json_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PillarboxError, match="No such file"):
         read_report(tmp_path / "none.json")
     (tmp_path / "bad.json").write_bytes(b"\xff{")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_changes_nothing_when_it_is_preloaded_is_not_the_library(tmp_path: Path) -> None:
+def test_a_file_without_effect_when_preloaded_is_not_the_library(tmp_path: Path) -> None:
     other = tmp_path / "libfaketime.so.1"
     other.write_bytes(b"not a library")
     for library in LIBRARIES.values():
@@ -21,13 +21,13 @@ def test_what_changes_nothing_when_it_is_preloaded_is_not_the_library(tmp_path: 
         assert not preloads(library, tmp_path / "absent")
 
 
-def test_a_library_that_is_found_does_its_work() -> None:
+def test_a_library_that_is_found_has_its_effect() -> None:
     for name, library in LIBRARIES.items():
         found = find_library(name)
         assert found is None or preloads(library, found)
 
 
-def test_a_missing_library_is_said_with_its_package() -> None:
+def test_a_missing_library_is_reported_with_its_package() -> None:
     assert how_to_get("libfaketime") == (
         "libfaketime is missing; run `make peers`, or install it (Debian, Ubuntu: apt-get install libfaketime)"
     )

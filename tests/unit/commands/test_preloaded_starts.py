@@ -1,6 +1,6 @@
 """test_preloaded_starts — a preloaded start of a daemon or command looks like an ordinary one from outside
 
-Owns: proofs about tests/fixtures/daemons/preloaded.py, on which every test that starts a process stands.
+Owns: proofs about tests/fixtures/daemons/preloaded.py, which starts the processes of all tests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLD = {**os.environ, "PILLARBOX_TEST_COLD": "1"}
         ("scripts.cli", "config", "show"),
     ],
 )
-def test_it_prints_the_same_and_exits_with_the_same_status(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_preloaded_start_has_the_same_output_and_exit_status(words: tuple[str, ...], tmp_path: Path) -> None:
     warm, cold = (
         subprocess.run((sys.executable, "-m", *words), cwd=tmp_path, env=env, capture_output=True, check=False)
         for env in (None, COLD)
@@ -37,7 +37,7 @@ def test_it_prints_the_same_and_exits_with_the_same_status(words: tuple[str, ...
     assert warm.stdout or warm.stderr
 
 
-def test_it_is_our_child_with_the_environment_session_and_files_it_was_given(tmp_path: Path) -> None:
+def test_a_preloaded_child_has_the_given_environment_session_and_files(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
         sink = subprocess.Popen(
             (sys.executable, "-m", "scripts.cli", "sink", "--port", "0"),

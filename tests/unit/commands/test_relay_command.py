@@ -17,7 +17,7 @@ SECRET = "correct horse"  # noqa: S105 - of tests
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The shipped configuration; what is typed is the password."""
+    """The shipped configuration; the terminal answers with the password."""
     made = tmp_path / "config"
     shutil.copytree(SHIPPED, made)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{SECRET}\n"))
@@ -28,7 +28,7 @@ def relay(folder: Path, *words: str) -> int:
     return cli.main(["relay", *words, "--config", str(folder)])
 
 
-def test_a_login_is_written_beside_the_file_and_nothing_else_changes(folder: Path) -> None:
+def test_the_password_is_written_to_its_own_file_and_only_the_relay_changes(folder: Path) -> None:
     before = (folder / "queued.yaml").read_text()
     assert relay(folder, "smtp.example.com:587", "--user", "apikey") == 0
     [transport] = load_queued(folder / "queued.yaml", {}).transports
@@ -52,7 +52,9 @@ def test_a_login_is_written_beside_the_file_and_nothing_else_changes(folder: Pat
         (["smtp.example.com:465", "--user", "a"], "smtp.example.com", 465, True),
     ],
 )
-def test_the_port_says_how(folder: Path, words: list[str], server: str, port: int, *, implicit: bool) -> None:
+def test_the_port_decides_implicit_tls(
+    folder: Path, words: list[str], server: str, port: int, *, implicit: bool
+) -> None:
     assert relay(folder, *words) == 0
     [transport] = load_queued(folder / "queued.yaml", {}).transports
     assert (transport.connection.server, transport.connection.port) == (server, port)
@@ -60,7 +62,7 @@ def test_the_port_says_how(folder: Path, words: list[str], server: str, port: in
     assert (transport.connection.auth is not None) == ("--user" in words)
 
 
-def test_a_host_without_a_login_forgets_the_old_one(folder: Path) -> None:
+def test_a_host_without_a_login_removes_the_old_login(folder: Path) -> None:
     assert relay(folder, "smtp.example.com:465", "--user", "a") == 0
     assert relay(folder, "smtp.example.com") == 0
     [transport] = load_queued(folder / "queued.yaml", {}).transports
@@ -74,7 +76,7 @@ def test_a_host_without_a_login_forgets_the_old_one(folder: Path) -> None:
         (["bad..example", "--user", "a"], "was not changed"),
     ],
 )
-def test_what_cannot_be_used_changes_nothing(
+def test_invalid_settings_change_no_file(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
 ) -> None:
     before = (folder / "queued.yaml").read_text()
@@ -85,7 +87,7 @@ def test_what_cannot_be_used_changes_nothing(
 
 
 @pytest.mark.parametrize("host", ["a b", "a:0", "a:65536", "a:b", "2001:db8::1", ""])
-def test_what_is_not_a_host_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], host: str) -> None:
+def test_an_invalid_host_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], host: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         relay(folder, host)
     assert "is not a host; allowed: NAME, NAME:PORT, [IPV6] or [IPV6]:PORT" in capsys.readouterr().err

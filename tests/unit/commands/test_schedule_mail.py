@@ -29,13 +29,13 @@ PLAIN = b"Subject: x\r\n\r\nbody\r\n"
         (b"Date: Sat, 21 Nov 2026 12:00:00 +0000\r\n" + PLAIN, PLAIN),
         (b"Subject: x\r\nMESSAGE-ID: <a@b>\r\n\r\nbody\r\n", PLAIN),
         (b"Message-ID:\r\n <a@b>\r\n\t(folded)\r\ndate : x\r\n" + PLAIN, PLAIN),
-        # What only looks like them stays.
+        # Similar fields stay.
         (b"X-Date: x\r\nResent-Message-ID: y\r\n\r\nDate: in the body\r\n", None),
         (b"\r\nDate: a body alone\r\n", None),
         (b"Subject: x\r\n Date: folded\r\n\r\n", None),
     ],
 )
-def test_only_what_belongs_to_one_occurrence_is_taken_out(content: bytes, left: bytes | None) -> None:
+def test_only_date_and_message_id_are_removed(content: bytes, left: bytes | None) -> None:
     assert schedule_mail.recurring(content) == (content if left is None else left)
 
 
@@ -77,7 +77,9 @@ def test_at_a_terminal_one_line_says_what_is_read_and_how_it_ends(
         ("a@b.example", "c@d.example", "Subject: ü\r\n", True),
     ],
 )
-def test_smtputf8_is_asked_for_where_it_is_needed(sender: str, recipient: str, content: str, *, needed: bool) -> None:
+def test_smtputf8_is_set_only_for_international_addresses_and_headers(
+    sender: str, recipient: str, content: str, *, needed: bool
+) -> None:
     assert schedule_mail.Mail(sender, (recipient,), content.encode()).smtputf8 is needed
 
 
@@ -93,7 +95,7 @@ def test_smtputf8_is_asked_for_where_it_is_needed(sender: str, recipient: str, c
         ("a@b.example", "c@d.example", None, "--file: .* No such file or directory"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_by_its_option(
+def test_invalid_mail_is_refused_with_its_option(
     tmp_path: Path, sender: str, recipient: str, content: bytes | None, says: str
 ) -> None:
     file = tmp_path / "mail.eml"
@@ -115,7 +117,7 @@ def test_what_cannot_be_sent_is_refused_by_its_option(
         ("2027-10-31T02:30", "Europe/Berlin", "2027-10-31T00:30:00+00:00"),
     ],
 )
-def test_a_time_is_meant_in_the_time_zone_unless_it_says_otherwise(text: str, timezone: str, expected: str) -> None:
+def test_a_time_without_offset_is_in_the_time_zone(text: str, timezone: str, expected: str) -> None:
     assert schedule_mail.instant(text, timezone, NOW).isoformat() == expected
 
 
@@ -128,12 +130,12 @@ def test_a_time_is_meant_in_the_time_zone_unless_it_says_otherwise(text: str, ti
         ("2027-03-28T02:30", "Berlin", '--timezone: "Berlin" is not a time zone; allowed'),
     ],
 )
-def test_a_time_that_cannot_be_is_refused(text: str, timezone: str, says: str) -> None:
+def test_an_impossible_time_is_refused(text: str, timezone: str, says: str) -> None:
     with pytest.raises(PillarboxError, match=f"^{says}"):
         schedule_mail.instant(text, timezone, NOW)
 
 
-def test_the_first_occurrence_or_which_option_is_wrong() -> None:
+def test_the_first_occurrence_is_found_or_the_wrong_option_named() -> None:
     assert schedule_mail.first_occurrence("0 9 * * mon", "UTC", NOW).isoformat() == "2026-11-23T09:00:00+00:00"
     with pytest.raises(PillarboxError, match=r"^--every: "):
         schedule_mail.first_occurrence("daily", "UTC", NOW)

@@ -60,7 +60,7 @@ def record(subject: str, size: int = 0) -> Received:
         {"protocol": "lmtp", "socket": "/run/lmtp", "port": 24},
     ],
 )
-def test_whatever_says_where_mail_goes_is_a_next_hop(connection: dict[str, Any]) -> None:
+def test_every_setting_of_a_destination_is_a_next_hop(connection: dict[str, Any]) -> None:
     assert without_next_hop(queued(default=connection)) == []
 
 
@@ -110,12 +110,12 @@ def test_a_sink_needs_listeners_that_accept_from_loopback_only(listener: dict[st
         ("db.example", "192.0.2.7", False),
     ],
 )
-def test_a_database_elsewhere_may_have_mail_from_elsewhere(host: str, hostaddr: str, *, here: bool) -> None:
+def test_a_database_is_local_by_socket_or_loopback_address(host: str, hostaddr: str, *, here: bool) -> None:
     connection: Any = SimpleNamespace(info=SimpleNamespace(host=host, hostaddr=hostaddr))
     assert database.is_on_this_host(connection) is here
 
 
-def test_the_warning_says_where_mail_goes_instead() -> None:
+def test_the_warning_names_where_mail_goes() -> None:
     assert "tried at 127.0.0.1; --sink" in sink.warning(["default"], asked=False, refused=None)
     assert "no sink is started, because so" in sink.warning(["default"], asked=True, refused="so")
     assert "mail goes to a sink" in sink.warning(["default"], asked=True, refused=None)
@@ -147,7 +147,7 @@ def test_a_message_is_found_by_number_id_and_message_id(tmp_path: Path) -> None:
     assert taken.as_json()["number"] == 1
 
 
-def test_while_there_is_a_sink_no_reload_opens_a_listener(
+def test_a_reload_beside_a_sink_opens_no_public_listener(
     tmp_path: Path, heard: Heard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reloads: list[bool] = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("bounces: {transport: slow}", 'bounces.transport: "slow" is not a transport; allowed: default'),
         ("bounces: {address: nobody}", 'bounces.address: "nobody" is not an address'),
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
         ("suppression: {returnpath: {domain: b.example}}", "suppression.returnpath: a domain without a secret"),
     ],
 )
-def test_a_mistake_in_queued_yaml_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_an_invalid_setting_is_reported(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "queued.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as error:
         load_queued(file, {})
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_addresses_for_reports_have_one_spelling(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_addresses_for_reports_have_one_spelling(tmp_path: Path) -> None:
     assert load_smtpd(file, {}).suppression.accept == ["fbl@example.com", "xn--mller-kva.example"]
 
 
-def test_a_transport_that_is_not_named_need_not_be_there(tmp_path: Path) -> None:
+def test_the_default_transport_of_bounces_may_be_missing(tmp_path: Path) -> None:
     file = tmp_path / "queued.yaml"
     file.write_text("transports: [{id: mx}]")
     assert load_queued(file, {}).bounces.enabled

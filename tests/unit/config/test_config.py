@@ -1,7 +1,7 @@
 """test_config — YAML becomes frozen models with typed values
 
-Owns: examples for shared.config and the models behind it, on real files; test_config_errors.py has what is
-refused.
+Owns: examples for shared.config and the models behind it, on real files; test_config_errors.py has the
+refusals.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_what_is_left_out_has_its_default(folder: Folder) -> None:
+def test_omitted_keys_have_their_defaults(folder: Folder) -> None:
     config = folder.smtpd("spool: {timeout: 10s}")
     assert config.spool.timeout == timedelta(seconds=10)
     assert config.spool.group.maxbytes == 16 * 2**20
@@ -53,7 +53,7 @@ def test_what_is_left_out_has_its_default(folder: Folder) -> None:
     assert config.environment.var == Path("var")
 
 
-def test_a_full_smtpd(folder: Folder) -> None:
+def test_a_full_smtpd_yaml_is_read(folder: Folder) -> None:
     config = folder.smtpd(
         """
 environment:
@@ -84,7 +84,7 @@ spool: {synchronous_commit: off}
     assert config.spool.synchronous_commit == "off"
 
 
-def test_policy_rules(folder: Folder) -> None:
+def test_policy_rules_are_read(folder: Folder) -> None:
     config = folder.smtpd(
         """
 policy:
@@ -110,7 +110,7 @@ policy:
     assert two.action.partition == "7"
 
 
-def test_a_full_queued(folder: Folder) -> None:
+def test_a_full_queued_yaml_is_read(folder: Folder) -> None:
     config = folder.queued(
         """
 workers: [{id: only, where: "true"}]
@@ -139,13 +139,13 @@ def test_models_are_frozen() -> None:
         SmtpdConfig().spool.timeout = timedelta(0)
 
 
-def test_no_leaves_and_a_leaf_named_by_a_number(folder: Folder) -> None:
+def test_leaves_may_be_empty_or_named_by_a_number(folder: Folder) -> None:
     text = "environment: {database: {partitions: {leaves: %s}}}"
     assert folder.smtpd(text % "{}").environment.database.partitions.leaves == {}
     assert folder.smtpd(text % "{123: ['1']}").environment.database.partitions.leaves == {"123": ["1"]}
 
 
-def test_secrets_do_not_show_when_a_config_is_printed(folder: Folder) -> None:
+def test_a_printed_config_shows_no_secret(folder: Folder) -> None:
     config = folder.smtpd(
         "environment: {database: {uri: 'postgresql://bob:hunter2@db'}}\n"
         "authentication: {users: {bob: $argon2id$hunter2}}"

@@ -41,7 +41,7 @@ def test_a_transport_is_shown_with_its_group_and_every_default(
     assert transport["hostname"] is None
 
 
-def test_what_is_shown_is_a_configuration_of_the_same_meaning(
+def test_the_printed_configuration_means_the_same_when_loaded(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["config", "show", "transports", "--config", str(folder)]) == 0
@@ -60,6 +60,6 @@ def test_passwords_are_masked(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert "wordpass" not in shown
 
 
-def test_a_section_that_is_not_there_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_section_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "show", "transport", "--config", str(folder)]) != 0
     assert "queued.yaml has no section transport; allowed: environment, workers," in capsys.readouterr().err

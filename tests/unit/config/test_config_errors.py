@@ -1,6 +1,6 @@
 """test_config_errors — every mistake in our YAML is one line with the remedy
 
-Owns: examples of what shared.config refuses, and that messages place, explain and never betray, on real files.
+Owns: examples of refused settings on real files; messages name the place and the remedy, and show no secret.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_an_unknown_key_is_named_with_the_known_ones_and_the_likely_one(folder: Folder) -> None:
+def test_an_unknown_key_is_reported_with_the_allowed_keys_and_a_suggestion(folder: Folder) -> None:
     assert folder.problems("environment:\n  database:\n    wher: x\n", queued=True) == [
         'queued.yaml:3: environment.database.wher: unknown key (value "x"); allowed: uri, where; did you mean where?'
     ]
 
 
-def test_a_bad_size_says_what_is_allowed(folder: Folder) -> None:
+def test_an_invalid_size_is_reported_with_the_allowed_units(folder: Folder) -> None:
     text = "servers:\n  - phases:\n      data:\n        maxsize: 12 parsecs\n"
     assert folder.problems(text) == [
         (
@@ -54,7 +54,7 @@ def test_a_bad_size_says_what_is_allowed(folder: Folder) -> None:
     ]
 
 
-def test_all_problems_come_at_once_in_the_order_of_the_file(folder: Folder) -> None:
+def test_all_problems_are_reported_in_the_order_of_the_file(folder: Folder) -> None:
     text = """\
 servers:
   - id: a
@@ -121,7 +121,7 @@ relay:
         ("spool: {synchronous_commit: true}", "spool.synchronous_commit: true is not usable here; allowed: on, "),
     ],
 )
-def test_mistakes_in_smtpd(folder: Folder, text: str, problem: str) -> None:
+def test_mistakes_in_smtpd_yaml_are_reported(folder: Folder, text: str, problem: str) -> None:
     (found,) = folder.problems(text)
     assert found.startswith(f"smtpd.yaml:1: {problem}")
     assert "allowed: " in found
@@ -144,7 +144,7 @@ def test_mistakes_in_smtpd(folder: Folder, text: str, problem: str) -> None:
         ("{a: ['1', '1']}", '.a[1]: "1" is already in leaf a'),
     ],
 )
-def test_mistakes_in_leaves(folder: Folder, leaves: str, problem: str) -> None:
+def test_mistakes_in_leaves_are_reported(folder: Folder, leaves: str, problem: str) -> None:
     (found,) = folder.problems(f"environment:\n  database:\n    partitions:\n      leaves: {leaves}\n")
     assert found.startswith(f"smtpd.yaml:4: environment.database.partitions.leaves{problem}")
 
@@ -168,12 +168,12 @@ def test_mistakes_in_leaves(folder: Folder, leaves: str, problem: str) -> None:
         ("{id: a, if: {senderdomain: ['a@b']}, then: {hold: a}}", '.if.senderdomain[0]: "a@b" is not usable here'),
     ],
 )
-def test_mistakes_in_rules(folder: Folder, rule: str, problem: str) -> None:
+def test_mistakes_in_rules_are_reported(folder: Folder, rule: str, problem: str) -> None:
     (found,) = folder.problems(f"policy:\n  rules:\n    - {rule}\n")
     assert found.startswith(f"smtpd.yaml:3: policy.rules[0]{problem}")
 
 
-def test_rules_that_share_an_id(folder: Folder) -> None:
+def test_rules_with_the_same_id_are_refused(folder: Folder) -> None:
     text = "policy:\n  rules:\n    - {id: a, then: {hold: a}}\n    - {id: a, then: {hold: b}}\n"
     (found,) = folder.problems(text)
     assert found.startswith('smtpd.yaml:4: policy.rules[1].id: "a" is already taken by [0]')
@@ -209,13 +209,13 @@ def test_rules_that_share_an_id(folder: Folder) -> None:
         ),
     ],
 )
-def test_mistakes_in_queued(folder: Folder, text: str, problem: str) -> None:
+def test_mistakes_in_queued_yaml_are_reported(folder: Folder, text: str, problem: str) -> None:
     (found,) = folder.problems(text, queued=True)
     assert found.startswith(f"queued.yaml:1: {problem}")
     assert "allowed: " in found
 
 
-def test_a_missing_key_is_placed_at_the_section_that_lacks_it(folder: Folder) -> None:
+def test_a_missing_key_is_reported_at_its_section(folder: Folder) -> None:
     text = "servers:\n  - id: a\n    tls:\n      # none yet\n      certificate: a\n"
     (found,) = folder.problems(text)
     assert found.startswith("smtpd.yaml:3: servers[0].tls.privatekey: is missing")
@@ -239,7 +239,7 @@ def test_a_missing_key_is_placed_at_the_section_that_lacks_it(folder: Folder) ->
         "spool: {timeout: 'postgresql://bob:hunter2@db/queue'}",
     ],
 )
-def test_secrets_do_not_show_in_messages(folder: Folder, text: str) -> None:
+def test_error_messages_show_no_secret(folder: Folder, text: str) -> None:
     (found,) = folder.problems(text)
     assert "hunter2" not in found
     assert "allowed: " in found
@@ -252,11 +252,11 @@ def test_long_and_unprintable_values_are_shortened_and_escaped(folder: Folder) -
     assert found.startswith('smtpd.yaml:1: spool.timeout: "a\\nb\\u202e\\u001b[31m" is not a duration')
 
 
-def test_keys_that_are_not_plain_words_are_quoted_in_paths(folder: Folder) -> None:
+def test_keys_with_special_characters_are_quoted_in_paths(folder: Folder) -> None:
     (found,) = folder.problems('authentication: {users: {"bob@example.com": x}}')
     assert found.startswith('smtpd.yaml:1: authentication.users["bob@example.com"]: ')
 
 
-def test_an_empty_name_of_a_user(folder: Folder) -> None:
+def test_an_empty_user_name_is_refused(folder: Folder) -> None:
     (found,) = folder.problems('authentication: {users: {"": $argon2id$x}}')
     assert found.startswith('smtpd.yaml:1: authentication.users[""]: "" is not usable here; allowed: text that is')

@@ -24,8 +24,8 @@ PASSWORD: dict[str, Any] = {"password": {"file": "/etc/relay"}}
 LMTP: dict[str, Any] = {"protocol": "lmtp"}
 
 
-def told(folder: Path, **transport: Any) -> str:
-    """What is wrong with this transport; "" when nothing is."""
+def error_of(folder: Path, **transport: Any) -> str:
+    """The error for this transport; "" if it is valid."""
     file = folder / "queued.yaml"
     file.write_text(json.dumps({"transports": [transport]}))
     try:
@@ -65,8 +65,8 @@ def told(folder: Path, **transport: Any) -> str:
         ({"user": "u", **PASSWORD, "over": "tls"}, "allowed: verified_tls, any_tls or cleartext"),
     ],
 )
-def test_a_login(tmp_path: Path, auth: dict[str, Any], wrong: str) -> None:
-    said = told(tmp_path, connection={"auth": auth})
+def test_a_login_is_valid_or_refused_without_its_secret(tmp_path: Path, auth: dict[str, Any], wrong: str) -> None:
+    said = error_of(tmp_path, connection={"auth": auth})
     assert wrong in said
     assert bool(said) is bool(wrong)
     assert "hunter2" not in said
@@ -93,13 +93,13 @@ def test_a_login(tmp_path: Path, auth: dict[str, Any], wrong: str) -> None:
         ({"connection": {**LMTP, "socket": "/x"}, "sources": [{"address": "192.0.2.1"}]}, "sources: mean nothing over"),
     ],
 )
-def test_what_does_not_fit_together(tmp_path: Path, transport: dict[str, Any], wrong: str) -> None:
-    said = told(tmp_path, **transport)
+def test_contradictory_settings_are_refused(tmp_path: Path, transport: dict[str, Any], wrong: str) -> None:
+    said = error_of(tmp_path, **transport)
     assert wrong in said
     assert bool(said) is bool(wrong)
 
 
-def test_a_group_may_leave_the_rest_to_its_transports(tmp_path: Path) -> None:
+def test_a_group_may_leave_required_keys_to_its_transports(tmp_path: Path) -> None:
     file = tmp_path / "queued.yaml"
     groups = [{"id": "boxes", "connection": LMTP}]
     transports = [{"id": "default", "group": "boxes", "connection": {"port": 24}}]
@@ -107,7 +107,7 @@ def test_a_group_may_leave_the_rest_to_its_transports(tmp_path: Path) -> None:
     assert load_queued(file).transports[0].connection.protocol == "lmtp"
 
 
-def test_the_strongest_comes_first_and_plus_only_when_asked_for() -> None:
+def test_the_strongest_mechanism_is_first_and_plus_only_if_configured() -> None:
     def allowed(**more: Any) -> tuple[str, ...]:
         return Auth.model_validate({"user": "u", **more}).allowed
 
@@ -133,13 +133,13 @@ def test_the_strongest_comes_first_and_plus_only_when_asked_for() -> None:
         ("disabled", "cleartext", "never", "none"),
     ],
 )
-def test_a_login_raises_what_is_asked_of_tls(mode: str, over: Over, speak: str, proof: str) -> None:
+def test_a_login_requires_verified_tls(mode: str, over: Over, speak: str, proof: str) -> None:
     wanted: TlsWanted = decide(TransportTls.model_validate({"mode": mode}), "relay.example", HostKnowledge(login=over))
     assert (wanted.speak, wanted.proof, wanted.refused) == (speak, proof, "")
     assert wanted.names == (("relay.example",) if proof == "certificate" else ())
 
 
-def test_config_show_does_not_open_the_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_show_does_not_print_the_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret = tmp_path / "relay"
     secret.write_text("hunter2")
     auth = {"user": "u", "password": {"file": str(secret)}}

@@ -19,7 +19,7 @@ from shared.config.queued.settings import QueuedConfig
         ("[::1]:9464", ("::1", 9464)),
     ],
 )
-def test_an_address(written: str, address: tuple[str, int]) -> None:
+def test_a_listen_address_is_parsed(written: str, address: tuple[str, int]) -> None:
     listen = Metrics.model_validate({"listen": written}).listen
     assert listen == ListenAddress(*address)
     assert str(listen) == written
@@ -28,12 +28,12 @@ def test_an_address(written: str, address: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     "written", ["", "9464", 9464, ":9464", "localhost", "localhost:", "::1:9464", "h:65536", "h:-1"]
 )
-def test_a_bad_address_to_listen_on_is_refused(written: object) -> None:
+def test_an_invalid_listen_address_is_refused(written: object) -> None:
     with pytest.raises(ValidationError, match="allowed: HOST:PORT such as"):
         Metrics.model_validate({"listen": written})
 
 
-def test_it_is_off_by_default() -> None:
+def test_metrics_are_off_by_default() -> None:
     assert QueuedConfig().metrics.listen is None
 
 
@@ -43,6 +43,6 @@ def test_workers_of_one_file_listen_side_by_side(worker: str, port: int) -> None
     assert _address(config, worker) == ("127.0.0.1", port)
 
 
-def test_any_free_port_stays_any_free_port() -> None:
+def test_port_0_stays_0_for_every_worker() -> None:
     config = QueuedConfig.model_validate({"metrics": {"listen": "127.0.0.1:0"}})
     assert _address(config, "queued-456").port == 0

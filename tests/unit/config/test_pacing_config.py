@@ -20,18 +20,18 @@ from shared.errors import ConfigError
 SHIPPED = Path(__file__).resolve().parents[3] / "config" / "queued.yaml"
 
 
-def test_a_rate_is_so_many_in_a_time() -> None:
+def test_a_rate_is_a_number_in_a_period() -> None:
     assert Policy.model_validate({"id": "p", "rate": "90/min"}).rate == Rate(90, 60)
     assert Rate(90, 60).per_second == 1.5
     assert str(Rate(90, 60)) == "90/min"
 
 
-def test_a_burst_is_a_seconds_worth_unless_it_is_written() -> None:
+def test_the_default_burst_is_one_seconds_rate() -> None:
     assert [Policy.model_validate({"id": "p", "rate": r}).most for r in ("10/sec", "90/min", "1/day")] == [10, 1, 1]
     assert Policy.model_validate({"id": "p", "rate": "10/sec", "burst": 3}).most == 3
 
 
-def test_a_match_folds_domains_and_nothing_else() -> None:
+def test_a_match_lowercases_domains_only() -> None:
     match = Match.model_validate({"destination": [".Example.COM"], "tenant": ["Acme"]})
     assert match.destination == [".example.com"]
     assert match.tenant == ["Acme"]
@@ -58,7 +58,7 @@ def test_every_field_of_a_policy_is_a_field_of_mail_and_of_a_match() -> None:
         ),
     ],
 )
-def test_a_policy_that_cannot_be_used_is_refused_with_what_is_allowed(policy: dict[str, Any], said: str) -> None:
+def test_an_invalid_policy_is_refused_with_the_allowed_values(policy: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Policy.model_validate(policy)
     assert said in str(refused.value)
@@ -73,7 +73,7 @@ def test_a_policy_that_cannot_be_used_is_refused_with_what_is_allowed(policy: di
         ({"zone": "Europe/Nowhere"}, '"Europe/Nowhere" is not a time zone'),
     ],
 )
-def test_a_window_that_cannot_be_used_is_refused_with_what_is_allowed(window: dict[str, Any], said: str) -> None:
+def test_an_invalid_window_is_refused_with_the_allowed_values(window: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Window.model_validate(window)
     assert said in str(refused.value)
@@ -87,7 +87,7 @@ def test_a_mistake_is_reported_with_file_and_key(tmp_path: Path) -> None:
     assert 'pacing.policies[1].rate: "5/week" is not a rate' in str(refused.value)
 
 
-def test_the_examples_in_comments_can_be_used(tmp_path: Path) -> None:
+def test_the_examples_in_comments_are_valid(tmp_path: Path) -> None:
     text = SHIPPED.read_text(encoding="utf-8")
     text = re.sub(r"^( *)(policies|suspends|windows): \[\]\n((?:\1#   .*\n)+)", _bare, text, flags=re.MULTILINE)
     (tmp_path / "queued.yaml").write_text(text, encoding="utf-8")

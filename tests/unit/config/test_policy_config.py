@@ -1,6 +1,6 @@
 """test_policy_config — every mistake in a policy is one line with the place, the fault and the allowed values
 
-Owns: examples of what shared/policy_*config.py refuse, on real files, and of what they read.
+Owns: examples of policies, on real files, that the models in shared/config refuse or read.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def problems(path: Path, text: str) -> list[str]:
         ("then: {partitionkey: tenant}", 'then.partitionkey: "tenant" is not usable here; allowed: recipientdomain, '),
     ],
 )  # fmt: skip
-def test_mistakes_in_rules(rule: str, problem: str, tmp_path: Path) -> None:
+def test_mistakes_in_rules_are_reported(rule: str, problem: str, tmp_path: Path) -> None:
     [found] = problems(tmp_path, RULE % rule)
     assert found.startswith(f"rules[0].{problem}")
     assert "allowed: " in found
@@ -120,12 +120,12 @@ def test_mistakes_in_rules(rule: str, problem: str, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_mistakes_beside_rules(policy: str, problem: str, tmp_path: Path) -> None:
+def test_mistakes_outside_rules_are_reported(policy: str, problem: str, tmp_path: Path) -> None:
     [found] = problems(tmp_path, f"policy: {{{policy}}}")
     assert found.startswith(problem)
 
 
-def test_what_one_phase_knows_the_later_ones_know() -> None:
+def test_a_fact_known_in_one_phase_is_known_in_later_phases() -> None:
     for name in ("helo", "user", "sender", "recipient", "header", "client"):
         known = [known_at(name, phase) for phase in PHASES]
         assert known == sorted(known)

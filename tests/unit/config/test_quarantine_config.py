@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def problem(tmp_path: Path, yaml: str) -> str:
-    """What is said of this list of quarantines."""
+    """The error for this list of quarantines."""
     file = tmp_path / "smtpd.yaml"
     file.write_text(f"quarantines: {yaml}\n", encoding="utf-8")
     with pytest.raises(ConfigError) as refused:
@@ -43,13 +43,13 @@ def problem(tmp_path: Path, yaml: str) -> str:
         ("[{id: a, notice: {sender: 7}}]", "quarantines[0].notice.sender: 7 is not an address"),
     ],
 )
-def test_mistakes_are_named_with_key_value_and_what_is_allowed(tmp_path: Path, yaml: str, said: str) -> None:
-    told = problem(tmp_path, yaml)
-    assert told.startswith("smtpd.yaml:1: ") or "smtpd.yaml:1: " in told
-    assert said in told
+def test_mistakes_are_reported_with_key_value_and_allowed_values(tmp_path: Path, yaml: str, said: str) -> None:
+    error = problem(tmp_path, yaml)
+    assert error.startswith("smtpd.yaml:1: ") or "smtpd.yaml:1: " in error
+    assert said in error
 
 
-def test_two_quarantines_are_always_there_and_can_be_declared_anew() -> None:
+def test_the_two_built_in_quarantines_can_be_redefined() -> None:
     assert list(all_quarantines([])) == ["poison", "body"]
     mine = Quarantine(id="poison", retention=timedelta(days=3))
     assert all_quarantines([mine]) | {} == {**all_quarantines([]), "poison": mine}
@@ -66,7 +66,7 @@ def test_two_quarantines_are_always_there_and_can_be_declared_anew() -> None:
         ({"alice"}, False, None, "may"),
     ],
 )
-def test_reviewers_operators_and_nobody_else_may_decide(
+def test_only_reviewers_and_operators_may_decide(
     roles: set[str], operator: Any, quarantine: str | None, may: str
 ) -> None:
     known = all_quarantines([Quarantine(id="legal", reviewers=["lawyers"]), Quarantine(id="open")])

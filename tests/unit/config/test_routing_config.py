@@ -22,7 +22,7 @@ def load(folder: Path, text: str) -> QueuedConfig:
     return load_queued(path, {})
 
 
-def test_left_out_everything_goes_to_one_server_as_before(tmp_path: Path) -> None:
+def test_without_routes_all_mail_goes_to_one_server(tmp_path: Path) -> None:
     [transport] = load(tmp_path, "transports: [{connection: {server: relay.example.com, port: 2525}}]").transports
     connection = transport.connection
     assert (connection.mode, connection.server, connection.port, connection.hosts) == (
@@ -34,7 +34,7 @@ def test_left_out_everything_goes_to_one_server_as_before(tmp_path: Path) -> Non
     assert (transport.routes, transport.allow.private) == ({}, False)
 
 
-def test_a_full_routing(tmp_path: Path) -> None:
+def test_a_full_routing_is_read(tmp_path: Path) -> None:
     config = load(
         tmp_path,
         """
@@ -107,7 +107,7 @@ routing:
         ("routing: {ourselves: [a b]}", 'routing.ourselves[0]: "a b" is not a host'),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, text: str, problem: str) -> None:
+def test_mistakes_are_reported(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as error:
         load(tmp_path, text)
     [line] = str(error.value).splitlines()

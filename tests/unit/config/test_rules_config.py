@@ -23,7 +23,7 @@ def load(tmp_path: Path, text: str) -> list[ReplyRule]:
     return load_queued(file, {}).rules
 
 
-def test_a_rule_with_everything(tmp_path: Path) -> None:
+def test_a_rule_with_every_key_is_read(tmp_path: Path) -> None:
     [rule] = load(
         tmp_path,
         """  - id: everything
@@ -48,7 +48,7 @@ def test_a_rule_with_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "error"),
     [
         ("  - id: a\n    if: {code: ['421']}\n", "rules[0]: the rule does nothing; allowed: defer, bounce, hold"),
         ("  - id: a\n    if: {}\n    defer: 1h\n", "rules[0].if: asks nothing; allowed: at least one condition"),
@@ -72,7 +72,7 @@ def test_a_rule_with_everything(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_a_rule_may_not_say(tmp_path: Path, text: str, told: str) -> None:
+def test_an_invalid_rule_is_refused(tmp_path: Path, text: str, error: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, text)
-    assert told in str(refused.value)
+    assert error in str(refused.value)

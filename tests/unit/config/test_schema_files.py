@@ -55,7 +55,7 @@ def test_the_schema_files_are_current() -> None:
     assert schema.main(["--check", "--config", str(CONFIG)]) == 0
 
 
-def test_check_writes_nothing_and_names_what_is_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_an_outdated_schema_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert schema.main(["--config", str(tmp_path)]) == 0
     stale = tmp_path / "queued.schema.json"
     stale.write_text("{}")
@@ -67,13 +67,13 @@ def test_check_writes_nothing_and_names_what_is_stale(tmp_path: Path, capsys: py
     assert schema.main(["--check", "--config", str(tmp_path)]) == 0
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert schema.main(["--config", str(tmp_path / "nowhere")]) == 1
     assert "nowhere is not a folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_schemas_refuse_unknown_keys_and_show_defaults_as_written(name: str) -> None:
+def test_schemas_refuse_unknown_keys_and_have_defaults_in_our_notation(name: str) -> None:
     written = json.loads(schema_text(SCHEMAS[name]))
     assert written["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     sections = [part for part in [written, *written["$defs"].values()] if part.get("type") == "object"]
@@ -119,7 +119,7 @@ def test_the_shipped_files_take_the_database_from_the_environment() -> None:
 
 
 @BOTH
-def test_the_shipped_files_hold_every_key_with_its_description(file: str, model: type[BaseModel]) -> None:
+def test_the_shipped_files_have_every_key_with_its_description(file: str, model: type[BaseModel]) -> None:
     text = (CONFIG / file).read_text(encoding="utf-8")
     words = uncommented(text)
     for key, field in fields(model):
@@ -175,7 +175,7 @@ def absent(part: BaseModel) -> set[str]:
     return set(type(part).model_fields) - part.model_fields_set
 
 
-def test_the_examples_in_comments_can_be_used(tmp_path: Path) -> None:
+def test_the_examples_in_comments_are_valid(tmp_path: Path) -> None:
     text = (CONFIG / "smtpd.yaml").read_text(encoding="utf-8")
     examples = r"^  (lists|holds|rules): \[\]\n((?:  #   .*\n)+)"
     text = re.sub(examples, lambda m: f"  {m[1]}:\n{bare(m[2], 2)}", text, flags=re.MULTILINE)

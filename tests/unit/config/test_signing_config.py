@@ -53,14 +53,14 @@ def test_domains_are_in_lower_case_and_times_in_utc(tmp_path: Path) -> None:
         (RULE % ("example.com", "{selector: a b, file: x}"), "keys[0].selector: "),
     ],
 )
-def test_mistakes_are_named(rule: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as told:
+def test_mistakes_are_reported(rule: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
         load(tmp_path, rule)
-    assert said in str(told.value)
-    assert len(str(told.value).splitlines()) == 1
+    assert said in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
 
 
-def test_the_example_of_sealing_in_comments_can_be_used(tmp_path: Path) -> None:
+def test_the_sealing_example_in_comments_is_valid(tmp_path: Path) -> None:
     text = SHIPPED.read_text(encoding="utf-8")
     example = re.search(r"(?m)^  # arc:\n(?:  #   .*\n)+", text)
     assert example is not None
@@ -71,7 +71,7 @@ def test_the_example_of_sealing_in_comments_can_be_used(tmp_path: Path) -> None:
     assert arc.model_fields_set == set(type(arc).model_fields)
 
 
-def test_the_example_in_comments_can_be_used(tmp_path: Path) -> None:
+def test_the_signing_example_in_comments_is_valid(tmp_path: Path) -> None:
     text = SHIPPED.read_text(encoding="utf-8")
     example = re.search(r"(?<=  rules: \[\]\n)(?:  #.*\n)+(?=\n# Delivery status notifications)", text)
     assert example is not None

@@ -36,13 +36,13 @@ def load(folder: Path, text: str) -> QueuedConfig:
 
 
 def refused(folder: Path, text: str) -> list[str]:
-    """What is wrong with the file, without the folder."""
+    """The errors in the file, without the folder."""
     with pytest.raises(ConfigError) as caught:
         load(folder, text)
     return [line.replace(f"{folder}/", "") for line in str(caught.value).splitlines()]
 
 
-def test_a_transport_has_what_its_group_says(tmp_path: Path) -> None:
+def test_a_transport_inherits_the_settings_of_its_group(tmp_path: Path) -> None:
     [transport] = load(tmp_path, GROUPS + "transports: [{id: a, group: bulk}]").transports
     assert transport.hostname == "bulk.example.com"
     assert (transport.connection.mode, transport.connection.addresses) == ("mx", 3)
@@ -51,7 +51,7 @@ def test_a_transport_has_what_its_group_says(tmp_path: Path) -> None:
     assert transport.id == "a"
 
 
-def test_what_a_transport_writes_wins_key_by_key(tmp_path: Path) -> None:
+def test_the_keys_of_a_transport_override_those_of_its_group(tmp_path: Path) -> None:
     own = """\
 transports:
   - id: a
@@ -74,7 +74,7 @@ transports:
     assert (b.connection.addresses, b.retry.count) == (3, 5)
 
 
-def test_a_transport_without_group_takes_nothing_over(tmp_path: Path) -> None:
+def test_a_transport_without_group_inherits_nothing(tmp_path: Path) -> None:
     config = load(tmp_path, GROUPS + "transports: [{id: a}]")
     assert config.transports == load(tmp_path, "transports: [{id: a}]").transports
 
@@ -95,7 +95,7 @@ transports: [{id: x, group: relays}, {id: y, group: relays, connection: {hosts: 
     assert [h.server for h in y.connection.hosts] == ["c.example"]
 
 
-def test_an_error_in_a_group_is_told_once_and_where_it_is_written(tmp_path: Path) -> None:
+def test_an_error_in_a_group_is_reported_once_at_its_line(tmp_path: Path) -> None:
     text = """\
 transportgroups:
   - id: bulk
@@ -112,13 +112,13 @@ transports:
     assert second.endswith("did you mean connection?")
 
 
-def test_an_error_of_the_transport_is_told_at_the_transport(tmp_path: Path) -> None:
+def test_an_error_in_a_transport_is_reported_at_its_line(tmp_path: Path) -> None:
     text = GROUPS + "transports:\n  - id: a\n    group: bulk\n    retry: {count: -1}\n"
-    [told] = refused(tmp_path, text)
-    assert told.startswith("queued.yaml:11: transports[0].retry.count: -1 is not a usable number")
+    [error] = refused(tmp_path, text)
+    assert error.startswith("queued.yaml:11: transports[0].retry.count: -1 is not a usable number")
 
 
-def test_a_list_inherited_is_checked_where_it_is_written(tmp_path: Path) -> None:
+def test_an_error_in_an_inherited_list_is_reported_at_its_line(tmp_path: Path) -> None:
     text = GROUPS.replace("192.0.2.2", "192.0.2.1") + "transports: [{id: a, group: bulk}]"
     assert refused(tmp_path, text) == [
         (
@@ -131,18 +131,18 @@ def test_a_list_inherited_is_checked_where_it_is_written(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("groups", "allowed"), [(GROUPS, "bulk"), ("claim: {batch: 1}\n", "none, for transportgroups is empty")]
 )
-def test_a_group_that_is_not_there_is_refused(tmp_path: Path, groups: str, allowed: str) -> None:
-    [told] = refused(tmp_path, f"{groups}transports:\n  - id: a\n    group: bulky\n")
+def test_an_unknown_group_is_refused(tmp_path: Path, groups: str, allowed: str) -> None:
+    [error] = refused(tmp_path, f"{groups}transports:\n  - id: a\n    group: bulky\n")
     line = groups.count("\n") + 3
-    assert told == f'queued.yaml:{line}: transports[0].group: there is no group "bulky"; allowed: {allowed}'
+    assert error == f'queued.yaml:{line}: transports[0].group: there is no group "bulky"; allowed: {allowed}'
 
 
 @pytest.mark.parametrize("groups", ["7", "[7]", "[{id: [x]}]", "{bulk: {}}", "[{}]"])
-def test_groups_of_another_form_are_refused(tmp_path: Path, groups: str) -> None:
-    told = refused(tmp_path, f"transportgroups: {groups}\ntransports: [{{id: a, group: bulk}}]\n")
-    assert told[0].startswith("queued.yaml:1: transportgroups")
+def test_groups_of_the_wrong_form_are_refused(tmp_path: Path, groups: str) -> None:
+    error = refused(tmp_path, f"transportgroups: {groups}\ntransports: [{{id: a, group: bulk}}]\n")
+    assert error[0].startswith("queued.yaml:1: transportgroups")
 
 
-def test_two_groups_of_one_name_are_refused(tmp_path: Path) -> None:
-    [told] = refused(tmp_path, "transportgroups: [{id: a}, {id: a}]")
-    assert told.startswith("queued.yaml:1: transportgroups[1].id:")
+def test_two_groups_with_the_same_id_are_refused(tmp_path: Path) -> None:
+    [error] = refused(tmp_path, "transportgroups: [{id: a}, {id: a}]")
+    assert error.startswith("queued.yaml:1: transportgroups[1].id:")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def refusal(tmp_path: Path, **tls: Any) -> str:
-    """The line for a queued.yaml whose first transport says this."""
+    """The error for a queued.yaml whose first transport has these settings."""
     lines = "".join(f"      {key}: {value}\n" for key, value in tls.items())
     file = tmp_path / "queued.yaml"
     file.write_text(f"transports:\n  - id: default\n    tls:\n{lines}")
@@ -25,7 +25,7 @@ def refusal(tmp_path: Path, **tls: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("tls", "told"),
+    ("tls", "error"),
     [
         ({"mode": "verify"}, "transports[0].tls.mode: "),
         ({"minimum": "TLSv1.1"}, "transports[0].tls.minimum: "),
@@ -37,11 +37,11 @@ def refusal(tmp_path: Path, **tls: Any) -> str:
         ({"mta-sts": "true"}, "mta-sts"),
     ],
 )
-def test_a_slip_is_told_in_one_line(tls: dict[str, str], told: str, tmp_path: Path) -> None:
+def test_an_invalid_setting_is_reported_in_one_line(tls: dict[str, str], error: str, tmp_path: Path) -> None:
     line = refusal(tmp_path, **tls)
-    assert told in line
+    assert error in line
     assert "\n" not in line
 
 
-def test_without_a_word_tls_is_used_where_it_is_offered() -> None:
+def test_tls_is_opportunistic_by_default() -> None:
     assert (TransportTls().mode, TransportTls().mtasts, TransportTls().implicit) == ("optional", True, False)

@@ -42,7 +42,7 @@ def test_durations_are_read(written: object, meant: timedelta) -> None:
         *[-1, 10**30, 1.5, True, None, [], {}, timedelta(seconds=-1), timedelta(days=36_501)],
     ],
 )
-def test_what_is_no_duration_is_refused_with_what_is_allowed(written: object) -> None:
+def test_an_invalid_duration_is_refused_with_the_allowed_form(written: object) -> None:
     with pytest.raises(ValueError, match=r"^.+ is not a duration; allowed: .+1h30m") as refused:
         parse_duration(written)
     assert "\n" not in str(refused.value)
@@ -74,7 +74,7 @@ def test_sizes_are_read(written: object, meant: int) -> None:
         *["8388608TiB", "9" * 5000, -1, 2**63, 1.5, False, None, []],
     ],
 )
-def test_what_is_no_size_is_refused_with_what_is_allowed(written: object) -> None:
+def test_an_invalid_size_is_refused_with_the_allowed_units(written: object) -> None:
     with pytest.raises(ValueError, match=r"is not a size; allowed: a whole number with B, KiB, MiB, GiB or TiB"):
         parse_size(written)
 
@@ -106,7 +106,7 @@ def test_sizes_are_written(size: int, written: str) -> None:
     assert format_size(size) == written
 
 
-def test_negative_values_have_no_notation() -> None:
+def test_negative_values_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="negative"):
         format_duration(timedelta(seconds=-1))
     with pytest.raises(ValueError, match="negative"):

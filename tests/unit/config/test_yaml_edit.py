@@ -52,13 +52,13 @@ def test_only_the_value_changes(path: tuple[str, ...], old: str, new: str) -> No
         ("a: {}", "a: {b: v}"),
     ],
 )
-def test_what_is_missing_is_added(text: str, changed: str) -> None:
+def test_a_missing_key_is_added(text: str, changed: str) -> None:
     assert set_value(text, ("a", "b"), "v") == changed
 
 
 @pytest.mark.parametrize(
     ("text", "says"), [("a: [", "not YAML"), ("a: 1", 'a: there is no "b"'), ("a: [{id: c}]", 'a: there is no "b"')]
 )
-def test_a_place_that_cannot_have_the_key_is_refused(text: str, says: str) -> None:
+def test_a_path_that_cannot_be_set_is_refused(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         set_value(text, ("a", "b"), "v")

@@ -65,7 +65,7 @@ def test_values_have_their_plain_types(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("word", ["on", "off", "yes", "No", "y", "1:30", "2026-01-01", "1_000", ".nan", ".inf"])
-def test_what_only_older_yaml_gives_a_type_stays_text(folder: Folder, word: str) -> None:
+def test_yaml_1_1_words_stay_text(folder: Folder, word: str) -> None:
     assert folder.load(f"key: {word}").values == {"key": word}
 
 
@@ -73,7 +73,7 @@ def test_keys_are_text_as_written(folder: Folder) -> None:
     assert folder.load("{123: a, true: b, null: c, 01: d}").values == {"123": "a", "true": "b", "null": "c", "01": "d"}
 
 
-def test_lines_of_keys_and_values(folder: Folder) -> None:
+def test_keys_and_values_have_their_lines(folder: Folder) -> None:
     source = folder.load("a:\n  b: 1\n  c:\n\n    - x\n    -\n      y: |\n        z\n")
     assert source.line(("a", "b")) == 2
     assert source.line(("a", "c"), of_key=True) == 3
@@ -82,13 +82,13 @@ def test_lines_of_keys_and_values(folder: Folder) -> None:
     assert source.line(("a", "c", 1, "y")) == 7
 
 
-def test_the_line_of_what_is_absent_is_that_of_its_nearest_parent(folder: Folder) -> None:
+def test_a_missing_key_has_the_line_of_its_nearest_parent(folder: Folder) -> None:
     source = folder.load("# heading\na:\n  - b: 1\n  - b: 2\n")
     assert source.line(("a", 1, "missing", "deeper"), of_key=True) == 4
     assert source.line(("other",)) == 1
 
 
-def test_anchors_and_merge_keys(folder: Folder) -> None:
+def test_anchors_and_merge_keys_are_resolved(folder: Folder) -> None:
     source = folder.load(
         """\
 base: &base {size: 1, colour: red}
@@ -138,11 +138,11 @@ def test_environment_variables_are_substituted_and_typed_as_plain_yaml(folder: F
     }
 
 
-def test_what_a_variable_holds_is_not_substituted_again(folder: Folder) -> None:
+def test_the_value_of_a_variable_is_not_substituted_again(folder: Folder) -> None:
     assert folder.load('a: !Env "${A}"', {"A": "${B:x}", "B": "b"}).values == {"a": "${B:x}"}
 
 
-def test_an_unset_variable_without_default_is_named_with_its_place(folder: Folder) -> None:
+def test_an_unset_variable_without_default_is_reported_with_its_position(folder: Folder) -> None:
     assert folder.problems('a: 1\nb: !Env "${MISSING_ONE}"\nc: !Env "x${ALSO}"\n') == [
         "x.yaml:2:4: the environment variable MISSING_ONE is not set and has no default",
         "x.yaml:3:4: the environment variable ALSO is not set and has no default",
@@ -205,34 +205,34 @@ def test_a_broken_substitution_is_refused(folder: Folder, text: str) -> None:
         (b"#" * (MOST_BYTES + 1), f"x.yaml: is larger than {MOST_BYTES} bytes"),
     ],
 )
-def test_each_problem_is_one_line_with_its_place(folder: Folder, text: str | bytes, problem: str) -> None:
+def test_each_problem_is_one_line_with_its_position(folder: Folder, text: str | bytes, problem: str) -> None:
     (found,) = folder.problems(text)
     assert found.startswith(problem)
 
 
-def test_all_problems_are_told_at_once(folder: Folder) -> None:
+def test_all_problems_are_reported_at_once(folder: Folder) -> None:
     assert len(folder.problems('a: !Env "${NO}"\nb: !X y\na: 2\n')) == 3
 
 
 @pytest.mark.parametrize("merge", ["[*{0}, *{0}]", "{{<<: [*{0}, *{0}]}}"])
-def test_an_alias_bomb_ends_soon(folder: Folder, merge: str) -> None:
+def test_an_alias_bomb_is_refused_soon(folder: Folder, merge: str) -> None:
     levels = ["l0: &l0 {x: 1}"]
     levels += [f"l{n}: &l{n} " + merge.format(f"l{n - 1}") for n in range(1, 64)]
     (problem,) = folder.problems("\n".join(levels))
     assert problem.endswith("unfolds to more than 100000 values")
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: does not exist"):
         load_yaml(tmp_path / "nowhere.yaml", {})
 
 
-def test_a_folder(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a directory; allowed: a YAML file"):
         load_yaml(tmp_path, {})
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_one_line(tmp_path: Path) -> None:
     loop = tmp_path / "loop.yaml"  # refuses even root, as permissions do not
     loop.symlink_to(loop)
     with pytest.raises(ConfigError, match=r"loop\.yaml: cannot be read: Too many levels of symbolic links"):

@@ -1,4 +1,4 @@
-"""test_arc — what is sealed, what a seal says of the seals before it, and that dkimpy finds the chain good
+"""test_arc — which messages are sealed, the chain verdict in a seal, and chains that dkimpy verifies
 
 See: RFC 8617 section 5.1; tests/integration/signing/test_arc_verified_elsewhere.py for a verifier that shares no
     code with ours.
@@ -28,16 +28,16 @@ RESULTS = (
 
 
 async def sealed(by: Signer, content: bytes) -> bytes:
-    """The message as it would leave; that it is sealed, or why not, is what was told before."""
-    told = await by.sign(Body(content, smtputf8=False), claimed())
-    assert told.fault is None
+    """The message as it would leave; whether it is sealed agrees with `would_seal`."""
+    signature = await by.sign(Body(content, smtputf8=False), claimed())
+    assert signature.fault is None
     would, why = by.would_seal(content, NOW)
-    assert told.fields.startswith(b"ARC-Seal") == (would is not None) == (why is None)
-    return told.fields + content
+    assert signature.fields.startswith(b"ARC-Seal") == (would is not None) == (why is None)
+    return signature.fields + content
 
 
 def verdict(message: bytes) -> tuple[bytes | None, int]:
-    """What dkimpy makes of the chain, and how many sets it has."""
+    """The verdict of dkimpy on the chain, and the number of its sets."""
     status, sets, _ = dkim.ARC(message).verify(records)
     return status, len(sets)
 
@@ -51,7 +51,7 @@ def by(tmp_path: Path) -> Signer:
     return signer(arc=arc(tmp_path))
 
 
-async def test_a_forwarded_message_is_sealed_and_the_chain_holds(by: Signer) -> None:
+async def test_a_forwarded_message_is_sealed_and_its_chain_verifies(by: Signer) -> None:
     message = await sealed(by, RESULTS + MESSAGE)
     assert message.startswith(b"ARC-Seal: i=1; ")
     assert b"\r\nARC-Authentication-Results: i=1; mx.relay.example;\r\n\tspf=pass smtp.mailfrom=" in message
@@ -60,13 +60,13 @@ async def test_a_forwarded_message_is_sealed_and_the_chain_holds(by: Signer) -> 
     assert max(map(len, message.partition(b"\r\n\r\n")[0].split(b"\r\n"))) <= 78
 
 
-async def test_nothing_is_sealed_that_we_said_nothing_of(by: Signer) -> None:
+async def test_a_message_without_our_authentication_results_is_not_sealed(by: Signer) -> None:
     for field in (b"", results("none", "mx.other.example"), b"Authentication-Results: nonsense\r\n"):
         assert await sealed(by, field + MESSAGE) == field + MESSAGE
 
 
 @pytest.mark.parametrize("added", [b"Subject: other\r\n", b"To: eve@evil.example\r\n"])
-async def test_what_is_added_on_the_way_breaks_the_chain(by: Signer, added: bytes) -> None:
+async def test_a_change_after_sealing_breaks_the_chain(by: Signer, added: bytes) -> None:
     message = await sealed(by, RESULTS + MESSAGE)
     assert verdict(b"X-Seen: yes\r\n" + message)[0] == b"pass"
     assert verdict(added + message)[0] == b"fail"
@@ -83,7 +83,7 @@ async def test_a_second_hop_adds_a_second_set(by: Signer) -> None:
     assert verdict(thrice) == (b"pass", 3)
 
 
-async def test_a_chain_found_broken_is_closed_and_stays_closed(by: Signer) -> None:
+async def test_a_failed_chain_is_sealed_with_cv_fail_and_never_again(by: Signer) -> None:
     once = await sealed(by, RESULTS + MESSAGE)
     closed = await sealed(by, results("fail") + once)
     assert b"cv=fail" in closed.partition(b"\r\nARC-M")[0]
@@ -94,14 +94,14 @@ async def test_a_chain_found_broken_is_closed_and_stays_closed(by: Signer) -> No
     assert await sealed(by, again) == again
 
 
-async def test_of_a_chain_nobody_looked_at_nothing_is_said(by: Signer) -> None:
+async def test_a_chain_without_a_verdict_is_not_sealed(by: Signer) -> None:
     once = await sealed(by, RESULTS + MESSAGE)
     for field in (b"Authentication-Results: mx.relay.example; spf=pass\r\n", results("policy")):
         message = field + once.replace(RESULTS, b"")
         assert await sealed(by, message) == message
 
 
-async def test_a_comment_does_not_speak_for_the_chain(by: Signer) -> None:
+async def test_a_comment_does_not_set_the_chain_verdict(by: Signer) -> None:
     once = await sealed(by, RESULTS + MESSAGE)
     field = b'Authentication-Results: mx.relay.example; arc=fail reason="; arc=pass" (; arc=pass)\r\n'
     message = await sealed(by, field + once)
@@ -127,12 +127,12 @@ async def test_the_seal_covers_our_own_signature(tmp_path: Path) -> None:
         b"ARC-Seal: i=1; cv=none\r\n" * 2 + b"ARC-Message-Signature: i=1;\r\nARC-Authentication-Results: i=1; x\r\n",
     ],
 )
-async def test_after_a_chain_in_disorder_nothing_is_sealed(by: Signer, field: bytes) -> None:
+async def test_a_malformed_chain_is_not_sealed(by: Signer, field: bytes) -> None:
     message = results("pass") + field + MESSAGE
     assert await sealed(by, message) == message
 
 
-def test_a_chain_is_read_whatever_its_order() -> None:
+def test_a_chain_is_read_in_any_order_of_fields() -> None:
     aar, ams, seal = (
         (name, b" i=1; x\r\n") for name in (b"ARC-Authentication-Results", b"ARC-Message-Signature", b"arc-seal")
     )
@@ -141,11 +141,11 @@ def test_a_chain_is_read_whatever_its_order() -> None:
     assert chain.sets == ((aar, ams, seal),)
 
 
-async def test_no_key_for_this_time_makes_it_wait(tmp_path: Path) -> None:
+async def test_without_a_current_key_mail_is_deferred(tmp_path: Path) -> None:
     by = signer(arc=arc(tmp_path, notafter=NOW.isoformat()))
-    told = await by.sign(Body(RESULTS + MESSAGE, smtputf8=False), claimed())
-    assert told.fault is not None
-    assert "signing.arc has no key for this time" in told.fault
+    signature = await by.sign(Body(RESULTS + MESSAGE, smtputf8=False), claimed())
+    assert signature.fault is not None
+    assert "signing.arc has no key for this time" in signature.fault
     assert (await by.sign(Body(MESSAGE, smtputf8=False), claimed())).fault is None
 
 
@@ -159,7 +159,9 @@ async def test_no_key_for_this_time_makes_it_wait(tmp_path: Path) -> None:
     ],
     ids=["sealed", "unsaid", "incomplete", "malformed"],
 )
-def test_what_would_be_done_is_told(by: Signer, field: bytes, would: str | None, why: str | None) -> None:
+def test_would_seal_reports_the_seal_or_the_reason(
+    by: Signer, field: bytes, would: str | None, why: str | None
+) -> None:
     assert by.would_seal(field + MESSAGE, NOW) == (would, why)
 
 
@@ -169,6 +171,6 @@ def test_without_a_sealer_or_a_valid_key_the_reason_is_given(tmp_path: Path) -> 
     assert late.would_seal(RESULTS + MESSAGE, NOW) == (None, "signing.arc has no key for this time")
 
 
-def test_only_rsa_seals(tmp_path: Path) -> None:
+def test_only_rsa_keys_may_seal(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"signing\.arc\.keys\[0\]\.file: holds a key of another kind; allowed: RSA"):
         signer(arc={**arc(tmp_path), "keys": key_files(tmp_path, "ed")})

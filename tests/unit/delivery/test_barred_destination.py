@@ -1,4 +1,4 @@
-"""test_barred_destination — a destination that refuses our login is left alone at once, and asked after now and then
+"""test_barred_destination — a destination that refuses our login gets no mail at once, and is probed by single attempts
 
 See: queued/destinations/destination.py; queued/outcome/verdict.py; docs/how-to/log-in-to-a-relay.md.
 """
@@ -29,7 +29,7 @@ def offer(destination: Destination, number: int, now: float) -> Waiting | Deferr
     return destination.offer((0, number), 1, 100, ROOM, now)
 
 
-def test_one_refusal_is_enough_and_one_attempt_asks_again() -> None:
+def test_one_refused_login_bars_the_destination_and_single_attempts_probe_it() -> None:
     destination = Destination("transport default", Steering(initial=20, cohorts=1000), Rest(60.0, 900.0), 0.0)
     first, second, waiting = (offer(destination, number, 0.0) for number in range(3))
     assert isinstance(first, Waiting)
@@ -66,7 +66,7 @@ def test_one_refusal_is_enough_and_one_attempt_asks_again() -> None:
         (Outcome("deferred", "us", None, "4.3.5", "no transport"), False),
     ],
 )
-def test_what_bars_a_destination(*, outcome: Outcome, barred: bool) -> None:
+def test_only_a_refused_login_bars_a_destination(*, outcome: Outcome, barred: bool) -> None:
     assert verdict([Result.later(in_hand(1), outcome, timedelta(0))]).barred is barred
 
 
@@ -77,7 +77,7 @@ def test_what_bars_a_destination(*, outcome: Outcome, barred: bool) -> None:
         Outcome("deferred", "us", 530, "4.7.0", "530 5.7.0 log in", phase="mail"),
     ],
 )
-def test_no_rule_bounces_mail_for_our_login(outcome: Outcome) -> None:
+def test_a_rule_cannot_bounce_mail_because_of_our_login(outcome: Outcome) -> None:
     def rule(**does: Any) -> ReplyRule:
         return ReplyRule.model_validate({"id": "all5xx", "if": {"code": ["5xx"]}, **does})
 

@@ -10,7 +10,7 @@ from queued.routing.route import Hop, Host, in_order
 A, B = Hop("192.0.2.1", 25, "a.example"), Hop("192.0.2.2", 25, "b.example")
 
 
-def test_a_host_is_dead_for_so_long_or_until_it_answers() -> None:
+def test_a_host_is_dead_for_the_configured_time_or_until_it_answers() -> None:
     dead = DeadHosts(60)
     dead.failed(A, 100)
     assert dead.is_dead("192.0.2.1", 25, 159.9)
@@ -20,13 +20,13 @@ def test_a_host_is_dead_for_so_long_or_until_it_answers() -> None:
     assert not dead.is_dead("192.0.2.1", 25, 101)
 
 
-def test_a_memory_of_no_time_remembers_nothing() -> None:
+def test_a_time_of_0_remembers_no_host() -> None:
     dead = DeadHosts(0)
     dead.failed(A, 100)
     assert not dead.is_dead("192.0.2.1", 25, 100)
 
 
-def test_of_too_many_the_oldest_is_forgotten() -> None:
+def test_the_oldest_host_is_forgotten_at_the_limit() -> None:
     dead = DeadHosts(60, most=1)
     dead.failed(A, 0)
     dead.failed(B, 1)
@@ -34,7 +34,7 @@ def test_of_too_many_the_oldest_is_forgotten() -> None:
     assert dead.is_dead(B.host, B.port, 2)
 
 
-def test_dead_hosts_come_last_among_their_equals_only() -> None:
+def test_dead_hosts_are_tried_last_within_their_preference() -> None:
     hosts = [Host("a", 25, 10), Host("b", 25, 10), Host("c", 25, 20), Host("d", 25, 20)]
     for seed in range(20):
         order = [hop.host for hop in in_order(hosts, Random(seed), lambda host, _: host in {"a", "c"})]

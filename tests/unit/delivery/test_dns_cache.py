@@ -8,7 +8,7 @@ from queued.routing.dns_cache import DnsCache
 SMALL = Answer("found", ((10, "mx.example.test"),))
 
 
-def test_the_answer_used_longest_ago_goes_first() -> None:
+def test_the_least_recently_used_answer_is_dropped_first() -> None:
     cache = DnsCache[str](2)
     cache.keep("a", 1.0, SMALL)
     cache.keep("b", 2.0, SMALL)
@@ -17,7 +17,7 @@ def test_the_answer_used_longest_ago_goes_first() -> None:
     assert [cache.get(name) is not None for name in "abc"] == [True, False, True]
 
 
-def test_large_answers_take_the_place_of_several() -> None:
+def test_a_large_answer_counts_as_several() -> None:
     """Ten thousand answers of 64 KiB would be more than 600 MB."""
     cache = DnsCache[int](1000)
     for n in range(1000):
@@ -26,7 +26,7 @@ def test_large_answers_take_the_place_of_several() -> None:
     assert len(cache) == 31
 
 
-def test_an_answer_in_place_of_another_is_counted_once() -> None:
+def test_a_replaced_answer_is_counted_once() -> None:
     cache = DnsCache[str](10)
     for _ in range(1000):
         cache.keep("a", 1.0, Answer("found", ("x" * 1500,)))

@@ -25,7 +25,7 @@ def failures(window: Window, count: int, steering: Steering = STEADY) -> Window:
     return window
 
 
-def test_it_begins_with_the_initial_concurrency_but_within_the_limit() -> None:
+def test_a_window_begins_with_the_initial_concurrency_within_the_limit() -> None:
     assert begin(STEADY).width == 5
     assert begin(Steering(initial=5, limit=2)).width == 2
 
@@ -37,34 +37,34 @@ def test_one_round_of_successes_adds_one_connection() -> None:
     assert successes(window, 5 + 6).width == 7
 
 
-def test_it_grows_to_the_limit_and_stays_there() -> None:
+def test_a_window_grows_to_the_limit_and_stays_there() -> None:
     assert successes(begin(STEADY), sum(range(5, 20))).width == 20
     assert successes(begin(STEADY), 5000).width == 20
 
 
-def test_with_a_fixed_step_every_success_adds_one() -> None:
+def test_every_success_adds_one_with_a_fixed_step() -> None:
     assert [successes(begin(FIXED), n, FIXED).width for n in (1, 2, 15, 16)] == [6, 7, 20, 20]
 
 
-def test_what_is_not_used_does_not_grow() -> None:
+def test_an_unused_window_does_not_grow() -> None:
     """Postfix leaves a margin of the initial concurrency."""
     assert succeed(Window(20), 1, Steering(limit=50)) == Window(20)
     assert succeed(Window(6), 0, FIXED) == Window(6)
     assert succeed(Window(5), 0, FIXED).width == 6
 
 
-def test_the_first_failure_takes_one_connection_at_once() -> None:
+def test_the_first_failure_removes_one_connection_at_once() -> None:
     window = failures(Window(10), 1, PATIENT)
     assert window.width == 9
     assert failures(window, 8, PATIENT).width == 9, "the rest of the round is the same trouble"
     assert failures(window, 10, PATIENT).width == 8
 
 
-def test_it_never_falls_below_one_while_it_lives() -> None:
+def test_a_live_window_never_falls_below_one() -> None:
     assert failures(begin(PATIENT), 1000, PATIENT).width == 1
 
 
-def test_a_cohort_of_failures_is_the_end_of_it() -> None:
+def test_a_cohort_of_failures_kills_the_window() -> None:
     assert [failures(begin(STEADY), n).dead for n in range(7)] == [False] * 5 + [True, True]
 
 
@@ -80,7 +80,7 @@ def test_a_success_ends_a_run_of_failures() -> None:
     assert not window.dead
 
 
-def test_what_comes_back_from_the_dead_begins_with_what_goes_on() -> None:
+def test_a_revived_window_begins_with_the_running_attempts() -> None:
     assert succeed(Window(0), 3, STEADY) == Window(3)
     assert succeed(Window(0), 0, STEADY) == Window(5)
     assert fail(Window(0), STEADY).dead

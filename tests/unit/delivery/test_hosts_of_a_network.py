@@ -13,7 +13,7 @@ from shared.config.queued.transport import Transport
 
 
 class Net:
-    """Hosts at a clock that stands until it is set."""
+    """Hosts with a clock that moves only when it is set."""
 
     def __init__(self, initial: int = 3, concurrency: int = 20) -> None:
         self.now = 100.0
@@ -31,7 +31,7 @@ class Net:
         return [place for place in entered if isinstance(place, Waiting)]
 
 
-async def test_addresses_of_one_64_take_as_many_places_as_one_host() -> None:
+async def test_addresses_of_one_ipv6_64_share_the_window_of_one_host() -> None:
     net = Net()
     assert len(await net.places("2001:db8::{:x}")) == 3
     assert len(await net.places("2001:db8:0:1::{:x}")) == 3
@@ -42,11 +42,11 @@ async def test_addresses_of_one_64_take_as_many_places_as_one_host() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["192.0.2.{}", "::ffff:192.0.2.{}", "64:ff9b::192.0.2.{}", "mx{}.test", "/run/:{}"])
-async def test_ipv4_and_names_are_not_counted_so(pattern: str) -> None:
+async def test_ipv4_addresses_and_names_have_their_own_windows(pattern: str) -> None:
     assert len(await Net().places(pattern)) == 10
 
 
-async def test_a_place_that_ends_leaves_room_and_a_failure_shuts_no_other_host() -> None:
+async def test_a_failed_attempt_frees_its_slot_and_blocks_no_other_host() -> None:
     net = Net()
     places = await net.places("2001:db8::{:x}")
     for n in range(20, 60):
@@ -58,7 +58,7 @@ async def test_a_place_that_ends_leaves_room_and_a_failure_shuts_no_other_host()
         assert isinstance(await net.enter("2001:db8::ffff"), Deferral)
 
 
-async def test_hosts_that_were_reached_are_not_counted_and_widen_the_window() -> None:
+async def test_reached_hosts_are_not_counted_and_widen_the_window() -> None:
     net = Net()
     for place in await net.places("2001:db8::{:x}"):
         net.hosts.leave(place, reached=True)
@@ -73,7 +73,7 @@ async def test_hosts_that_were_reached_are_not_counted_and_widen_the_window() ->
     assert isinstance(await net.enter("2001:db8::1"), Waiting)
 
 
-async def test_a_domain_that_leads_there_is_parked_before_its_body_is_fetched() -> None:
+async def test_a_domain_of_a_full_network_is_parked_before_its_body_is_fetched() -> None:
     net = Net()
     there = Hop("2001:db8::ffff", 25, "mx.test")
     net.hosts.led("a.test", [there])
@@ -87,7 +87,7 @@ async def test_a_domain_that_leads_there_is_parked_before_its_body_is_fetched() 
     assert net.hosts.shut("a.test") is None
 
 
-async def test_a_host_that_has_no_room_in_its_network_holds_nothing() -> None:
+async def test_a_host_refused_by_its_full_network_holds_no_slot() -> None:
     net = Net()
     places = await net.places("2001:db8::{:x}")
     assert isinstance(await net.enter("2001:db8::ffff"), Deferral)

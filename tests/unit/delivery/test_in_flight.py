@@ -1,4 +1,4 @@
-"""test_in_flight — what a worker has in flight, as those see it who wait for company before they commit"""
+"""test_in_flight — which attempts in flight count when a commit waits for more results"""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.fixtures.daemons.in_hand import in_hand
 
 
 class Unused:
-    """Neither pool nor claimer is asked."""
+    """The pool and the claimer are not used."""
 
     def done(self, _: object) -> bool:
         return False
 
 
-def test_attempts_that_hang_at_hosts_never_reached_are_no_company() -> None:
+def test_attempts_at_unreached_hosts_do_not_delay_a_commit() -> None:
     """Or each claim and each result beside them would wait for a group that does not come."""
     nobody: Any = Unused()
     in_flight = InFlight(nobody, nobody, Claim())

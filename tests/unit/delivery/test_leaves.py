@@ -11,7 +11,7 @@ from queued.claiming.leaves import MOST, Leaves, among
 from tests.fixtures.daemons.in_hand import in_hand
 
 
-def test_while_leaves_are_few_every_statement_names_all_of_them() -> None:
+def test_with_few_leaves_every_statement_names_all_of_their_ids() -> None:
     leaves = Leaves()
     assert leaves.named([in_hand(partid="1", leaf=10)]) == ["1"]
     assert leaves.named([in_hand(partid=None, leaf=11), in_hand(partid="2", leaf=10)]) == ["1", "2", None]
@@ -31,13 +31,13 @@ def test_many_leaves_are_named_block_by_block() -> None:
     assert leaves.named(claimed[:1]) == leaves.named(portions[0])
 
 
-def test_after_a_repartition_ids_of_one_old_leaf_are_not_named_together() -> None:
+def test_after_a_repartition_ids_are_named_by_their_new_leaf() -> None:
     leaves = Leaves()
     leaves.named(in_hand(partid=str(n), leaf=1) for n in range(200))
     assert leaves.named([in_hand(partid="7", leaf=1007)]) == ["7"]
 
 
-def test_ids_without_end_are_not_all_remembered() -> None:
+def test_the_memory_of_ids_is_bounded() -> None:
     leaves = Leaves()
     for n in range(5000):
         named = leaves.named([in_hand(partid=f"customer {n}", leaf=1)])
@@ -56,5 +56,5 @@ def test_ids_without_end_are_not_all_remembered() -> None:
         (["\\'"], "q.status <> 'HOLD' AND (q.metadata->>'_partid' IN (E'\\\\'''))"),
     ],
 )
-def test_the_condition_as_it_stands_in_the_query(partids: list[str | None] | None, condition: str) -> None:
+def test_the_ids_become_a_sql_condition(partids: list[str | None] | None, condition: str) -> None:
     assert among(partids) == condition

@@ -26,21 +26,21 @@ NOWHERE = Unroutable(Outcome("failed", "destination", None, "5.1.2", "no such do
         ([], ""),
     ],
 )
-def test_a_site_is_named_by_what_its_hosts_share(names: list[str], name: str) -> None:
+def test_a_site_is_named_by_the_common_parts_of_its_hosts(names: list[str], name: str) -> None:
     assert site_name(names) == name
 
 
-def test_a_long_name_is_cut() -> None:
+def test_a_long_site_name_is_truncated() -> None:
     assert site_name(f"{'x' * 60}{n}.example" for n in range(9)) == f"{'x' * 60}0.example+8"
 
 
-def test_only_the_very_same_exchangers_are_one_site() -> None:
+def test_only_domains_with_identical_exchangers_are_one_site() -> None:
     assert site([Host("mx2.example", 25, 20), Host("mx1.example", 25, 10)]) == ONE
     assert ONE.name == OTHER.name
     assert ONE != OTHER
 
 
-def test_domains_seen_in_one_site_share_a_lane_while_that_is_known() -> None:
+def test_domains_of_one_site_share_a_destination_while_it_is_remembered() -> None:
     seen = SeenSites(kept=10)
     seen.saw("One.example", ONE, 0)
     seen.saw("two.example", ONE, 5)
@@ -63,13 +63,13 @@ def test_the_memory_is_bounded() -> None:
     assert [seen.of(d, 0) for d in ("a.example", "b.example", "c.example")] == [None, ONE, ONE]
 
 
-def test_what_is_found_together_is_remembered_for_each() -> None:
+def test_a_common_route_is_remembered_for_each_domain() -> None:
     seen, found = SeenSites(), Hops([], ONE)
     assert seen.together(["a.example", "b.example"], [found, found], 0) is found
     assert seen.of("a.example", 1) == seen.of("b.example", 1) == ONE
 
 
-def test_domains_that_are_one_site_no_longer_part_and_go_apart_from_then_on() -> None:
+def test_domains_whose_exchangers_differ_are_separated() -> None:
     seen = SeenSites()
     with pytest.raises(Parted):
         seen.together(["a.example", "b.example"], [Hops([], ONE), Hops([], OTHER)], 0)
@@ -79,12 +79,12 @@ def test_domains_that_are_one_site_no_longer_part_and_go_apart_from_then_on() ->
     assert seen.of("b.example", 1) is None
 
 
-def test_a_lone_domain_says_why_it_has_no_way() -> None:
+def test_a_single_domain_without_route_raises_its_reason() -> None:
     with pytest.raises(Unroutable):
         SeenSites().together(["a.example"], [NOWHERE], 0)
 
 
-def test_domains_that_were_parted_stay_alone_for_a_while() -> None:
+def test_separated_domains_stay_separate_for_the_configured_time() -> None:
     seen = SeenSites(kept=10)
     seen.part(["a.example"], 0)
     seen.saw("a.example", ONE, 9)

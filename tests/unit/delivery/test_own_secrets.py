@@ -1,4 +1,4 @@
-"""test_own_secrets — what a host says back of our login is masked in whatever form it says it, and nothing else is"""
+"""test_own_secrets — our login is masked in replies, in any encoding, and other text is unchanged"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def secrets() -> OwnSecrets:
         *("".join(f"%{octet:02X}" for octet in SECRET.encode()), " ".join(SENT)),
     ],
 )
-def test_every_form_of_it_is_masked(secrets: OwnSecrets, form: str) -> None:
+def test_every_encoding_of_a_secret_is_masked(secrets: OwnSecrets, form: str) -> None:
     assert secrets.clean(f"you said <{form}>, and <{form}>") == "you said <***>, and <***>"
     assert secrets.clean(form) == "***"
 
@@ -45,13 +45,13 @@ def test_other_text_stays_as_it_is(secrets: OwnSecrets, text: str) -> None:
 
 
 @pytest.mark.parametrize("shown", range(4, len(SENT)))
-def test_a_part_that_is_left_of_it_is_masked_too(secrets: OwnSecrets, shown: int) -> None:
+def test_a_truncated_secret_is_masked(secrets: OwnSecrets, shown: int) -> None:
     assert secrets.clean(f"you said {SENT[:shown]}…") == "you said ***…"
     for left_out in ("[3 lines left out]", "[1 line left out]"):
         assert secrets.clean(f"you said {left_out} {SENT[-shown:]} then").endswith("left out] *** then")
 
 
-def test_of_a_reply_too_long_to_be_kept_no_part_shows(secrets: OwnSecrets) -> None:
+def test_a_secret_split_over_a_long_reply_is_masked(secrets: OwnSecrets) -> None:
     lines = [SENT[at : at + 4] for at in range(0, len(SENT), 4)]
     padded = ["x" * 990, *lines, "y" * 990]
     said = "".join(f"550-{line}\r\n" for line in padded) + "550 end\r\n"

@@ -16,7 +16,7 @@ def again(number: int) -> QuestionTurn:
     return QuestionTurn(number, asked=True)
 
 
-def test_of_those_never_asked_the_newest_goes_first_and_before_all_that_were_asked() -> None:
+def test_new_questions_go_before_repeated_ones_and_the_newest_first() -> None:
     line, turns = QuestionLine(2, 1.0), [first(1), first(2)]
     assert all(line.enter(turn) and turn.placed for turn in turns)
     waiting = [again(3), first(5), first(9), first(7)]
@@ -31,7 +31,7 @@ def test_of_those_never_asked_the_newest_goes_first_and_before_all_that_were_ask
     assert order == [9, 7, 5, 3]
 
 
-def test_those_asked_before_leave_half_of_the_places_to_others() -> None:
+def test_repeated_questions_take_at_most_half_of_the_slots() -> None:
     line = QuestionLine(10, 1.0)
     old = [again(n) for n in range(20)]
     assert all(line.enter(turn) for turn in old)
@@ -44,7 +44,7 @@ def test_those_asked_before_leave_half_of_the_places_to_others() -> None:
     assert not old[5].placed
 
 
-def test_of_too_many_those_asked_before_are_sent_away_and_then_the_oldest() -> None:
+def test_a_full_queue_drops_repeated_questions_then_the_oldest() -> None:
     line = QuestionLine(1, 1.0)
     assert line.enter(again(1))
     kept, sent, oldest, newest = first(6), again(2), first(5), first(7)
@@ -60,7 +60,7 @@ def test_of_too_many_those_asked_before_are_sent_away_and_then_the_oldest() -> N
     assert not kept.settled.is_set()
 
 
-def test_a_turn_gives_back_what_it_has_and_no_more() -> None:
+def test_a_question_releases_its_slot_once() -> None:
     line, has, waits, gone = QuestionLine(1, 1.0), first(1), first(2), first(3)
     assert line.enter(has)
     assert line.enter(waits)
@@ -75,7 +75,7 @@ def test_a_turn_gives_back_what_it_has_and_no_more() -> None:
     assert [turn.placed for turn in (has, waits, gone, third)] == [False, True, False, False]
 
 
-def test_a_new_question_is_put_off_for_a_moment_whatever_waits() -> None:
+def test_a_new_question_is_delayed_briefly_in_any_queue() -> None:
     line = QuestionLine(200, 1.0)
     assert 60 >= max(line.put_off(n, 0.0) for n in range(5000)) > 0
     assert 10 < line.put_off(0, 0.1) <= 60
@@ -95,7 +95,7 @@ def test_a_line_is_full_of_those_never_asked_for_all_and_of_others_for_those_ask
     assert line.is_full(2, asked=False)
 
 
-def test_what_is_not_answered_is_left_alone_for_longer_each_time() -> None:
+def test_unanswered_questions_are_repeated_at_growing_intervals() -> None:
     unanswered = Unanswered[str](10)
     assert not unanswered.is_asked("a")
     assert (unanswered.number("a"), unanswered.number("b"), unanswered.number("a")) == (1, 2, 1)
@@ -110,7 +110,7 @@ def test_what_is_not_answered_is_left_alone_for_longer_each_time() -> None:
     assert unanswered.number("a") == 4, "once it was answered it counts as new"
 
 
-def test_memory_is_bounded() -> None:
+def test_the_memory_of_unanswered_questions_is_bounded() -> None:
     unanswered = Unanswered[int](3)
     for n in range(10):
         unanswered.fail(n, 1.0, 0.0)

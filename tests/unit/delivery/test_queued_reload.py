@@ -1,7 +1,7 @@
 """test_queued_reload — which changes of queued.yaml a running worker can take, and which it names
 
 Owns: proofs about queued/reload.py, which is pure.
-See: tests/scenario/operation/test_queued_reloads.py for what workers do with it.
+See: tests/scenario/operation/test_queued_reloads.py for running workers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ def config(**sections: Any) -> QueuedConfig:
     return QueuedConfig.model_validate(sections)
 
 
-def test_every_section_is_live_or_waits_for_a_restart() -> None:
+def test_every_section_is_reloadable_or_needs_a_restart() -> None:
     assert set(QueuedConfig.model_fields) == FIXED | LIVE
     assert not FIXED & LIVE
 
 
-def test_what_did_not_change_is_not_named() -> None:
+def test_an_unchanged_configuration_names_no_key() -> None:
     assert effective(config(), config()) == (config(), [])
 
 
@@ -40,7 +40,7 @@ def test_what_did_not_change_is_not_named() -> None:
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_a_live_key_takes_effect_by_a_reload(changed: dict[str, Any]) -> None:
+def test_a_reloadable_key_takes_effect(changed: dict[str, Any]) -> None:
     found, ignored = effective(config(), config(**changed))
     assert found == config(**changed)
     assert found != config()
@@ -60,7 +60,7 @@ def test_a_live_key_takes_effect_by_a_reload(changed: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_waits_is_named_by_its_lowest_key_and_stays(changed: dict[str, Any], named: list[str]) -> None:
+def test_a_key_that_needs_a_restart_is_named_and_keeps_its_value(changed: dict[str, Any], named: list[str]) -> None:
     found, ignored = effective(config(), config(**changed, shutdown={"timeout": "1s"}))
     assert ignored == named
     assert found == config(shutdown={"timeout": "1s"}), "the rest is used"

@@ -62,17 +62,17 @@ def verdict(error: pytest.ExceptionInfo[Unroutable]) -> tuple[str, str, str | No
         ("[192.0.2.1]", None),
     ],
 )
-def test_the_closest_override_holds(domain: str, key: str | None) -> None:
+def test_the_most_specific_route_is_used(domain: str, key: str | None) -> None:
     routes = dict.fromkeys(("example.com", ".example.com", ".a.example.com", ".net"), HostPort("h", None))
     assert override(domain, routes) == key
 
 
-def test_by_default_everything_goes_to_one_server() -> None:
+def test_by_default_all_mail_goes_to_one_server() -> None:
     assert choose("example.com", transport()) == Fixed((Host("127.0.0.1", 25, 0),))
     assert choose("[192.0.2.1]", transport()) == Fixed((Host("127.0.0.1", 25, 0),))
 
 
-def test_each_way_is_chosen_by_what_is_written() -> None:
+def test_route_mode_and_hosts_decide_the_next_hop() -> None:
     mx = transport(
         connection={"mode": "mx", "port": 2525}, routes={"Example.com": "relay.test:26", ".example.com": "2001:db8::1"}
     )
@@ -94,7 +94,7 @@ def test_a_broken_address_literal_is_permanent(domain: str) -> None:
     assert verdict(error) == ("failed", "destination", "5.1.2")
 
 
-def test_recipients_share_an_attempt_where_they_go_the_same_way() -> None:
+def test_recipients_with_the_same_next_hop_share_an_attempt() -> None:
     relay = transport(routes={"a.test": "h.test", "b.test": "h.test", "c.test": "h.test:26"})
     ways = {domain: way(domain, relay) for domain in ("a.test", "b.test", "c.test", "d.test", "e.test")}
     assert ways["a.test"] == ways["b.test"] != ways["c.test"]
@@ -117,7 +117,9 @@ def test_mail_hosts_are_those_of_the_answer_or_the_domain_itself() -> None:
         (Answer("found", ((0, "."),)), ("failed", "destination", "5.1.10")),
     ],
 )
-def test_no_mail_hosts(answer: Answer[tuple[int, str]], expected: tuple[str, str, str]) -> None:
+def test_a_domain_without_mail_hosts_has_its_outcome(
+    answer: Answer[tuple[int, str]], expected: tuple[str, str, str]
+) -> None:
     with pytest.raises(Unroutable) as error:
         mail_hosts(WAY, answer)
     assert verdict(error) == expected
@@ -132,7 +134,7 @@ def test_hosts_of_our_preference_and_worse_are_cut() -> None:
     assert verdict(error) == ("failed", "destination", "5.4.6")
 
 
-def test_ourselves_by_name_by_written_address_and_by_this_hosts_own() -> None:
+def test_our_own_name_and_addresses_are_recognised() -> None:
     us = Ourselves(["MX.example.com.", "203.0.113.5", "[192.0.2.9]"])
     assert us.is_named(Host("mx.example.com", 25, 0))
     assert not us.is_named(Host("mx2.example.com", 25, 0))
@@ -174,12 +176,12 @@ def test_ourselves_by_name_by_written_address_and_by_this_hosts_own() -> None:
         ("255.255.255.255", False, False),
     ],
 )
-def test_where_dns_may_lead(address: str, public: bool, private: bool) -> None:  # noqa: FBT001 - a column each
+def test_dns_may_lead_only_to_allowed_addresses(address: str, public: bool, private: bool) -> None:  # noqa: FBT001 - a column each
     assert may_connect(ip_address(address), private=False) is public
     assert may_connect(ip_address(address), private=True) is private
 
 
-def test_a_host_that_can_be_reached_is_enough() -> None:
+def test_one_reachable_host_is_enough() -> None:
     hosts = [Host(name, 25, 10) for name in ("gone", "failed", "inside", "good")]
     answers: dict[str, Answer[Address]] = {
         "gone": Answer("unknown"),
@@ -201,7 +203,7 @@ def test_a_host_that_can_be_reached_is_enough() -> None:
         ([Answer("nothing")], False, ("failed", "5.1.2")),
     ],
 )
-def test_no_usable_address(answers: list[Answer[Address]], by_mx: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001 - as above
+def test_unusable_hosts_are_an_error(answers: list[Answer[Address]], by_mx: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001 - as above
     hosts = [Host(f"h{n}", 25, 10) for n in range(len(answers))]
     by_name = {host.name: answer for host, answer in zip(hosts, answers, strict=True)}
     with pytest.raises(Unroutable) as error:
@@ -218,7 +220,7 @@ def test_preference_first_then_weight() -> None:
     assert 0.86 < orders["often", "rare", "last"] / 2000 < 0.94
 
 
-def test_both_families_take_turns_and_no_address_comes_twice() -> None:
+def test_address_families_alternate_and_each_address_occurs_once() -> None:
     four = tuple(ip_address(f"192.0.2.{n}") for n in range(1, 5))
     six = tuple(ip_address(f"2001:db8::{n}") for n in range(1, 3))
     host = Host("mx.test", 25, 10, addresses=(*four, *six))

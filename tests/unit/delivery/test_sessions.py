@@ -1,4 +1,4 @@
-"""test_sessions — what one attempt takes to speak to its hosts, and what it gives back
+"""test_sessions — the source, allowance and slots that one attempt takes and returns
 
 See: tests/integration/delivery/test_sources.py for attempts over real sockets.
 """
@@ -54,7 +54,7 @@ class Speaking:
         return session.source
 
 
-async def test_hosts_of_a_family_no_source_has_are_left_out_unless_no_other_is_left() -> None:
+async def test_hosts_without_a_source_of_their_family_are_skipped_if_others_exist() -> None:
     speaking = Speaking({"address": "192.0.2.1"})
     speaker = SourceChooser(speaking.voice, Fields("default", "example.net"), NOW)
     assert list(await speaker.prepare([SIX, FOUR, NAMED])) == [FOUR, NAMED]
@@ -64,7 +64,7 @@ async def test_hosts_of_a_family_no_source_has_are_left_out_unless_no_other_is_l
     assert (speaker.spoke, speaker.waits) == (False, [])
 
 
-async def test_an_attempt_keeps_to_its_source_for_all_hosts_of_a_family() -> None:
+async def test_an_attempt_uses_one_source_for_all_hosts_of_a_family() -> None:
     speaking = Speaking(*({"address": f"192.0.2.{n}"} for n in range(1, 9)))
     speaker = await speaking.attempt(FOUR)
     other = FOUR._replace(host="192.0.2.26")
@@ -72,7 +72,7 @@ async def test_an_attempt_keeps_to_its_source_for_all_hosts_of_a_family() -> Non
     assert speaker.asked == {FOUR, other}
 
 
-async def test_what_was_not_used_is_given_back() -> None:
+async def test_an_unused_warmup_allowance_is_returned() -> None:
     speaking = Speaking(WARM)
     assert await speaking.source(FOUR, used=False) == "192.0.2.1"
     assert await speaking.source(FOUR) == "192.0.2.1"
@@ -82,7 +82,7 @@ async def test_what_was_not_used_is_given_back() -> None:
     assert [wait.seconds for wait in speaker.waits] == [12 * 3600]
 
 
-async def test_the_next_day_has_an_allowance_of_its_own() -> None:
+async def test_each_day_has_its_own_warmup_allowance() -> None:
     speaking = Speaking(WARM)
     assert await speaking.source(FOUR) == "192.0.2.1"
     tomorrow = NOW.replace(day=2)
@@ -90,14 +90,14 @@ async def test_the_next_day_has_an_allowance_of_its_own() -> None:
     assert [await speaking.source(FOUR, now=NOW.replace(day=3)) for _ in range(9)] == ["192.0.2.1"] * 9
 
 
-async def test_before_the_first_day_nothing_leaves() -> None:
+async def test_a_source_is_not_used_before_its_first_day() -> None:
     speaker = await Speaking(WARM).attempt(FOUR, now=NOW.replace(month=11, day=30))
     with pytest.raises(ConversationError):
         speaker.session(FOUR, CLEAR)
     assert speaker.waits
 
 
-async def test_a_slot_of_a_policy_comes_back_at_the_end() -> None:
+async def test_a_policy_slot_is_returned_when_the_attempt_ends() -> None:
     speaking = Speaking(policies=[{"fields": ["site"], "concurrency": 1}])
     first, second = await speaking.attempt(FOUR), await speaking.attempt(FOUR)
     assert first.session(FOUR, CLEAR).source is None
@@ -107,7 +107,7 @@ async def test_a_slot_of_a_policy_comes_back_at_the_end() -> None:
     assert (await speaking.attempt(FOUR)).session(FOUR, CLEAR).hostname == "us.example"
 
 
-async def test_a_host_that_may_not_be_spoken_to_again_does_not_count_as_asked() -> None:
+async def test_a_host_refused_by_its_rate_does_not_count_as_tried() -> None:
     speaking = Speaking(policies=[{"fields": ["site"], "rate": "1/hour"}])
     speaker = await speaking.attempt(FOUR)
     speaker.session(FOUR, CLEAR)
@@ -122,7 +122,7 @@ async def _rested(_: float) -> bool:
     return False
 
 
-async def test_a_connection_that_may_not_be_opened_for_long_is_not_waited_for() -> None:
+async def test_a_long_connection_interval_parks_the_recipients() -> None:
     speaking = Speaking(policies=[{"fields": ["destination"], "connectinterval": "1h"}])
     gate = (await speaking.attempt(FOUR)).session(FOUR, CLEAR).connect_gate
     assert gate is not None

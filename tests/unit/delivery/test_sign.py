@@ -1,4 +1,4 @@
-"""test_sign — who signs with which key, what a signature protects, and what becomes of a message that none can sign
+"""test_sign — which rule signs with which key, what a signature protects, and mail that cannot be signed
 
 See: RFC 6376 sections 5.4.2 and 8.15 (signed once more than present); RFC 8463 (two algorithms beside each other).
 """
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 async def signed(by: Signer, content: bytes = MESSAGE, **who: Any) -> bytes:
     """The message as it would leave."""
     body = Body(content, smtputf8=False)
-    told = await by.sign(body, claimed(**who))
-    assert told.fault is None
+    signature = await by.sign(body, claimed(**who))
+    assert signature.fault is None
     assert body.content == content
-    return told.fields + content
+    return signature.fields + content
 
 
 def tags(message: bytes, name: str) -> list[str]:
@@ -44,11 +44,11 @@ def tags(message: bytes, name: str) -> list[str]:
     ]
 
 
-async def test_without_rules_nothing_is_signed() -> None:
+async def test_without_rules_mail_leaves_unsigned() -> None:
     assert await signed(signer()) == MESSAGE
 
 
-async def test_both_algorithms_sign_and_hold(tmp_path: Path) -> None:
+async def test_rsa_and_ed25519_signatures_verify(tmp_path: Path) -> None:
     message = await signed(signer(rule(key_files(tmp_path, "ed", "rsa"))))
     assert tags(message, "a") == ["rsa-sha256", "ed25519-sha256"]
     assert tags(message, "d") == ["origin.example"] * 2
@@ -60,7 +60,7 @@ async def test_both_algorithms_sign_and_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [b"From: Eve <e@evil.example>\r\n", b"Subject: x\r\n", b"Cc: x@evil.example\r\n"])
-async def test_a_field_added_on_the_way_breaks_the_signature(change: bytes, tmp_path: Path) -> None:
+async def test_a_repeated_signed_field_breaks_the_signature(change: bytes, tmp_path: Path) -> None:
     message = await signed(signer(rule(key_files(tmp_path, "rsa"))))
     assert not dkim.DKIM(change + message).verify(0, records)
 
@@ -88,14 +88,14 @@ async def test_rules_are_chosen_by_the_sender_s_domain(patterns: list[str], fits
     assert verified(await signed(by)) == fits
 
 
-async def test_a_rule_may_ask_the_envelope_and_sign_for_another_domain(tmp_path: Path) -> None:
+async def test_a_rule_may_match_the_envelope_and_sign_for_another_domain(tmp_path: Path) -> None:
     keys = key_files(tmp_path, "ed")
     by = signer(rule(keys, senderdomain=["envelope.example"], source="envelope", domain="esp.example"))
     assert tags(await signed(by), "d") == ["esp.example"]
     assert await signed(by, sender="") == MESSAGE
 
 
-async def test_every_rule_that_fits_signs_each_key_once(tmp_path: Path) -> None:
+async def test_every_matching_rule_signs_and_each_key_once(tmp_path: Path) -> None:
     keys = key_files(tmp_path, "ed", "rsa")
     third = rule(keys, id="esp", senderdomain=["*"], domain="esp.example")
     message = await signed(signer(rule(keys), rule(keys, id="again"), third))
@@ -111,26 +111,28 @@ async def test_keys_rotate_by_their_times(tmp_path: Path) -> None:
     assert seen == [["rsa-old"], ["rsa-old"], ["rsa-new"], ["rsa-new"], ["rsa-new"], ["rsa-new"]]
 
 
-async def test_of_keys_without_times_the_last_signs(tmp_path: Path) -> None:
+async def test_the_last_of_several_keys_without_times_signs(tmp_path: Path) -> None:
     assert tags(await signed(signer(rule(key_files(tmp_path, "rsa-old", "rsa-new")))), "s") == ["rsa-new"]
 
 
-async def test_a_rule_without_a_key_for_this_time_defers_or_leaves_unsigned(tmp_path: Path, heard: Heard) -> None:
+async def test_a_rule_without_a_current_key_defers_mail_or_leaves_it_unsigned(tmp_path: Path, heard: Heard) -> None:
     ended = rule(key_files(tmp_path, "ed", notafter="2026-11-21T12:00:00Z"))
-    told = await signer(ended).sign(Body(MESSAGE, smtputf8=False), claimed())
-    assert told.fault == "cannot be signed: signing rule origin has no key for this time"
+    signature = await signer(ended).sign(Body(MESSAGE, smtputf8=False), claimed())
+    assert signature.fault == "cannot be signed: signing rule origin has no key for this time"
     assert await signed(signer(ended, onerror="unsigned")) == MESSAGE
     assert [event["onerror"] for event in heard.all("sign.failed")] == ["defer", "unsigned"]
 
 
-async def test_a_fault_nobody_thought_of_defers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard) -> None:
+async def test_an_unexpected_error_in_signing_defers_mail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
+) -> None:
     def broken(*_: object) -> bytes:
         raise MemoryError("none left")
 
     by = signer(rule(key_files(tmp_path, "ed")))
     monkeypatch.setattr(sign, "body_digest", broken)
-    told = await by.sign(Body(MESSAGE, smtputf8=False), claimed())
-    assert told.fault == "cannot be signed: MemoryError('none left')"
+    signature = await by.sign(Body(MESSAGE, smtputf8=False), claimed())
+    assert signature.fault == "cannot be signed: MemoryError('none left')"
     assert len(heard.all("sign.failed")) == 1
 
 
@@ -142,14 +144,14 @@ async def test_a_fault_nobody_thought_of_defers(tmp_path: Path, monkeypatch: pyt
         MESSAGE.replace(b"To:", b"To: x@y.example\r\n" * 300 + b"To:"),
     ],
 )
-async def test_a_message_no_signature_would_hold_for_leaves_unsigned(
+async def test_a_message_that_cannot_be_signed_validly_leaves_unsigned(
     content: bytes, tmp_path: Path, heard: Heard
 ) -> None:
     assert await signed(signer(rule(key_files(tmp_path, "ed"))), content) == content
     assert [event["domain"] for event in heard.all("sign.skipped")] == ["origin.example"]
 
 
-async def test_a_message_is_signed_once_for_all_who_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_is_signed_once_for_all_its_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digested: list[int] = []
 
     def digest(content: bytes, _: int) -> bytes:
@@ -160,10 +162,10 @@ async def test_a_message_is_signed_once_for_all_who_ask(tmp_path: Path, monkeypa
     by = signer(rule(key_files(tmp_path, "ed", "rsa")), thread=1)
     body = Body(MESSAGE, smtputf8=False)
     impatient = asyncio.create_task(by.sign(body, claimed()))
-    told = asyncio.gather(*(by.sign(body, claimed()) for _ in range(20)))
+    signature = asyncio.gather(*(by.sign(body, claimed()) for _ in range(20)))
     await asyncio.sleep(0)
     impatient.cancel()  # as when its lease ends; the others still get theirs
-    fields = {each.fields for each in await told}
+    fields = {each.fields for each in await signature}
     assert len(fields) == 1
     assert digested == [len(MESSAGE)]
 
@@ -185,17 +187,17 @@ async def test_large_content_is_signed_in_a_thread(tmp_path: Path, monkeypatch: 
 
 def test_a_key_that_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
     keys = [*key_files(tmp_path, "ed"), {"selector": "gone", "file": str(tmp_path / "gone.pem")}]
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as signature:
         signer(rule(keys))
     expected = f"signing.rules[0].keys[1].file: {tmp_path}/gone.pem cannot be read: No such file or directory"
-    assert str(told.value) == expected
+    assert str(signature.value) == expected
 
 
-def test_a_record_holds_no_private_key() -> None:
+def test_a_dns_record_contains_no_private_key() -> None:
     assert "PRIVATE" not in key("rsa").record()
 
 
-async def test_a_from_that_is_not_the_user_s_is_not_signed_for(tmp_path: Path) -> None:
+async def test_mail_with_a_foreign_from_leaves_unsigned(tmp_path: Path) -> None:
     """With `authentication.checkfrom: false` such mail is taken; smtpd marks it."""
     by = signer(rule(key_files(tmp_path, "ed")))
     assert verified(await signed(by)) == 1

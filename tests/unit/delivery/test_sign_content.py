@@ -1,4 +1,4 @@
-"""test_sign_content — whom a message is from, and which of its fields a signature covers"""
+"""test_sign_content — the author of a message, and the fields that a signature covers"""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def test_the_first_author_s_domain_is_found(value: str, domain: str | None) -> N
     assert author_domain(f"To: x@y.example\r\nFrom: {value}\r\nX-From: a@b.example\r\n".encode()) == domain
 
 
-def test_no_author_and_two_fields_from_are_nobody() -> None:
+def test_a_missing_or_repeated_from_has_no_author_domain() -> None:
     assert author_domain(b"To: x@y.example\r\n") is None
     assert author_domain(b"From: a@origin.example\r\nfrom: b@evil.example\r\n") is None
 
 
 @pytest.mark.parametrize("name", ["", ".", "a..b", "x" * 70 + ".example", "a b", "[IPv6:::1]", "a@b"])
-def test_what_is_no_name_in_dns_is_nobody(name: str) -> None:
+def test_an_invalid_dns_name_is_not_a_signing_domain(name: str) -> None:
     assert ascii_domain(name) is None
 
 
-def test_fields_are_signed_once_more_than_there_are() -> None:
+def test_each_signed_field_is_listed_once_more_than_it_occurs() -> None:
     names = covered([b"from", b"subject", b"subject", b"received", b"list-id", b"x-mailer"])
     assert names.count(b"from") == 2
     assert names.count(b"subject") == 3

@@ -1,4 +1,4 @@
-"""test_sign_keys — the files a key may lie in, what is wrong with others, and the record in DNS"""
+"""test_sign_keys — key files, errors for unusable ones, and the record in DNS"""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def test_a_key_is_read_as_it_was_written(tmp_path: Path) -> None:
         assert read_key(tmp_path / "key.pem").record() == made.record()
 
 
-def test_pkcs_1_as_older_tools_write_it(tmp_path: Path) -> None:
+def test_a_pkcs_1_key_is_read(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_bytes(pem(rsa.generate_private_key(65537, 2048)))
     assert read_key(tmp_path / "key.pem").algorithm == "rsa-sha256"
 
 
-def test_the_bare_seed_of_the_rfc(tmp_path: Path) -> None:
+def test_an_ed25519_seed_is_read(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(SEED + b"\n")
     assert read_key(tmp_path / "key").record() == PUBLISHED
 
 
-def test_what_cannot_sign_is_said_in_one_line(tmp_path: Path) -> None:
+def test_an_unusable_key_is_one_line(tmp_path: Path) -> None:
     small = rsa.RSAPrivateNumbers(
         p=(p := 2**521 - 1), q=(q := 2**127 - 1), d=pow(65537, -1, (p - 1) * (q - 1)), dmp1=pow(65537, -1, p - 1),
         dmq1=pow(65537, -1, q - 1), iqmp=pow(q, -1, p), public_numbers=rsa.RSAPublicNumbers(65537, p * q),
@@ -57,13 +57,13 @@ def test_what_cannot_sign_is_said_in_one_line(tmp_path: Path) -> None:
     }
     for reason, octets in wrong.items():
         (tmp_path / "key.pem").write_bytes(octets)
-        with pytest.raises(UnusableKey, match=reason) as told:
+        with pytest.raises(UnusableKey, match=reason) as refused:
             read_key(tmp_path / "key.pem")
-        assert str(told.value).startswith(str(tmp_path / "key.pem"))
-        assert "\n" not in str(told.value)
+        assert str(refused.value).startswith(str(tmp_path / "key.pem"))
+        assert "\n" not in str(refused.value)
 
 
-def test_a_record_is_cut_into_strings_dns_can_carry() -> None:
+def test_a_record_is_split_into_dns_strings() -> None:
     record = key("rsa").record()
     strings = re.findall(r'"([^"]*)"', zone_strings(record))
     assert "".join(strings) == record

@@ -30,11 +30,11 @@ EIGHT_BIT = b"Subject: x\r\n\r\n\xfc\r\n"
         (Transaction("a@b.c", (), ASCII, smtputf8=True), {}, "<a@b.c>"),
     ],
 )
-def test_mail(transaction: Transaction, offered: dict[str, str], expected: str) -> None:
+def test_the_mail_command_has_its_parameters(transaction: Transaction, offered: dict[str, str], expected: str) -> None:
     assert mail_command(transaction, offered) == f"MAIL FROM:{expected}\r\n".encode()
 
 
-def test_rcpt() -> None:
+def test_the_rcpt_command_has_its_address() -> None:
     assert rcpt_command(Transaction("a@b.c", ('"a b"@c.d',), ASCII), 0, ALL) == b'RCPT TO:<"a b"@c.d>\r\n'
 
 
@@ -62,11 +62,11 @@ ASKED = Transaction(
         ({}, ""),
     ],
 )
-def test_what_the_submitter_asked_for_is_handed_on_to_who_offers_it(offered: dict[str, str], expected: str) -> None:
+def test_requested_extensions_are_passed_to_hosts_that_offer_them(offered: dict[str, str], expected: str) -> None:
     assert mail_command(ASKED, offered) == f"MAIL FROM:<a@b.c>{expected}\r\n".encode()
 
 
-def test_each_recipient_is_notified_of_as_its_submitter_asked() -> None:
+def test_notify_and_orcpt_are_passed_for_each_recipient() -> None:
     assert rcpt_command(ASKED, 0, {"DSN": ""}) == (
         b"RCPT TO:<d@e.f> NOTIFY=FAILURE,SUCCESS ORCPT=rfc822;old+2Bd@e.f\r\n"
     )
@@ -83,6 +83,6 @@ def test_extensions_are_keywords_in_capitals() -> None:
     ("parameter", "limit"),
     [("1000", 1000), ("0", None), ("", None), ("-5", None), ("1e6", None), ("9" * 21, None), ("²", None)],
 )
-def test_size(parameter: str, limit: int | None) -> None:
+def test_the_size_limit_of_ehlo_is_parsed(parameter: str, limit: int | None) -> None:
     assert size_limit({"SIZE": parameter}) == limit
     assert size_limit({}) is None

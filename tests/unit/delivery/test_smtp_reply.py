@@ -14,11 +14,11 @@ def only(received: bytes) -> Reply:
     return reply
 
 
-def test_one_line_with_an_enhanced_code() -> None:
+def test_a_line_with_an_enhanced_code_is_parsed() -> None:
     assert only(b"250 2.1.5 OK\r\n") == Reply(250, "2.1.5", ("OK",))
 
 
-def test_several_lines_that_repeat_the_enhanced_code() -> None:
+def test_a_repeated_enhanced_code_is_parsed_once() -> None:
     reply = only(b"550-5.7.1 Blocked by\r\n550 5.7.1 policy\r\n")
     assert reply == Reply(550, "5.7.1", ("Blocked by", "policy"))
     assert reply.text == "Blocked by policy"
@@ -56,7 +56,9 @@ def test_bare_line_feeds_end_lines_too() -> None:
         (554, False, False, False, True),
     ],
 )
-def test_classes(*, code: int, positive: bool, intermediate: bool, transient: bool, permanent: bool) -> None:
+def test_the_first_digit_gives_the_class(
+    *, code: int, positive: bool, intermediate: bool, transient: bool, permanent: bool
+) -> None:
     reply = Reply.make(code, None, "")
     assert reply.is_positive is positive
     assert reply.is_intermediate is intermediate
@@ -76,7 +78,7 @@ def test_classes(*, code: int, positive: bool, intermediate: bool, transient: bo
         b"2\xb20 x\r\n",
     ],
 )
-def test_what_is_not_a_reply_breaks_the_parser(line: bytes) -> None:
+def test_an_invalid_line_breaks_the_parser(line: bytes) -> None:
     parser = ReplyParser()
     assert parser.feed(b"250 before\r\n" + line + b"250 after\r\n") == [Reply(250, None, ("before",))]
     assert parser.broken is not None

@@ -57,21 +57,23 @@ def test_an_allowance_grows_by_the_day_and_ends(day: str, most: int | None) -> N
         ([], "2026-12-01", [], "none, because there is no host"),
     ],
 )
-def test_what_mail_may_leave_from(hosts: list[str], day: str, addresses: list[str], why: str | None) -> None:
+def test_the_sources_usable_for_hosts_and_day_are_found(
+    hosts: list[str], day: str, addresses: list[str], why: str | None
+) -> None:
     warm = {"warmup": {"from": "2026-12-01", "days": [50]}}
     sources = [source(), source("192.0.2.2", **warm), source("2001:db8::9", **warm)]
     found, reason = usable(sources, hosts, date.fromisoformat(day))
     assert ([str(each.address) for each in found], reason) == (addresses, why)
 
 
-def test_why_there_is_no_source_to_choose_from() -> None:
+def test_a_missing_source_has_its_reason() -> None:
     day = date(2026, 12, 1)
     assert usable([], ["198.51.100.1"], day) == ([], "the system chooses")
     assert usable([source()], ["2001:db8::1"], day) == ([], "none for IPv6")
 
 
 @given(st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=13)), timezone(-timedelta(hours=11))])))
-def test_tomorrow_is_the_next_day_in_utc_and_never_now(now: datetime) -> None:
+def test_the_wait_for_tomorrow_ends_at_midnight_utc(now: datetime) -> None:
     if now.year > 9998:
         return
     wait = until_tomorrow(now)

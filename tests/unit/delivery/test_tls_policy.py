@@ -1,4 +1,4 @@
-"""test_tls_policy — what is asked of a host, from all that is known about it"""
+"""test_tls_policy — the TLS required of a host, from mode, DANE, MTA-STS and REQUIRETLS"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ELSEWHERE: Final = StsPolicy("enforce", 86400, ("mx.other.test",))
 
 
 def asked(mode: str, **known: Any) -> tuple[str, str]:
-    """What is spoken and proved; who refuses, in place of the first."""
+    """The required TLS, or the name of the policy that refuses; and the required proof."""
     wanted = decide(TransportTls.model_validate({"mode": mode}), HOST, HostKnowledge("example.test")._replace(**known))
     return wanted.refused.partition(":")[0] or wanted.speak, wanted.proof
 
@@ -48,7 +48,7 @@ def test_a_transport_without_tls_ignores_dane_and_mta_sts() -> None:
     assert asked("disabled", policy=ENFORCED) == ("never", "none")
 
 
-def test_dane_comes_before_mta_sts() -> None:
+def test_dane_takes_precedence_over_mta_sts() -> None:
     tlsa = Answer("found", (GOOD,), secure=True)
     assert asked("dane", tlsa=tlsa, policy=ELSEWHERE) == ("must", "dane")
 
@@ -56,7 +56,7 @@ def test_dane_comes_before_mta_sts() -> None:
 @pytest.mark.parametrize(
     "tlsa", [None, Answer("nothing"), Answer("unknown", secure=True), Answer("found", (GOOD,), secure=False)]
 )
-def test_without_validated_records_mta_sts_holds(tlsa: Answer[Tlsa] | None) -> None:
+def test_without_validated_tlsa_records_mta_sts_applies(tlsa: Answer[Tlsa] | None) -> None:
     assert asked("dane", tlsa=tlsa, policy=ENFORCED) == ("must", "certificate")
     assert asked("dane", tlsa=tlsa) == ("offered", "none")
 
@@ -80,13 +80,13 @@ def test_a_record_is_usable_or_not(record: Tlsa, usable: bool) -> None:  # noqa:
     assert record.usable is usable
 
 
-def test_requiretls_asks_for_proof_of_the_host_and_of_its_name() -> None:
+def test_requiretls_requires_a_verified_host_and_mx_name() -> None:
     assert asked("optional", requiretls=True)[0] == "REQUIRETLS"
     assert asked("optional", requiretls=True, trusted=True) == ("must", "certificate")
     assert asked("optional", requiretls=True, policy=ENFORCED) == ("must", "certificate")
     assert asked("optional", requiretls=True, policy=ENFORCED._replace(mode="testing"))[0] == "REQUIRETLS"
     assert asked("dane", requiretls=True, trusted=True, tlsa=Answer("found", (GOOD,), secure=True)) == ("must", "dane")
-    # Records that nobody can use prove nothing (RFC 8689 section 4.2.1), so a certificate has to.
+    # Unusable records prove nothing (RFC 8689 section 4.2.1), so a certificate is required.
     unusable = Answer("found", (GOOD._replace(usage=1),), secure=True)
     assert asked("dane", requiretls=True, trusted=True, tlsa=unusable) == ("must", "certificate")
     assert asked("disabled", requiretls=True)[0] == "REQUIRETLS, but tls.mode is disabled"
@@ -121,7 +121,7 @@ def test_a_name_covers_a_host(presented: str, host: str, covered: bool) -> None:
         ("mx.example.test", "mx.example.test", True),
     ],
 )
-def test_a_certificate_fits_what_the_operator_wrote(presented: str, wanted: str, fit: bool) -> None:  # noqa: FBT001
+def test_a_certificate_matches_the_configured_names(presented: str, wanted: str, fit: bool) -> None:  # noqa: FBT001
     assert fits(presented, wanted) is fit
 
 
@@ -132,10 +132,10 @@ def test_addresses_are_compared_as_addresses() -> None:
 
 
 @pytest.mark.parametrize("oid", [ExtensionOID.SUBJECT_ALTERNATIVE_NAME, ExtensionOID.BASIC_CONSTRAINTS])
-def test_a_certificate_nobody_can_read_is_the_hosts_fault(oid: x509.ObjectIdentifier) -> None:
+def test_an_unreadable_certificate_fails_verification(oid: x509.ObjectIdentifier) -> None:
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mx.example.com")])
-    x400 = x509.UnrecognizedExtension(oid, bytes.fromhex("3002a300"))  # a name of a kind that nobody uses
+    x400 = x509.UnrecognizedExtension(oid, bytes.fromhex("3002a300"))  # an unused kind of name
     made = x509.CertificateBuilder(name, name, key.public_key(), 7, now - timedelta(1), now + timedelta(1))
     der = made.add_extension(x400, critical=False).sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
     record = Tlsa(2, 0, 1, hashlib.sha256(der).digest())

@@ -1,4 +1,4 @@
-"""test_unproven — who gets a place among unproven destinations, and who waits for how long"""
+"""test_unproven — which recipients get a slot among unproven destinations, and how long others wait"""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def again(ident: int, recipients: int = 1) -> Held:
 
 @pytest.mark.parametrize("started", [0.0, 1e3, 1e7])
 @pytest.mark.parametrize("wanted", [first, again])
-def test_the_time_before_the_first_of_them_is_not_slowness(started: float, wanted: Callable[..., Held]) -> None:
-    """A host that has been up for long, or a worker that was idle, parks nobody for minutes."""
+def test_idle_time_does_not_count_as_slowness(started: float, wanted: Callable[..., Held]) -> None:
+    """Recipients are not parked for minutes because the machine has run for long or the worker was idle."""
     unproven, whole = Unproven(200), wanted(1, 150)
     assert unproven.enter(whole, started)
     parked = [unproven.parked(wanted(n), started + 0.001) for n in range(2, 52)]
@@ -36,16 +36,16 @@ def test_the_time_before_the_first_of_them_is_not_slowness(started: float, wante
     assert unproven.parked(wanted(60), started + 3600.001).seconds < 5
 
 
-def test_the_line_grows_while_no_place_is_freed() -> None:
+def test_the_wait_grows_while_no_slot_is_freed() -> None:
     unproven = Unproven(200)
     assert unproven.enter(again(1, 150), 0.0)
     assert not unproven.enter(again(2), 300.0)
     waits = [unproven.parked(again(n), 300.0).seconds for n in range(2, 202)]
     assert waits[-1] > 10 * waits[0]
-    assert max(waits) < 200 * 10 / 75 + 1, "what stands still for ten seconds gives way"
+    assert max(waits) < 200 * 10 / 75 + 1, "an attempt that is stalled for ten seconds yields"
 
 
-def test_who_was_tried_before_has_half_of_the_share_and_who_was_not_all_of_it() -> None:
+def test_retries_take_half_of_the_share_and_first_tries_all_of_it() -> None:
     unproven = Unproven(1000)
     entered = [unproven.enter(again(n), 0.0) for n in range(1000)]
     assert sum(entered) == 375
@@ -57,7 +57,7 @@ def test_who_was_tried_before_has_half_of_the_share_and_who_was_not_all_of_it() 
     assert sum(unproven.enter(first(n), 0.0) for n in range(1000)) == 750
 
 
-def test_a_delivery_too_large_for_any_room_has_it_alone() -> None:
+def test_an_oversized_delivery_has_the_share_alone() -> None:
     unproven = Unproven(200)
     assert unproven.enter(again(1, 120), 0.0)
     assert not unproven.enter(first(2, 31), 0.0)
@@ -66,7 +66,7 @@ def test_a_delivery_too_large_for_any_room_has_it_alone() -> None:
     assert not unproven.enter(first(3), 1.0)
 
 
-def test_the_newest_come_first_whatever_waits() -> None:
+def test_the_newest_recipients_go_before_any_backlog() -> None:
     unproven = Unproven(1000)
     assert unproven.enter(first(1, 750), 0.0)
     for n in range(2, 5002):
@@ -115,7 +115,7 @@ def test_a_small_share_gives_way_too(inflight: int) -> None:
     assert unproven.may_displace(first(2), 5.0)
 
 
-def test_what_does_not_come_back_stands_before_no_other() -> None:
+def test_a_recipient_that_does_not_return_blocks_no_other() -> None:
     newest = Newest()
     for n in range(100, 200):
         newest.wait(n, 60.0)
@@ -128,7 +128,7 @@ def test_what_does_not_come_back_stands_before_no_other() -> None:
     assert newest.newer(300, 71.0) == 0
 
 
-def test_of_too_many_the_oldest_are_forgotten() -> None:
+def test_the_oldest_entries_are_forgotten_at_the_limit() -> None:
     newest = Newest()
     for n in range(11_000):
         newest.wait(n, 1.0)

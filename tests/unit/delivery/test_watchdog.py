@@ -1,6 +1,6 @@
 """test_watchdog — which attempts are cut off so that other mail can be claimed
 
-Owns: proofs about queued/watchdog.py's `relieve` and `make_room`, and about what is set aside (queued/aside.py);
+Owns: proofs about queued/watchdog.py's `relieve` and `make_room`, and about slots set aside (queued/aside.py);
     tests/integration/attacks has those of a stuck attempt.
 """
 
@@ -34,13 +34,13 @@ def cut(watch: Watch, *attempts: AttemptStep) -> list[bool]:
     return [bool(each.stuck) for each in attempts]
 
 
-async def test_those_that_stand_still_are_cut_off() -> None:
+async def test_stalled_attempts_are_cut_off() -> None:
     watch = Watch()
     attempts = [begun(watch, phase, still=11.0) for phase in ("greeting", "mail", "rcpt", "data", None)]
     assert cut(watch, *attempts) == [True] * 5
 
 
-async def test_one_that_moves_stays_and_so_does_one_that_has_sent_content() -> None:
+async def test_moving_attempts_and_attempts_with_content_sent_go_on() -> None:
     watch = Watch()
     attempts = [
         begun(watch, "greeting", still=9.0),
@@ -51,7 +51,7 @@ async def test_one_that_moves_stays_and_so_does_one_that_has_sent_content() -> N
     assert cut(watch, *attempts) == [False] * 4
 
 
-async def test_replies_that_come_singly_save_no_attempt() -> None:
+async def test_slow_single_replies_do_not_save_an_attempt() -> None:
     watch = Watch()
     dripped = begun(watch, "rcpt", still=3.0, ago=60.0)
     assert cut(watch, dripped) == [True]
@@ -65,7 +65,7 @@ def named(*attempts: AttemptStep) -> list[AttemptStep]:
     return found
 
 
-async def test_what_stands_still_with_content_of_ours_is_named_and_goes_on() -> None:
+async def test_a_stalled_attempt_with_content_sent_is_named_and_goes_on() -> None:
     watch = Watch()
     standing = [begun(watch, "body", still=11.0), begun(watch, "dot", still=11.0)]
     dripping = [begun(watch, "body", still=0.5, ago=60.0), begun(watch, "dot", still=0.5, ago=60.0)]
@@ -75,7 +75,7 @@ async def test_what_stands_still_with_content_of_ours_is_named_and_goes_on() -> 
     assert set(found) == {*standing, *dripping}
 
 
-async def test_where_destinations_that_were_not_reached_crowd_those_of_them_are_named_after_longer() -> None:
+async def test_attempts_crowded_by_unproven_destinations_are_named_later() -> None:
     watch = Watch()
     late = begun(watch, "dot", still=31.0)
     late.unproven = "first"
@@ -106,34 +106,30 @@ def unproven(first: list[float], again: list[float], phase: Phase = "greeting") 
     [
         ([10.0, 11.0, 1.0], [10.5], 11.0),
         ([9.0, 0.0], [9.5, 1.0], None),  # half of them move
-        ([4.0, 9.0, 1.0], [2.0, 9.5], 9.0),  # most of them stand still
+        ([4.0, 9.0, 1.0], [2.0, 9.5], 9.0),  # most of them are stalled
         ([4.0, 5.0], [11.0], 5.0),  # it is the longest beyond its time
-        ([2.0, 2.5], [9.0] * 9, None),  # who is tried again has its whole time
+        ([2.0, 2.5], [9.0] * 9, None),  # a retry has its full time
     ],
 )
-def test_for_a_first_try_gives_way_what_stands_still(
-    first: list[float], again: list[float], gives: float | None
-) -> None:
+def test_a_stalled_attempt_yields_to_a_first_try(first: list[float], again: list[float], gives: float | None) -> None:
     found = gives_way(unproven(first, again), 1000.0, again=False)
     assert (found and 1000.0 - found.moved) == gives
 
 
 @pytest.mark.parametrize(("again", "gives"), [([9.0] * 9, None), ([9.0, 10.0, 12.0], 12.0)])
-def test_for_another_try_gives_way_what_was_tried_before_after_its_whole_time(
-    again: list[float], gives: float | None
-) -> None:
+def test_a_stalled_retry_yields_to_another_retry_after_its_full_time(again: list[float], gives: float | None) -> None:
     found = gives_way(unproven([60.0, 15.0], again), 1000.0, again=True)
     assert (found and 1000.0 - found.moved) == gives
 
 
-def test_what_drips_gives_way_and_what_has_sent_content_never_does() -> None:
+def test_a_dripping_attempt_yields_and_one_with_content_sent_never_does() -> None:
     [dripping] = steps = unproven([1.0], [])
     dripping.begun = 940.0
     assert gives_way(steps, 1000.0, again=False) is dripping
     assert gives_way(unproven([500.0], [500.0], "dot"), 1000.0, again=False) is None
 
 
-def test_where_most_drip_a_first_try_gives_way_as_a_whole_and_another_does_not() -> None:
+def test_if_most_attempts_drip_a_slow_first_try_yields_and_a_retry_does_not() -> None:
     steps = unproven([2.5] * 3, [2.5])
     for each in steps:
         each.begun = 1000.0 - 9.5
@@ -145,7 +141,7 @@ def test_where_most_drip_a_first_try_gives_way_as_a_whole_and_another_does_not()
     assert gives_way([*steps, *unproven([0.0] * 4, [])], 1000.0, again=False) is None, "half of them go on"
 
 
-async def test_what_gives_way_is_cut_off_once_and_its_place_is_free_at_once() -> None:
+async def test_a_yielding_attempt_is_cut_off_once_and_frees_its_slot_at_once() -> None:
     watch, left = Watch(), list[str]()
     step = begun(watch, "greeting", still=11.0)
     step.unproven, step.yields = "again", partial(left.append, "place")
@@ -155,7 +151,7 @@ async def test_what_gives_way_is_cut_off_once_and_its_place_is_free_at_once() ->
 
 
 @pytest.mark.parametrize(("sizes", "taken"), [([1] * 30, 25), ([400] * 3, 1), ([20, 4, 2, 1], 3)])
-def test_a_quarter_is_set_aside_or_one(sizes: list[int], taken: int) -> None:
+def test_at_most_a_quarter_of_the_slots_or_one_is_set_aside(sizes: list[int], taken: int) -> None:
     aside = Aside(100, 10**6)
     took = [recipients for recipients in sizes if aside.take(recipients, 10)]
     assert len(took) == taken
@@ -167,7 +163,7 @@ def test_a_quarter_is_set_aside_or_one(sizes: list[int], taken: int) -> None:
     assert not aside.take(1, 1)
 
 
-async def test_a_destination_that_stands_after_content_gets_no_more_until_an_attempt_ends() -> None:
+async def test_a_destination_stalled_after_content_gets_no_new_attempt() -> None:
     destination = Destination("mx x.example", Steering(), Rest(60.0, 600.0), 0.0)
     places = [destination.offer((0, n), 1, 10, Share(100, 10_000), 0.0) for n in range(30)]
     running = [place for place in places if isinstance(place, Waiting) and place.started]

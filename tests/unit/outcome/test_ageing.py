@@ -1,6 +1,6 @@
 """test_ageing — the ageing of waiting mail, by example
 
-See: tests/property/queued/test_ageing_bounds.py for what always holds;
+See: tests/property/queued/test_ageing_bounds.py for properties of any age;
     tests/scenario/delivery/test_mail_that_waits_ages.py.
 """
 
@@ -43,7 +43,7 @@ NEXT = Deferral(0.5, "policy gentle: 2/sec", 0.5)
         (CLOSED, 4, "late"),
         (CLOSED, 120, "expired"),
         (CLOSED, 120.9, "expired"),
-        (CLOSED, 122, "waits"),  # nobody looked when its age was over: it has its try
+        (CLOSED, 122, "waits"),  # its age passed unnoticed: it has its try
         (NEXT, 4, "waits"),
         (NEXT, 120, "waits"),
     ],
@@ -62,15 +62,15 @@ def recipient(number: int, waited: timedelta, **fields: Any) -> Claimed:
     return in_hand(number, received=datetime.now(UTC) - waited, **fields)
 
 
-def test_a_delivery_is_divided_by_what_becomes_of_each() -> None:
-    old, late, told, young = (
+def test_recipients_are_divided_into_expired_notified_and_waiting() -> None:
+    old, late, notified_before, young = (
         recipient(1, 6 * 24 * HOUR),
         recipient(2, 5 * HOUR),
         recipient(3, 5 * HOUR, noticed=True),
         recipient(4, HOUR),
     )
-    results, parked, until = aged((old, late, told, young), SUSPENDED, SCHEDULE, tells=lambda _: True)
-    assert parked == (told, young)
+    results, parked, until = aged((old, late, notified_before, young), SUSPENDED, SCHEDULE, tells=lambda _: True)
+    assert parked == (notified_before, young)
     assert until == SUSPENDED
     given_up, notified = results
     assert (given_up.claimed, given_up.result, given_up.next_retry) == (old, "expired", None)
@@ -82,7 +82,7 @@ def test_a_delivery_is_divided_by_what_becomes_of_each() -> None:
     assert notified.outcome.text == "waiting: suspended: they asked"
 
 
-def test_who_wants_no_notice_of_delays_costs_no_try() -> None:
+def test_recipients_without_delay_notices_stay_parked() -> None:
     never = {"_dsn": {"notify": ["FAILURE"]}}
     silent = (recipient(1, 5 * HOUR, metadata=never), recipient(2, 5 * HOUR, sender=None))
     assert aged(silent, SUSPENDED, SCHEDULE, tells=lambda _: True) == ([], silent, SUSPENDED)
@@ -90,14 +90,14 @@ def test_who_wants_no_notice_of_delays_costs_no_try() -> None:
     assert aged(asking, SUSPENDED, SCHEDULE, tells=lambda _: False) == ([], asking, SUSPENDED)
 
 
-def test_nobody_is_parked_past_the_end_of_its_age() -> None:
+def test_recipients_are_parked_no_longer_than_their_age_limit() -> None:
     delivery = (recipient(1, HOUR), recipient(2, 120 * HOUR - timedelta(minutes=10), noticed=True))
     results, parked, until = aged(delivery, CLOSED, SCHEDULE, tells=lambda _: True)
     assert (results, parked, until.reason) == ([], delivery, CLOSED.reason)
     assert until.seconds == pytest.approx(600, abs=5)
 
 
-def test_what_a_host_that_is_dead_holds_up_is_blamed_on_the_host() -> None:
+def test_mail_expired_behind_a_dead_host_has_scope_destination() -> None:
     [result], _, _ = aged((recipient(1, 200 * HOUR),), DEAD, SCHEDULE, tells=lambda _: True)
     assert result.outcome.scope == "destination"
     assert result.outcome.text == "delivery time expired: example.com does not answer: connection refused"

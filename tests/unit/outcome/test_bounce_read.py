@@ -106,7 +106,7 @@ def sample(corpus: list[Path], name: str) -> bytes:
     return path.read_bytes()
 
 
-def test_a_bounce_by_the_standard() -> None:
+def test_a_standard_bounce_is_read() -> None:
     report = read(DSN)
     assert report == IncomingReport(
         "bounce",
@@ -120,7 +120,7 @@ def test_a_bounce_by_the_standard() -> None:
     )
 
 
-def test_a_feedback_report_by_the_standard() -> None:
+def test_a_standard_feedback_report_is_read() -> None:
     report = read(ARF)
     assert report is not None
     assert (report.kind, report.feedback) == ("arf", "abuse")
@@ -129,7 +129,7 @@ def test_a_feedback_report_by_the_standard() -> None:
     assert read(ARF.replace(b"Feedback-Type: abuse\r\n", b"")) is None
 
 
-def test_a_feedback_report_may_leave_out_whom() -> None:
+def test_a_feedback_report_may_omit_the_recipient() -> None:
     report = read(ARF.replace(b"Original-Rcpt-To: <user@example.com>\r\n", b""))
     assert report is not None
     assert report.findings[0].recipients == ()
@@ -143,7 +143,7 @@ def test_a_feedback_report_may_leave_out_whom() -> None:
         ("multipart_report_emails-multi_address_bounce2.eml", None),
     ],
 )
-def test_bounces_out_of_the_wild(corpus: list[Path], name: str, expected: list[tuple[str, str]] | None) -> None:
+def test_real_bounces_are_read(corpus: list[Path], name: str, expected: list[tuple[str, str]] | None) -> None:
     report = read(sample(corpus, name))
     assert report is not None
     found = [(finding.recipients[0].lower(), finding.status) for finding in report.findings]
@@ -151,7 +151,7 @@ def test_bounces_out_of_the_wild(corpus: list[Path], name: str, expected: list[t
     assert expected is None or found == expected
 
 
-def test_a_delay_is_no_failure(corpus: list[Path]) -> None:
+def test_a_delay_report_is_not_a_failure(corpus: list[Path]) -> None:
     report = read(sample(corpus, "multipart_report_emails-report_422.eml"))
     assert report is None or all((finding.status or "").startswith(("4.", "5.")) for finding in report.findings)
     only_late = DSN.replace(b"Action: failed", b"Action: delayed")
@@ -176,7 +176,7 @@ OLD = (
         (b"<joe@example.com>: see http://192.5.1.1.7/", None),
     ],
 )
-def test_a_bounce_of_the_old_kind_must_be_plain(line: bytes, status: str | None) -> None:
+def test_an_old_style_bounce_must_be_unambiguous(line: bytes, status: str | None) -> None:
     report = read(OLD % line)
     if status is None:
         assert report is None
@@ -200,7 +200,7 @@ def test_a_bounce_of_the_old_kind_must_be_plain(line: bytes, status: str | None)
         b"Content-Type: multipart/mixed; boundary=\xff\xfe\r\n\r\n--\xff\xfe\r\n",
     ],
 )
-def test_what_is_no_report_is_none(content: bytes) -> None:
+def test_other_mail_is_not_read_as_a_report(content: bytes) -> None:
     report = read(content)
     assert report is None or len(report.findings) <= 100
 
@@ -217,7 +217,7 @@ def _nested(depth: int) -> bytes:
         _nested(400) + b"\n" * 300_000,
     ],
 )
-def test_no_message_takes_long_to_read(bomb: bytes) -> None:
+def test_every_message_is_read_in_bounded_time(bomb: bytes) -> None:
     begun = process_time()
     read(bomb)
     assert process_time() - begun < 0.8  # each took seconds before lines and BOUNDARY were counted

@@ -40,7 +40,7 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind.__value__)
         (452, "4.3.1", "mail", "deferred", "message", "4.3.1"),  # a smaller one may fit
         (450, "4.3.2", "mail", "deferred", "destination", "4.3.2"),
         (450, "4.7.1", "rcpt", "deferred", "recipient", "4.7.1"),  # greylisting
-        (550, "5.7.1", "rcpt", "failed", "recipient", "5.7.1"),  # who greylists says 4yz: a 5yz is believed
+        (550, "5.7.1", "rcpt", "failed", "recipient", "5.7.1"),  # greylisting is 4yz: a 5yz is believed
         (450, "4.7.28", "dot", "deferred", "destination", "4.7.28"),
         (550, "5.7.26", "dot", "failed", "message", "5.7.26"),
         (550, "5.1.8", "rcpt", "failed", "message", "5.1.8"),
@@ -53,7 +53,7 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind.__value__)
         (503, "5.7.0", "data", "failed", "message", "5.7.0"),  # refuses with a reason
         (503, "5.1.1", "rcpt", "failed", "recipient", "5.1.1"),
         (554, "5.5.1", "data", "failed", "message", "5.5.1"),
-        # What says that we lack a login, or TLS, is our trouble: it bounces nothing (RFC 4954 §6, RFC 3207 §4).
+        # A reply that we lack a login or TLS is our own fault and bounces no mail (RFC 4954 §6, RFC 3207 §4).
         (530, "5.7.0", "mail", "deferred", "us", "4.7.0"),
         (530, None, "rcpt", "deferred", "us", None),
         (534, "5.7.9", "mail", "deferred", "us", "4.7.9"),
@@ -73,7 +73,9 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind.__value__)
         (354, None, "dot", "deferred", "message", None),  # not known: deferred
     ],
 )
-def test_reply(*, code: int, enhanced: str | None, phase: Phase, kind: str, scope: str, status: str | None) -> None:
+def test_each_reply_has_its_outcome(
+    *, code: int, enhanced: str | None, phase: Phase, kind: str, scope: str, status: str | None
+) -> None:
     outcome = classify_reply(Reply.make(code, enhanced, "said"), phase)
     assert (outcome.kind, outcome.scope, outcome.reply_code, outcome.enhanced) == (kind, scope, code, status)
     assert outcome.text == " ".join(filter(None, [str(code), enhanced, "said"]))
@@ -81,7 +83,7 @@ def test_reply(*, code: int, enhanced: str | None, phase: Phase, kind: str, scop
 
 
 @pytest.mark.parametrize("raw", [b"451 5.7.1 wait\r\n", b"450 5.2.2 full\r\n", b"421 5.0.0 bye\r\n"])
-def test_the_code_binds_where_an_enhanced_code_contradicts_it(raw: bytes) -> None:
+def test_the_reply_code_wins_over_a_contradicting_enhanced_code(raw: bytes) -> None:
     [reply] = ReplyParser().feed(raw)
     outcome = classify_reply(reply, "rcpt")
     assert (outcome.kind, outcome.enhanced) == ("deferred", None)
@@ -119,7 +121,7 @@ def test_a_refused_greeting_keeps_its_reply() -> None:
     assert (outcome.reply_code, outcome.enhanced) == (554, "4.7.1")
 
 
-def test_each_recipient_of_a_transaction_gets_its_own() -> None:
+def test_each_recipient_of_a_transaction_gets_its_own_outcome() -> None:
     final = Reply.make(250, "2.0.0", "OK")
     full = Reply.make(552, None, "too many")
     nobody = Reply.make(550, "5.1.1", "nobody")
@@ -137,7 +139,7 @@ def test_each_recipient_of_a_transaction_gets_its_own() -> None:
     ]
 
 
-def test_the_same_words_mean_other_things_in_other_places() -> None:
+def test_the_same_reply_is_classified_by_its_phase() -> None:
     at_mail = Reply.make(552, "5.3.4", "too big")
     refused = TransactionResult(mail=at_mail, recipients=(at_mail, at_mail), data=None, final=None, fault=None)
     assert [o.kind for o in classify(refused)] == ["failed", "failed"]
@@ -146,7 +148,7 @@ def test_the_same_words_mean_other_things_in_other_places() -> None:
     assert [o.kind for o in classify(other)] == ["deferred"]
 
 
-def test_a_lost_final_reply_leaves_only_the_undecided_uncertain() -> None:
+def test_a_lost_final_reply_makes_only_accepted_recipients_uncertain() -> None:
     nobody = Reply.make(550, "5.1.1", "nobody")
     result = TransactionResult(
         mail=Reply.make(250, None, "OK"),
@@ -158,12 +160,12 @@ def test_a_lost_final_reply_leaves_only_the_undecided_uncertain() -> None:
     assert [(o.kind, o.uncertain) for o in classify(result)] == [("failed", False), ("deferred", True)]
 
 
-def test_a_result_that_says_nothing_is_our_own_trouble() -> None:
+def test_an_empty_result_is_deferred_with_scope_us() -> None:
     (outcome,) = classify(TransactionResult(None, (None,), None, None, None))
     assert (outcome.kind, outcome.scope) == ("deferred", "us")
 
 
-def test_a_reply_without_measure_is_cut() -> None:
+def test_an_overlong_reply_is_truncated() -> None:
     """Its text goes into a row for each recipient."""
     outcome = classify_reply(Reply(450, "4.7.1", ("\\xff" * 2000,) * 100), "rcpt")
     assert outcome.kind == "deferred"

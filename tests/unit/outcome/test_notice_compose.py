@@ -1,4 +1,4 @@
-"""test_notice_compose — a notification is well formed, whatever text peers and senders supply"""
+"""test_notice_compose — a notification is well formed, with any text of peers and senders"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def original(content: bytes | None = CONTENT, *, smtputf8: bool = False, **chang
     return values._replace(**changes)
 
 
-def told(text: str = "550 5.1.1 Nobody", **changes: Any) -> RecipientReport:
+def of_recipient(text: str = "550 5.1.1 Nobody", **changes: Any) -> RecipientReport:
     values = RecipientReport(
         Address("joe", "example.com"), None, "mail.example.com[192.0.2.1]:25", 550, "5.1.1", text, NOW
     )
@@ -50,8 +50,8 @@ def parsed(content: bytes) -> EmailMessage:
         "550 " + "x" * 100_000,
     ],
 )
-def test_nothing_a_peer_says_adds_a_line(text: str) -> None:
-    made = compose("failed", original(), [told(text)], MANNER, 7, NOW)
+def test_the_text_of_a_peer_adds_no_line(text: str) -> None:
+    made = compose("failed", original(), [of_recipient(text)], MANNER, 7, NOW)
     message = parsed(made.content)
     assert message["Subject"] == "Undelivered Mail Returned to Sender"
     assert [part.get_content_type() for part in message.iter_parts()] == [
@@ -65,17 +65,21 @@ def test_nothing_a_peer_says_adds_a_line(text: str) -> None:
     assert not made.smtputf8
 
 
-def test_the_boundary_is_not_in_what_is_returned() -> None:
-    first = compose("failed", original(), [told()], MANNER, 7, NOW).content
-    nested = compose("failed", original(first), [told()], Manner("mx.test", "x", "a@mx.test", 10_000, {}), 7, NOW)
+def test_the_boundary_does_not_occur_in_the_returned_message() -> None:
+    first = compose("failed", original(), [of_recipient()], MANNER, 7, NOW).content
+    nested = compose(
+        "failed", original(first), [of_recipient()], Manner("mx.test", "x", "a@mx.test", 10_000, {}), 7, NOW
+    )
     message = parsed(nested.content)
     [returned] = [part for part in message.iter_parts() if part.get_content_type() == "message/rfc822"]
     assert returned.get_payload(0).get_content_type() == "multipart/report"  # type: ignore[union-attr]
 
 
-def test_international_mail_comes_back_in_international_forms() -> None:
+def test_international_mail_is_returned_as_a_global_report() -> None:
     content = "Subject: grüße\r\n\r\nbody\r\n".encode()
-    whom = told(recipient=Address("jürgen", "example.com"), metadata={"_dsn": {"orcpt": ["utf-8", "jü@example.com"]}})
+    whom = of_recipient(
+        recipient=Address("jürgen", "example.com"), metadata={"_dsn": {"orcpt": ["utf-8", "jü@example.com"]}}
+    )
     made = compose("failed", original(content, smtputf8=True), [whom], MANNER, 7, NOW)
     assert b"Content-Type: message/global-delivery-status" in made.content
     assert b"Content-Type: message/global\r\n" in made.content
@@ -87,36 +91,36 @@ def test_international_mail_comes_back_in_international_forms() -> None:
     assert compose("failed", to, [whom], MANNER, 7, NOW).smtputf8
 
 
-def test_content_that_no_line_can_carry_comes_back_as_its_header() -> None:
-    made = compose("failed", original(b"Subject: x\r\n\r\nbare\nline\x00\r\n"), [told()], MANNER, 7, NOW)
+def test_invalid_content_is_returned_as_its_header_only() -> None:
+    made = compose("failed", original(b"Subject: x\r\n\r\nbare\nline\x00\r\n"), [of_recipient()], MANNER, 7, NOW)
     assert b"text/rfc822-headers" in made.content
     assert b"bare" not in made.content
-    stray = compose("failed", original(b"Subject: x\nBcc: y\r\n\r\n"), [told()], MANNER, 7, NOW)
+    stray = compose("failed", original(b"Subject: x\nBcc: y\r\n\r\n"), [of_recipient()], MANNER, 7, NOW)
     assert b"Subject: x?Bcc: y\r\n" in stray.content
 
 
-def test_a_message_that_is_gone_is_told_of_all_the_same() -> None:
-    message = parsed(compose("failed", original(None), [told()], MANNER, 7, NOW).content)
+def test_a_notification_is_sent_without_a_deleted_message() -> None:
+    message = parsed(compose("failed", original(None), [of_recipient()], MANNER, 7, NOW).content)
     assert [part.get_content_type() for part in message.iter_parts()] == ["text/plain", "message/delivery-status"]
 
 
-def test_a_delay_says_until_when() -> None:
-    late = told("451 later", code=451, status="4.7.1", until=NOW + timedelta(days=5))
+def test_a_delay_notice_says_until_when_mail_is_retried() -> None:
+    late = of_recipient("451 later", code=451, status="4.7.1", until=NOW + timedelta(days=5))
     made = compose("delayed", original(), [late], MANNER, 7, NOW)
     assert b"Will-Retry-Until: Thu, 26 Nov 2026 12:00:00 +0000\r\n" in made.content
     assert b"it is tried until Thu, 26 Nov 2026" in made.content
     assert b"text/rfc822-headers" in made.content
 
 
-def test_a_text_of_the_operators_is_filled_in_once() -> None:
+def test_a_configured_text_is_filled_in_once() -> None:
     texts = {"failed": "{hostname} to {sender}: {recipients}"}
     manner = Manner("mx.test", "x", "a@mx.test", 1000, texts)
-    made = compose("failed", original(), [told("550 {sender}")], manner, 7, NOW)
+    made = compose("failed", original(), [of_recipient("550 {sender}")], manner, 7, NOW)
     assert b"\r\nmx.test to app@sender.example: <joe@example.com>: host mail.example.com" in made.content
     assert b"said: 550 {sender}\r\n" in made.content
 
 
-def test_a_placeholder_that_means_nothing_is_refused() -> None:
+def test_an_unknown_placeholder_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\{recipient\} means nothing here; allowed: \{hostname\}"):
         Bounces.model_validate({"texts": {"failed": "Dear {recipient}"}})
 
@@ -138,6 +142,6 @@ def test_the_host_is_named(remote: str | None, name: str | None) -> None:
 
 def test_the_body_of_mail_that_requires_tls_is_not_returned() -> None:
     asked = {"_requiretls": True, "_dsn": {"ret": "FULL"}}
-    made = compose("failed", original(), [told(metadata=asked)], MANNER, 7, NOW)
+    made = compose("failed", original(), [of_recipient(metadata=asked)], MANNER, 7, NOW)
     assert [part.get_content_type() for part in parsed(made.content).iter_parts()][2] == "text/rfc822-headers"
     assert b"\r\nbody" not in made.content

@@ -9,13 +9,13 @@ import pytest
 from shared.mail.outcome import Outcome
 
 
-def test_final_is_delivered_or_failed() -> None:
+def test_only_delivered_and_failed_are_final() -> None:
     assert Outcome("delivered", "recipient", 250, "2.0.0", "250 2.0.0 OK").is_final
     assert Outcome("failed", "recipient", 550, "5.1.1", "550 5.1.1 no").is_final
     assert not Outcome("deferred", "destination", None, None, "no answer").is_final
 
 
-def test_only_what_is_deferred_can_be_uncertain() -> None:
+def test_only_a_deferred_outcome_can_be_uncertain() -> None:
     assert Outcome("deferred", "message", None, "4.4.2", "peer hung up", uncertain=True).uncertain
     with pytest.raises(ValueError, match="uncertain"):
         Outcome("delivered", "recipient", 250, None, "OK", uncertain=True)

@@ -65,7 +65,7 @@ def test_mail_from_the_null_sender_is_given_up_earlier_and_never_later() -> None
     assert limit(RECEIVED, Schedule(nullage=timedelta(days=9)), null=True) == RECEIVED + timedelta(days=5)
 
 
-def test_a_rule_lengthens_the_wait_and_never_cuts_it_short() -> None:
+def test_a_rule_lengthens_the_wait_and_never_shortens_it() -> None:
     assert decide(
         RECEIVED, received=RECEIVED, tries=1, schedule=Schedule(), roll=0, wait=120 * MINUTE
     ) == RECEIVED + timedelta(hours=2)
@@ -75,7 +75,7 @@ def test_a_rule_lengthens_the_wait_and_never_cuts_it_short() -> None:
     assert limit_ == RECEIVED + timedelta(days=5)
 
 
-def test_a_sender_is_told_from_the_age_that_was_chosen() -> None:
+def test_a_delay_is_notified_from_the_configured_age_on() -> None:
     schedule = Schedule(notice=timedelta(hours=4))
     assert not is_late(RECEIVED + timedelta(hours=4) - MINUTE, received=RECEIVED, schedule=schedule)
     assert is_late(RECEIVED + timedelta(hours=4), received=RECEIVED, schedule=schedule)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def reply(text: str) -> Reply:
-    """What a host says, read as it is in a session."""
+    """The reply of a host, parsed as in a session."""
     [parsed] = ReplyParser().feed(f"{text}\r\n".encode())
     return parsed
 
@@ -35,7 +35,7 @@ def rules(*written: dict[str, Any]) -> list[ReplyRule]:
 def judged(
     written: list[ReplyRule], text: str, phase: Phase = "rcpt", destination: str = "gmail.com", **known: Any
 ) -> Judgement:
-    """What becomes of a recipient a host says this about."""
+    """The judgement of a recipient after this reply."""
     outcome = classify_reply(reply(text), phase)
     return judge(
         compile_rules(written), outcome, said_by(outcome, destination=destination, transport="default", **known)
@@ -45,36 +45,36 @@ def judged(
 FLOOD = "421 4.7.28 Our system has detected an unusual rate of mail"
 
 
-def test_no_rule_changes_nothing() -> None:
+def test_without_a_rule_the_outcome_is_unchanged() -> None:
     assert judged([], FLOOD) == Judgement(classify_reply(reply(FLOOD), "rcpt"))
 
 
-def test_a_pattern_defers_longer_and_the_reply_stays() -> None:
+def test_a_rule_defers_longer_and_keeps_the_reply() -> None:
     verdict = judged(rules({"if": {"reply": ["/unusual rate/"]}, "defer": "2h"}), FLOOD)
     assert (verdict.wait, verdict.outcome.kind, verdict.outcome.text) == (timedelta(hours=2), "deferred", FLOOD)
     assert verdict.fired == ("r1",)
 
 
-def test_a_permanent_refusal_that_is_not_meant_so_is_deferred() -> None:
+def test_a_rule_can_defer_a_permanent_refusal() -> None:
     verdict = judged(
         rules({"if": {"code": ["550"], "reply": ["*too many messages*"]}, "defer": "1h"}), "550 5.7.1 Too many messages"
     )
     assert (verdict.outcome.kind, verdict.outcome.enhanced, verdict.outcome.reply_code) == ("deferred", "4.7.1", 550)
 
 
-def test_a_bounce_carries_our_words_and_theirs() -> None:
+def test_a_bounce_contains_our_text_and_the_reply() -> None:
     verdict = judged(rules({"if": {"enhanced": ["4.1.1"]}, "bounce": "No such user"}), "450 4.1.1 unknown")
     assert (verdict.outcome.kind, verdict.outcome.enhanced) == ("failed", "5.1.1")
     assert verdict.outcome.text == "No such user (450 4.1.1 unknown)"
 
 
-def test_a_hold_says_where_and_why() -> None:
+def test_a_hold_has_its_quarantine_and_reason() -> None:
     verdict = judged(rules({"if": {"code": ["5xx"]}, "hold": "review", "reason": "look at it"}), "550 5.7.1 no")
     assert verdict.held is not None
     assert (verdict.held.quarantine, verdict.held.reason) == ("review", "look at it")
 
 
-def test_the_first_of_each_kind_decides_and_others_add_theirs() -> None:
+def test_the_first_action_of_each_kind_decides() -> None:
     verdict = judged(
         rules(
             {"if": {"code": ["421"]}, "suspend": "1h", "suspended": "site"},
@@ -120,32 +120,32 @@ def test_the_first_of_each_kind_decides_and_others_add_theirs() -> None:
         ({"code": ["421"], "destination": ["yahoo.com"]}, False),
     ],
 )
-def test_condition(condition: dict[str, Any], *, matches: bool) -> None:
+def test_a_condition_matches_the_reply(condition: dict[str, Any], *, matches: bool) -> None:
     verdict = judged(rules({"if": condition, "defer": "1h"}), FLOOD, site="mx.google.com", tries=3)
     assert bool(verdict.fired) is matches
 
 
-def test_what_is_not_known_matches_nothing() -> None:
+def test_a_condition_on_an_unknown_fact_does_not_match() -> None:
     for condition in ({"site": ["*"]}, {"enhanced": ["4.*.*"]}):
         assert not judged(rules({"if": condition, "defer": "1h"}), "421 go away").fired
 
 
-def test_a_refusal_to_talk_is_matched_by_what_was_said() -> None:
+def test_a_refused_greeting_is_matched_by_its_reply() -> None:
     said = reply("554 5.7.1 your address is listed")
     outcome = classify_fault(Fault("refused", "greeting", f"host refused to talk to us: {said}", said))
-    told = said_by(outcome, destination="example.com", transport="default")
-    assert (told.text, told.enhanced, told.code, told.phase) == (str(said), "5.7.1", 554, "greeting")
+    facts = said_by(outcome, destination="example.com", transport="default")
+    assert (facts.text, facts.enhanced, facts.code, facts.phase) == (str(said), "5.7.1", 554, "greeting")
     [rule] = rules({"if": {"reply": ["554 5.7.1 *"], "phase": ["greeting"]}, "suspend": "1h"})
-    assert judge(compile_rules([rule]), outcome, told).suspend is not None
+    assert judge(compile_rules([rule]), outcome, facts).suspend is not None
 
 
-def test_a_fault_without_a_reply_is_matched_by_its_words() -> None:
+def test_a_fault_without_a_reply_is_matched_by_its_text() -> None:
     outcome = classify_fault(Fault("connect", "connect", "connection refused"))
-    told = said_by(outcome, destination="example.com", transport="default")
-    assert (told.text, told.enhanced) == ("connection refused", None)
+    facts = said_by(outcome, destination="example.com", transport="default")
+    assert (facts.text, facts.enhanced) == ("connection refused", None)
 
 
-def test_nothing_bounces_that_a_peer_may_have_or_that_is_our_fault() -> None:
+def test_a_rule_cannot_bounce_uncertain_mail_or_our_own_faults() -> None:
     [rule] = rules({"if": {"outcome": ["deferred"]}, "bounce": "no"})
     lost = classify_fault(Fault("closed", "dot", "peer hung up"))
     ours = Outcome("deferred", "us", None, "4.3.5", "no key")
@@ -154,11 +154,11 @@ def test_nothing_bounces_that_a_peer_may_have_or_that_is_our_fault() -> None:
         assert verdict.outcome.kind == "deferred"
 
 
-def test_a_delivery_is_never_judged() -> None:
+def test_rules_never_apply_to_a_delivery() -> None:
     assert not judged(rules({"if": {"code": ["2xx"]}, "bounce": "no"}), "250 2.0.0 Ok", phase="dot").fired
 
 
-def test_a_rule_that_fails_is_no_rule(heard: Heard) -> None:
+def test_a_rule_that_raises_is_ignored(heard: Heard) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("full")
 
@@ -199,7 +199,9 @@ def test_many_recipients_of_one_reply_suspend_once(heard: Heard) -> None:
         ("source", {}, None),
     ],
 )
-def test_what_is_suspended(of: str, known: dict[str, Any], selection: dict[str, list[str]] | None) -> None:
+def test_a_suspend_selects_the_configured_scope(
+    of: str, known: dict[str, Any], selection: dict[str, list[str]] | None
+) -> None:
     asked: list[dict[str, list[str]]] = []
     [rule] = rules({"if": {"code": ["421"]}, "suspend": "1h", "suspended": of})
     reactions = Reactions([rule], suspend=suspending(lambda found, _seconds, _reason: asked.append(found)))
@@ -208,7 +210,7 @@ def test_what_is_suspended(of: str, known: dict[str, Any], selection: dict[str, 
     assert asked == ([] if selection is None else [selection])
 
 
-def test_a_reload_brings_other_rules() -> None:
+def test_a_reload_replaces_the_rules() -> None:
     reactions = Reactions(rules({"if": {"code": ["421"]}, "defer": "2h"}))
     outcome = classify_reply(reply(FLOOD), "rcpt")
     said = said_by(outcome, destination="gmail.com", transport="default")

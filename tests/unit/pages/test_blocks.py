@@ -1,4 +1,4 @@
-"""test_blocks — a page is divided into what its reader types, edits and sees
+"""test_blocks — a page is divided into commands, files and output
 
 See: tests/fixtures/pages/blocks.py.
 """

@@ -1,6 +1,6 @@
 """test_pacing_pages — the examples of docs/explanation/pacing.md agree with a worker's behaviour
 
-Owns: reads each configuration on the page and asks every question that stands below it, at the time it says.
+Owns: reads each configuration on the page and asks every question below it, at its time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Example(NamedTuple):
 
 
 def examples() -> list[Example]:
-    """What stands on the page, in its order."""
+    """The examples on the page, in their order."""
     blocks = re.findall(r"(?:^    .*\n|^\n)+", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     found: list[Example] = []
     for text in (part for block in blocks for part in re.split(r"\n{2,}", textwrap.dedent(block).strip("\n"))):
@@ -85,7 +85,7 @@ def test_a_worker_answers_as_the_page_says(example: Example, tmp_path: Path) -> 
             assert parts["answer"] == f"waits {asked.seconds:.1f} s: {asked.reason}", line
 
 
-def test_a_shared_limit_is_told_to_wait_and_never_awaited(tmp_path: Path) -> None:
+def test_a_shared_limit_answers_wait_and_never_blocks(tmp_path: Path) -> None:
     [example] = [example for example in examples() if "shared: true" in example.config]
     paces = Paces(load(example, tmp_path).pacing)
     asked = paces.ask(Fields("default", "example.com"))

@@ -58,7 +58,7 @@ def test_every_condition_and_action_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("file", ["reference/policy.md", "how-to/check-content-with-rspamd.md", "how-to/hold-mail.md"])
-def test_every_policy_on_a_page_can_be_used(file: str, tmp_path: Path) -> None:
+def test_every_policy_on_a_page_is_valid(file: str, tmp_path: Path) -> None:
     text = page() if file == "reference/policy.md" else (DOCS / file).read_text(encoding="utf-8")
     blocks = re.findall(r"(?:^    .*\n|^\n)+", text, re.MULTILINE)
     policies = [
@@ -76,7 +76,7 @@ def test_every_policy_on_a_page_can_be_used(file: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("at", "status"), [("2026-07-01T19:59+02:00", 1), ("2026-07-01T18:00", 0), ("noon", 2)])
-def test_the_time_can_be_given(at: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_takes_a_time(at: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = EXAMPLES["defer"]
     monkeypatch.chdir(tmp_path)
     Path("config").mkdir()

@@ -45,18 +45,18 @@ def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("reply", "site", "rule", "fate"), SAID)
-def test_what_providers_say_meets_its_rule(
+def test_each_provider_reply_matches_its_rule(
     rules: Path, capsys: pytest.CaptureFixture[str], reply: str, site: str, rule: str, fate: str
 ) -> None:
     status = main(["rules", "test", "--reply", reply, "--site", site, "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert told["fired"] == ([] if rule == "none" else [rule])
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["fired"] == ([] if rule == "none" else [rule])
     assert status == (1 if rule == "none" else 0)
-    shown = FATES[told["outcome"]] + (f", {told['suspend']['of']} suspended" if told["suspend"] else "")
+    shown = FATES[answer["outcome"]] + (f", {answer['suspend']['of']} suspended" if answer["suspend"] else "")
     assert shown == fate
 
 
-def test_every_provider_rule_can_be_used(rules: Path) -> None:
+def test_every_provider_rule_is_valid(rules: Path) -> None:
     assert len(SAID) >= 9
     assert len(load_queued(rules, {}).rules) == 9
 
@@ -70,7 +70,7 @@ def test_the_command_prints_what_the_page_shows(rules: Path, capsys: pytest.Capt
     assert [line.strip() for line in printed.splitlines()] == [line.strip() for line in lines]
 
 
-def test_a_reply_that_is_none_is_refused(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_reply_is_refused(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["rules", "test", "--reply", "go away"])
     assert "is not a valid reply; allowed: a code from 200 to 599" in capsys.readouterr().err
@@ -117,7 +117,7 @@ def test_mail_of_the_null_sender_ends_earlier() -> None:
     assert len(tries(retry, null=True)) == 5
 
 
-def test_the_sender_is_told_at_the_try_the_page_names() -> None:
+def test_the_delay_notice_follows_the_documented_try() -> None:
     retry = schedules()[2][0]
     late = [
         n for n, after in enumerate(tries(retry), 1) if is_late(RECEIVED + after, received=RECEIVED, schedule=retry)

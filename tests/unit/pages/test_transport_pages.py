@@ -1,4 +1,4 @@
-"""test_transport_pages — the examples on the pages about transports are valid and mean what the pages say"""
+"""test_transport_pages — the examples on the pages about transports are valid and have the described meaning"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def examples(page: str) -> list[str]:
 @pytest.mark.parametrize(
     ("page", "count"), [("transport-groups.md", 1), ("several-source-addresses.md", 3), ("route-mail.md", 6)]
 )
-def test_every_example_can_be_used(page: str, count: int, tmp_path: Path) -> None:
+def test_every_example_is_valid(page: str, count: int, tmp_path: Path) -> None:
     found = examples(page)
     assert len(found) >= count
     for text in found:
@@ -36,7 +36,7 @@ def test_every_example_can_be_used(page: str, count: int, tmp_path: Path) -> Non
         load_queued(tmp_path / "queued.yaml", {})
 
 
-def test_the_page_on_groups_tells_what_becomes_of_each_transport(tmp_path: Path) -> None:
+def test_the_transports_on_the_page_about_groups_have_the_described_settings(tmp_path: Path) -> None:
     (tmp_path / "queued.yaml").write_text(examples("transport-groups.md")[0], encoding="utf-8")
     default, newsletters, internal = load_queued(tmp_path / "queued.yaml", {}).transports
     assert newsletters.connection == default.connection

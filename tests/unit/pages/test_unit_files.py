@@ -45,28 +45,28 @@ def settings(file: Path) -> dict[str, str]:
     return found
 
 
-def test_it_starts_what_there_is(unit: Mapping[str, str]) -> None:
+def test_the_unit_starts_an_existing_program(unit: Mapping[str, str]) -> None:
     program, *arguments = shlex.split(unit["ExecStart"])
     assert program.endswith("/bin/python")
     assert arguments == ["-m", "smtpd", "--config", "/etc/pillarbox/smtpd.yaml"]
     assert (ROOT / "smtpd" / "__main__.py").exists()
 
 
-def test_it_leaves_a_stop_the_time_it_may_take(unit: Mapping[str, str]) -> None:
+def test_the_stop_timeout_covers_the_longest_stop(unit: Mapping[str, str]) -> None:
     ours = TRANSFER + patience(load_smtpd(ROOT / "config" / "smtpd.yaml", {})) + _CLOSING
     assert int(unit["TimeoutStopSec"]) > ours
     assert int(unit["TimeoutStartSec"]) > _READY
     assert unit["KillMode"] == "mixed", "the supervisor stops its processes itself"
 
 
-def test_it_speaks_and_listens_as_lifecycle_does(unit: Mapping[str, str]) -> None:
+def test_the_unit_uses_the_protocol_and_signals_of_lifecycle(unit: Mapping[str, str]) -> None:
     assert (unit["Type"], unit["NotifyAccess"]) == ("notify", "main")
     assert unit["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert int(unit["WatchdogSec"]) >= 10
     assert unit["RestartPreventExitStatus"] == "78"
 
 
-def test_nothing_runs_as_root(unit: Mapping[str, str]) -> None:
+def test_the_unit_runs_without_root(unit: Mapping[str, str]) -> None:
     assert unit["User"] not in {"", "root", "0"}
     assert unit["CapabilityBoundingSet"] == unit["AmbientCapabilities"] == "CAP_NET_BIND_SERVICE"
     assert unit["NoNewPrivileges"] == "yes"
@@ -93,7 +93,7 @@ def test_a_worker_has_a_unit_that_differs_where_it_must(unit: Mapping[str, str])
 def test_systemd_finds_no_fault(tmp_path: Path, file: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
-        assert len(settings(file)) > 30  # the tests above are all that can be proven where there is no systemd
+        assert len(settings(file)) > 30  # without systemd only the tests above are possible
         return
     # Its programs and accounts are those of an installation, which this is not.
     text = file.read_text(encoding="utf-8").replace("/opt/pillarbox/.venv/bin/python", "/bin/true")

@@ -28,14 +28,14 @@ def test_every_page_with_something_to_do_has_a_reader() -> None:
     assert not READERS.keys() & ELSEWHERE.keys()
 
 
-def test_every_block_says_what_it_is() -> None:
+def test_every_block_has_a_known_language() -> None:
     known = {"sh", "console", "yaml", "sql", "text"}
     assert {
         (page, b.line, b.language) for page, found in PAGES.items() for b in found if b.language not in known
     } == set()
 
 
-def test_what_no_test_runs_is_on_a_page() -> None:
+def test_every_exception_of_the_test_is_on_a_page() -> None:
     commands = [c for found in PAGES.values() for b in found if b.language in {"sh", "console"} for c in b.commands()]
     assert [words for words in NOT_RUN if not any(c.startswith(words) for c in commands)] == []
 

@@ -54,7 +54,7 @@ def asked(config: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple
 
 
 def rules(answer: dict[str, Any], phase: str) -> list[tuple[str, bool]]:
-    return [(s["rule"], s["matched"]) for told in answer["phases"] if told["phase"] == phase for s in told["trail"]]
+    return [(s["rule"], s["matched"]) for each in answer["phases"] if each["phase"] == phase for s in each["trail"]]
 
 
 def test_an_accepted_envelope_exits_0_with_its_row_and_every_rule(
@@ -70,7 +70,7 @@ def test_an_accepted_envelope_exits_0_with_its_row_and_every_rule(
     assert rules(answer, "mailfrom") == [("big", False)]
     assert rules(answer, "rcptto") == [("watched", False), ("friend", True)]
     assert rules(answer, "eod") == [("lottery", False), ("mark", True)]
-    assert [told["phase"] for told in answer["phases"]] == ["connect", "helo", "auth", "mailfrom", "rcptto", "eod"]
+    assert [each["phase"] for each in answer["phases"]] == ["connect", "helo", "auth", "mailfrom", "rcptto", "eod"]
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_one_refused_recipient_of_two_exits_1(config: Path, capsys: pytest.Captu
     assert [row["recipient"] for row in answer["recipients"]] == ["x@y.example"]
 
 
-def test_who_may_not_relay_is_told_so(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_client_that_may_not_relay_is_refused_with_554(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, answer = asked(config, capsys, "--client", "203.0.113.1", "--to", "x@friend.example")
     assert status == 1
     assert answer["rejected"]["x@friend.example"].startswith("554 5.7.1")
     assert asked(config, capsys, "--client", "203.0.113.1", "--user", "alice", "--to", "x@friend.example")[0] == 0
 
 
-def test_a_message_shows_its_header_and_notes_say_what_was_left_out(
+def test_a_message_is_judged_by_its_header_and_notes_name_omissions(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mail = config / "mail"
@@ -123,28 +123,28 @@ def test_a_message_shows_its_header_and_notes_say_what_was_left_out(
     assert "without --message no header field matches" in asked(config, capsys, "--to", "x@y.example")[1]["notes"]
 
 
-def test_the_table_is_for_people(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_the_table_is_readable(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     assert main(["policy", "test", "--config", str(config), *ENVELOPE, "--size", "2MiB", "--to", "x@y.example"]) == 1
-    told = capsys.readouterr().out
-    assert "defer: 452 4.3.4 Not now; delay: 5s" in told
-    assert "refused: 452 4.3.4 Not now" in told
-    assert "delayed: 5 s in all" in told
+    printed = capsys.readouterr().out
+    assert "defer: 452 4.3.4 Not now; delay: 5s" in printed
+    assert "refused: 452 4.3.4 Not now" in printed
+    assert "delayed: 5 s in all" in printed
 
 
-def test_check_says_what_can_be_used(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_counts_the_valid_rules(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy", "check", "--config", str(config)]) == 0
     assert capsys.readouterr().out.endswith("smtpd.yaml: can be used: 8 rules, 1 hold, 1 list\n")
 
 
-def test_check_names_the_list_that_cannot_be_read(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_an_unreadable_list(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config / "friends").unlink()
     assert main(["policy", "check", "--config", str(config)]) == 78
     assert "policy.lists[0].file: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["check", "test"])
-def test_a_mistake_is_one_line_with_its_place(verb: str, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_line_with_file_and_line(verb: str, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = config / "smtpd.yaml"
     file.write_text(file.read_text().replace("phase: eod, if", "phase: helo, if"))
     envelope = [*ENVELOPE, "--to", "x@y.example"] if verb == "test" else []
@@ -162,6 +162,8 @@ def test_a_mistake_is_one_line_with_its_place(verb: str, config: Path, capsys: p
         (["--message", "/nowhere", "--to", "x@y.example"], "--message /nowhere: No such file"),
     ],
 )
-def test_bad_options_are_one_line(more: list[str], said: str, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_are_one_line(
+    more: list[str], said: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["policy", "test", "--config", str(config), *ENVELOPE, *more]) != 0
     assert said in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""test_conditions — each condition of a rule matches only what it says, and no unknown fact
+"""test_conditions — each condition of a rule matches its facts only, and no unknown fact
 
 Owns: examples for smtpd/policy/conditions.py, smtpd/policy/times.py and smtpd/policy/headers.py.
 """
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
         ({"client": ["192.0.2.0/24"], "user": ["bob"], "recipientdomain": ["*.example.net"]}, False),
     ],
 )
-def test_each_condition(condition: dict[str, Any], *, expected: bool) -> None:
+def test_each_condition_matches_its_facts_only(condition: dict[str, Any], *, expected: bool) -> None:
     assert matches(condition) is expected
 
 
@@ -116,7 +116,7 @@ def test_each_condition(condition: dict[str, Any], *, expected: bool) -> None:
         {"senderdomain": ["*.sender.example"]},
     ],
 )
-def test_what_is_not_known_matches_nothing(condition: dict[str, Any]) -> None:
+def test_a_condition_on_an_unknown_fact_does_not_match(condition: dict[str, Any]) -> None:
     unknown = Facts(now=FACTS.now, client="unix:", listener="default", recipient=FACTS.recipient)
     made = outcome({"if": condition, "then": {"hold": "x"}}, facts=unknown, known=Known(check="skipped"))
     assert made.changes.hold is None
@@ -127,13 +127,13 @@ def test_the_null_sender_is_the_empty_text() -> None:
 
 
 @pytest.mark.parametrize("client", ["::ffff:192.0.2.7", "192.0.2.7"])
-def test_an_ipv4_client_is_one_on_an_ipv6_socket_too(client: str) -> None:
+def test_an_ipv4_client_matches_on_an_ipv6_socket(client: str) -> None:
     assert matches({"client": ["192.0.2.0/24"]}, replace(FACTS, client=client))
     assert not matches({"client": ["::/0"]}, replace(FACTS, client=client))
 
 
 @pytest.mark.parametrize("client", ["", "unix:", "192.0.2"])
-def test_what_is_no_address_is_in_no_network(client: str) -> None:
+def test_an_invalid_client_address_is_in_no_network(client: str) -> None:
     assert not matches({"client": ["0.0.0.0/0", "::/0"]}, replace(FACTS, client=client))
 
 
@@ -158,7 +158,7 @@ def test_hours_past_midnight_belong_to_the_day_they_begin_on(day: int, clock: st
     "written",
     ["ceo@example.com", "CEO@EXAMPLE.com", '"ceo"@example.com', r'"c\eo"@example.com', r'"\C\e\o"@example.com'],
 )
-def test_another_spelling_is_no_other_mailbox(written: str) -> None:
+def test_another_spelling_is_the_same_mailbox(written: str) -> None:
     localpart, _, domain = written.rpartition("@")
     facts = replace(FACTS, sender=Address(localpart, domain), recipient=Address(localpart, domain))
     for condition in ({"sender": ["Ceo@example.com"]}, {"recipient": ["ceo@Example.com"]}):
@@ -178,7 +178,7 @@ def test_another_spelling_is_no_other_mailbox(written: str) -> None:
     ],
 )
 @pytest.mark.parametrize("label", ["", "a.", "ü."])
-def test_another_spelling_is_no_other_domain(label: str, domain: str) -> None:
+def test_another_spelling_is_the_same_domain(label: str, domain: str) -> None:
     address = parse(f"x@{label}{domain}")
     facts = replace(FACTS, sender=address, recipient=address)
     blocked = ["blocked.example", "*.blocked.example"]
@@ -188,7 +188,7 @@ def test_another_spelling_is_no_other_domain(label: str, domain: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [1, 100, 999])
-def test_a_rule_sees_the_whole_header_that_may_be_sent(fields: int) -> None:
+def test_a_rule_sees_the_whole_allowed_header(fields: int) -> None:
     padding = b"X-Pad: " + b"a" * (1_000_000 // fields) + b"\r\n"
     facts = replace(FACTS, headers=HeaderFields(padding * fields + b"X-Bad: yes\r\n\r\nX-Body: yes\r\n"))
     assert matches({"header": {"X-Bad": ["yes"]}}, facts)
@@ -198,7 +198,7 @@ def test_a_rule_sees_the_whole_header_that_may_be_sent(fields: int) -> None:
 @pytest.mark.parametrize("helo", ["bad.example", "bad.example.", "BAD.example.", "b\u00e4d.example."])
 @pytest.mark.parametrize("entry", ["bad.example", "bad.example.", "*.example"])
 @pytest.mark.parametrize("fact", ["helo", "clientname"])
-def test_a_trailing_dot_makes_no_other_name(fact: str, entry: str, helo: str, tmp_path: Path) -> None:
+def test_a_trailing_dot_does_not_change_a_name(fact: str, entry: str, helo: str, tmp_path: Path) -> None:
     """The dot says only that the name is complete."""
     label = "bad" if helo.isascii() else "xn--bd-via"
     name, other = dict[str, Any]({fact: helo}), dict[str, Any]({fact: f"not{helo}.other"})
@@ -214,6 +214,6 @@ def test_a_trailing_dot_makes_no_other_name(fact: str, entry: str, helo: str, tm
     assert COUNTED[fact](facts) == f"{label}.example"
 
 
-def test_a_pattern_can_still_ask_for_the_trailing_dot() -> None:
+def test_a_pattern_can_match_the_trailing_dot() -> None:
     assert matches({"helo": [r"/\.$/"]}, replace(FACTS, helo="app1.example.com."))
     assert not matches({"helo": [r"/\.$/"]})

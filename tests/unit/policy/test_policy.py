@@ -17,7 +17,7 @@ from smtpd.policy.engine import CheckResult, decide, merged
 from tests.fixtures.daemons.policies import FACTS, outcome
 
 
-def test_without_a_rule_everything_is_accepted_and_nothing_changed() -> None:
+def test_without_rules_mail_is_accepted_unchanged() -> None:
     assert outcome(phase="rcptto") == Decision()
 
 
@@ -32,7 +32,7 @@ def test_the_first_rule_that_decides_ends_the_phase() -> None:
     assert made.changes == Changes(transport="one", metadata={"a": "b"}, rules=("rule-0", "rule-2"))
 
 
-def test_the_first_to_set_a_thing_has_set_it() -> None:
+def test_the_first_rule_to_set_a_value_wins() -> None:
     made = outcome(
         {"then": {"hold": "one", "holdreason": "because", "metadata": {"a": "1"}, "priority": 0}},
         {"then": {"hold": "two", "metadata": {"a": "2", "b": "2"}, "partition": "7", "priority": 5}},
@@ -60,7 +60,7 @@ def test_placeholders_are_filled_and_cannot_break_a_line() -> None:
     )
 
 
-def test_merging_prefers_the_first_and_loses_nothing() -> None:
+def test_merged_changes_prefer_the_first_and_keep_all_keys() -> None:
     one = Changes(hold="a", metadata={"k": "1"}, partitionkey="user", rules=("x",))
     two = Changes(hold="b", holdreason="no", metadata={"k": "2", "l": "2"}, partition="3", priority=1, rules=("y",))
     assert merged(one, two) == Changes(
@@ -69,7 +69,7 @@ def test_merging_prefers_the_first_and_loses_nothing() -> None:
     assert merged(Changes(), two) == two == merged(two, Changes())
 
 
-def test_a_rate_is_asked_only_when_all_else_matches() -> None:
+def test_a_rate_is_counted_only_if_all_other_conditions_match() -> None:
     rule = {"if": {"rate": {"key": ["user", "client"], "over": "2/1m"}, "user": ["alice"]}, "then": {"hold": "x"}}
     with pytest.raises(Unanswered) as asked:
         outcome(rule)
@@ -81,7 +81,7 @@ def test_a_rate_is_asked_only_when_all_else_matches() -> None:
     assert outcome(rule, known=answered[False]).changes.hold is None
 
 
-def test_the_check_is_asked_where_the_first_rule_needs_it_and_not_after_an_accept() -> None:
+def test_content_is_checked_at_the_first_rule_that_needs_it() -> None:
     with pytest.raises(Unanswered):
         outcome({"if": {"score": ">5"}, "then": {"hold": "x"}}, known=Known())
     with pytest.raises(Unanswered):
@@ -103,7 +103,7 @@ def test_the_check_is_asked_where_the_first_rule_needs_it_and_not_after_an_accep
         ("greylist", {"greylist": "accept"}, "accept", None, False),
     ],
 )
-def test_what_rspamd_says_is_done_as_configured(
+def test_each_rspamd_action_has_its_configured_verdict(
     action: str, settings: dict[str, str], verdict: str, hold: str | None, *, tagged: bool
 ) -> None:
     result = CheckResult(action, 12.0, headers=(("X-Spam", "Yes"),))
@@ -113,7 +113,7 @@ def test_what_rspamd_says_is_done_as_configured(
 
 
 @pytest.mark.parametrize(("whendown", "verdict", "hold"), [("accept", "accept", None), ("hold", "accept", "q")])
-def test_what_happens_while_rspamd_is_down_is_a_choice(whendown: str, verdict: str, hold: str | None) -> None:
+def test_whendown_decides_while_rspamd_is_down(whendown: str, verdict: str, hold: str | None) -> None:
     made = outcome(policy={"contentcheck": {"whendown": whendown, "hold": "q"}}, known=Known(check="down"))
     assert (made.verdict, made.changes.hold) == (verdict, hold)
 
@@ -123,7 +123,7 @@ def test_by_default_mail_is_deferred_while_rspamd_is_down() -> None:
     assert (made.verdict, made.reply) == ("defer", "451 4.3.0 Local error in processing, try again")
 
 
-def test_a_rule_decides_before_the_checks_own_verdict() -> None:
+def test_a_rule_takes_precedence_over_the_verdict_of_the_content_check() -> None:
     made = outcome(
         {"if": {"score": ">10", "user": ["alice"]}, "then": {"accept": True, "metadata": {"spam": "{score}"}}},
         known=Known(check=CheckResult("reject", 20.0)),
@@ -132,20 +132,20 @@ def test_a_rule_decides_before_the_checks_own_verdict() -> None:
     assert made.changes.metadata == {"spam": "20.00"}
 
 
-def test_a_rule_is_asked_only_for_its_servers() -> None:
+def test_a_rule_applies_only_to_its_servers() -> None:
     rule = {"id": "a", "servers": ["public"], "then": {"reject": "550 5.7.1 no"}}
     compiled = compile_policy(Policy.model_validate({"rules": [rule]}), ["public", "submission"])
     verdicts = [decide("rcptto", replace(FACTS, listener=name), compiled).verdict for name in ("public", "submission")]
     assert verdicts == ["reject", "accept"]
 
 
-def test_a_standing_hold_is_not_ended_by_an_accept() -> None:
+def test_an_accept_does_not_end_a_standing_hold() -> None:
     policy = {"holds": [{"id": "h", "if": {"user": ["alice"]}, "hold": "standing"}]}
     made = outcome({"then": {"accept": True, "hold": "rule"}}, phase="rcptto", policy=policy)
     assert (made.changes.hold, made.changes.holdreason) == ("standing", "rule h")
 
 
-def test_the_trail_says_of_each_rule_why() -> None:
+def test_the_trail_explains_each_rule() -> None:
     written = [
         {"id": "bob", "if": {"user": ["bob"]}, "then": {"hold": "x"}},
         {"id": "slow", "if": {"user": ["alice"]}, "then": {"delay": "2s", "metadata": {"a": "{user}"}}},

@@ -33,14 +33,14 @@ FACTS = Facts(
 NETWORKS = [ip_network("192.0.2.0/24"), ip_network("2001:db8::/32")]
 
 
-def test_unchanged_it_is_the_domains_partition_and_the_default_transport() -> None:
+def test_a_default_row_has_the_domains_partition_and_the_default_transport() -> None:
     made = row(FACTS, UNCHANGED, None, "recipientdomain", 64)
     assert made.address == FACTS.recipient
     assert (made.partid, made.status, made.transportid) == (partition_id("mail.example.net", 64), "DELIVER", "default")
     assert (made.metadata, made.priority) == ({}, None)
 
 
-def test_what_rules_set_becomes_columns_and_reserved_metadata() -> None:
+def test_changes_of_rules_become_columns_and_reserved_metadata() -> None:
     changes = Changes(
         hold="q", holdreason="why", metadata={"a": "b"}, partition="tenant-7", transport="relay", priority=0,
         rules=("one", "two"),
@@ -64,7 +64,7 @@ def test_what_rules_set_becomes_columns_and_reserved_metadata() -> None:
         ("metadata:none", "mail.example.net"),
     ],
 )
-def test_each_partition_key(key: str, hashed: str) -> None:
+def test_each_partition_key_is_hashed(key: str, hashed: str) -> None:
     changes = Changes(metadata={"tenant": "emca"})
     assert row(FACTS, changes, None, key, 999_983).partid == partition_id(hashed, 999_983)
     rule = replace(changes, partitionkey=key)
@@ -77,7 +77,7 @@ def test_a_key_that_is_empty_falls_back_to_the_recipients_domain(key: str) -> No
     assert row(bare, UNCHANGED, None, key, 999_983).partid == partition_id("mail.example.net", 999_983)
 
 
-def test_a_users_own_settings_fill_what_rules_left_open() -> None:
+def test_settings_of_a_user_apply_where_rules_set_nothing() -> None:
     user = User("alice", partition="vip", transport="fast", hold="watch")
     made = row(FACTS, UNCHANGED, user, "recipientdomain", 6)
     assert (made.partid, made.transportid, made.status) == ("vip", "fast", Status.HOLD)
@@ -102,7 +102,7 @@ def test_a_users_own_settings_fill_what_rules_left_open() -> None:
         ("192.0.2", False),
     ],
 )
-def test_networks(client: str, *, inside: bool) -> None:
+def test_an_address_is_in_its_networks(client: str, *, inside: bool) -> None:
     assert in_networks(client, NETWORKS) is inside
 
 

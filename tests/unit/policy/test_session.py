@@ -25,7 +25,7 @@ CONTENT = b"Subject: x\r\n\r\nbody\r\n"
 
 
 class Counted:
-    """Rates, a database and rspamd in one, which remember what they were asked."""
+    """Rates, a database and rspamd in one, which record the questions."""
 
     def __init__(self) -> None:
         self.counts: list[tuple[str, int, float]] = []
@@ -60,7 +60,7 @@ def session(
     )
 
 
-async def test_what_a_session_is_told_holds_for_every_message_and_what_a_message_is_told_does_not() -> None:
+async def test_changes_at_connect_last_for_the_session_and_changes_at_mail_for_one_message() -> None:
     asked = session(
         {"phase": "connect", "then": {"transport": "all"}},
         {"phase": "mailfrom", "if": {"sender": [""]}, "then": {"hold": "bounces"}},
@@ -79,7 +79,7 @@ async def test_what_a_session_is_told_holds_for_every_message_and_what_a_message
     assert [r.metadata.get("for") for r in second.recipients] == [None, "ann"]
 
 
-async def test_a_recipient_that_was_refused_is_not_among_the_rows_nor_counted() -> None:
+async def test_a_refused_recipient_has_no_row_and_is_not_counted() -> None:
     asked = session(
         {"if": {"recipients": ">1"}, "then": {"defer": "452 4.5.3 One"}},
         {"if": {"recipientdomain": ["one.example"]}, "then": {"reject": "550 5.7.1 No"}},
@@ -89,7 +89,7 @@ async def test_a_recipient_that_was_refused_is_not_among_the_rows_nor_counted() 
     assert [row.address for row in (await asked.eod(CONTENT)).recipients] == [BOB]
 
 
-async def test_an_authentication_outlives_the_next_ehlo_and_a_refused_one_leaves_nothing() -> None:
+async def test_a_login_survives_ehlo_and_a_refused_login_changes_nothing() -> None:
     client = Client("192.0.2.7", 25, "default", helo="a")
     asked = session(
         {"phase": "helo", "if": {"helo": ["bad"]}, "then": {"reject": "550 5.7.1 No"}},
@@ -110,7 +110,7 @@ async def test_an_authentication_outlives_the_next_ehlo_and_a_refused_one_leaves
     assert (row.status.value, row.metadata) == ("DELIVER", {"tenant": "alice", "_policyrule": "r2"})
 
 
-async def test_who_is_a_user_without_auth_goes_through_its_phase_at_ehlo() -> None:
+async def test_a_user_without_auth_passes_the_auth_phase_at_ehlo() -> None:
     client = Client("192.0.2.7", 25, "default", helo="a", user=User("mallory"))
     asked = session(
         {"phase": "helo", "then": {"delay": "2s"}},
@@ -121,7 +121,7 @@ async def test_who_is_a_user_without_auth_goes_through_its_phase_at_ehlo() -> No
     assert (decision.reply, decision.delay) == ("550 5.7.1 Suspended", 2.0)
 
 
-async def test_the_check_is_asked_once_for_a_message_with_all_its_recipients() -> None:
+async def test_content_is_checked_once_with_all_recipients() -> None:
     sources = Counted()
     asked = session(
         {"phase": "eod", "if": {"recipientdomain": ["one.example"], "score": ">2"}, "then": {"hold": "x"}},
@@ -142,7 +142,7 @@ async def test_the_check_is_asked_once_for_a_message_with_all_its_recipients() -
     )
 
 
-async def test_one_recipient_refused_at_the_end_refuses_the_message() -> None:
+async def test_one_recipient_refused_at_eod_refuses_the_message() -> None:
     asked = session(
         {"phase": "eod", "if": {"recipientdomain": ["two.example"]}, "then": {"reject": "554 5.7.1 No"}},
     )
@@ -153,7 +153,7 @@ async def test_one_recipient_refused_at_the_end_refuses_the_message() -> None:
     assert (end.decision.reply, end.recipients, end.headers) == ("554 5.7.1 No", (), b"")
 
 
-async def test_a_field_that_some_recipients_escaped_is_added_once() -> None:
+async def test_a_header_field_added_for_some_recipients_occurs_once() -> None:
     asked = session(
         {"phase": "eod", "if": {"recipientdomain": ["one.example"]}, "then": {"accept": True}},
         {"phase": "eod", "then": {"addheader": {"X-A": "b"}}},
@@ -165,7 +165,7 @@ async def test_a_field_that_some_recipients_escaped_is_added_once() -> None:
     assert (await asked.eod(CONTENT)).headers == b"X-From: a@b.example\r\nX-A: b\r\n"
 
 
-async def test_a_rate_counts_once_for_each_recipient_and_once_for_a_message() -> None:
+async def test_a_rate_counts_each_recipient_and_each_message_once() -> None:
     sources = Counted()
     asked = session(
         {"if": {"rate": {"key": ["client", "recipientdomain"], "over": "5/1m"}}, "then": {"defer": "450 4.7.1 a"}},
@@ -186,7 +186,7 @@ async def test_a_rate_counts_once_for_each_recipient_and_once_for_a_message() ->
     assert (await asked.eod(CONTENT)).decision.reply == "450 4.7.1 b"
 
 
-async def test_a_query_is_asked_only_when_everything_cheaper_matches() -> None:
+async def test_a_query_runs_only_if_all_cheaper_conditions_match() -> None:
     sources = Counted()
     condition = {"in": {"list": "l", "of": "recipientdomain"}, "sender": ["a@b.example"]}
     asked = session(
@@ -203,7 +203,7 @@ async def test_a_query_is_asked_only_when_everything_cheaper_matches() -> None:
 
 
 @pytest.mark.parametrize("source", ["rates", "check", "ask"])
-async def test_without_a_source_nothing_is_over_and_nothing_is_guessed(source: str) -> None:
+async def test_a_missing_source_of_facts_is_451(source: str) -> None:
     rules: dict[str, dict[str, Any]] = {
         "rates": {"if": {"rate": {"key": ["client"], "over": "0/1m"}}, "then": {"reject": "550 5.7.1 no"}},
         "check": {"phase": "eod", "if": {"score": ">-1000"}, "then": {"accept": True}},

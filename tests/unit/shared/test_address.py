@@ -82,7 +82,7 @@ BAD = [
     "user@[]",
     "user@[[192.0.2.1]]",
     "user@[192.0.2.1].example",
-    # A zone is no part of an address literal, and could hold anything.
+    # A zone is not part of an address literal, and could contain any text.
     "user@[IPv6:fe80::1%eth0]",
     "user@[IPv6:fe80::1%a b]",
     "user@[IPv6:fe80::1%> SIZE=1]",
@@ -93,14 +93,14 @@ CONTROLS = ["\r", "\n", "\0", "\t", "\x7f", "\x1b", "\x85", "\u2028", "\u2029", 
 
 
 @pytest.mark.parametrize(("text", "localpart", "domain"), GOOD)
-def test_a_good_address_is_parsed_and_written_back(text: str, localpart: str, domain: str) -> None:
+def test_a_valid_address_is_parsed_and_written_back(text: str, localpart: str, domain: str) -> None:
     found = parse(text)
     assert found == Address(localpart, domain)
     assert parse(str(found)) == found
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_a_bad_address_is_refused_in_one_line(text: str) -> None:
+def test_an_invalid_address_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(AddressRefused) as refusal:
         parse(text)
     assert "\n" not in str(refusal.value)
@@ -111,20 +111,20 @@ def test_a_bad_address_is_refused_in_one_line(text: str) -> None:
 @pytest.mark.parametrize(
     "template", ["us{}er@example.com", '"us{}er"@example.com', "user@exa{}mple.com", "{}", "u@e.com{}"]
 )
-def test_no_control_character_anywhere(template: str, control: str) -> None:
+def test_a_control_character_is_refused_anywhere(template: str, control: str) -> None:
     with pytest.raises(AddressRefused, match="control characters"):
         parse(template.format(control))
 
 
 @pytest.mark.parametrize("text", ["", "user", "postmaster", "user@", '"a@b"', "user @"])
-def test_a_missing_domain_is_told_apart(text: str) -> None:
+def test_a_missing_domain_has_its_own_error(text: str) -> None:
     with pytest.raises(AddressRefused) as refusal:
         parse(text)
     assert isinstance(refusal.value, DomainMissing) == (not text.startswith('"'))
 
 
-def test_lower_case_may_be_longer_and_then_it_is_what_counts() -> None:
-    """U+0130 is two octets, its lower case three: what we keep must still be an address."""
+def test_the_length_limit_applies_to_the_lower_case_form() -> None:
+    """U+0130 is two octets, its lower case three: the stored form must still be a valid address."""
     label = "\u0130" * 30
     with pytest.raises(AddressRefused):
         parse(f"user@{label}.example")

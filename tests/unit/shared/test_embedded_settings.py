@@ -46,7 +46,7 @@ def test_a_path_with_quotes_stays_one_path() -> None:
     assert settings(LARGE, socket="/a 'b' \"c\" \\d")["unix_socket_directories"] == "'\"/a ''b'' \"\"c\"\" \\\\d\"'"
 
 
-def test_what_makes_a_commit_true_is_always_on() -> None:
+def test_durability_settings_are_always_on() -> None:
     for machine in (LARGE, Machine(GIB // 2, 0)):
         found = settings(machine)
         assert {found[name] for name in ("fsync", "full_page_writes", "synchronous_commit")} == {"'on'"}

@@ -27,24 +27,24 @@ SILENT = [
 
 
 @pytest.mark.parametrize("error", SILENT, ids=repr)
-def test_an_error_without_text_still_says_what_it_is(error: BaseException) -> None:
+def test_an_error_without_text_is_named_by_its_type(error: BaseException) -> None:
     said = "timed out" if isinstance(error, TimeoutError) else type(error).__name__
     assert in_words(error) == cause(error) == database.reason(error) == said
     assert str(database.unavailable(error)) == f"PostgreSQL is unavailable: {said}"
     assert shlex.split(quote(error)) == [said], "as the log has it"
 
 
-def test_what_an_error_says_is_one_line() -> None:
+def test_the_text_of_an_error_is_one_line() -> None:
     assert in_words(psycopg.errors.DiskFull("no space\n  DETAIL: none")) == "no space DETAIL: none"
     assert quote(ValueError("two\nlines")) == '"two lines"'
 
 
-def test_the_cause_of_what_the_system_refused_has_neither_number_nor_name() -> None:
+def test_the_cause_of_a_system_error_omits_errno_and_path() -> None:
     refused = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/nowhere")
     assert cause(refused) == "No such file or directory"
     assert in_words(refused) == "[Errno 2] No such file or directory: '/nowhere'"
 
 
-def test_of_an_error_that_nobody_foresaw_the_kind_is_told_too() -> None:
+def test_an_unexpected_error_is_reported_with_its_type() -> None:
     assert told(ConfigError("queued.yaml:3: no")) == "queued.yaml:3: no"
     assert told(KeyError("no")) == "KeyError('no')"

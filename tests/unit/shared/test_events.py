@@ -1,4 +1,4 @@
-"""test_events — an event is one line whatever its values, and the table lists exactly the emitted events
+"""test_events — an event is one line with any values, and the table lists exactly the emitted events
 
 Owns: proofs about shared/observe/events.py and shared/observe/events_table.py, and about every `emit` in the sources.
 """
@@ -35,7 +35,7 @@ def line_of(event: str, **fields: object) -> str:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """What this process logs, set up as the daemons do it."""
+    """The log of this process, set up as the daemons do it."""
     root, ours, mail = (logging.getLogger(name) for name in (None, "pillarbox", "mail"))
     before = (root.handlers[:], root.level, ours.level, mail.level)
     setup("info")
@@ -78,7 +78,7 @@ def test_a_value_is_one_printable_word(around: str, hostile: str) -> None:
         (ValueError("x y"), '"x y"'),
     ],
 )
-def test_quoting(value: object, quoted: str) -> None:
+def test_values_are_quoted(value: object, quoted: str) -> None:
     assert quote(value) == quoted
 
 
@@ -87,7 +87,7 @@ def test_two_values_never_look_alike() -> None:
     assert len({quote(value) for value in values}) == len(values)
 
 
-def test_a_line_is_logfmt_and_leaves_none_out() -> None:
+def test_a_line_is_logfmt_without_fields_of_none() -> None:
     line = line_of("spool.committed", id="x", held=None, sender="a b\nfake line", seconds=0.5)
     stamp, level, event, *fields = shlex.split(line)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", stamp)
@@ -98,7 +98,7 @@ def test_a_line_is_logfmt_and_leaves_none_out() -> None:
 
 def test_an_event_reaches_the_log_at_its_level(log: io.StringIO) -> None:
     emit("spool.committed", id="x")
-    emit("spool.group", messages=1)  # DEBUG: below what was asked for
+    emit("spool.group", messages=1)  # DEBUG: below the configured level
     emit("daemon.failed", part="p", error="e")
     assert [line.split(" ")[1:3] for line in log.getvalue().splitlines()] == [
         ["info", "spool.committed"],
@@ -106,7 +106,7 @@ def test_an_event_reaches_the_log_at_its_level(log: io.StringIO) -> None:
     ]
 
 
-def test_what_others_log_is_one_line_too(log: io.StringIO) -> None:
+def test_log_records_of_libraries_are_one_line(log: io.StringIO) -> None:
     try:
         int("first\nsecond")
     except ValueError:
@@ -132,7 +132,9 @@ def emitted() -> dict[str, list[str]]:
             if isinstance(name, ast.Constant):
                 text = str(name.value)
             else:
-                assert isinstance(name, ast.JoinedStr), f"{path}:{node.lineno}: an event's name stands in the call"
+                assert isinstance(name, ast.JoinedStr), (
+                    f"{path}:{node.lineno}: the name of an event is a literal in the call"
+                )
                 text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in name.values)
             found.setdefault(text, []).append(f"{path}:{node.lineno}")
     return found
@@ -153,7 +155,7 @@ def test_every_event_in_the_table_is_emitted_somewhere() -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_an_entry_says_what_it_means(event: str) -> None:
+def test_each_event_has_a_level_and_a_meaning(event: str) -> None:
     level, meaning = EVENTS[event]
     assert re.fullmatch(r"[a-z_]+\.[a-z_]+", event)
     assert level in {DEBUG, INFO, WARNING, ERROR}
@@ -162,8 +164,8 @@ def test_an_entry_says_what_it_means(event: str) -> None:
 
 
 @pytest.mark.parametrize("header", [b"PROXY TCP4 x y 1 2\r\n", b"PROXY\r\n", b"PROXY TCP4 \x1b[2J x 1 2\r\n"])
-async def test_a_bad_proxy_header_is_told_by_our_events_alone(log: io.StringIO, header: bytes) -> None:
-    """aiosmtpd, which parses it, has warnings of its own, with what the client sent in them."""
+async def test_an_invalid_proxy_header_is_logged_by_our_events_only(log: io.StringIO, header: bytes) -> None:
+    """aiosmtpd, which parses it, logs warnings with the octets of the client."""
     with pytest.raises(proxy_header.ProxyRefused):
         await proxy_header.peer(header)
     assert log.getvalue() == ""

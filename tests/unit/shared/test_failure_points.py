@@ -26,7 +26,7 @@ POINT = "spool.before_commit"
 _CALL = re.compile(r'\breach\("([^"]+)"\)')
 
 
-def test_a_failure_is_read() -> None:
+def test_a_failure_is_parsed() -> None:
     assert parse(f"{POINT}:kill") == Failure(POINT, "kill")
     assert parse(f"{POINT}:raise:12", "mark") == Failure(POINT, "raise", 12, "mark")
 
@@ -41,12 +41,12 @@ def test_a_failure_is_read() -> None:
         (f"{POINT}:kill:soon", "a whole number from 1"),
     ],
 )
-def test_what_is_not_understood_is_refused_with_what_is_allowed(text: str, allowed: str) -> None:
+def test_an_invalid_failure_is_refused_with_the_allowed_values(text: str, allowed: str) -> None:
     with pytest.raises(ConfigError, match=f"^PILLARBOX_FAIL: .*allowed: .*{allowed}"):
         parse(text)
 
 
-def test_a_point_acts_at_its_count_and_never_again() -> None:
+def test_a_point_acts_once_at_its_count() -> None:
     reach = reaching(Failure(POINT, "raise", 3))
     reach(POINT)
     reach("claim.taken")
@@ -56,7 +56,7 @@ def test_a_point_acts_at_its_count_and_never_again() -> None:
     reach(POINT)
 
 
-def test_of_several_processes_only_the_first_acts(tmp_path: Path) -> None:
+def test_only_the_first_of_several_processes_acts(tmp_path: Path) -> None:
     mark = str(tmp_path / "mark")
     with pytest.raises(Provoked):
         reaching(Failure(POINT, "raise", 1, mark))(POINT)
@@ -64,11 +64,11 @@ def test_of_several_processes_only_the_first_acts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("action", "status"), [("kill", -9), ("exit", 70), ("raise", 1)])
-def test_a_process_ends_as_it_was_told(action: str, status: int) -> None:
+def test_each_action_ends_the_process_with_its_status(action: str, status: int) -> None:
     assert _run(f"{POINT}:{action}", f"from shared.failure_points import reach; reach('{POINT}')").returncode == status
 
 
-def test_a_daemon_with_a_wrong_value_says_one_line() -> None:
+def test_a_daemon_with_an_invalid_failure_ends_with_one_line() -> None:
     done = _run("nonsense", "import shared.spool.spool")
     assert (done.returncode, done.stderr.count("\n")) == (ConfigError.exit_status, 1)
     assert "PILLARBOX_FAIL" in done.stderr
@@ -83,8 +83,8 @@ def test_every_action_is_documented() -> None:
     assert all(f"{action}" in (failure_points.__doc__ or "") for action in ACTIONS)
 
 
-def test_unset_it_is_an_empty_function() -> None:
-    """Calling it costs no more than calling any function that does nothing, and far less than what stands around it."""
+def test_without_a_failure_reach_is_an_empty_function() -> None:
+    """Calling it costs no more than calling any function that does nothing, and far less than the code around it."""
     assert failure_points.reach is failure_points._nothing
     rounds = 100_000
     each = min(timeit.repeat(lambda: failure_points.reach(POINT), number=rounds, repeat=5)) / rounds

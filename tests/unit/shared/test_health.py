@@ -20,38 +20,38 @@ async def ill() -> str | None:
     return "PostgreSQL does not answer"
 
 
-async def test_it_is_well_until_told_otherwise() -> None:
+async def test_a_daemon_is_alive_and_ready_by_default() -> None:
     health = Health(well, well)
     assert (await health.not_alive(), await health.not_ready()) == (None, None)
 
 
-async def test_the_first_reason_is_told() -> None:
+async def test_the_first_reason_is_reported() -> None:
     health = Health(well, ill)
     assert (await health.not_alive(), await health.not_ready()) == (None, "PostgreSQL does not answer")
 
 
-async def test_a_stop_makes_it_unready_and_no_less_alive() -> None:
+async def test_a_stopping_daemon_is_alive_and_not_ready() -> None:
     health = Health(ill)
     with watched(health.watchers()):
         emit("daemon.stopping", signal="SIGTERM")
     assert (await health.not_alive(), await health.not_ready()) == (None, "stopping")
 
 
-async def test_a_part_that_died_is_the_end() -> None:
+async def test_a_failed_part_makes_the_daemon_not_alive() -> None:
     health = Health(well)
     with watched(health.watchers()):
         emit("daemon.failed", part="recorder", error="a secret")
     assert await health.not_alive() == await health.not_ready() == "a part died: recorder"
 
 
-async def test_a_fault_in_an_attempt_is_not() -> None:
+async def test_a_failed_attempt_leaves_the_daemon_alive() -> None:
     health = Health(well)
     with watched(health.watchers()):
         emit("daemon.failed", part="attempt", error="e")
     assert (await health.not_alive(), await health.not_ready()) == (None, None)
 
 
-async def test_a_worker_notices_mail_once_it_listens() -> None:
+async def test_a_worker_is_ready_once_it_listens() -> None:
     wakeups = Wakeups("listen")
     assert await wakeups.unaware() == "not listening for notifications yet"
     with watched(wakeups.watchers()):
@@ -60,7 +60,7 @@ async def test_a_worker_notices_mail_once_it_listens() -> None:
 
 
 @pytest.mark.parametrize("event", ["wakeup.lost", "wakeup.deaf", "wakeup.swallowed"])
-async def test_without_listening_it_polls(event: str) -> None:
+async def test_a_worker_that_cannot_listen_is_ready_by_polling(event: str) -> None:
     wakeups = Wakeups("listen")
     with watched(wakeups.watchers()):
         emit("wakeup.listening")
@@ -70,5 +70,5 @@ async def test_without_listening_it_polls(event: str) -> None:
     assert wakeups.listening
 
 
-async def test_one_that_only_polls_is_aware_from_the_start() -> None:
+async def test_a_polling_worker_is_ready_from_the_start() -> None:
     assert await Wakeups("poll").unaware() is None

@@ -1,4 +1,4 @@
-"""test_host_name — which names are of one host only, and what is said in place of the others
+"""test_host_name — qualified host names, and the address literals used in place of others
 
 Owns: shared/host_name.py, and the verdict of doctor on it.
 """
@@ -18,7 +18,7 @@ from shared.host_name import is_qualified, literal, own_name
 
 
 @pytest.mark.parametrize("known", ["mx.example.com", "MX1.example", "a-b.c.de", "xn--mx-0ja.example"])
-def test_a_name_with_a_domain_is_of_one_host(known: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_qualified_name_is_used(known: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_qualified(known)
     monkeypatch.setattr(socket, "getfqdn", lambda: known)
     assert own_name() == known
@@ -28,14 +28,14 @@ def test_a_name_with_a_domain_is_of_one_host(known: str, monkeypatch: pytest.Mon
     "known",
     ["localhost", "localhost.localdomain", "ip6-localhost", "3f2a1b", "mx.localdomain", "10.0.0.1", "a_b.example", ""],
 )
-def test_any_other_name_gives_way_to_an_address_literal(known: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unqualified_name_is_replaced_by_an_address_literal(known: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_qualified(known)
     monkeypatch.setattr(socket, "getfqdn", lambda: known)
     assert own_name().startswith("[")
-    SmtpdConfig.model_validate({"servers": [{"hostname": own_name()}]})  # it may stand where a name is configured
+    SmtpdConfig.model_validate({"servers": [{"hostname": own_name()}]})  # it is valid where a name is configured
 
 
-def test_a_literal_says_which_protocol_its_address_is_of() -> None:
+def test_an_ipv6_literal_has_its_tag() -> None:
     assert literal("192.0.2.1") == "[192.0.2.1]"
     assert literal("2001:db8::1") == "[IPv6:2001:db8::1]"
 
@@ -48,7 +48,9 @@ def test_a_literal_says_which_protocol_its_address_is_of() -> None:
         ("localhost", None, Severity.WARN, "localhost is not a fully qualified name, so mail says [192.0.2.1]"),
     ],
 )
-def test_doctor_says_where_a_name_is_missing(known: str, configured: str | None, verdict: Severity, found: str) -> None:
+def test_doctor_names_the_keys_that_need_a_host_name(
+    known: str, configured: str | None, verdict: Severity, found: str
+) -> None:
     given: dict[str, Any] = {"hostname": configured} if configured else {}
     smtpd = SmtpdConfig.model_validate({"servers": [given]})
     queued = QueuedConfig.model_validate({"transports": [{"id": "default", **given}], "bounces": given})

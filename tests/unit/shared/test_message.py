@@ -23,7 +23,7 @@ def submission(*recipients: Recipient) -> Submission:
     return Submission(new_message_id(), SENDER, recipients, b"", False, "192.0.2.1", "default", "client.example", None)
 
 
-def test_an_id_is_a_uuid_of_version_7_that_says_when() -> None:
+def test_an_id_is_a_uuid_of_version_7_with_the_time() -> None:
     before = time.time_ns() // 1_000_000
     made = new_message_id()
     after = time.time_ns() // 1_000_000
@@ -47,11 +47,11 @@ def test_a_recipient_is_delivered_by_default() -> None:
     assert (RECIPIENT.status, RECIPIENT.transportid, RECIPIENT.metadata) == (Status.DELIVER, "default", {})
 
 
-def test_no_two_recipients_share_their_metadata() -> None:
+def test_each_recipient_has_its_own_metadata() -> None:
     assert Recipient(SENDER, "1").metadata is not Recipient(SENDER, "1").metadata
 
 
-def test_one_held_recipient_makes_a_held_message() -> None:
+def test_a_message_with_a_held_recipient_is_held() -> None:
     held = Recipient(SENDER, "1", status=Status.HOLD)
     assert submission(RECIPIENT, held).held
     assert not submission(RECIPIENT, RECIPIENT).held

@@ -1,7 +1,7 @@
 """test_metrics — events become counts under bounded labels, cheaply, and the table names their events
 
-Owns: proofs about shared/observe/metrics.py without a server, and that the page and the sample alerts name only what
-    there is.
+Owns: proofs about shared/observe/metrics.py without a server, and that the page and the sample alerts name only
+    existing metrics.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ RESULTS = {"result.delivered", "result.deferred", "result.failed", "result.held"
 MOST = 120  # calls of an empty function that counting one event may take: 2 µs where such a call takes 17 ns
 
 
-def counted(*told: tuple[str, dict[str, object]]) -> Samples:
+def counted(*emitted: tuple[str, dict[str, object]]) -> Samples:
     counts = ProcessCounts(LABELS)
     with watched(counts.watchers()):
-        for event, fields in told:
+        for event, fields in emitted:
             emit(event, **fields)
     return samples(counts.exposition().decode())
 
@@ -62,20 +62,20 @@ def test_results_are_counted_by_outcome_and_transport() -> None:
     assert found["pillarbox_delivery_seconds_count", ("default",)] == 0
 
 
-def test_a_value_at_a_bound_is_below_it() -> None:
+def test_a_value_equal_to_a_bucket_bound_is_in_its_bucket() -> None:
     found = counted(("result.delivered", {"transport": "relay", "seconds": 0.5, "delay": 0.5}))
     assert found["pillarbox_attempt_seconds_bucket", ("relay", "0.5")] == 1
     assert found["pillarbox_attempt_seconds_bucket", ("relay", "0.25")] == 0
 
 
-def test_whatever_transports_the_queue_names_there_is_one_more_series() -> None:
+def test_unknown_transports_share_one_series() -> None:
     names = [f"made-up-{number}" for number in range(100)]
     found = counted(*(("result.deferred", {"transport": name, "seconds": 0.0}) for name in names))
     assert found["pillarbox_attempts_total", ("deferred", OTHER)] == 100
     assert {labels[1] for name, labels in found if name == "pillarbox_attempts_total"} == {"default", "relay", OTHER}
 
 
-def test_fields_that_are_missing_or_absurd_raise_nothing() -> None:
+def test_missing_or_invalid_fields_raise_no_error() -> None:
     found = counted(
         ("result.delivered", {}),
         ("result.delivered", {"transport": None, "seconds": "long", "delay": -5.0}),
@@ -94,7 +94,7 @@ def test_every_event_of_level_warning_and_above_has_a_series_from_the_start() ->
     assert [labels for labels, value in series.items() if value] == [("claim.failed", "error")]
 
 
-def test_nothing_is_counted_once_nobody_watches() -> None:
+def test_events_are_not_counted_after_the_watch_ends() -> None:
     counts = ProcessCounts(LABELS)
     with watched(counts.watchers()):
         emit("claim.lost")
@@ -102,7 +102,7 @@ def test_nothing_is_counted_once_nobody_watches() -> None:
     assert samples(counts.exposition().decode())["pillarbox_claims_lost_total", ()] == 1
 
 
-def test_a_reading_is_shown_as_it_is() -> None:
+def test_a_reading_keeps_its_label_values() -> None:
     odd = 'a "b"\\\nc'
     text = ProcessCounts(LABELS).exposition([Reading("pillarbox_queue_recipients", 3, ("ACTIVE", odd))])
     assert samples(text.decode())["pillarbox_queue_recipients", ("ACTIVE", odd)] == 3
@@ -119,7 +119,7 @@ def test_counting_an_event_is_cheap(event: str) -> None:
         for watcher in watchers:
             watcher(fields)
 
-    # The least of many: what is above it is somebody else's work on this machine, which slows the yardstick as well.
+    # The least of many: the rest is other work on this machine, which slows the yardstick as well.
     assert min(repeat(once, number=1000, repeat=30)) < MOST * min(repeat(lambda: None, number=1000, repeat=30))
 
 
@@ -159,7 +159,7 @@ def test_an_event_has_the_fields_that_are_fed_from_it(table: Table, event: str) 
     assert wanted <= fields_emitted(event)
 
 
-def test_a_destination_counts_in_its_class_and_nothing_else_makes_a_series() -> None:
+def test_destinations_are_counted_by_class_or_as_other() -> None:
     domains = ["big.example", "mail.Big.example", "a.b.big.example", "small.example", "notbig.example"]
     found = counted(*(("result.delivered", {"to": Address("a", domain), "seconds": 0.1}) for domain in domains))
     assert found["pillarbox_destination_attempts_total", ("delivered", "big")] == 3
@@ -167,7 +167,7 @@ def test_a_destination_counts_in_its_class_and_nothing_else_makes_a_series() -> 
     assert {key[1][1] for key in found if key[0] == "pillarbox_destination_attempts_total"} == {"big", OTHER}
 
 
-def test_a_transport_that_a_reload_brings_has_its_series_at_once() -> None:
+def test_a_transport_added_by_a_reload_has_its_series_at_once() -> None:
     counts = ProcessCounts(LABELS)
     counts.know("transport", ["new", "relay"])
     with watched(counts.watchers()):
@@ -178,17 +178,17 @@ def test_a_transport_that_a_reload_brings_has_its_series_at_once() -> None:
     assert found["pillarbox_delivery_seconds_count", ("new",)] == 1
 
 
-def test_what_two_processes_counted_adds_up() -> None:
-    told = []
+def test_counts_of_two_processes_add_up() -> None:
+    snapshots = []
     for seconds in (0.003, 4.0):
         counts = ProcessCounts(by_reply(), SMTPD)
         with watched(counts.watchers()):
             emit("spool.group", messages=3, seconds=seconds)
             emit("session.replied", reply="250 2.0.0 OK")
             emit("session.replied", reply="499 of a policy")
-        told.append(json.loads(json.dumps(counts.totals.snapshot())))
+        snapshots.append(json.loads(json.dumps(counts.totals.snapshot())))
     both = Totals(SMTPD)
-    for snapshot in told:
+    for snapshot in snapshots:
         both.add(snapshot)
     found = samples(both.exposition().decode())
     assert found["pillarbox_smtpd_replies_total", ("250",)] == 2
@@ -214,7 +214,7 @@ def test_the_page_has_every_metric_once() -> None:
 
 
 @pytest.mark.parametrize("file", ["prometheus-alerts.yml", "watch-with-prometheus.md"])
-def test_what_the_docs_ask_for_there_is(file: str) -> None:
+def test_every_metric_and_event_in_the_docs_exists(file: str) -> None:
     text = (DOCS / "how-to" / file).read_text(encoding="utf-8")
     used = {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\bpillarbox_\w+", text)}
     assert used

@@ -26,7 +26,7 @@ HOST = b"Host: localhost:9464\r\n"
         (b"GET / HTTP/1.1\r\n" + HOST + b"X-Odd: \xff\xfe\t!\r\nAccept:\r\n", "/"),
     ],
 )
-def test_a_request(head: bytes, path: str) -> None:
+def test_the_path_of_a_request_is_parsed(head: bytes, path: str) -> None:
     assert asked(head + b"\r\n") == path
 
 

@@ -53,13 +53,13 @@ def test_an_outage_begins_once_and_ends_once() -> None:
 
 
 def test_only_the_first_failure_and_the_end_are_lines(lines: list[str]) -> None:
-    told: list[object] = []
-    with events.watched({"claim.failed": [told.append]}):
+    failures: list[object] = []
+    with events.watched({"claim.failed": [failures.append]}):
         for _ in range(132):
             events.emit("claim.failed", error="gone", seconds=1.0, away=True)
         events.emit("claim.failed", error="refused", seconds=1.0)
     assert lines == ["database.lost", "claim.failed"]
-    assert len(told) == 133, "metrics count each of them"
+    assert len(failures) == 133, "metrics count each of them"
     events.answered()
     events.answered()
     assert lines == ["database.lost", "claim.failed", "database.back"]
@@ -83,5 +83,5 @@ def test_only_the_first_failure_and_the_end_are_lines(lines: list[str]) -> None:
         (psycopg.errors.InsufficientPrivilege(), False),
     ],
 )
-def test_an_answer_is_no_outage(error: Exception, *, away: bool) -> None:
+def test_an_error_answer_is_not_an_outage(error: Exception, *, away: bool) -> None:
     assert database.is_away(error) is away

@@ -27,11 +27,11 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("domain", "of_6", "of_64"), GOLDEN)
-def test_golden_values(domain: str, of_6: str, of_64: str) -> None:
+def test_partition_ids_have_their_golden_values(domain: str, of_6: str, of_64: str) -> None:
     assert (partition_id(domain, 6), partition_id(domain, 64)) == (of_6, of_64)
 
 
-def test_the_golden_values_tell_partitions_apart() -> None:
+def test_the_golden_values_cover_several_partitions() -> None:
     assert len({of_6 for _, of_6, _ in GOLDEN}) > 3
     assert len({of_64 for _, _, of_64 in GOLDEN}) > 6
 
@@ -50,12 +50,12 @@ def test_a_domain_in_any_spelling_is_the_same_domain(other: str) -> None:
     ["ü" * 64 + ".example", "a..ü", ".ü", "ü" * 300, "a\u2028ü"],
     ids=["long-label", "empty-label", "leading-dot", "long", "separator"],
 )
-def test_what_has_no_a_label_still_has_a_partition(domain: str) -> None:
+def test_a_domain_without_a_label_has_a_partition(domain: str) -> None:
     assert partition_id(domain, 6) == partition_id(domain.upper().lower(), 6)
     assert 1 <= int(partition_id(domain, 6)) <= 6
 
 
-def test_one_partition_takes_all() -> None:
+def test_a_single_partition_has_every_domain() -> None:
     assert {partition_id(domain, 1) for domain, _, _ in GOLDEN} == {"1"}
 
 

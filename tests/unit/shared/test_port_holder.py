@@ -1,4 +1,4 @@
-"""test_port_holder — who has a port that is in use
+"""test_port_holder — the process that has a port in use
 
 See: shared/port_holder.py.
 """
@@ -28,19 +28,19 @@ def listening(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
         yield request.param, door.getsockname()[1]
 
 
-def test_it_names_the_process_and_its_command(listening: tuple[str, int]) -> None:
+def test_the_process_on_the_port_is_named_with_its_command(listening: tuple[str, int]) -> None:
     address, port = listening
-    told = port_holder.why(OSError(errno.EADDRINUSE, "Address already in use"), address, port)
-    assert told.startswith(f"Address already in use by pid {os.getpid()} (")
-    assert "python" in told
+    reason = port_holder.why(OSError(errno.EADDRINUSE, "Address already in use"), address, port)
+    assert reason.startswith(f"Address already in use by pid {os.getpid()} (")
+    assert "python" in reason
 
 
-def test_only_where_somebody_is_in_the_way(listening: tuple[str, int]) -> None:
+def test_only_a_conflicting_listener_is_named(listening: tuple[str, int]) -> None:
     address, port = listening
     assert (port_holder.holder("127.0.0.9", port) != "") is (address == "0.0.0.0")  # noqa: S104 - only compared
     assert port_holder.holder("localhost", port) != "", "a name may lead there"
     assert port_holder.why(PermissionError(errno.EACCES, "Permission denied"), address, port) == "Permission denied"
 
 
-def test_nothing_is_said_where_nothing_is_known() -> None:
+def test_a_free_port_names_no_process() -> None:
     assert port_holder.holder("127.0.0.1", 1) == ""

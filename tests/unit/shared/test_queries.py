@@ -2,7 +2,7 @@
 
 Owns: examples for shared/postgres/queries.py and for check_condition, on which it relies. The condition is its
     operator's own SQL: the check is about mistakes, not trust.
-    What only PostgreSQL can see (a quote that is not closed) is in tests/integration/claim/test_condition.py.
+    Faults that only PostgreSQL can find (an unclosed quote) are in tests/integration/claim/test_condition.py.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ BAD = [
 
 
 @pytest.mark.parametrize("where", GOOD)
-def test_a_condition_passes_as_it_is(where: str) -> None:
+def test_a_valid_condition_passes(where: str) -> None:
     check_condition(where)
     assert f"({where.replace('%', '%%')})" in where_query("claim_probe", where)
 
 
 @pytest.mark.parametrize(("where", "why"), BAD)
-def test_what_reaches_out_is_refused_in_one_line_that_quotes_it(where: str, why: str) -> None:
+def test_a_condition_that_leaves_its_parentheses_is_refused_in_one_line(where: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refusal:
         check_condition(where)
     assert str(refusal.value).startswith(repr(where))
@@ -70,7 +70,7 @@ def test_percent_signs_are_not_parameters() -> None:
     assert "a LIKE '%%s' AND b %% 2 = 0 AND c LIKE '%%(now)s'" in text
 
 
-def test_the_condition_stands_everywhere_the_query_asks_for_it() -> None:
+def test_the_condition_is_inserted_everywhere_in_the_query() -> None:
     text = where_query("claim", "metadata->>'_partid' = '7'")
     assert text.count("(metadata->>'_partid' = '7')") == 9
     assert "{where}" not in text

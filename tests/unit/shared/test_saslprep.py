@@ -21,7 +21,7 @@ from shared.security.saslprep import NotPrepared, password_octets, prepared
         ("gru\u0308ße", "grüße"),
     ],
 )
-def test_one_spelling(text: str, expected: str) -> None:
+def test_prepared_strings_have_one_spelling(text: str, expected: str) -> None:
     assert prepared(text) == expected
     assert prepared(expected) == expected
 
@@ -29,7 +29,7 @@ def test_one_spelling(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "text", ["\u0007", "\u0627\u0031", "", "\u00ad", "\u0627a\u0628", "a\0b", "\ud800", "\ue000", "\u202e"]
 )
-def test_what_nobody_may_use_is_refused(text: str) -> None:
+def test_prohibited_characters_are_refused(text: str) -> None:
     with pytest.raises(NotPrepared) as refused:
         prepared(text)
     assert text == "" or text not in str(refused.value)

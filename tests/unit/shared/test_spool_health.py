@@ -14,12 +14,12 @@ def health(committers: int = 2, limit: float = 10.0) -> Health:
     return made
 
 
-def test_nothing_known_is_no_trouble() -> None:
+def test_without_commits_there_is_no_trouble() -> None:
     assert health().trouble(0.0) is None
     assert health(0).trouble(0.0) is None
 
 
-def test_an_outage_is_trouble_until_something_goes_through() -> None:
+def test_an_outage_is_trouble_until_a_commit_succeeds() -> None:
     known = health()
     known.begin("a", 0.0)
     known.failed("a", "gone")
@@ -37,7 +37,7 @@ def test_a_refused_message_is_no_trouble() -> None:
     assert known.trouble(100.0) is None
 
 
-def test_probes_begin_at_once_and_become_rarer() -> None:
+def test_the_first_probe_is_immediate_and_later_ones_rarer() -> None:
     known = health()
     pauses = []
     for _ in range(9):
@@ -49,7 +49,7 @@ def test_probes_begin_at_once_and_become_rarer() -> None:
     assert known.pause == 0.0
 
 
-def test_commits_that_hang_are_trouble_once_none_is_left_to_take_more() -> None:
+def test_commits_that_hang_are_trouble_once_all_committers_are_busy() -> None:
     known = health()
     known.begin("a", 0.0)
     assert known.trouble(100.0) is None  # the other committer may be quick

@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 LEAST = 1000
 
 
-def told(room: Headroom, free: int) -> None:
+def measured(room: Headroom, free: int) -> None:
     room.tell(Volume("/pg", free, 10_000))
 
 
-def test_nothing_is_known_and_nothing_refused_before_the_first_look() -> None:
+def test_mail_is_accepted_before_the_first_measurement() -> None:
     assert Headroom(LEAST).trouble(1 << 40) is None
 
 
 @pytest.mark.parametrize(
     ("free", "size", "refused"), [(1000, 0, False), (999, 0, True), (1500, 500, False), (1500, 501, True), (0, 0, True)]
 )
-def test_what_would_leave_less_than_the_least_is_refused(free: int, size: int, *, refused: bool) -> None:
+def test_mail_that_would_leave_too_little_space_is_refused(free: int, size: int, *, refused: bool) -> None:
     room = Headroom(LEAST)
-    told(room, free)
+    measured(room, free)
     assert isinstance(room.trouble(size), NoSpace) is refused
 
 
-def test_it_ends_with_a_quarter_more_and_each_change_is_said_once(heard: Heard) -> None:
+def test_refusal_ends_at_a_quarter_more_space_and_each_change_is_logged_once(heard: Heard) -> None:
     room = Headroom(LEAST)
     seen = []
     for free in (2000, 999, 1000, 1249, 998, 1250, 1001, 1000, 999):
-        told(room, free)
+        measured(room, free)
         seen.append(room.trouble() is not None)
     assert seen == [False, True, True, True, True, False, False, False, True]
     assert len(heard.all("spool.space_low")) == 2

@@ -16,14 +16,14 @@ def ids(first: int, count: int) -> list[UUID]:
     return [UUID(int=number) for number in range(first, first + count)]
 
 
-def test_what_was_accepted_is_remembered_in_its_order() -> None:
+def test_accepted_messages_are_remembered_in_order() -> None:
     memory = AcceptedMessages(10)
     memory.add(ids(1, 2), 0.0)
     memory.add(ids(3, 3), 1.0)
     assert (memory.ids(), len(memory)) == (ids(1, 5), 5)
 
 
-def test_the_oldest_groups_go_when_there_are_too_many() -> None:
+def test_the_oldest_groups_are_forgotten_at_the_limit() -> None:
     memory = AcceptedMessages(5)
     for first in (1, 3, 5, 7):
         memory.add(ids(first, 2), float(first))
@@ -32,13 +32,13 @@ def test_the_oldest_groups_go_when_there_are_too_many() -> None:
     assert memory.ids() == []
 
 
-def test_with_a_limit_of_none_nothing_is_remembered() -> None:
+def test_a_limit_of_0_remembers_no_message() -> None:
     memory = AcceptedMessages(0)
     memory.add(ids(1, 2), 0.0)
     assert (memory.ids(), len(memory)) == ([], 0)
 
 
-def test_what_is_too_old_is_forgotten() -> None:
+def test_old_messages_are_forgotten() -> None:
     memory = AcceptedMessages(10)
     memory.add(ids(1, 2), 0.0)
     memory.add(ids(3, 2), 5.0)
@@ -46,7 +46,7 @@ def test_what_is_too_old_is_forgotten() -> None:
     assert (memory.ids(), len(memory)) == (ids(3, 2), 2)
 
 
-def test_what_was_reported_is_not_asked_for_again() -> None:
+def test_reported_messages_are_forgotten() -> None:
     memory = AcceptedMessages(10)
     memory.add(ids(1, 2), 0.0)
     memory.add(ids(3, 2), 1.0)

@@ -39,7 +39,7 @@ async def spans(exporter: InMemorySpanExporter) -> dict[str, Any]:
     return {span.name: span for span in exporter.get_finished_spans()}
 
 
-def test_without_an_endpoint_the_package_is_not_even_imported() -> None:
+def test_without_an_endpoint_opentelemetry_is_not_imported() -> None:
     code = (
         "import sys, smtpd.daemon, queued.daemon\n"
         "from shared.observe import tracing; from shared.config.tracing import Tracing\n"
@@ -51,7 +51,7 @@ def test_without_an_endpoint_the_package_is_not_even_imported() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_without_the_package_an_endpoint_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_without_the_package_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(ConfigError, match=r"^tracing\.endpoint: .*; allowed: none, or pip install"):
         tracing.setup(Tracing(endpoint=ENDPOINT), "smtpd", "one")
@@ -77,7 +77,7 @@ async def test_a_span_within_a_span_is_below_it(exporter: InMemorySpanExporter) 
     assert [(e.name, dict(e.attributes)) for e in whole.events] == [("said", {"what": "hello"})]
 
 
-async def test_a_trace_goes_on_below_its_traceparent(exporter: InMemorySpanExporter) -> None:
+async def test_a_span_continues_the_trace_of_its_traceparent(exporter: InMemorySpanExporter) -> None:
     tracing.begin("next", parent=PARENT).end()
     found = (await spans(exporter))["next"]
     assert f"{found.context.trace_id:032x}" == "a" * 32
@@ -85,19 +85,19 @@ async def test_a_trace_goes_on_below_its_traceparent(exporter: InMemorySpanExpor
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "00-" + "0" * 32 + "-" + "b" * 16 + "-01", 5, None, ["x"], "ü" * 60])
-async def test_a_text_that_is_no_context_begins_a_trace(exporter: InMemorySpanExporter, text: object) -> None:
+async def test_an_invalid_traceparent_begins_a_new_trace(exporter: InMemorySpanExporter, text: object) -> None:
     tracing.begin("next", parent=text).end()
     found = (await spans(exporter))["next"]
     assert found.parent is None
     assert found.context.trace_id
 
 
-async def test_what_was_left_out_before_stays_out(exporter: InMemorySpanExporter) -> None:
+async def test_an_unsampled_trace_stays_unsampled(exporter: InMemorySpanExporter) -> None:
     tracing.begin("next", parent=PARENT[:-1] + "0").end()
     assert await spans(exporter) == {}
 
 
-async def test_an_error_is_told_and_goes_on(exporter: InMemorySpanExporter) -> None:
+async def test_an_error_is_recorded_in_the_span_and_propagates(exporter: InMemorySpanExporter) -> None:
     with pytest.raises(ZeroDivisionError), tracing.begin("bad"):
         raise ZeroDivisionError
     found = (await spans(exporter))["bad"]

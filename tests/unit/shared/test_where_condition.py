@@ -1,9 +1,9 @@
 """test_where_condition — the names and keys that a WHERE condition may contain before PostgreSQL parses it
 
-Owns: names of other schemas, hidden behind every kind of quote; what only looks like one; keys of metadata that find no
-    row.
+Owns: names of other schemas, hidden behind every kind of quote; text that only looks like one; mistaken keys of
+    metadata.
 See: shared/config/where_condition.py; tests/unit/shared/test_queries.py for parentheses, comments and semicolons;
-    tests/integration/doctor/test_conditions.py for what PostgreSQL has against a condition.
+    tests/integration/doctor/test_conditions.py for conditions that PostgreSQL refuses.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ def test_a_name_of_another_schema_is_found(where: str) -> None:
 
 
 @pytest.mark.parametrize("where", OF_OURS)
-def test_a_dot_in_a_text_a_number_or_our_own_name_is_none(where: str) -> None:
+def test_dots_in_strings_numbers_and_our_own_names_are_allowed(where: str) -> None:
     assert fault(where) is None
 
 
 @pytest.mark.parametrize("where", ["", "true)", "true; SELECT 1", "true -- all", "true /* all */"])
-def test_what_is_not_one_condition_is_said_first(where: str) -> None:
+def test_text_that_is_not_one_condition_is_reported_first(where: str) -> None:
     assert "condition" in (fault(where) or "")
 
 
 @pytest.mark.parametrize("part", ["'", "E'\\'", "E'a'\n", "$", "$a", "$a$", '"', "1.", "e", "\n", "E'\n", "'\n"])
-def test_a_long_text_takes_no_longer_than_its_length(part: str) -> None:
+def test_a_condition_is_checked_in_linear_time(part: str) -> None:
     began = time.process_time()
     fault(part * 100_000)
     assert time.process_time() - began < 5
@@ -98,7 +98,7 @@ def test_a_long_text_takes_no_longer_than_its_length(part: str) -> None:
         ("priority > 0 OR metadata -> 'tenant' <> 'acme'", "is JSON and compared with text"),
     ],
 )
-def test_a_key_that_finds_no_row(where: str, mistake: str) -> None:
+def test_a_mistaken_key_is_found(where: str, mistake: str) -> None:
     assert mistake in (mistaken_key(where) or "")
 
 
@@ -116,5 +116,5 @@ def test_a_key_that_finds_no_row(where: str, mistake: str) -> None:
         "recipientlocalpart LIKE '\\_%'",
     ],
 )
-def test_a_key_that_may_find_rows(where: str) -> None:
+def test_a_key_that_may_exist_is_allowed(where: str) -> None:
     assert mistaken_key(where) is None

@@ -41,13 +41,13 @@ CERTIFIED = {"CN=app": "alice", "sha256:" + "ab" * 32: "bob"}
 
 
 def server(**client: Any) -> list[Any]:
-    """Servers whose clients' certificates stand for users."""
+    """Servers that identify users by client certificates."""
     asking = {"ask": "request", "authorities": "a", "users": CERTIFIED, **client}
     return [{"tls": {"certificate": "c", "privatekey": "k", "client": asking}}]
 
 
 @BY_PASSWORD
-async def test_the_right_password_lets_in(tmp_path: Path, heard: Heard, mechanism: str) -> None:
+async def test_the_right_password_authenticates(tmp_path: Path, heard: Heard, mechanism: str) -> None:
     async with authentication(tmp_path, ALICE, mechanisms=ALL) as auth:
         verdict = await log_in(auth, "alice", PASSWORD, mechanism)
     assert verdict == AuthResult("235 2.7.0 Authentication successful", user=ALICE)
@@ -59,7 +59,7 @@ async def test_the_right_password_lets_in(tmp_path: Path, heard: Heard, mechanis
 @pytest.mark.parametrize(
     ("name", "password"), [("alice", "wrong"), ("nobody", PASSWORD), ("off", PASSWORD), ("empty", PASSWORD)]
 )
-async def test_wrong_unknown_disabled_and_without_password_are_the_same(
+async def test_wrong_unknown_disabled_and_passwordless_users_get_the_same_reply(
     tmp_path: Path, mechanism: str, name: str, password: str
 ) -> None:
     off = replace(ALICE, name="off", disabled=True)
@@ -68,7 +68,7 @@ async def test_wrong_unknown_disabled_and_without_password_are_the_same(
     assert verdict == AuthResult("535 5.7.8 Authentication credentials invalid")
 
 
-async def test_scram_shows_strangers_what_it_shows_users(tmp_path: Path) -> None:
+async def test_scram_challenges_unknown_users_like_known_ones(tmp_path: Path) -> None:
     """RFC 5802 section 9: a salt of the same length, the same cost, and the same when asked again."""
     async with authentication(tmp_path, ALICE) as auth:
         shown = []
@@ -85,7 +85,7 @@ async def test_scram_shows_strangers_what_it_shows_users(tmp_path: Path) -> None
     assert f"s={nobody['s']}," in exchange.challenges[0].decode()
 
 
-async def test_after_a_change_of_iterations_nobody_is_told_from_a_stranger(tmp_path: Path) -> None:
+async def test_unknown_users_get_an_iteration_count_in_use(tmp_path: Path) -> None:
     """Users that have the old number, and one that has the new one."""
     old = replace(ALICE, name="old")
     new = replace(ALICE, name="new", scram=ScramKeys.make(PASSWORD, b"salt" * 4, 5000))
@@ -99,8 +99,8 @@ async def test_after_a_change_of_iterations_nobody_is_told_from_a_stranger(tmp_p
         assert shown == costs
 
 
-async def test_an_unknown_user_costs_what_some_user_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stranger has the cost of one of the users, always the same; nothing but the password tells them apart."""
+async def test_an_unknown_user_costs_as_much_as_a_known_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cost of an unknown name is that of one of the users, always the same one."""
     checked: list[str] = []
 
     def verify(known: str, password: str) -> bool:
@@ -126,14 +126,16 @@ async def test_an_unknown_user_costs_what_some_user_does(tmp_path: Path, monkeyp
         assert {name: await cost(auth, name) for name in strangers} == {name: of_strangers[name] for name in strangers}
     async with authentication(tmp_path, User("bare"), **settings) as auth:
         assert await cost(auth, "nobody") == (passwords.OURS,)
-    assert passwords.make_hash("x").startswith(f"{passwords.OURS}$"), "what `pillarbox user` makes must cost the same"
+    assert passwords.make_hash("x").startswith(f"{passwords.OURS}$"), (
+        "hashes made by `pillarbox user` must cost the same"
+    )
 
 
 @pytest.mark.parametrize(
     "response",
     [b"", b"alice", b"\0alice", b"a\0b\0c\0d", b"bob\0alice\0open sesame", b"\0\xff\xfe\0x", b"\0\0x", b"\0\0\0"],
 )
-async def test_plain_that_is_not_of_the_grammar_is_refused(tmp_path: Path, response: bytes) -> None:
+async def test_malformed_plain_is_refused(tmp_path: Path, response: bytes) -> None:
     async with authentication(tmp_path, ALICE) as auth:
         verdict = await auth.authenticate("PLAIN", response, Exchange().challenge, client())
     assert verdict == AuthResult(replies.R535_BAD_CREDENTIALS)
@@ -145,7 +147,7 @@ async def test_names_and_passwords_have_one_spelling(tmp_path: Path) -> None:
         assert (await log_in(auth, "gru\u0308ße", "IX")).user == user
 
 
-async def test_the_server_asks_for_what_was_not_said(tmp_path: Path) -> None:
+async def test_the_server_prompts_for_missing_responses(tmp_path: Path) -> None:
     async with authentication(tmp_path, ALICE) as auth:
         plain = Exchange(b"alice\0alice\0" + PASSWORD.encode())
         assert (await auth.authenticate("plain", None, plain.challenge, client())).user == ALICE
@@ -163,7 +165,7 @@ async def test_the_server_asks_for_what_was_not_said(tmp_path: Path) -> None:
 
 
 class GivenUpError(Exception):
-    """What a client's `*` raises."""
+    """Raised by a client's `*`."""
 
 
 async def test_a_client_that_gives_up_ends_the_exchange(tmp_path: Path, heard: Heard) -> None:
@@ -174,8 +176,8 @@ async def test_a_client_that_gives_up_ends_the_exchange(tmp_path: Path, heard: H
 
 
 @pytest.mark.parametrize("name", ["alice", "nobody"])
-async def test_who_gives_up_at_the_salt_has_failed(tmp_path: Path, heard: Heard, name: str) -> None:
-    """Else who exists could be asked for nothing, as often as one likes."""
+async def test_aborting_scram_after_the_salt_is_a_failure(tmp_path: Path, heard: Heard, name: str) -> None:
+    """Otherwise an attacker could probe for users at no cost."""
     async with authentication(tmp_path, ALICE, failures={"delay": "0s", "ban": 2}) as auth:
         for _ in range(3):
             with pytest.raises(GivenUpError):
@@ -194,14 +196,14 @@ async def test_who_gives_up_at_the_salt_has_failed(tmp_path: Path, heard: Heard,
         (client(tls=False), ()),
     ],
 )
-async def test_what_is_offered(tmp_path: Path, at: Any, offered: tuple[str, ...]) -> None:
+async def test_mechanisms_are_offered_under_tls_only(tmp_path: Path, at: Any, offered: tuple[str, ...]) -> None:
     async with authentication(tmp_path, ALICE, mechanisms=ALL) as auth:
         assert auth.mechanisms(at) == offered
     async with authentication(tmp_path) as auth:
-        assert auth.mechanisms(at) == (), "nobody could log in"
+        assert auth.mechanisms(at) == (), "no user could log in"
 
 
-async def test_in_the_clear_auth_is_refused_unless_allowed(tmp_path: Path) -> None:
+async def test_auth_without_tls_is_refused_unless_allowed(tmp_path: Path) -> None:
     bare = client(tls=False)
     async with authentication(tmp_path, ALICE) as auth:
         assert (await log_in(auth, "alice", PASSWORD, at=bare)).reply.startswith("538 5.7.11 ")
@@ -211,7 +213,7 @@ async def test_in_the_clear_auth_is_refused_unless_allowed(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("mechanism", ["CRAM-MD5", "", "EXTERNAL", "SCRAM-SHA-256-PLUS"])
-async def test_what_is_not_offered_is_504(tmp_path: Path, mechanism: str) -> None:
+async def test_an_unoffered_mechanism_is_504(tmp_path: Path, mechanism: str) -> None:
     async with authentication(tmp_path, ALICE) as auth:
         verdict = await auth.authenticate(mechanism, None, Exchange().challenge, client())
     assert verdict.reply.startswith("504 5.5.4 ")
@@ -224,7 +226,7 @@ async def test_plus_binds_to_the_tls_session(tmp_path: Path) -> None:
     assert verdict.reply.startswith("535")
 
 
-async def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
+async def test_a_certificate_identifies_its_user(tmp_path: Path) -> None:
     at = client()
     assert at.tls is not None
     for facts, name in (
@@ -246,7 +248,7 @@ async def test_a_certificate_is_an_identity(tmp_path: Path) -> None:
         assert "EXTERNAL" not in auth.mechanisms(at)
 
 
-async def test_a_certificate_may_be_enough(tmp_path: Path) -> None:
+async def test_a_server_may_accept_a_certificate_without_auth(tmp_path: Path) -> None:
     at = client()
     assert at.tls is not None
     at.tls = replace(at.tls, verified=True, subject="CN=app", fingerprint="sha256:" + "00" * 32)

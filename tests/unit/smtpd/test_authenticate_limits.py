@@ -1,6 +1,6 @@
 """test_authenticate_limits — the cost of a login, the effect of failures, and logins while a component of ours is down
 
-Owns: proofs about the bounds of smtpd/login/authenticate.py; test_authenticate.py has who is let in and who is not.
+Owns: proofs about the bounds of smtpd/login/authenticate.py; test_authenticate.py has the accepted and refused logins.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from tests.fixtures.heard import Heard
 
 
-async def test_users_that_cannot_be_asked_are_454(tmp_path: Path, heard: Heard) -> None:
+async def test_an_unavailable_user_table_is_454(tmp_path: Path, heard: Heard) -> None:
     class Gone(KnownUsers):
         async def find(self, name: str) -> User | None:
             raise UsersUnavailable
 
     async with authentication(tmp_path, known=Gone(), failures={"ban": 1, "delay": "0s"}) as auth:
-        for _ in range(3):  # no failure of the client's: nobody is banned for it
+        for _ in range(3):  # not a failure of the client: it causes no ban
             assert (await log_in(auth, "alice", PASSWORD)).reply == "454 4.7.0 Temporary authentication failure"
 
 
-async def test_a_storm_of_logins_is_454_and_stalls_nobody(
+async def test_a_flood_of_logins_is_454_and_does_not_block_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
     going_on = threading.Event()
@@ -67,7 +67,9 @@ async def test_a_storm_of_logins_is_454_and_stalls_nobody(
     assert len(heard.all("authenticate.busy")) == 15
 
 
-async def test_what_was_right_is_known_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_right_password_is_cached_for_the_configured_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = KnownUsers(ALICE)
     async with authentication(tmp_path, known=known) as auth:
         assert (await log_in(auth, "alice", PASSWORD)).user == ALICE
@@ -75,7 +77,7 @@ async def test_what_was_right_is_known_for_a_while(tmp_path: Path, monkeypatch: 
             patch.setattr(passwords, "verify", lambda known, password: False)
             assert (await log_in(auth, "alice", PASSWORD)).user == ALICE, "not hashed again"
             assert (await log_in(auth, "alice", "wrong")).user is None
-            # Another password means another hash, and what was right for the old one is right no more.
+            # Another password means another hash, and the cached password is no longer right.
             known.users["alice"] = replace(ALICE, argon2=passwords.make_hash("other"))
             assert (await log_in(auth, "alice", PASSWORD)).user is None
     async with authentication(tmp_path, ALICE, hashing={"remembered": 0}) as auth:
@@ -84,7 +86,7 @@ async def test_what_was_right_is_known_for_a_while(tmp_path: Path, monkeypatch: 
         assert (await log_in(auth, "alice", PASSWORD)).user is None
 
 
-async def test_failures_bring_a_ban_that_tells_nothing(tmp_path: Path, heard: Heard) -> None:
+async def test_a_ban_does_not_reveal_whether_the_user_exists(tmp_path: Path, heard: Heard) -> None:
     for name in ("alice", "nobody"):
         async with authentication(tmp_path, ALICE, failures={"delay": "0s", "ban": 2}) as auth:
             assert [(await log_in(auth, name, "wrong")).reply[:3] for _ in range(3)] == ["535"] * 3
@@ -98,7 +100,7 @@ async def test_failures_bring_a_ban_that_tells_nothing(tmp_path: Path, heard: He
     assert len(heard.all("authenticate.banned")) == 2
 
 
-async def test_trouble_of_ours_and_right_passwords_bring_no_ban(
+async def test_our_own_faults_and_right_passwords_cause_no_ban(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
     known = KnownUsers(ALICE)
@@ -117,7 +119,7 @@ async def test_trouble_of_ours_and_right_passwords_bring_no_ban(
         assert (await log_in(auth, "alice", PASSWORD)).user == ALICE
 
 
-async def test_a_user_somebody_trusted_speaks_for(tmp_path: Path) -> None:
+async def test_a_trusted_proxy_names_a_known_or_new_user(tmp_path: Path) -> None:
     off = replace(ALICE, name="off", disabled=True)
     async with authentication(tmp_path, ALICE, off) as auth:
         assert await auth.by_word("a\u00adlice") == ALICE
@@ -125,9 +127,7 @@ async def test_a_user_somebody_trusted_speaks_for(tmp_path: Path) -> None:
         assert await auth.by_word("somebody") == User("somebody")
 
 
-async def test_a_failure_waits_for_its_reply_and_success_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_a_failed_login_is_delayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:

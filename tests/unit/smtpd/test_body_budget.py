@@ -12,7 +12,7 @@ import pytest
 from smtpd.session.body_budget import STEP, BodyBudget, Content
 
 
-def test_small_content_takes_one_step_and_no_copy() -> None:
+def test_small_content_reserves_one_step_without_a_copy() -> None:
     budget = BodyBudget(10 * STEP)
     content = Content(budget, STEP)
     octets = b"x" * 100
@@ -25,7 +25,7 @@ def test_small_content_takes_one_step_and_no_copy() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 100])
-def test_pieces_become_one_content(count: int) -> None:
+def test_blocks_are_joined_into_one_content(count: int) -> None:
     content = Content(BodyBudget(1 << 24), 1 << 24)
     for number in range(count):
         content.add(b"%07d" % number * 2000)
@@ -33,7 +33,7 @@ def test_pieces_become_one_content(count: int) -> None:
     assert content.size == 14_000 * count
 
 
-def test_beyond_the_limit_nothing_is_held() -> None:
+def test_content_over_the_limit_is_released() -> None:
     budget = BodyBudget(1 << 20)
     content = Content(budget, 10)
     content.add(b"x" * 10)
@@ -45,7 +45,7 @@ def test_beyond_the_limit_nothing_is_held() -> None:
     assert (budget.used, content.size) == (0, 1011)
 
 
-def test_beyond_the_budget_nothing_is_held_and_the_first_reason_stands() -> None:
+def test_content_over_the_budget_is_released_with_the_first_reason() -> None:
     budget = BodyBudget(2 * STEP)
     first, second = Content(budget, 1 << 20), Content(budget, 1 << 20)
     first.add(b"x")
@@ -58,7 +58,7 @@ def test_beyond_the_budget_nothing_is_held_and_the_first_reason_stands() -> None
     assert budget.used == STEP
 
 
-def test_asking_for_room_takes_none() -> None:
+def test_checking_for_space_reserves_none() -> None:
     budget = BodyBudget(4 * STEP)
     assert budget.fits(4 * STEP)
     assert not budget.fits(4 * STEP + 1)

@@ -55,7 +55,7 @@ def header(content: bytes, **settings: Any) -> Header:
         b"Subject: no end of line",
     ],
 )
-async def test_what_may_pass_is_not_touched(content: bytes) -> None:
+async def test_valid_content_is_unchanged(content: bytes) -> None:
     passed = await checked(content)
     assert passed.content is content
     assert passed.seam == b""
@@ -66,30 +66,30 @@ async def test_what_may_pass_is_not_touched(content: bytes) -> None:
     [b"\n", b"\r", b"\n.\n", b"\n.\r\n", b"\r.\r", b"\r\n.\r", b"\n\r", b"\r\r\n", b"\r\n\n"],
 )
 @pytest.mark.parametrize("before", [b"", b"x", b"y" * ((1 << 18) - 1), b"y" * (1 << 18)])
-async def test_a_bare_end_of_line_is_refused_or_mended(octets: bytes, before: bytes) -> None:
+async def test_a_bare_cr_or_lf_is_refused_or_normalized(octets: bytes, before: bytes) -> None:
     content = b"\r\n" + before + octets + b"x\r\n"
     assert await refusal(checked(content)) == "554 5.6.0 Bare CR or LF in message, lines end with CR LF"
     mended = await checked(content, barenewline="normalize")
     assert mended.content == re.sub(rb"\r?\n|\r", b"\r\n", content)
 
 
-async def test_nul_is_refused_wherever_it_is() -> None:
+async def test_nul_is_refused_at_any_position() -> None:
     for content in (b"\0", b"Subject: \0\r\n\r\n", b"\r\n" + b"x" * 600_000 + b"\0\r\n"):
         assert (await refusal(checked(content))).startswith("554 5.6.0 NUL")
 
 
-async def test_binarymime_may_hold_any_octet() -> None:
+async def test_binarymime_may_contain_any_octet() -> None:
     """RFC 3030 section 3."""
     content = b"Subject: x\r\n\r\n\0\n\r"
     assert (await checked(content, MailParameters(body="BINARYMIME"))).content == content
 
 
-async def test_mending_must_not_go_beyond_the_largest_message() -> None:
+async def test_normalizing_must_not_exceed_the_size_limit() -> None:
     reply = await refusal(checked(b"\r\n" + b"\n" * 60, barenewline="normalize", maxsize=100))
     assert reply.startswith("552 5.3.4")
 
 
-async def test_octets_above_127_need_to_be_declared_where_that_is_asked_for() -> None:
+async def test_undeclared_8bit_content_is_refused_if_configured() -> None:
     body, field = b"Subject: x\r\n\r\n\xe9\r\n", "Subject: é\r\n\r\nx\r\n".encode()
     assert (await refusal(checked(body, eightbit="reject"))).startswith("554 5.6.3 ")
     assert (await refusal(checked(field, MailParameters(body="8BITMIME"), eightbit="reject"))).startswith("554 5.6.7 ")
@@ -97,7 +97,7 @@ async def test_octets_above_127_need_to_be_declared_where_that_is_asked_for() ->
     await checked(field, MailParameters(smtputf8=True), eightbit="reject")
 
 
-async def test_a_line_may_be_limited() -> None:
+async def test_the_line_length_may_be_limited() -> None:
     for length, fits in ((100, True), (101, False)):
         for content in (b"\r\n" + b"x" * length, b"a\r\n" * 50 + b"x" * length + b"\r\nb\r\n"):
             if fits:
@@ -116,7 +116,7 @@ async def test_a_line_may_be_limited() -> None:
         (b" folded first\r\n", b"\r\n folded first\r\n"),
     ],
 )
-async def test_a_header_that_no_empty_line_ends(content: bytes, stored: bytes) -> None:
+async def test_a_header_without_an_empty_line_is_accepted_fixed_or_refused(content: bytes, stored: bytes) -> None:
     assert (await checked(content)).content == content
     fixed = await checked(content, endofheader="fix")
     accepted = await checked(content)
@@ -142,11 +142,11 @@ async def test_a_header_that_no_empty_line_ends(content: bytes, stored: bytes) -
         (b" \r\nReceived: x\r\nmore\r\nReceived: y\r\n folded\r\n\r\nReceived: z\r\n", 2),
     ],
 )
-def test_hops_are_the_received_fields_of_the_header(content: bytes, count: int) -> None:
+def test_hops_are_counted_by_received_fields_of_the_header(content: bytes, count: int) -> None:
     assert header(content).hops == count
 
 
-def test_loops_are_the_hops_that_name_us() -> None:
+def test_loops_are_counted_by_received_fields_that_name_us() -> None:
     ours = b"Received: from x (y [192.0.2.1])\r\n\tby MX.example with ESMTP\r\n\tid 1; now\r\n"
     other = b"Received: from mx.example (y [192.0.2.1])\r\n\tby other.mx.example with ESMTP; now\r\n"
     found = header((ours + other) * 4 + b"\r\n")
@@ -177,7 +177,7 @@ def test_a_header_has_limits() -> None:
 @pytest.mark.parametrize("torn", [b" \r\n", b"\t, <boss@example.com>\r\n", b"no field\r\n", b"a: b\r\nno field\r\n"])
 @pytest.mark.parametrize("between", [b"", b"text\r\n"])
 @pytest.mark.parametrize("ending", ["accept", "fix"])
-def test_no_line_that_is_no_field_ends_what_is_counted(torn: bytes, between: bytes, ending: str) -> None:
+def test_a_malformed_line_does_not_end_the_header_limits(torn: bytes, between: bytes, ending: str) -> None:
     with pytest.raises(Refused, match="Too many hops"):
         header(torn + (b"Received: x\r\n" + between) * 51 + b"\r\n", endofheader=ending)
     with pytest.raises(Refused, match="Header has more than 1000 lines"):
@@ -189,7 +189,7 @@ def test_no_line_that_is_no_field_ends_what_is_counted(torn: bytes, between: byt
     header(torn + b"text\r\n" * 100_000)  # no header at all, and long
 
 
-def test_the_first_empty_line_is_where_every_reader_ends_a_header() -> None:
+def test_the_first_empty_line_ends_the_header() -> None:
     for content in (
         b"",
         b"\r\n",
@@ -219,7 +219,7 @@ def test_tls_may_be_declared_optional_by_the_header(field: bytes, *, optional: b
     assert header(field + b"\r\n").tls_optional is optional
 
 
-async def test_a_large_content_gives_others_their_turn() -> None:
+async def test_checking_large_content_does_not_block_the_loop() -> None:
     content = b"Subject: large\r\n\r\n" + (b"x" * 76 + b"\r\n") * 250_000
     longest = 0.0
     stop = asyncio.Event()
@@ -227,7 +227,7 @@ async def test_a_large_content_gives_others_their_turn() -> None:
     async def others() -> None:
         nonlocal longest
         while not stop.is_set():
-            before = process_time()  # not wall time: other programs of this machine are no fault of ours
+            before = process_time()  # not wall time: other programs share this machine
             await asyncio.sleep(0)
             longest = max(longest, process_time() - before)
 
@@ -249,7 +249,7 @@ async def test_a_large_content_gives_others_their_turn() -> None:
     ],
     ids=["lines", "folds", "words", "blanks", "line"],
 )
-async def test_no_content_takes_more_than_linear_time(start: bytes, filling: bytes, end: bytes) -> None:
+async def test_content_is_checked_in_linear_time(start: bytes, filling: bytes, end: bytes) -> None:
     async def seconds(times: int) -> float:
         content = start + filling * times + end
         before = process_time()

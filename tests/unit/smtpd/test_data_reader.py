@@ -32,7 +32,7 @@ def read(*blocks: bytes) -> tuple[bytes | None, bytes | None]:
         (b"..\r\n.\r\n", b".\r\n"),
         (b"..a\r\n.\r\n", b".a\r\n"),
         (b"...\r\n.\r\n", b"..\r\n"),
-        (b".a\r\n.\r\n", b"a\r\n"),  # section 4.5.2: the first dot goes whatever follows
+        (b".a\r\n.\r\n", b"a\r\n"),  # section 4.5.2: the first dot is removed before any text
         (b"a.\r\n.\r\n", b"a.\r\n"),
         (b"a..b\r\n.\r\n", b"a..b\r\n"),
         (b"..\r\n..\r\n..\r\n.\r\n", b".\r\n.\r\n.\r\n"),
@@ -40,7 +40,7 @@ def read(*blocks: bytes) -> tuple[bytes | None, bytes | None]:
         (b"\0\xff\r\n.\r\n", b"\0\xff\r\n"),
     ],
 )
-def test_dots_are_taken_out_wherever_the_octets_are_cut(wire: bytes, content: bytes) -> None:
+def test_stuffed_dots_are_removed_at_any_split(wire: bytes, content: bytes) -> None:
     assert read(wire) == (content, b"")
     for cut in range(1, len(wire)):
         assert read(wire[:cut], wire[cut:]) == (content, b"")
@@ -77,14 +77,14 @@ def test_a_line_that_only_ends_in_the_middle_is_not_the_end() -> None:
 
 
 @pytest.mark.parametrize("rest", [b"", b"MAIL FROM:<a@b>\r\n", b".\r\n", b"\r\n.\r\n", b"\n"])
-def test_what_follows_the_end_is_handed_back(rest: bytes) -> None:
+def test_octets_after_the_end_are_returned(rest: bytes) -> None:
     wire = b"a\r\n.\r\n"
     assert read(wire + rest) == (b"a\r\n", rest)
     for cut in range(1, len(wire)):
         assert read(wire[:cut], wire[cut:] + rest) == (b"a\r\n", rest)
 
 
-def test_nothing_is_kept_but_what_may_begin_the_end() -> None:
+def test_only_a_possible_beginning_of_the_end_is_kept() -> None:
     reader = DataReader(lambda _: None)
     for block in (b"x" * 100_000, b"\r\n" * 50_000, b"\r\n.\r" * 20_000, b"\r\n..\r\n"):
         assert reader.feed(block) is None

@@ -14,7 +14,7 @@ from smtpd.login.failures import Attempt, Banned, Failures
 
 
 class Clock:
-    """Time that stands until it is moved."""
+    """A clock that moves only when it is set."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -31,12 +31,12 @@ async def fail(counted: Failures, times: int, address: str = "192.0.2.1", name: 
     return [(await counted.failed(address, name))[0] for _ in range(times)]
 
 
-async def test_delays_double_up_to_the_most() -> None:
+async def test_delays_double_up_to_the_maximum() -> None:
     assert await fail(failures(delay="1s", maxdelay="5s"), 5) == [1, 2, 4, 5, 5]
     assert await fail(failures(delay="0s"), 3) == [0, 0, 0]
 
 
-async def test_delays_grow_by_name_from_everywhere() -> None:
+async def test_delays_grow_by_user_name_from_any_address() -> None:
     counted = failures()
     delays = [(await fail(counted, 1, f"198.51.{number}.1"))[0] for number in range(4)]
     assert delays == [1, 2, 4, 8]
@@ -51,7 +51,7 @@ async def test_delays_are_forgotten_after_a_while() -> None:
     assert await fail(counted, 1) == [1]
 
 
-async def test_a_ban_of_the_address_and_of_the_name_near_it() -> None:
+async def test_failures_ban_the_address_and_the_name_in_its_network() -> None:
     clock = Clock()
     counted = failures(clock, ban=3, bantime="10m")
     await fail(counted, 3)
@@ -94,7 +94,7 @@ async def test_a_botnet_never_bans_a_name_everywhere() -> None:
         ("nowhere", "nowhere", True),
     ],
 )
-async def test_what_counts_as_one_address(failed: str, other: str, banned: bool) -> None:  # noqa: FBT001 - expected
+async def test_an_ipv4_address_or_an_ipv6_64_counts_as_one_address(failed: str, other: str, banned: bool) -> None:  # noqa: FBT001 - expected
     counted = failures(ban=1)
     await fail(counted, 2, failed)
     assert await counted.address_banned(other) is banned
@@ -109,13 +109,13 @@ async def test_trusted_networks_are_delayed_and_never_banned() -> None:
     assert await counted.address_banned("10.1.2.3")
 
 
-async def test_no_ban_is_a_setting() -> None:
+async def test_a_ban_of_0_disables_bans() -> None:
     counted = failures(ban=0)
     await fail(counted, 50)
     assert not await counted.address_banned("192.0.2.1")
 
 
-async def test_failures_spread_over_time_ban_nobody() -> None:
+async def test_failures_spread_over_time_cause_no_ban() -> None:
     clock = Clock()
     counted = failures(clock, ban=3, within="3m")
     for _ in range(50):
@@ -133,7 +133,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_long_names_take_no_more_memory_than_others() -> None:
-    """A name may have nine thousand characters, and a stranger may say as many names as there are keys."""
+    """A name may have nine thousand characters, and any client may send as many names as there are keys."""
     keys: list[str] = []
 
     class Counts:
@@ -150,7 +150,7 @@ async def test_long_names_take_no_more_memory_than_others() -> None:
     assert max(map(len, counted._lately)) < 200
 
 
-async def test_what_was_right_is_no_failure() -> None:
+async def test_a_right_password_is_not_counted_as_a_failure() -> None:
     counted = failures(ban=2)
     for _ in range(20):
         await counted.right(await counted.begin("192.0.2.1", "alice"))
@@ -171,7 +171,7 @@ async def waiting(tasks: list[asyncio.Task[Attempt]]) -> list[asyncio.Task[Attem
     return [task for task in tasks if not task.done()]
 
 
-async def test_at_the_same_time_no_more_are_tried_than_may_fail() -> None:
+async def test_concurrent_logins_are_limited_to_the_failures_left() -> None:
     counted = failures(ban=3)
     tasks = [asyncio.create_task(counted.begin("192.0.2.1", "alice")) for _ in range(9)]
     assert len(await waiting(tasks)) == 6
@@ -188,7 +188,7 @@ async def test_at_the_same_time_no_more_are_tried_than_may_fail() -> None:
             await task
 
 
-async def test_who_gives_up_waiting_is_not_waited_for() -> None:
+async def test_a_cancelled_login_does_not_block_others() -> None:
     counted = failures(ban=1)
     first = await counted.begin("192.0.2.1", "alice")
     tasks = [asyncio.create_task(counted.begin("192.0.2.2", "alice")) for _ in range(3)]
@@ -199,10 +199,10 @@ async def test_who_gives_up_waiting_is_not_waited_for() -> None:
     await counted.right(await tasks[2])
     tasks.clear()
     gc.collect()  # of the cancelled one a traceback is left
-    assert not counted._turns, "nothing is remembered of who is gone"
+    assert not counted._turns, "cancelled logins leave no entry"
 
 
-async def test_a_ban_that_is_switched_off_meanwhile_holds_nobody() -> None:
+async def test_disabling_bans_releases_waiting_logins() -> None:
     counted = failures(ban=1)
     first = await counted.begin("192.0.2.1", "alice")
     second = asyncio.create_task(counted.begin("192.0.2.1", "alice"))

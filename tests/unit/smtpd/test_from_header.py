@@ -39,7 +39,7 @@ def read(value: str) -> list[str] | None:
         ("info@a.example <me@a.example>", ["me@a.example"]),
     ],
 )
-def test_mailboxes(value: str, expected: list[str]) -> None:
+def test_mailboxes_of_from_are_parsed(value: str, expected: list[str]) -> None:
     assert read(value) == expected
 
 
@@ -67,7 +67,7 @@ def test_mailboxes(value: str, expected: list[str]) -> None:
         "(" * 3000 + ")" * 3000 + "me@a.example",
     ],
 )
-def test_what_can_be_read_in_two_ways_is_not_read(value: str) -> None:
+def test_an_ambiguous_from_is_not_parsed(value: str) -> None:
     assert read(value) is None
 
 
@@ -81,11 +81,11 @@ def test_what_can_be_read_in_two_ways_is_not_read(value: str) -> None:
         b"Subject: x\nFrom: me@a.example",
     ],
 )
-def test_repeated_fields_and_stray_line_ends_are_not_read(header: bytes) -> None:
+def test_repeated_fields_and_stray_line_ends_are_not_parsed(header: bytes) -> None:
     assert authors(header + b"\r\n\r\nbody") is None
 
 
-def test_without_a_field_there_is_no_author() -> None:
+def test_without_a_from_field_there_is_no_author() -> None:
     assert authors(b"Subject: x\r\n\r\nFrom: me@a.example\r\n") == ()
     assert authors(b"\r\nFrom: me@a.example\r\n") == ()
 
@@ -115,7 +115,7 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES, max_size=16).map("".join))
-def test_what_passes_the_check_is_signed_as_nobody_else(value: str) -> None:
+def test_a_checked_from_is_signed_for_its_own_domain_only(value: str) -> None:
     content = f"From: {value}\r\n\r\nbody\r\n".encode()
     if from_is_own(MINE, content):
         assert author_domain(content) in {"a.example", None}
@@ -123,8 +123,8 @@ def test_what_passes_the_check_is_signed_as_nobody_else(value: str) -> None:
 
 @pytest.mark.parametrize("stray", [b"\r", b"\n", b"\x00", b" \r\t"])
 @pytest.mark.parametrize("before", [b"", b"From: me@a.example\r\n"])
-def test_a_field_whose_name_ends_in_what_leaves_as_a_space_is_from(stray: bytes, before: bytes) -> None:
-    """Who signs reads it with the space: it must not be another author, or one more, than who checks has seen."""
+def test_a_from_field_with_stray_octets_after_its_name_is_checked(stray: bytes, before: bytes) -> None:
+    """The signer reads it with the space: it must find the same authors as the sender check."""
     header = b"Subject: x\r\n" + before + b"From" + stray + b": ceo@b.example\r\n\r\n"
     assert not from_is_own(MINE, header)
     assert authors(header) == authors(without_strays(header))

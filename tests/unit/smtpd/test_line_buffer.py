@@ -14,7 +14,7 @@ LIMIT = 20
 
 
 def said(*blocks: bytes, limit: int = LIMIT) -> list[bytes | str]:
-    """What comes of these blocks: lines, and the enhanced codes of faults."""
+    """The lines in these blocks, and the enhanced codes of faults."""
     buffer = LineBuffer(limit)
     found: list[bytes | str] = []
     for block in blocks:
@@ -55,7 +55,7 @@ BAD = "500 5.5.2"
         ([b"AUTHX" + b"x" * 100 + b"\r\nc\r\n"], [BAD, b"c"]),
     ],
 )
-def test_lines(blocks: list[bytes], found: list[bytes | str]) -> None:
+def test_lines_are_split_at_crlf(blocks: list[bytes], found: list[bytes | str]) -> None:
     assert said(*blocks) == found
 
 
@@ -70,7 +70,7 @@ def test_a_line_that_never_ends_takes_no_memory() -> None:
         assert buffer.pending <= 1
 
 
-def test_complete_says_when_there_is_something_to_say() -> None:
+def test_complete_is_true_when_a_line_has_ended() -> None:
     buffer = LineBuffer(LIMIT)
     for octets, complete in ((b"a", False), (b"\r", False), (b"\nb", True)):
         buffer.add(octets)
@@ -81,7 +81,7 @@ def test_complete_says_when_there_is_something_to_say() -> None:
     assert buffer.complete
 
 
-def test_what_waits_can_be_taken_as_something_else() -> None:
+def test_buffered_octets_can_be_taken_as_content() -> None:
     buffer = LineBuffer(LIMIT)
     buffer.add(b"DATA\r\nSubject: x\r\n")
     assert buffer.next() == b"DATA"
@@ -89,7 +89,7 @@ def test_what_waits_can_be_taken_as_something_else() -> None:
     assert buffer.pending == 0
 
 
-def test_part_of_what_waits_can_be_taken_without_copying_the_rest() -> None:
+def test_part_of_the_buffer_can_be_taken_without_copying_the_rest() -> None:
     """A packet of many small chunks would be copied once for each."""
     buffer = LineBuffer(LIMIT)
     packet = b"BDAT 2\r\nxx" * 1000

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_networks_of_many_lengths() -> None:
+def test_a_network_list_matches_prefixes_of_any_length() -> None:
     networks = Networks(["192.0.2.0/24", "198.51.100.7/32", "2001:db8::/32", "10.0.0.0/8"])
     inside = ["192.0.2.1", "::ffff:192.0.2.1", "198.51.100.7", "2001:db8:1::", "10.255.255.255", "2001:db8::1%eth0"]
     assert all(address_bits(client) in networks for client in inside)
@@ -29,14 +29,14 @@ def test_networks_of_many_lengths() -> None:
     assert address_bits("192.0.2.1") in Networks(["0.0.0.0/0"])
 
 
-def test_domains_and_what_lies_below() -> None:
+def test_a_domain_list_matches_domains_and_subdomains() -> None:
     domains = Domains(["Example.com", "*.example.net", "*.münchen.example"])
     assert all(domain in domains for domain in ["example.com", "a.example.net", "a.b.example.net"])
     assert "mail.xn--mnchen-3ya.example" in domains
     assert not any(domain in domains for domain in ["a.example.com", "example.net", "xexample.net", "", "net"])
 
 
-def test_a_files_entries_mean_what_is_asked(tmp_path: Path) -> None:
+def test_each_entry_of_a_file_matches_by_its_kind(tmp_path: Path) -> None:
     file = tmp_path / "list"
     file.write_text(
         "\ufeffbob\n# comment\n192.0.2.0/24\n198.51.100.7  # one\n*.example.com\nAnn@Example.com\nalice\n\n"
@@ -57,7 +57,7 @@ def test_a_files_entries_mean_what_is_asked(tmp_path: Path) -> None:
 
 
 class Clock:
-    """A clock that stands until it is moved, and a database that counts how often it is asked."""
+    """A clock that moves only when it is set, and a database that counts queries."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -84,7 +84,7 @@ def made(clock: Clock) -> QueryList:
     return QueryList(source, clock=clock)
 
 
-async def test_answers_are_kept_for_their_time() -> None:
+async def test_answers_are_cached_for_the_configured_time() -> None:
     clock = Clock()
     asked = made(clock)
     assert [await asked.has(value, clock.ask) for value in ("x1", "y", "x1", "y")] == [True, False, True, False]
@@ -96,7 +96,7 @@ async def test_answers_are_kept_for_their_time() -> None:
     assert clock.asked == ["x1", "y", "x1"]
 
 
-async def test_many_who_ask_the_same_ask_once_and_one_who_leaves_takes_nobody_along() -> None:
+async def test_concurrent_lookups_share_one_query_and_survive_a_cancelled_one() -> None:
     clock = Clock()
     clock.open.clear()
     asked = made(clock)
@@ -108,7 +108,7 @@ async def test_many_who_ask_the_same_ask_once_and_one_who_leaves_takes_nobody_al
     assert clock.asked == ["x"]
 
 
-async def test_a_failure_is_no_answer_and_is_not_kept() -> None:
+async def test_a_failed_lookup_is_not_cached() -> None:
     clock = Clock()
     asked = made(clock)
     clock.fails = True

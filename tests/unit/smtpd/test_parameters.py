@@ -65,7 +65,7 @@ def refusal(words: str, offered: Offered = OFFERED) -> str:
         ("HOLDUNTIL=2026-11-22t07:59:60.5z", {"hold_until": datetime(2026, 11, 22, 7, 59, 59, tzinfo=UTC)}),
     ],
 )
-def test_what_a_parameter_becomes(words: str, becomes: dict[str, Any]) -> None:
+def test_each_parameter_of_mail_is_parsed(words: str, becomes: dict[str, Any]) -> None:
     found = mail_parameters(words.split(), OFFERED, NOW)
     assert {name: getattr(found, name) for name in becomes} == becomes
 
@@ -110,7 +110,7 @@ def test_what_a_parameter_becomes(words: str, becomes: dict[str, Any]) -> None:
         ("\u017fIZE=1", "501 5.5.4 Bad parameter"),  # in capitals it would be SIZE
     ],
 )
-def test_a_bad_parameter_has_one_reply(words: str, reply: str) -> None:
+def test_an_invalid_parameter_of_mail_is_refused(words: str, reply: str) -> None:
     assert refusal(words).startswith(reply)
 
 
@@ -128,7 +128,7 @@ def test_a_bad_parameter_has_one_reply(words: str, reply: str) -> None:
         "AUTH=<>",
     ],
 )
-def test_what_was_not_offered_is_not_read(words: str) -> None:
+def test_an_unoffered_parameter_is_555(words: str) -> None:
     assert refusal(words, NOTHING_OFFERED).startswith("555 5.5.4 ")
 
 
@@ -137,14 +137,14 @@ def test_requiretls_needs_tls_and_an_offer() -> None:
     assert refusal("REQUIRETLS", Offered(tls=True)).startswith("555 5.5.4 ")
 
 
-def test_urgency_is_not_for_everybody() -> None:
-    """RFC 6710 section 4.1: no priority above 0 from whom one does not trust; below 0 anybody may go."""
+def test_a_high_priority_requires_relay_rights() -> None:
+    """RFC 6710 section 4.1: an untrusted client gets no priority above 0; any client may use one below 0."""
     lowly = Offered(priority=True, relay=False)
     assert mail_parameters(["MT-PRIORITY=5"], lowly, NOW).priority == 0
     assert mail_parameters(["MT-PRIORITY=-5"], lowly, NOW).priority == -5
 
 
-def test_a_size_without_limit_is_any() -> None:
+def test_without_a_limit_any_size_is_accepted() -> None:
     assert mail_parameters(["SIZE=99999999999"], Offered(size=0), NOW).size == 99_999_999_999
 
 
@@ -161,7 +161,7 @@ def test_a_size_without_limit_is_any() -> None:
         ("ORCPT=utf-8;zoë@example.com", RcptParameters(orcpt=OriginalRecipient("utf-8", "zoë@example.com"))),
     ],
 )
-def test_what_a_parameter_of_rcpt_becomes(words: str, becomes: RcptParameters) -> None:
+def test_each_parameter_of_rcpt_is_parsed(words: str, becomes: RcptParameters) -> None:
     assert rcpt_parameters(words.split(), OFFERED, smtputf8=True) == becomes
 
 
@@ -187,12 +187,12 @@ def test_what_a_parameter_of_rcpt_becomes(words: str, becomes: RcptParameters) -
         "ORCPT=rfc822;a ORCPT=rfc822;a",
     ],
 )
-def test_a_bad_parameter_of_rcpt_is_refused(words: str) -> None:
+def test_an_invalid_parameter_of_rcpt_is_refused(words: str) -> None:
     with pytest.raises(Refused) as refused:
         rcpt_parameters(words.split(" "), OFFERED)
     assert refused.value.reply.startswith("501 5.5.4 ")
 
 
-def test_the_offer_to_hold_names_seconds_and_a_time() -> None:
+def test_the_futurerelease_offer_has_seconds_and_a_time() -> None:
     """RFC 4865 section 3."""
     assert futurerelease(timedelta(days=1), NOW) == "FUTURERELEASE 86400 2026-11-22T07:00:00Z"

@@ -15,7 +15,7 @@ V2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c" + bytes([192, 0, 2, 7, 192, 0, 2, 1
 
 
 @pytest.mark.parametrize("header", [V1, V2])
-async def test_a_header_ends_where_it_ends(header: bytes) -> None:
+async def test_the_end_of_a_header_is_found(header: bytes) -> None:
     for cut in range(1, len(header)):
         assert header_length(header[:cut]) is None
     for rest in (b"", b"EHLO x\r\n", header):
@@ -34,7 +34,7 @@ async def test_a_header_ends_where_it_ends(header: bytes) -> None:
         V2[:14] + b"\x02\x09",
     ],
 )
-def test_what_is_no_header_is_seen_without_waiting_for_more(octets: bytes) -> None:
+def test_an_invalid_header_is_refused_at_its_first_wrong_octet(octets: bytes) -> None:
     with pytest.raises(ProxyRefused):
         header_length(octets)
 
@@ -51,6 +51,6 @@ def test_what_is_no_header_is_seen_without_waiting_for_more(octets: bytes) -> No
         V2[:12] + b"\x11" + V2[13:],
     ],
 )
-async def test_a_header_that_cannot_be_read_is_refused(header: bytes) -> None:
+async def test_a_malformed_header_is_refused(header: bytes) -> None:
     with pytest.raises(ProxyRefused):
         await peer(header)

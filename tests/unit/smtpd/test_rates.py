@@ -43,7 +43,7 @@ def client(address: str, user: User | None = None) -> Client:
     return Client(address, 1, "mx", user=user)
 
 
-async def test_an_address_and_its_network_are_limited_apart() -> None:
+async def test_an_address_and_its_network_have_separate_limits() -> None:
     asked = rates(address={"messages": 1}, network={"messages": 2})
     assert (await asked.hit("message", client("192.0.2.1"))).allowed
     refused = await asked.hit("message", client("192.0.2.1"))
@@ -64,7 +64,7 @@ async def test_an_address_and_its_network_are_limited_apart() -> None:
         ("192.0.2.1", "192.0.2.2", False),
     ],
 )
-async def test_what_counts_as_one_address(first: str, second: str, *, same: bool) -> None:
+async def test_an_ipv4_address_or_an_ipv6_64_counts_as_one_address(first: str, second: str, *, same: bool) -> None:
     asked = rates(address={"messages": 1})
     assert (await asked.hit("message", client(first))).allowed
     assert (await asked.hit("message", client(second))).allowed is not same
@@ -80,11 +80,11 @@ async def test_loopback_and_listed_networks_are_exempt_from_rates() -> None:
     assert not [await by_name.hit("message", client("127.0.0.1")) for _ in range(2)][1].allowed
 
 
-async def test_a_client_that_is_gone_before_it_was_asked_is_nobody() -> None:
+async def test_a_client_without_address_is_allowed() -> None:
     assert await rates().connected(client("")) is ALLOWED
 
 
-async def test_sessions_and_connections() -> None:
+async def test_sessions_and_connections_are_limited() -> None:
     clock = Clock()
     asked = rates(clock, address={"sessions": 2, "connections": 3})
     first, second = [await asked.connected(client("192.0.2.1")) for _ in range(2)]
@@ -97,7 +97,7 @@ async def test_sessions_and_connections() -> None:
     late = await asked.connected(client("192.0.2.1"))
     assert (late.reply, late.token) == (replies.R421_TOO_MANY_CONNECTIONS, 0)
     clock.now += late.seconds
-    assert (await asked.connected(client("192.0.2.1"))).allowed, "who was refused is not in"
+    assert (await asked.connected(client("192.0.2.1"))).allowed, "a refused client has no session"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_an_ipv6_block_has_the_sessions_of_two_networks(network: dict[str,
     assert all(ipv4), "IPv4 has no such block"
 
 
-async def test_a_user_has_limits_from_wherever_and_trusted_networks_do_not_exempt() -> None:
+async def test_limits_of_a_user_apply_in_trusted_networks_too() -> None:
     asked = rates(user={"messages": 1})
     alice, bob = User("alice"), User("bob", messages=2)
     assert (await asked.hit("message", client("127.0.0.1", alice))).allowed
@@ -130,14 +130,14 @@ async def test_a_user_has_limits_from_wherever_and_trusted_networks_do_not_exemp
     assert found == [0, 0, pytest.approx(1800)], "a user's own limit is by the hour"
 
 
-async def test_recipients_are_counted_as_many_as_there_are() -> None:
+async def test_every_recipient_is_counted() -> None:
     asked = rates(address={"recipients": 10})
     assert (await asked.hit("recipient", client("192.0.2.1"), 8)).allowed
     assert (await asked.hit("recipient", client("192.0.2.1"), 3)).reply == replies.R450_TOO_MANY_RECIPIENTS
     assert (await asked.hit("recipient", client("192.0.2.1"), 2)).allowed
 
 
-async def test_a_count_under_a_key_of_the_callers() -> None:
+async def test_any_key_can_be_counted() -> None:
     asked = rates()
     assert await asked.count("auth/192.0.2.1", 1, 60, 0) == 0
     assert await asked.count("auth/192.0.2.1", 1, 60) == 0
@@ -145,20 +145,20 @@ async def test_a_count_under_a_key_of_the_callers() -> None:
     assert await asked.count("auth/192.0.2.2", 1, 60, 0) == 0
 
 
-async def test_new_settings_go_on_with_what_was_counted() -> None:
+async def test_new_settings_keep_the_counts() -> None:
     clock = Clock()
     asked = rates(clock, address={"messages": 1})
     assert (await asked.hit("message", client("192.0.2.1"))).allowed
     asked.configure(Settings.model_validate({"address": {"messages": 2}}), TRUSTED)
     refused = await asked.hit("message", client("192.0.2.1"))
-    assert refused.seconds == pytest.approx(30), "at the new pace, after what was sent at the old one"
+    assert refused.seconds == pytest.approx(30), "at the new rate, after the message sent at the old one"
     clock.now += refused.seconds
     assert (await asked.hit("message", client("192.0.2.1"))).allowed
     asked.configure(Settings(), TRUSTED)
     assert await asked.hit("message", client("192.0.2.1")) is ALLOWED
 
 
-async def test_a_process_that_ends_gives_its_sessions_back() -> None:
+async def test_sessions_of_an_ended_process_are_released() -> None:
     server = RateServer()
     assert server.open(1, 7, [("a", 2)], []) == (True, 0.0)
     assert server.open(2, 7, [("a", 2)], []) == (True, 0.0)
@@ -170,7 +170,7 @@ async def test_a_process_that_ends_gives_its_sessions_back() -> None:
     assert server.open(3, 1, [("a", 2)], []) == (True, 0.0)
 
 
-async def test_remote_counts_answer_as_local_ones_do() -> None:
+async def test_remote_counts_behave_like_local_ones() -> None:
     server = RateServer(Clock())
 
     def ask(question: dict[str, Any]) -> None:
@@ -187,7 +187,7 @@ async def test_remote_counts_answer_as_local_ones_do() -> None:
     assert [(await asked.hit("message", client("192.0.2.1"))).allowed for _ in range(2)] == [True, False]
 
 
-async def test_a_client_that_goes_while_it_is_counted_gives_its_place_back() -> None:
+async def test_a_client_that_disconnects_while_counted_is_released() -> None:
     questions: list[dict[str, Any]] = []
     asked = ClientRates(Settings.model_validate({"address": {"sessions": 1}}), [], RemoteCounts(questions.append, 1))
     asking = asyncio.create_task(asked.connected(client("192.0.2.1")))
@@ -199,7 +199,7 @@ async def test_a_client_that_goes_while_it_is_counted_gives_its_place_back() -> 
     assert questions[0]["token"] == questions[1]["token"]
 
 
-async def test_without_an_answer_each_process_has_its_share_which_is_said_once(heard: Heard) -> None:
+async def test_without_the_counting_process_each_process_has_its_share(heard: Heard) -> None:
     clock = Clock()
     remote = RemoteCounts(lambda _: None, 3, clock)
     asked = ClientRates(Settings.model_validate({"address": {"sessions": 7, "messages": 7}}), [], remote)
@@ -212,10 +212,10 @@ async def test_without_an_answer_each_process_has_its_share_which_is_said_once(h
     assert (await asked.hit("message", client("192.0.2.1"))).allowed
     [said] = heard.all("rates.unanswered")
     assert said["ask"] == "open"
-    remote.answered({"id": 1, "wait": 0.0})  # too late, and nobody minds
+    remote.answered({"id": 1, "wait": 0.0})  # too late: it is ignored
 
 
-def test_a_question_nobody_asks_is_an_error_of_ours() -> None:
+def test_an_unknown_question_raises_an_error() -> None:
     with pytest.raises(ValueError, match="no such question"):
         answer(RateServer(), 1, {"ask": "who"})
 
@@ -239,14 +239,14 @@ class Stalling:
         return made
 
     def resume(self) -> None:
-        """Read what has come meanwhile."""
+        """Read the questions that came meanwhile."""
         self.stalled = False
         for process, question in self._unread:
             answer(self.server, process, question)
         self._unread.clear()
 
 
-async def test_a_limit_that_is_used_up_stays_so_where_it_was_used() -> None:
+async def test_a_used_up_limit_stays_used_up_without_the_counting_process() -> None:
     clock = Clock()
     stalling = Stalling(clock)
     one, two = (
@@ -263,10 +263,10 @@ async def test_a_limit_that_is_used_up_stays_so_where_it_was_used() -> None:
     assert sessions == [False] * 8 + [True] * 5 + [False] * 3
     stalling.resume()
     assert not (await two.hit("message", client("192.0.2.1"))).allowed
-    assert stalling.server._sessions.count("session/address/192.0.2.1/32") == 10, "what was refused is not held"
+    assert stalling.server._sessions.count("session/address/192.0.2.1/32") == 10, "refused sessions are not counted"
 
 
-async def test_a_ban_that_a_process_knows_stands_without_an_answer() -> None:
+async def test_a_known_ban_applies_without_the_counting_process() -> None:
     clock = Clock()
     stalling = Stalling(clock)
     one, two, three = (ClientRates(Settings(), [], stalling.remote(n, 3, clock)) for n in (1, 2, 3))

@@ -46,7 +46,7 @@ def test_an_unchanged_configuration_changes_nothing() -> None:
         {"servers": servers(timeout={"idle": "1s"})},
     ],
 )
-def test_what_may_change_changes(changes: dict[str, Any]) -> None:
+def test_reloadable_keys_are_applied(changes: dict[str, Any]) -> None:
     assert effective(config(), config(**changes)) == (config(**changes), [])
 
 
@@ -65,23 +65,23 @@ def test_what_may_change_changes(changes: dict[str, Any]) -> None:
         ({"servers": [*servers(), {"id": "third", "listeners": [{"port": 2525}]}]}, ["servers[third]"]),
     ],
 )
-def test_what_must_wait_is_kept_and_named(changes: dict[str, Any], keys: list[str]) -> None:
+def test_keys_that_need_a_restart_are_kept_and_named(changes: dict[str, Any], keys: list[str]) -> None:
     assert effective(config(), config(**changes)) == (config(), keys)
 
 
-def test_one_that_waits_does_not_hold_up_the_others() -> None:
+def test_a_key_that_needs_a_restart_does_not_block_the_others() -> None:
     wanted = config(processes=2, servers=servers(listeners=[{"port": 26}], hostname="other.example"))
     found, ignored = effective(config(), wanted)
     assert ignored == ["processes", "servers[mx].listeners"]
     assert found == config(servers=servers(hostname="other.example"))
 
 
-def test_servers_keep_their_order_whatever_the_file_does() -> None:
+def test_servers_keep_their_order_after_a_reload() -> None:
     found, ignored = effective(config(), config(servers=servers()[::-1]))
     assert ignored == []
     assert [server.id for server in found.servers] == ["mx", "submission"]
 
 
-def test_what_a_listener_allows_may_change_where_it_listens_may_not() -> None:
+def test_the_permissions_of_a_listener_are_reloadable_and_its_address_is_not() -> None:
     wanted = config(servers=servers(listeners=[{"port": 25, "proxy": {"networks": ["192.0.2.1/32"]}}]))
     assert effective(config(), wanted) == (wanted, [])

@@ -42,7 +42,7 @@ def converse(client: ScramClient, server: ScramServer, keys: ScramKeys = KEYS, *
 
 
 @pytest.mark.parametrize("password", ["pencil", "Grüße \u2168", "\u00aa,="])
-def test_another_client_logs_in(password: str) -> None:
+def test_an_independent_client_authenticates(password: str) -> None:
     keys = ScramKeys.make(password, b"salt" * 4, 4096)
     converse(ScramClient(["SCRAM-SHA-256"], "user", password), plain(), keys)
 
@@ -67,14 +67,14 @@ def test_plus_binds_to_the_channel() -> None:
     converse(client, ScramServer(plus=True, plus_offered=True, bindings=POINT))
 
 
-def test_an_attacker_that_removes_plus_is_detected() -> None:
+def test_a_removed_plus_offer_is_detected() -> None:
     """The client sees the certificate of an attacker in between (RFC 5929)."""
     client = ScramClient(["SCRAM-SHA-256-PLUS"], "user", "pencil", channel_binding=("tls-server-end-point", b"m" * 32))
     with pytest.raises(ScramRefused, match="channel bindings differ"):
         converse(client, ScramServer(plus=True, plus_offered=True, bindings=POINT))
 
 
-def test_a_client_that_was_kept_from_plus_is_refused() -> None:
+def test_a_client_downgraded_from_plus_is_refused() -> None:
     """RFC 5802 section 6: `y` says that we did not offer -PLUS."""
     assert plain().first(b"y,," + FIRST[3:]) == "user"
     with pytest.raises(ScramRefused, match="lost its -PLUS"):
@@ -104,12 +104,12 @@ def test_a_client_that_was_kept_from_plus_is_refused() -> None:
         b"n,,n=user,r=x\n",
     ],
 )
-def test_a_first_message_that_is_not_of_the_grammar_is_refused(message: bytes) -> None:
+def test_a_malformed_first_message_is_refused(message: bytes) -> None:
     with pytest.raises(ScramRefused):
         plain().first(message)
 
 
-def test_the_same_identity_may_be_asked_for() -> None:
+def test_an_equal_authorization_identity_is_accepted() -> None:
     assert plain().first(b"n,a=user,n=user,r=x") == "user"
 
 
@@ -137,7 +137,7 @@ def test_a_changed_final_message_is_refused(old: bytes, new: bytes) -> None:
         server.final(changed)
 
 
-def test_plus_wants_a_binding_we_have() -> None:
+def test_plus_requires_a_supported_channel_binding() -> None:
     server = ScramServer(plus=True, plus_offered=True, bindings=POINT)
     with pytest.raises(ScramRefused, match="tls-exporter"):
         server.first(b"p=tls-exporter,,n=user,r=x")
@@ -152,7 +152,7 @@ def test_nonces_are_fresh() -> None:
     assert first.challenge(KEYS) != second.challenge(KEYS)
 
 
-def test_an_unknown_user_looks_like_a_known_one_and_always_the_same() -> None:
+def test_an_unknown_user_has_stable_keys_like_a_known_one() -> None:
     known = ScramKeys.make("pencil", b"s" * 16)
     secret = b"x" * 32
     unknown = unknown_keys(secret, "nobody", {ITERATIONS})
@@ -168,7 +168,7 @@ def test_an_unknown_user_looks_like_a_known_one_and_always_the_same() -> None:
         server.final(client.get_client_final().encode())
 
 
-def test_unknown_users_cost_what_users_cost() -> None:
+def test_unknown_users_have_iteration_counts_in_use() -> None:
     """Several numbers are in use after a change of the settings; a name keeps its own while it is among them."""
     names = [f"user {number}" for number in range(100)]
     costs = [{name: unknown_keys(b"x" * 32, name, used).iterations for name in names} for used in ({1, 2}, {1, 2, 3})]
@@ -177,7 +177,7 @@ def test_unknown_users_cost_what_users_cost() -> None:
     assert all(costs[0][name] == cost for name, cost in costs[1].items() if cost != 3)
 
 
-def test_a_server_without_the_keys_is_found_out_by_the_client() -> None:
+def test_the_client_detects_a_server_without_the_keys() -> None:
     client = ScramClient(["SCRAM-SHA-256"], "user", "pencil")
     server = plain()
     server.first(client.get_client_first().encode())
@@ -187,7 +187,7 @@ def test_a_server_without_the_keys_is_found_out_by_the_client() -> None:
         client.set_server_final("v=" + b64encode(bytes(32)).decode())
 
 
-def test_keys_have_a_text_form_and_show_nothing() -> None:
+def test_keys_have_a_text_form_and_a_safe_repr() -> None:
     assert ScramKeys.read(str(KEYS)) == KEYS
     # As PostgreSQL writes the same verifier.
     assert str(KEYS) == (
@@ -201,7 +201,7 @@ def test_keys_have_a_text_form_and_show_nothing() -> None:
     ("old", "new"),
     [("SHA-256", "SHA-1"), ("4096", "0"), ("4096", "4095"), ("4096", "99999999"), ("WG5d", "!!!!"), ("WG5d8oPm", "")],
 )
-def test_what_holds_no_keys_is_refused_and_not_quoted(old: str, new: str) -> None:
+def test_invalid_keys_are_refused_and_not_quoted(old: str, new: str) -> None:
     text = str(KEYS).replace(old, new)
     with pytest.raises(ValueError, match="SCRAM keys") as refused:
         ScramKeys.read(text)

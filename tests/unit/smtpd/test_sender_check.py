@@ -61,7 +61,7 @@ def test_another_from_is_refused(header: bytes, rest: bytes) -> None:
     assert not from_is_own(ALICE, header + rest)
 
 
-def test_a_body_is_no_header() -> None:
+def test_a_from_line_in_the_body_is_not_checked() -> None:
     assert from_is_own(ALICE, b"\r\nFrom: mallory@elsewhere.example\r\n\r\n")
 
 
@@ -69,7 +69,7 @@ def test_a_body_is_no_header() -> None:
     "unit", [b"alice@example.com,", b"<", b'"\\', b"(", b"()", b"a:", b";", b"@", b"[", b"\r\n ", b"a "]
 )
 @pytest.mark.parametrize("times", [1, 60])
-def test_reading_from_costs_little_whatever_it_holds(unit: bytes, times: int) -> None:
+def test_any_from_is_parsed_in_bounded_time(unit: bytes, times: int) -> None:
     """Process time: others share this machine. Unbounded, it is seconds, or no end of recursion."""
     content = (b"From: " + unit * (96_000 // len(unit)) + b"alice@example.com\r\n") * times + b"\r\n"
     started = process_time()
@@ -77,5 +77,5 @@ def test_reading_from_costs_little_whatever_it_holds(unit: bytes, times: int) ->
     assert process_time() - started < 0.1
 
 
-def test_who_may_send_as_anybody_may_write_anything() -> None:
+def test_an_unrestricted_user_may_write_any_from() -> None:
     assert from_is_own(User("bob"), b"From: anybody@elsewhere.example\r\n\r\n")

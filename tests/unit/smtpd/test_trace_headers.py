@@ -27,7 +27,7 @@ def header(**changed: Any) -> bytes:
     return received(seen, ID, NOW)
 
 
-def test_the_header_as_it_stands() -> None:
+def test_the_minimal_received_header() -> None:
     assert header() == (
         b"Received: from client.example ([192.0.2.1])\r\n"
         b"\tby mx.example with ESMTP\r\n"
@@ -35,7 +35,7 @@ def test_the_header_as_it_stands() -> None:
     )
 
 
-def test_the_header_with_all_that_can_be_told() -> None:
+def test_the_received_header_with_every_clause() -> None:
     made = header(
         name="host.example",
         tls=("TLSv1.3", "TLS_AES_256_GCM_SHA384", 256),
@@ -56,7 +56,7 @@ def test_the_header_with_all_that_can_be_told() -> None:
     )
 
 
-def test_a_recipient_beyond_ascii_is_named_only_with_smtputf8() -> None:
+def test_an_international_recipient_is_named_only_with_smtputf8() -> None:
     zoe = Address("zoë", "größe.example")
     assert "\tfor <zoë@größe.example>;".encode() in header(recipient=zoe, smtputf8=True)
     assert b"for <" not in header(recipient=zoe)
@@ -66,7 +66,7 @@ def test_an_ipv6_client_is_tagged() -> None:
     assert b" ([IPv6:2001:db8::1])\r\n" in header(client="2001:db8::1")
 
 
-def test_others_read_it_as_one_field_with_its_date() -> None:
+def test_the_standard_library_parses_the_header_as_one_field_with_a_date() -> None:
     message = message_from_bytes(header() + b"Subject: x\r\n\r\nbody\r\n", policy=SMTP)
     assert message.keys() == ["Received", "Subject"]
     assert parsedate_to_datetime(str(message["Received"]).rpartition(";")[2].strip()) == NOW
@@ -89,7 +89,7 @@ def test_others_read_it_as_one_field_with_its_date() -> None:
     ids=["header", "body", "bare", "nul", "syntax", "unicode", "long", "empty", "quotes", "u-label"],
 )
 @pytest.mark.parametrize("word", ["helo", "client", "hostname", "name", "user", "certificate"])
-def test_no_word_of_a_client_adds_a_line(helo: str, word: str) -> None:
+def test_the_text_of_a_client_adds_no_line(helo: str, word: str) -> None:
     made = header(tls=("TLSv1.3", helo, 256), **{word: helo})
     lines = made.split(b"\r\n")
     assert {line[:1] for line in lines[1:-1]} == {b"\t"}
@@ -102,7 +102,7 @@ def test_no_word_of_a_client_adds_a_line(helo: str, word: str) -> None:
     assert message_from_bytes(made + b"\r\n", policy=SMTP).keys() == ["Received"]
 
 
-def test_a_client_that_says_nothing_is_unknown() -> None:
+def test_a_client_without_helo_is_unknown() -> None:
     assert header(helo="").startswith(b"Received: from unknown ([")
 
 
@@ -120,7 +120,9 @@ def test_a_client_that_says_nothing_is_unknown() -> None:
         (True, True, True, True, "UTF8SMTPSA"),
     ],
 )
-def test_keywords(*, extended: bool, tls: bool, authenticated: bool, smtputf8: bool, keyword: str) -> None:
+def test_the_with_keyword_follows_extension_tls_and_login(
+    *, extended: bool, tls: bool, authenticated: bool, smtputf8: bool, keyword: str
+) -> None:
     assert with_keyword(extended=extended, tls=tls, authenticated=authenticated, smtputf8=smtputf8) == keyword
 
 
@@ -132,7 +134,7 @@ def add(*names: bytes, sender: Address | None = SENDER, smtputf8: bool = False) 
     return made.split(b"\r\n")[:-1]
 
 
-def test_what_is_missing_is_added() -> None:
+def test_missing_submission_fields_are_added() -> None:
     assert add() == [
         b"Date: Sat, 21 Nov 2026 07:00:05 +0000",
         b"Message-ID: <0190a5b6-7c8d-7e9f-8a0b-1c2d3e4f5a6b@mx.example>",
@@ -142,7 +144,7 @@ def test_what_is_missing_is_added() -> None:
     assert add(b"date", b"from", b"message-id") == []
 
 
-def test_nobody_is_made_up_as_the_author() -> None:
+def test_no_author_is_invented_for_the_null_sender() -> None:
     assert add(b"date", b"message-id", sender=None) == []
     zoe = Address("zoë", "sender.example")
     assert add(b"date", b"message-id", sender=zoe) == []
@@ -150,7 +152,7 @@ def test_nobody_is_made_up_as_the_author() -> None:
 
 
 @pytest.mark.parametrize("localpart", ['"a> b"', '"<a"', '"a b"'])
-def test_an_address_that_would_end_the_path_is_left_out(localpart: str) -> None:
+def test_an_address_that_would_end_the_path_is_omitted(localpart: str) -> None:
     assert add(b"date", b"message-id", sender=Address(localpart, "sender.example")) == []
 
 
@@ -168,5 +170,5 @@ def test_an_address_that_would_end_the_path_is_left_out(localpart: str) -> None:
         (b"X-Spam: \0\r\n", False),
     ],
 )
-def test_only_whole_fields_are_put_on_top(lines: bytes, *, good: bool) -> None:
+def test_only_complete_fields_are_prepended(lines: bytes, *, good: bool) -> None:
     assert are_fields(lines) is good

@@ -1,4 +1,4 @@
-"""test_up_keeps — one `pillarbox up` for each var, and how often it starts PostgreSQL again
+"""test_keep_postgres — one `pillarbox up` for each var, and how often it starts PostgreSQL again
 
 See: scripts/up/only_one.py, scripts/up/keep_postgres.py.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.fixtures.heard import Heard
 
 
-def test_a_second_one_says_who_has_the_folder(tmp_path: Path) -> None:
+def test_a_second_up_names_the_process_that_has_the_folder(tmp_path: Path) -> None:
     var = tmp_path / "var"
     with (
         only_one(var),
@@ -35,7 +35,7 @@ def test_a_second_one_says_who_has_the_folder(tmp_path: Path) -> None:
     assert who_has(tmp_path / "nowhere") is None
 
 
-async def test_a_server_that_dies_again_and_again_is_given_up(
+async def test_a_server_that_keeps_dying_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Heard
 ) -> None:
     starts = []
