@@ -1,6 +1,6 @@
 """sources — the files that the layout tests check
 
-Owns: finding the repository's own files: what git tracks or would track; without git, everything not ignored by name.
+Owns: finding the repository's own files: those that git tracks or would track; without git, all not ignored.
 Guarantees: files deleted from the work tree but still in git's index are left out; the order is stable.
 """
 
@@ -23,7 +23,7 @@ _IGNORED: Final = frozenset({".git", ".venv", ".tools", "var", "build", "dist", 
 @cache
 def tracked() -> tuple[Path, ...]:
     """Every file of the repository, relative to its root."""
-    # A clone owned by somebody else (a container, CI) is refused by git unless named safe on the command line.
+    # Git refuses a clone of another owner (a container, CI) unless the command line names it safe.
     listing = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -1,6 +1,6 @@
 """test_citations — every RFC and section that the sources cite is in docs/reference/rfcs.csv
 
-Owns: the comparison, and proofs that scripts/dev/citations.py sees what it should.
+Owns: the comparison, and proofs that scripts/dev/citations.py finds every citation.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ R = "RF" + "C"
         (f"{R} 9562 section 5.7. An id", [(9562, {"5.7"})]),
     ],
 )
-def test_what_a_citation_looks_like(text: str, found: list[tuple[int, set[str]]]) -> None:
+def test_every_form_of_a_citation_is_found(text: str, found: list[tuple[int, set[str]]]) -> None:
     assert [(rfc, set(sections)) for _, rfc, sections in citations(text)] == found
 
 
-def test_a_slip_of_the_pen_is_a_fault_with_its_place(tmp_path: Path) -> None:
+def test_a_wrong_citation_is_reported_with_file_and_line(tmp_path: Path) -> None:
     source = tmp_path / "x.py"
     source.write_text(f"# {R} 5321 section 3.3\n# {R} 5321 section 33.3\n# {R} 9999\n")
     table = {

@@ -54,7 +54,7 @@ def test_smtpd_accepts_its_configuration_and_listens_where_the_port_is_published
     assert listener.address == "0.0.0.0"  # noqa: S104 - inside its container
 
 
-def test_each_worker_of_the_configuration_is_one_service(configurations: Path) -> None:
+def test_each_configured_worker_has_one_service(configurations: Path) -> None:
     config = load_queued(configurations / "queued.yaml", {"PILLARBOX_DATABASE_URI": "postgresql://postgres/pillarbox"})
     started = [service["command"][-1] for service in OURS.values() if "--worker" in service["command"]]
     assert sorted(started) == sorted(worker.id for worker in config.workers)

@@ -55,7 +55,7 @@ def hygiene_faults(path: PurePath, text: str) -> list[str]:
     ]
 
 
-def test_nothing_belongs_to_one_machine_or_some_later_day() -> None:
+def test_tracked_files_name_no_machine_mirror_or_todo() -> None:
     found = []
     for path in tracked():
         content = (ROOT / path).read_bytes()
@@ -78,10 +78,10 @@ def test_no_other_tool_locks_versions() -> None:
         "# TO" + "DO: later",
     ],
 )
-def test_a_fault_is_seen(line: str) -> None:
+def test_each_fault_is_found(line: str) -> None:
     assert len(hygiene_faults(PurePath("README.md"), line)) == 1
 
 
 @pytest.mark.parametrize("line", ["a todo-list", "docs/home/flow", "see ../home/page", "/var/lib/pillarbox"])
-def test_what_only_looks_like_a_fault_passes(line: str) -> None:
+def test_similar_text_passes(line: str) -> None:
     assert hygiene_faults(PurePath("README.md"), line) == []

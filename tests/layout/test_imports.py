@@ -2,7 +2,7 @@
 
 Owns: the table of doors. The directions are contracts of import-linter in pyproject.toml: a change to either is a
     decision, not a fix.
-See: the dependencies in pyproject.toml, whose comments name the same doors.
+See: the dependencies in pyproject.toml, with comments that name the same modules.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ TYPES_ANYWHERE: Final = {"psycopg", "psycopg_pool"}
 
 
 def imports(tree: ast.AST, path: PurePath, *, for_types: bool = False) -> Iterator[tuple[int, str, bool]]:
-    """Each import below `tree`: line, full module name, and whether it stands under `if TYPE_CHECKING`."""
+    """Each import below `tree`: line, full module name, and whether it is under `if TYPE_CHECKING`."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name, for_types) for alias in node.names)
@@ -105,7 +105,7 @@ def test_imports_point_one_way_and_in_no_circle() -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_each_package_has_one_door() -> None:
+def test_each_third_party_package_is_imported_by_one_module() -> None:
     found = [fault for path in python_files(*PACKAGES) for fault in faults(path, read(path))]
     assert not found, "\n".join(found)
 
@@ -122,7 +122,7 @@ def test_each_package_has_one_door() -> None:
         ("shared/clock.py", "import requests"),
     ],
 )
-def test_an_import_past_the_door_is_seen(path: str, source: str) -> None:
+def test_a_forbidden_import_is_found(path: str, source: str) -> None:
     assert len(faults(PurePath(path), source)) == 1
 
 
@@ -138,7 +138,7 @@ def test_an_import_past_the_door_is_seen(path: str, source: str) -> None:
         ("shared/config/queued/settings.py", "import pydantic"),
     ],
 )
-def test_an_import_through_the_door_passes(path: str, source: str) -> None:
+def test_an_allowed_import_passes(path: str, source: str) -> None:
     assert faults(PurePath(path), source) == []
 
 

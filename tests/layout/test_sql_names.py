@@ -35,7 +35,7 @@ def queries() -> list[tuple[str, str]]:
 
 
 def opens_with_a_sentence(text: str) -> bool:
-    """Whether the text begins with a `--` comment whose first paragraph is a sentence."""
+    """Whether the text begins with a `--` comment with a sentence as its first paragraph."""
     paragraph = []
     for line in text.splitlines():
         if not line.startswith("--") or not line.removeprefix("--").strip():
@@ -46,7 +46,7 @@ def opens_with_a_sentence(text: str) -> bool:
 
 
 def schema_faults(names: Sequence[str]) -> list[str]:
-    """What breaks the row of the schema's files, given their names."""
+    """The gaps in the numbers of the schema's files, given their names."""
     matches = {name: SCHEMA.fullmatch(name) for name in names}
     found = [f"{name}: not of the form NN_noun.sql" for name, match in matches.items() if not match]
     numbers = sorted(int(match[1]) for match in matches.values() if match)
@@ -56,12 +56,12 @@ def schema_faults(names: Sequence[str]) -> list[str]:
 
 
 def corrections(text: str) -> list[str]:
-    """Statements that change what another statement has made: the schema makes everything as it is to be."""
+    """Statements that change the result of another statement: the schema creates everything in its final form."""
     return re.findall(r"(?m)^(?:CREATE OR REPLACE|DROP|ALTER FUNCTION|ALTER TABLE \w+ (?:ADD|DROP|SET)) .*", text)
 
 
 def migration_faults(names: Sequence[str]) -> list[str]:
-    """What breaks the row of migrations, given their file names; the first follows the schema, which is number 1."""
+    """The gaps in the numbers of migrations, by their names; the first follows the schema, which is number 1."""
     matches = {name: MIGRATION.fullmatch(name) for name in names}
     found = [f"{name}: not of the form NNNN_pre_what.sql or NNNN_post_what.sql" for name, m in matches.items() if not m]
     numbers = sorted(int(match[1]) for match in matches.values() if match)
@@ -80,7 +80,7 @@ def test_every_query_opens_with_a_sentence_of_purpose() -> None:
     assert [name for name, text in queries() if not opens_with_a_sentence(text)] == []
 
 
-def test_every_file_of_queries_opens_with_a_sentence_and_no_name_is_there_twice() -> None:
+def test_every_file_of_queries_opens_with_a_sentence_and_query_names_are_unique() -> None:
     assert [str(path) for path in sql_files("queries") if not opens_with_a_sentence(read(path))] == []
     names = [name for name, _ in queries()]
     assert len(names) == len(set(names))
@@ -96,17 +96,17 @@ def test_every_query_is_used_by_name_in_the_code() -> None:
     assert [name for name, _ in queries() if name not in texts] == []
 
 
-def test_migrations_form_one_unbroken_row() -> None:
+def test_migrations_are_numbered_without_gaps() -> None:
     assert migration_faults([path.name for path in sql_files("migrations")]) == []
 
 
-def test_the_files_of_the_schema_form_one_unbroken_row() -> None:
+def test_files_of_the_schema_are_numbered_without_gaps() -> None:
     names = [path.name for path in sql_files("schema")]
     assert names, "sql/schema is empty"
     assert schema_faults(names) == []
 
 
-def test_every_file_of_the_schema_opens_with_a_sentence_and_makes_things_as_they_are_to_be() -> None:
+def test_every_file_of_the_schema_opens_with_a_sentence_and_corrects_no_other() -> None:
     texts = {str(path): read(path) for path in sql_files("schema")}
     assert [name for name, text in texts.items() if not opens_with_a_sentence(text)] == []
     assert {name: found for name, text in texts.items() if (found := corrections(text))} == {}
@@ -121,14 +121,14 @@ def test_every_migration_chooses_its_search_path() -> None:
     "text",
     ["CREATE TABLE a ();", "CREATE TABLE a ();\nSET LOCAL search_path = pillarbox;", "SET search_path = pillarbox;"],
 )
-def test_a_migration_for_one_role_only_is_seen(text: str) -> None:
+def test_a_migration_without_search_path_is_found(text: str) -> None:
     assert not chooses_its_search_path(text)
 
 
 @pytest.mark.parametrize(
     "text", ["SELECT 1", "-- claim\nSELECT 1", "--\n-- Takes due rows.\nSELECT 1", "-- Takes due rows"]
 )
-def test_a_query_without_a_sentence_is_seen(text: str) -> None:
+def test_a_query_without_a_sentence_is_found(text: str) -> None:
     assert not opens_with_a_sentence(text)
 
 
@@ -142,12 +142,12 @@ def test_a_query_without_a_sentence_is_seen(text: str) -> None:
         ["2_pre_more.sql"],
     ],
 )
-def test_a_broken_row_of_migrations_is_seen(names: list[str]) -> None:
+def test_a_gap_in_the_migrations_is_found(names: list[str]) -> None:
     assert migration_faults(names) != []
 
 
 @pytest.mark.parametrize("names", [["01_queue.sql", "03_leaf.sql"], ["01_queue.sql", "01_leaf.sql"], ["queue.sql"]])
-def test_a_broken_row_of_the_schema_is_seen(names: list[str]) -> None:
+def test_a_gap_in_the_schema_is_found(names: list[str]) -> None:
     assert schema_faults(names) != []
 
 
@@ -159,5 +159,5 @@ def test_a_broken_row_of_the_schema_is_seen(names: list[str]) -> None:
         "DROP INDEX queue_due;",
     ],
 )
-def test_a_correction_in_the_schema_is_seen(text: str) -> None:
+def test_a_correction_in_the_schema_is_found(text: str) -> None:
     assert corrections(text) == [text]

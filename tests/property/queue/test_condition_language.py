@@ -54,20 +54,20 @@ TYPED = st.text() | st.text("abjo=!~<>(),.\"' *19\\", max_size=40) | CONDITIONS
 
 
 @given(CONDITIONS)
-def test_a_condition_is_written_as_it_is_read(condition: str) -> None:
+def test_a_written_condition_is_parsed_back_unchanged(condition: str) -> None:
     assert read(str(read(condition))) == read(condition)
 
 
 @given(TYPED)
 @example('"\\')
 @example("age > or")
-def test_anything_typed_is_read_or_refused(text: str) -> None:
+def test_any_input_is_parsed_or_refused(text: str) -> None:
     with suppress(ConditionError):
         read(text)
 
 
 @given(CONDITIONS)
-def test_nothing_that_was_typed_becomes_sql(condition: str) -> None:
+def test_no_input_text_becomes_sql(condition: str) -> None:
     made = compiled(read(condition), NOW)
     assert made.text % dict.fromkeys(made.values, "%s") is not None
     assert set(made.text) <= set("abcdefghijklmnopqrstuvwxyzACDEILNORSTUVYBHKGM0123456789 _.,()'|@<>=->:[]%!*")

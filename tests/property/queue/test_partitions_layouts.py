@@ -95,7 +95,7 @@ class Model:
 
 
 @given(st.lists(layouts(), min_size=2, max_size=5))
-def test_any_sequence_of_layouts_ends_exactly_in_the_wanted_one(sequence: list[Layout]) -> None:
+def test_the_steps_end_in_the_wanted_layout(sequence: list[Layout]) -> None:
     model = Model(sequence[0])
     for existing, wanted in pairwise(sequence):
         for change in rounds(existing, wanted):
@@ -103,7 +103,7 @@ def test_any_sequence_of_layouts_ends_exactly_in_the_wanted_one(sequence: list[L
             staying = {
                 leaf: ids for leaf, ids in model.queue.items() if leaf.removeprefix(PREFIX) not in change.sources
             }
-            # Every id whose rows are copied away has a new leaf among the targets, and the other way round.
+            # Every id whose rows are copied away has a new leaf among the targets, and vice versa.
             moved = {id_ for id_ in IDS if owner_of(change.before, id_) in change.sources}
             placed = {id_ for id_ in IDS if owner_of(change.after, id_) in change.targets}
             assert moved == placed
@@ -118,7 +118,7 @@ def test_any_sequence_of_layouts_ends_exactly_in_the_wanted_one(sequence: list[L
 
 
 @given(layouts(), layouts())
-def test_from_between_two_rounds_the_same_rest_is_planned(existing: Layout, wanted: Layout) -> None:
+def test_after_any_round_the_remaining_rounds_are_planned_again(existing: Layout, wanted: Layout) -> None:
     """After a kill there, the same command finishes."""
     for number in range(len(rounds(existing, wanted))):
         half_way = rounds(existing, wanted)[number].after
@@ -128,7 +128,7 @@ def test_from_between_two_rounds_the_same_rest_is_planned(existing: Layout, want
 
 
 @given(layouts(), st.dictionaries(st.sampled_from(IDS), st.integers(0, 1000)), st.integers(1, 8))
-def test_a_balanced_layout_has_every_id_once_and_is_nearly_as_even_as_can_be(
+def test_a_balanced_layout_has_every_id_once_and_is_nearly_optimal(
     layout: Layout, weights: dict[str, int], leaves: int
 ) -> None:
     ids = frozenset(weights).union(*layout.values())

@@ -1,7 +1,7 @@
 """test_quarantine_render — rendering any message has no side effect
 
-Guarantees: render never raises; all it shows is printable, bounded, and one line where a line is meant; parts lie
-    within the message, in order, apart from each other.
+Guarantees: render never raises; its output is printable, bounded, and one line where a line is expected; parts are
+    within the message, in order, without overlap.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def is_line(text: str) -> bool:
 
 @given(messages | st.binary())
 @settings(max_examples=500)
-def test_any_octets_are_shown_without_harm(content: bytes) -> None:
+def test_any_octets_are_rendered_as_printable_text(content: bytes) -> None:
     shown = render(content)
     assert all(map(is_line, shown.text.split("\n")))
     assert all(is_line(said) and len(said) <= 500 for said in shown.header.values())
@@ -44,7 +44,7 @@ def test_any_octets_are_shown_without_harm(content: bytes) -> None:
 
 @given(messages)
 @settings(max_examples=500)
-def test_parts_lie_in_the_message_one_after_the_other(content: bytes) -> None:
+def test_parts_are_consecutive_within_the_message(content: bytes) -> None:
     walked = walk(content)
     at = 0
     for part in walked.parts:
@@ -55,7 +55,7 @@ def test_parts_lie_in_the_message_one_after_the_other(content: bytes) -> None:
 
 
 @given(messages)
-def test_a_header_field_is_one_harmless_line(value: bytes) -> None:
+def test_a_header_field_is_one_printable_line(value: bytes) -> None:
     said = decoded(value)
     assert is_line(said)
     assert len(said) <= 500

@@ -5,7 +5,7 @@ Owns: the state machine: workers, applications, operators and maintenance on a r
 Invariants: refcount is the number of queue rows; no row without a body; a body that has had rows is released if, and
     only if, it has none; a lease is whole or not there; ids are unique over all leaves; a recipient that has finished
     has one row in the archive and none in the queue; after a last sweep no body is left that no row names.
-See: sql/README.md; `pytest --hypothesis-profile=long` looks longer, --hypothesis-show-statistics says what it met.
+See: sql/README.md; `pytest --hypothesis-profile=long` searches longer; --hypothesis-show-statistics prints the steps.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def by_hand(picks: st.SearchStrategy[tuple[int, ...]]) -> st.SearchStrategy[Oper
 
 
 def meetings(picks: st.SearchStrategy[tuple[int, ...]]) -> st.SearchStrategy[Meeting]:
-    """Any two, by hand over the rows picked; the third is one whose answer its own transaction does not bend."""
+    """Any two operations on the rows picked; the third does not depend on its own transaction."""
     work = st.one_of(CLAIM, SETTLE, by_hand(picks))
     each = st.one_of(work, work, LEASE, UPKEEP, MAIL)
     ending = st.sampled_from(["commit", "commit", "rollback", "kill"])
@@ -133,14 +133,14 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(claim=st.one_of(CLAIM, ALL), then=st.lists(st.one_of(SETTLE, SETTLE, LEASE), max_size=2))
     def worker(self, claim: Claim, then: list[Operation]) -> None:
-        """A worker takes what is due, and perhaps comes to an end with it."""
+        """A worker claims due rows, and perhaps finishes them."""
         self.bench.do(claim)
         for operation in then:
             self.bench.do(operation)
 
     @rule(operation=st.one_of(SETTLE, LEASE))
     def late_worker(self, operation: Operation) -> None:
-        """A worker comes back to what it had claimed, in time or too late."""
+        """A worker returns to the rows it had claimed, in time or too late."""
         self.bench.do(operation)
 
     @rule(picks=PICKS, times=st.integers(1, 3), late=st.one_of(OUTLIVED, OUTLIVED, st.none()))
@@ -211,7 +211,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(pick=AN_OLD_ONE, begin=st.sampled_from(["DELIVER", "HOLD"]), end=st.sampled_from(["DELETE", "BOUNCE"]))
     def forbidden(self, pick: int, begin: str, end: str) -> None:
-        """Nothing is miscounted by TRUNCATE, begins with its end or comes back from it, by whatever way and table."""
+        """TRUNCATE miscounts no body, and no row begins in a final status or leaves one, in any statement or table."""
         self.bench.distrust()
         self.bench.do(Move((pick,), end))
         model, error = self.bench.model, psycopg.errors.CheckViolation

@@ -28,7 +28,9 @@ WAITS = st.builds(
 
 
 @given(waited=AGES, until=WAITS, schedule=SCHEDULES, null=st.booleans())
-def test_bounds(waited: timedelta, until: Deferral, schedule: Retry, *, null: bool) -> None:
+def test_waiting_mail_expires_at_its_age_limit_and_not_before(
+    waited: timedelta, until: Deferral, schedule: Retry, *, null: bool
+) -> None:
     now, end = RECEIVED + waited, limit(RECEIVED, schedule, null=null)
     became = fate(now, until, received=RECEIVED, schedule=schedule, null=null)
     if became == "expired":
@@ -42,9 +44,7 @@ def test_bounds(waited: timedelta, until: Deferral, schedule: Retry, *, null: bo
 
 
 @given(until=WAITS, schedule=SCHEDULES, null=st.booleans())
-def test_who_comes_back_at_the_end_of_its_age_and_must_wait_for_long_is_given_up(
-    until: Deferral, schedule: Retry, *, null: bool
-) -> None:
+def test_a_recipient_at_its_age_limit_with_a_long_wait_expires(until: Deferral, schedule: Retry, *, null: bool) -> None:
     assume(until.seconds > 60)
     end = limit(RECEIVED, schedule, null=null)
     assert fate(end, until, received=RECEIVED, schedule=schedule, null=null) == "expired"

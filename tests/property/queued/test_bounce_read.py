@@ -54,7 +54,7 @@ def broken(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=300)
 @given(broken())
-def test_a_broken_report_says_what_it_still_can(content: bytes) -> None:
+def test_a_malformed_report_yields_bounded_printable_findings(content: bytes) -> None:
     report = read(content)
     if report is None:
         return
@@ -67,12 +67,12 @@ def test_a_broken_report_says_what_it_still_can(content: bytes) -> None:
 
 @settings(max_examples=200)
 @given(st.binary(max_size=2000))
-def test_anything_at_all_is_read_without_harm(content: bytes) -> None:
+def test_any_octets_are_read_without_error(content: bytes) -> None:
     read(content)
     read(b"Content-Type: multipart/report; boundary=x\r\n\r\n--x\r\n" + content)
 
 
-def test_a_deep_message_ends_soon() -> None:
+def test_a_deeply_nested_message_is_read_in_bounded_time() -> None:
     deep = b"".join(b'Content-Type: multipart/mixed; boundary="%d"\r\n\r\n--%d\r\n' % (n, n) for n in range(5000))
     assert read(deep) is None
     assert read(b"Content-Type: message/rfc822\r\n\r\n" * 20000) is None

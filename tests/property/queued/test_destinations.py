@@ -33,7 +33,7 @@ def test_a_window_is_dead_or_between_one_and_the_limit(steering: Steering, histo
 
 
 @given(STEERINGS)
-def test_failures_alone_kill_it_where_they_may(steering: Steering) -> None:
+def test_failures_kill_a_window_only_if_cohorts_are_configured(steering: Steering) -> None:
     window: Window = begin(steering)
     for _ in range(200):
         window = fail(window, steering)
@@ -49,7 +49,7 @@ class Traffic(RuleBasedStateMachine):
         self.steering = Steering(initial=2, limit=4)
         self.destination = Destination("example.com", self.steering, Rest(60, 600), self.now)
         self.offered = 0
-        self.inside: list[Waiting] = []  # neither ended nor sent away
+        self.inside: list[Waiting] = []  # in flight or waiting
         self.parked = self.ended = 0
 
     @rule(recipients=st.integers(1, 5), octets=st.integers(0, 600), urgent=st.booleans(), older=st.booleans())
@@ -103,7 +103,7 @@ class Traffic(RuleBasedStateMachine):
         self.destination.steer(self.steering, Rest(30, 60))
 
     @invariant()
-    def nobody_is_lost(self) -> None:
+    def no_recipient_is_lost(self) -> None:
         assert self.offered == len(self.inside) + self.parked + self.ended
         assert self.destination.active == len(self.turns())
         assert sorted(self.destination.waiting) == self.destination.waiting
@@ -119,7 +119,7 @@ class Traffic(RuleBasedStateMachine):
 
     @invariant()
     def no_turn_is_left_unused(self) -> None:
-        """Who waits does so because every turn is out."""
+        """A delivery waits only if every slot is taken."""
         if self.destination.waiting and not self.destination.window.dead:
             assert self.destination.active >= self.destination.window.width
 
@@ -127,7 +127,7 @@ class Traffic(RuleBasedStateMachine):
 TestTraffic = Traffic.TestCase
 
 
-def test_a_dead_destination_is_asked_by_one_delivery_at_a_time() -> None:
+def test_a_dead_destination_is_probed_by_one_delivery_at_a_time() -> None:
     now = 0.0
     destination = Destination("example.com", Steering(initial=1), Rest(60, 600), now)
     waits = []
@@ -140,12 +140,12 @@ def test_a_dead_destination_is_asked_by_one_delivery_at_a_time() -> None:
             assert isinstance(while_asking, Deferral)
             assert while_asking.stopped == "destination"
         destination.leave(probe, now, reached=False, why="connection refused")
-        told = destination.offer((0, 200 + number), 1, 1, ROOM, now)
-        assert isinstance(told, Deferral)
-        assert told.stopped == "destination"
-        assert told.reason == "example.com does not answer: connection refused"
+        answer = destination.offer((0, 200 + number), 1, 1, ROOM, now)
+        assert isinstance(answer, Deferral)
+        assert answer.stopped == "destination"
+        assert answer.reason == "example.com does not answer: connection refused"
         waits.append(destination._dead_until - now)
-        assert waits[-1] <= told.seconds <= waits[-1] + 60
+        assert waits[-1] <= answer.seconds <= waits[-1] + 60
         now = destination._dead_until
     assert waits == [60, 120, 240, 480, 600, 600]
     probe = destination.offer((0, 300), 1, 1, ROOM, now)
@@ -154,7 +154,7 @@ def test_a_dead_destination_is_asked_by_one_delivery_at_a_time() -> None:
     assert isinstance(destination.offer((0, 301), 1, 1, ROOM, now), Waiting)
 
 
-def test_parked_mail_comes_back_at_the_pace_the_lane_has() -> None:
+def test_parked_mail_returns_at_the_rate_of_its_destination() -> None:
     """One turn every two seconds and ten in memory: of those parked the n-th comes about 20 + 2n seconds later."""
     now, number, turns = 0.0, 0, list[Waiting]()
     destination = Destination("example.com", Steering(initial=1, limit=1, cohorts=0), Rest(60, 600), now)
@@ -164,16 +164,16 @@ def test_parked_mail_comes_back_at_the_pace_the_lane_has() -> None:
             number += 1
         now += 2
         destination.leave(turns.pop(0), now, reached=True)
-    told = [destination.offer((0, number + n), 1, 1, Share(1, 1), now) for n in range(50)]
-    waits = [each.seconds for each in told if isinstance(each, Deferral)]
-    assert len(waits) == len(told)
+    answers = [destination.offer((0, number + n), 1, 1, Share(1, 1), now) for n in range(50)]
+    waits = [each.seconds for each in answers if isinstance(each, Deferral)]
+    assert len(waits) == len(answers)
     assert all(wait >= 1 for wait in waits)
-    # What was parked in those 100 rounds has its turn before; all comes rather early than late.
+    # Mail parked in those 100 rounds goes first; mail comes early rather than late.
     first = destination._last_parked - now - 50 * 2
     assert all(0.7 * 0.9 * (first + 2 * n) <= wait <= 1.1 * (first + 2 * n) for n, wait in enumerate(waits, 1))
 
 
-def test_an_older_delivery_takes_the_place_of_a_younger_that_waits() -> None:
+def test_an_older_delivery_replaces_a_younger_waiting_one() -> None:
     destination = Destination("example.com", Steering(initial=1, limit=1), Rest(60, 600), 0.0)
     sent, younger = (destination.offer((0, number), 1, 1, Share(2, 100), 0.0) for number in (1, 9))
     assert isinstance(sent, Waiting)

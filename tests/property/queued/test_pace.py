@@ -66,7 +66,9 @@ def test_a_bucket_filled_in_two_steps_is_filled_as_in_one(rate: float, burst: in
     st.integers(1, 20),
     st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(0, 0.5)), max_size=200),
 )
-def test_no_order_gets_past_concurrency_or_rate(most: int, rate: int, steps: list[tuple[str, bool, float]]) -> None:
+def test_no_order_of_messages_exceeds_concurrency_or_rate(
+    most: int, rate: int, steps: list[tuple[str, bool, float]]
+) -> None:
     clock = Clock()
     paces = paced(
         {"fields": ["destination"], "concurrency": most},
@@ -93,7 +95,7 @@ def test_no_order_gets_past_concurrency_or_rate(most: int, rate: int, steps: lis
 
 
 @given(st.integers(1, 5), st.lists(st.booleans(), max_size=60))
-def test_a_turn_comes_back_once_however_often_it_is_given(most: int, twice: list[bool]) -> None:
+def test_a_slot_is_released_once_even_if_done_is_repeated(most: int, twice: list[bool]) -> None:
     paces = paced({"fields": ["destination"], "concurrency": most})
     for again in twice:
         turns = [turn for _ in range(most) if isinstance(turn := paces.ask(MAIL), Turn)]
@@ -105,7 +107,7 @@ def test_a_turn_comes_back_once_however_often_it_is_given(most: int, twice: list
                 turn.done()
 
 
-def test_what_one_policy_refuses_takes_nothing_from_another() -> None:
+def test_a_refusal_by_one_policy_takes_no_token_of_another() -> None:
     paces = paced({"rate": "1/min", "burst": 3}, {"concurrency": 1})
     first = paces.ask(MAIL)
     assert isinstance(first, Turn)
@@ -118,7 +120,7 @@ def test_what_one_policy_refuses_takes_nothing_from_another() -> None:
     assert isinstance(paces.ask(MAIL), Turn)  # the third token: the refusals have taken none
 
 
-def test_a_try_that_was_none_gives_its_token_back() -> None:
+def test_an_attempt_that_did_not_start_returns_its_token() -> None:
     paces = paced({"rate": "1/hour"})
     for _ in range(5):
         turn = paces.ask(MAIL)
@@ -130,14 +132,14 @@ def test_a_try_that_was_none_gives_its_token_back() -> None:
     assert isinstance(paces.ask(MAIL), Deferral)
 
 
-def test_mail_without_a_field_is_not_counted_by_it() -> None:
+def test_a_policy_does_not_count_mail_without_its_field() -> None:
     paces = paced({"fields": ["tenant"], "concurrency": 1})
     assert all(isinstance(paces.ask(MAIL._replace(tenant=None)), Turn) for _ in range(3))
     assert isinstance(paces.ask(MAIL), Turn)
     assert isinstance(paces.ask(MAIL), Deferral)
 
 
-def test_what_names_site_or_source_is_asked_when_they_are_known() -> None:
+def test_policies_on_site_or_source_apply_once_these_are_known() -> None:
     paces = paced({"fields": ["site"], "concurrency": 1}, {"match": {"source": ["192.0.2.1"]}, "concurrency": 2})
     assert all(isinstance(paces.ask(MAIL), Turn) for _ in range(5))
     assert isinstance(paces.ask_host(MAIL), Turn)
@@ -168,7 +170,7 @@ def test_a_limit_that_is_idle_is_forgotten() -> None:
     assert len(paces._gauges) < 5000
 
 
-def test_new_limits_go_on_from_what_is_counted() -> None:
+def test_new_limits_keep_the_counts() -> None:
     paces = paced({"concurrency": 1})
     assert isinstance(paces.ask(MAIL), Turn)
     assert isinstance(paces.ask(MAIL), Deferral)
@@ -177,7 +179,7 @@ def test_new_limits_go_on_from_what_is_counted() -> None:
     assert isinstance(paces.ask(MAIL), Deferral)
 
 
-def test_nobody_waits_for_longer_than_a_limit_may_need_to_be_changed() -> None:
+def test_a_wait_is_capped_so_that_a_changed_limit_applies_soon() -> None:
     paces = paced({"rate": "1/day"})
     assert isinstance(paces.ask(MAIL), Turn)
     assert paces.ask(MAIL) == Deferral(600.0, "policy p0: 1/day", 86_400.0, ("p0",))

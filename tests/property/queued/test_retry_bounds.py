@@ -42,7 +42,9 @@ ROLLS = st.floats(0, 1, exclude_max=True)
 
 
 @given(received=MOMENTS, waited=DURATIONS, tries=st.integers(0, 200), schedule=SCHEDULES, roll=ROLLS)
-def test_bounds(received: datetime, waited: timedelta, tries: int, schedule: Schedule, roll: float) -> None:
+def test_a_retry_keeps_its_interval_and_age_limit(
+    received: datetime, waited: timedelta, tries: int, schedule: Schedule, roll: float
+) -> None:
     now = received + waited
     oldest = received + schedule.age
     retry = decide(now, received=received, tries=tries, schedule=schedule, roll=roll)
@@ -65,7 +67,7 @@ def test_bounds(received: datetime, waited: timedelta, tries: int, schedule: Sch
     null=st.booleans(),
     wait=st.none() | DURATIONS,
 )
-def test_rules_and_null_senders(
+def test_rules_and_null_senders_keep_the_bounds(
     *,
     received: datetime,
     waited: timedelta,
@@ -88,7 +90,7 @@ def test_rules_and_null_senders(
 
 
 @given(received=MOMENTS, schedule=SCHEDULES, rolls=st.lists(ROLLS, min_size=100, max_size=100))
-def test_it_ends(received: datetime, schedule: Schedule, rolls: list[float]) -> None:
+def test_retries_end(received: datetime, schedule: Schedule, rolls: list[float]) -> None:
     now, tries = received, 0
     for roll in rolls:
         tries += 1

@@ -30,7 +30,7 @@ RULES = st.builds(
 
 
 def matches(rule: dict[str, Any], code: int, tries: int) -> bool:
-    """What the condition says, read by hand."""
+    """The meaning of the condition, computed independently."""
     wanted, least = rule["if"]["code"][0], int(rule["if"]["tries"][2:])
     return all(w in ("x", c) for w, c in zip(wanted, str(code), strict=True)) and tries >= least
 
@@ -40,7 +40,7 @@ def matches(rule: dict[str, Any], code: int, tries: int) -> bool:
     code=st.sampled_from([250, 421, 450, 452, 550, 554]),
     tries=st.integers(1, 3),
 )
-def test_as_read(written: list[dict[str, Any]], code: int, tries: int) -> None:
+def test_rules_decide_as_if_read_in_order(written: list[dict[str, Any]], code: int, tries: int) -> None:
     rules = [ReplyRule.model_validate({"id": f"r{n}", **each}) for n, each in enumerate(written)]
     outcome = classify_reply(Reply.make(code, None, "said"), "dot")
     said = said_by(outcome, destination="example.com", transport="default", tries=tries)

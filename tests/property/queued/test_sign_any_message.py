@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Real messages that no signature can cover, and why; each leaves as it came.
 UNSIGNED = {
     "error_emails-bad_encoded_subject.eml",  # no From
-    "error_emails-multiple_references_with_one_invalid.eml",  # a line of the header is no field
+    "error_emails-multiple_references_with_one_invalid.eml",  # a line of the header is not a field
     "plain_emails-raw_email_incorrect_header.eml",  # the same
     "plain_emails-mix_caps_content_type.eml",  # From cannot be read in one way: words beside an address
     "plain_emails-raw_email_multiple_from.eml",  # the same: two addresses without a comma
@@ -48,22 +48,22 @@ def everybody_s(tmp_path_factory: pytest.TempPathFactory) -> Signer:
 
 
 async def leaves(by: Signer, content: bytes) -> tuple[int, bytes]:
-    """How many signatures hold on what the other side gets, and that without them: what was to be sent."""
+    """The number of signatures that verify on the received message; without them it is the message to be sent."""
     body = Body(content, smtputf8=False)
-    told = await by.sign(body, claimed())
-    assert told.fault is None
+    signature = await by.sign(body, claimed())
+    assert signature.fault is None
     assert body.content == content
-    wire = b"".join(wire_pieces(content, told.fields))
+    wire = b"".join(wire_pieces(content, signature.fields))
     received = re.sub(rb"(?m)^\.", b"", wire.removesuffix(b".\r\n"))
-    assert wire_size(content, told.fields) == len(received)
-    assert received.startswith(told.fields)
-    return verified(received), received.removeprefix(told.fields)
+    assert wire_size(content, signature.fields) == len(received)
+    assert received.startswith(signature.fields)
+    return verified(received), received.removeprefix(signature.fields)
 
 
 @pytest.mark.parametrize("piece", [2, 3, 7, 1 << 18])
 @given(body=BODIES)
 def test_the_digest_is_that_of_the_relaxed_body(piece: int, body: bytes) -> None:
-    usual, sign_content._PIECE = sign_content._PIECE, piece  # type: ignore[misc] # what is cut where must not matter
+    usual, sign_content._PIECE = sign_content._PIECE, piece  # type: ignore[misc] # any split is allowed
     try:
         content = b"From: a@origin.example\r\n\r\n" + body
         relaxed = Relaxed.canonicalize_body(body if body.endswith(b"\r\n") else body + b"\r\n")

@@ -42,7 +42,7 @@ def berlin(begin: str, end: str, *on: str) -> Window:
 
 
 @given(windows, instants)
-def test_what_is_answered_is_open_and_within_eight_days(window: Window, now: datetime) -> None:
+def test_the_next_opening_is_open_and_within_eight_days(window: Window, now: datetime) -> None:
     opens = next_open([window], now)
     assert opens is not None
     assert is_open(window, opens)
@@ -50,7 +50,7 @@ def test_what_is_answered_is_open_and_within_eight_days(window: Window, now: dat
 
 
 @given(windows, instants, st.data())
-def test_nothing_before_the_answer_is_open(window: Window, now: datetime, data: st.DataObject) -> None:
+def test_the_window_is_closed_before_the_next_opening(window: Window, now: datetime, data: st.DataObject) -> None:
     opens = next_open([window], now)
     assert opens is not None
     assume(opens > now)
@@ -61,31 +61,31 @@ def test_nothing_before_the_answer_is_open(window: Window, now: datetime, data: 
 
 
 @given(st.lists(windows, min_size=1, max_size=4), instants)
-def test_of_several_windows_the_first_to_open_counts(several: list[Window], now: datetime) -> None:
+def test_the_earliest_of_several_windows_counts(several: list[Window], now: datetime) -> None:
     assert next_open(several, now) == min(next_open([each], now) or now for each in several)
 
 
-def test_no_window_never_opens() -> None:
+def test_without_windows_there_is_no_opening() -> None:
     assert next_open([], FORWARD) is None
 
 
-def test_an_hour_that_is_skipped_opens_right_after_it() -> None:
+def test_a_window_in_a_skipped_hour_opens_right_after_it() -> None:
     window = berlin("02:30", "04:00")
     assert next_open([window], FORWARD - timedelta(hours=1)) == FORWARD  # 02:30 is not there, 03:00 comes instead
 
 
-def test_a_window_inside_the_hour_that_is_skipped_opens_the_day_after() -> None:
+def test_a_window_inside_a_skipped_hour_opens_the_next_day() -> None:
     window = berlin("02:10", "02:50")
     assert next_open([window], FORWARD - timedelta(hours=1)) == datetime(2026, 3, 30, 0, 10, tzinfo=UTC)
 
 
-def test_an_hour_that_comes_twice_is_open_twice() -> None:
+def test_a_window_in_a_repeated_hour_opens_twice() -> None:
     window = berlin("02:00", "02:30")
     assert next_open([window], BACK - timedelta(hours=1)) == BACK - timedelta(hours=1)
     assert next_open([window], BACK - timedelta(minutes=20)) == BACK
 
 
-def test_a_clock_put_back_into_a_window_opens_it_again() -> None:
+def test_a_clock_set_back_into_a_window_opens_it_again() -> None:
     window = berlin("01:30", "02:30")
     assert next_open([window], BACK - timedelta(minutes=15)) == BACK  # from 02:45 to 02:00
 
@@ -96,7 +96,7 @@ def test_a_window_over_midnight_belongs_to_the_day_it_begins() -> None:
     assert not is_open(window, datetime(2026, 11, 22, 4, tzinfo=UTC))  # Sunday 05:00
 
 
-def test_the_same_time_twice_is_a_whole_day() -> None:
+def test_a_window_with_equal_times_lasts_a_whole_day() -> None:
     window = berlin("12:00", "12:00", "mon")
     assert is_open(window, datetime(2026, 11, 24, 10, 59, tzinfo=UTC))
     assert not is_open(window, datetime(2026, 11, 24, 11, tzinfo=UTC))

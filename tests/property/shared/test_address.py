@@ -59,7 +59,7 @@ def accepted(text: str) -> str | None:
 @given(ADDRESSES)
 @example("user@[IPv6:fe80::1%> SIZE=1]")
 @example('"a b"@example.com')
-def test_nothing_gets_out_of_an_address(text: str) -> None:
+def test_an_address_contains_no_delimiter_outside_quotes(text: str) -> None:
     found = accepted(text)
     if found is None:
         return
@@ -73,7 +73,7 @@ def test_nothing_gets_out_of_an_address(text: str) -> None:
 @given(ADDRESSES)
 @example("user@" + "\u0130" * 30 + ".example")
 @example("user@[IPv6:2001:DB8::0001]")
-def test_what_is_accepted_reads_back_as_itself(text: str) -> None:
+def test_an_accepted_address_is_parsed_back_unchanged(text: str) -> None:
     found = accepted(text)
     if found is not None:
         assert str(parse(found)) == found
@@ -81,14 +81,14 @@ def test_what_is_accepted_reads_back_as_itself(text: str) -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_an_address_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     with suppress(AddressRefused):
         found = parse(text)
         assert found.localpart == text.rpartition("@")[0] != ""
         assert found.domain
 
 
-def test_the_search_finds_both_kinds() -> None:
+def test_the_strategy_finds_valid_and_invalid_addresses() -> None:
     """Else the properties above would say nothing."""
     assert accepted("a@example.com") == "a@example.com"
     with pytest.raises(AddressRefused):

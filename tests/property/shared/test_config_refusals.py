@@ -100,11 +100,11 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("file", LOADERS)
-def test_any_value_at_any_key_is_good_or_refused_in_lines(file: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_value_at_any_key_is_valid_or_refused_in_lines(file: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     values = shipped(file)
     target = tmp_path_factory.mktemp("config") / "x.yaml"
 
-    @settings(deadline=None)  # what is slow here is the disk
+    @settings(deadline=None)  # the disk is slow here
     @given(st.sampled_from(list(places(values))), VALUES)
     def check(path: tuple[str | int, ...], value: object) -> None:
         target.write_text(json.dumps(replaced(values, path, value)), encoding="utf-8")  # JSON is YAML

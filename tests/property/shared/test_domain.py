@@ -1,7 +1,7 @@
 """test_domain — the same rules apply to every spelling of a domain that resolves to it
 
-Guarantees: the address of an envelope, and each configuration key and command that names domains, end in one text;
-    what compares them compares text.
+Guarantees: the address of an envelope, and each configuration key and command that names domains, are stored as one
+    text, so that comparisons are of text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from smtpd.envelope.client import User
 from smtpd.policy.facts import Facts
 from smtpd.policy.lists import Domains
 
-# What a name server is asked for, and U-labels whose spellings vary most.
+# Names in DNS, and U-labels with many spellings.
 DOMAINS = {
     "pinned.example": "pinned.example",
     "faß.de": "xn--fa-hia.de",
@@ -95,7 +95,7 @@ def test_every_spelling_meets_the_same_rules(spelling: tuple[str, str]) -> None:
     "hidden", ["\u200b", "\u00ad", "\u2060", "\ufeff", "\ufe0f", "\u200d", "\u200c", "\u034f", "\u180e"]
 )
 @pytest.mark.parametrize("domain", ["pin{}ned.example", "pinned{}.example", "{}pinned.example", "pinned.example{}"])
-def test_characters_that_cannot_be_seen_are_refused(hidden: str, domain: str) -> None:
+def test_invisible_characters_are_refused(hidden: str, domain: str) -> None:
     with pytest.raises(AddressRefused):
         parse(f"kunde@{domain.format(hidden)}")
     with pytest.raises(DomainRefused):
@@ -103,13 +103,13 @@ def test_characters_that_cannot_be_seen_are_refused(hidden: str, domain: str) ->
 
 
 @pytest.mark.parametrize("domain", ["\uff20.example", "a\uff0fb.example", "a\u2024b.example", "☃.example", "a\uff05.b"])
-def test_what_becomes_something_else_is_refused(domain: str) -> None:
+def test_characters_that_map_to_delimiters_are_refused(domain: str) -> None:
     with pytest.raises(DomainRefused):
         to_ascii(domain)
 
 
 @given(st.text(max_size=80))
-def test_one_spelling_is_its_own(text: str) -> None:
+def test_a_normalised_domain_stays_unchanged(text: str) -> None:
     with suppress(DomainRefused):
         once = to_ascii(text)
         assert once.isascii()
@@ -117,12 +117,12 @@ def test_one_spelling_is_its_own(text: str) -> None:
         assert comparable(text) == once
 
 
-def test_a_route_in_two_spellings_is_there_twice() -> None:
+def test_a_route_in_two_spellings_is_a_duplicate() -> None:
     with pytest.raises(ValueError, match="is there twice"):
         TypeAdapter(Routes).validate_python({"faß.de": "a.example", "XN--FA-HIA.de": "b.example"})
 
 
-def test_python_s_own_codec_would_name_somebody_else() -> None:
-    """What this file is about: `fass.de` is another domain, whose owner would get the bounce for faß.de."""
+def test_the_idna_codec_of_python_names_another_domain() -> None:
+    """The reason for this file: `fass.de` is another domain, and its owner would get the bounce for faß.de."""
     assert "faß.de".encode("idna") == b"fass.de"
     assert str(parse(f"{uuid4()}@faß.de")).endswith("@xn--fa-hia.de")

@@ -1,6 +1,6 @@
 """test_hints — a hint is sent where its workers listen, and no received hint does harm
 
-Owns: the laws of shared/mail/partition.py's channels, of their twin in SQL, and of what is read from a payload.
+Owns: the laws of shared/mail/partition.py's channels, of their twin in SQL, and of parsed payloads.
 See: sql/schema/01_setting.sql; scripts/commands/watch_deadletters.py.
 """
 
@@ -39,7 +39,7 @@ def test_sql_and_python_agree_about_the_channel(factory: Factory, partids: list[
 
 
 @given(ANY_TEXT)
-def test_every_channel_is_one_that_all_can_be_listened_to(partid: str) -> None:
+def test_every_channel_is_in_the_list_of_all_channels(partid: str) -> None:
     assert channel(partid) in ALL_CHANNELS
     assert all(len(name) <= LONGEST_NAME for name in {GENERAL, *ALL_CHANNELS})
 
@@ -72,13 +72,13 @@ def test_a_worker_listens_where_each_of_its_ids_is_notified(ids: list[str], no_i
         f"{PARTID} = 'it''s'",
     ],
 )
-def test_a_worker_whose_ids_are_not_said_listens_to_all(where: str) -> None:
+def test_a_worker_without_named_ids_listens_to_all_channels(where: str) -> None:
     assert channels(where) == ALL_CHANNELS
 
 
 @given(st.lists(st.text(max_size=30) | st.integers(-1, 1 << 65).map(str), max_size=10))
 @example(["²", "٣", "1²", "9" * 5000, "\n1"])
-def test_of_any_payloads_only_ids_are_read(payloads: list[str]) -> None:
+def test_only_ids_are_read_from_any_payloads(payloads: list[str]) -> None:
     ids = announced(payloads)
     assert all(0 <= id_ < 1 << 63 for id_ in ids)
     assert {str(id_) for id_ in ids} <= {payload.lstrip("0") or "0" for payload in payloads}

@@ -33,7 +33,7 @@ def test_a_policy_is_read_as_it_was_written(policy: StsPolicy, end: str, extra: 
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode) | POLICIES.map(written))
-def test_any_octets_are_a_policy_or_none(octets: bytes) -> None:
+def test_any_octets_are_parsed_or_refused(octets: bytes) -> None:
     policy = read_policy(octets)
     if policy is not None:
         assert policy.mode in {"enforce", "testing", "none"}
@@ -42,10 +42,10 @@ def test_any_octets_are_a_policy_or_none(octets: bytes) -> None:
 
 
 @given(POLICIES, st.data())
-def test_a_policy_cut_short_is_never_a_looser_one(policy: StsPolicy, data: st.DataObject) -> None:
+def test_a_truncated_policy_is_never_weaker(policy: StsPolicy, data: st.DataObject) -> None:
     octets = written(policy)
     cut = read_policy(octets[: data.draw(st.integers(0, len(octets) - 1))])
-    # max_age stands last: cut, it is shorter or missing; mode and hosts are whole.
+    # max_age is last: truncated, it is shorter or missing; mode and hosts are whole.
     assert cut is None or (cut.mode == policy.mode and cut.hosts == policy.hosts and cut.max_age <= policy.max_age)
 
 
@@ -59,7 +59,7 @@ def test_a_wildcard_is_one_label(host: str, label: str) -> None:
 
 
 @given(st.lists(st.text(max_size=80), max_size=4))
-def test_any_records_are_an_announcement_or_none(texts: list[str]) -> None:
+def test_any_records_are_parsed_or_ignored(texts: list[str]) -> None:
     ident = read_record(texts)
     assert ident is None or (ident.isascii() and ident.isalnum())
 
@@ -71,7 +71,7 @@ def test_any_records_are_an_announcement_or_none(texts: list[str]) -> None:
         (["v=STSv1;id=1"], "1"),
         (["v=spf1 -all", "v=STSv1; other=x; id=2; more=y"], "2"),
         (["v=STSv1; id=1;", "v=STSv1; id=2;"], None),  # RFC 8461 section 3.1: as if there were none
-        (["v=STSv1; id=1;", "v=STSv10; id=2;"], "1"),  # what begins otherwise is discarded first
+        (["v=STSv1; id=1;", "v=STSv10; id=2;"], "1"),  # records that begin otherwise are discarded first
         (["v=STSv1; id=a-b"], None),
         (["v=STSv1"], None),
         (["v=STSv2; id=1"], None),
@@ -89,7 +89,7 @@ def test_a_record_announces_an_id(texts: list[str], ident: str | None) -> None:
         b"",
         b"version: STSv2\nmode: enforce\nmx: a.test\nmax_age: 1\n",
         b"version: STSv1\nmode: maybe\nmx: a.test\nmax_age: 1\n",
-        b"version: STSv1\nmode: enforce\nmax_age: 1\n",  # names nobody
+        b"version: STSv1\nmode: enforce\nmax_age: 1\n",  # no host
         b"version: STSv1\nmode: enforce\nmx: a.test\n",
         b"version: STSv1\nmode: enforce\nmx: a.test\nmax_age: 31557601\n",
         b"version: STSv1\nmode: enforce\nmx: a b.test\nmax_age: 1\n",
@@ -99,22 +99,22 @@ def test_a_record_announces_an_id(texts: list[str], ident: str | None) -> None:
         b"version: STSv1\nmode: none\nmax_age: 1\n" + b"\n" * LONGEST,
     ],
 )
-def test_it_is_no_policy(octets: bytes) -> None:
+def test_an_invalid_policy_is_refused(octets: bytes) -> None:
     assert read_policy(octets) is None
 
 
-def test_a_policy_of_none_need_not_name_anybody() -> None:
+def test_a_policy_of_mode_none_needs_no_hosts() -> None:
     assert read_policy(b"version: STSv1\nmode: none\nmax_age: 86400\n") == StsPolicy("none", 86400, ())
 
 
-def test_no_policy_takes_long_to_read() -> None:
+def test_every_policy_is_parsed_in_bounded_time() -> None:
     begun = process_time()
     read_policy(b"version: STSv1\nnote:x" + b" " * (LONGEST - 100) + b"y\n")
     assert process_time() - begun < 1.0  # 27 s, while a pattern looked for the blanks at the end of a line
 
 
 @pytest.mark.parametrize(("hosts", "length", "policy"), [(100, 40, True), (101, 1, False), (70, 60, False)])
-def test_a_policy_names_hosts_within_bounds(hosts: int, length: int, *, policy: bool) -> None:
+def test_the_number_of_hosts_in_a_policy_is_bounded(hosts: int, length: int, *, policy: bool) -> None:
     """Ten thousand policies are kept, and a file may have 64 KiB."""
     octets = written(StsPolicy("enforce", 86400, ("x" * length,) * hosts))
     assert (read_policy(octets) is not None) == policy

@@ -14,13 +14,13 @@ from shared.mail.domain import comparable
 from shared.mail.partition import partition_id
 
 COUNTS = st.integers(min_value=1, max_value=1024)
-# What shared.mail.address lets through has no lone surrogate.
+# An address accepted by shared.mail.address has no lone surrogate.
 DOMAINS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
 LETTERS = st.text("abcdefghijklmnopqrstuvwxyzäöüéñčł0123456789-.", min_size=1, max_size=60)
 
 
 @given(DOMAINS, COUNTS)
-def test_in_range_and_always_the_same(domain: str, count: int) -> None:
+def test_a_partition_id_is_in_range_and_stable(domain: str, count: int) -> None:
     found = partition_id(domain, count)
     assert found == str(int(found))
     assert 1 <= int(found) <= count
@@ -28,12 +28,12 @@ def test_in_range_and_always_the_same(domain: str, count: int) -> None:
 
 
 @given(LETTERS, COUNTS)
-def test_case_is_of_no_account(domain: str, count: int) -> None:
+def test_case_does_not_change_the_partition(domain: str, count: int) -> None:
     assert partition_id(domain.upper(), count) == partition_id(domain.title(), count) == partition_id(domain, count)
 
 
 @given(DOMAINS)
-def test_the_ascii_form_of_the_ascii_form_is_itself(domain: str) -> None:
+def test_the_ascii_form_stays_unchanged(domain: str) -> None:
     once = comparable(domain)
     assert not once.isascii() or comparable(once) == once
 

@@ -31,7 +31,9 @@ SEVERAL = settings(max_examples=20, suppress_health_check=[HealthCheck.function_
 
 @SEVERAL
 @given(st.lists(DOMAINS, min_size=50, max_size=60, unique=True), st.integers(1, 1024))
-def test_a_thousand_domains_live_in_the_same_partition(factory: Factory, domains: list[str], count: int) -> None:
+def test_sql_and_python_agree_on_the_partition_of_a_thousand_domains(
+    factory: Factory, domains: list[str], count: int
+) -> None:
     rows = factory.sql(
         """SELECT pillarbox.partition_id(d, %(count)s) AS partid
              FROM unnest(%(domains)s::text[]) WITH ORDINALITY AS u(d, n) ORDER BY n""",
@@ -42,7 +44,7 @@ def test_a_thousand_domains_live_in_the_same_partition(factory: Factory, domains
 
 
 @pytest.mark.parametrize("domain", ["größe.example", "faß.example", "漢字.example", "Ünïcode.Example"])
-def test_a_u_label_is_refused_and_its_a_label_lives_where_smtpd_puts_both(factory: Factory, domain: str) -> None:
+def test_sql_refuses_a_u_label_and_agrees_on_its_a_label(factory: Factory, domain: str) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="not an ASCII domain"):
         factory.one("SELECT pillarbox.partition_id(%(domain)s, 6)", domain=domain)
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="A-labels"):
@@ -72,7 +74,7 @@ def test_a_u_label_is_refused_and_its_a_label_lives_where_smtpd_puts_both(factor
 @example("x" * 65 + "@b.example")
 @example("é" * 33 + "@b.example")
 @example("a@" + "x" * 64)
-def test_sql_takes_the_addresses_python_takes(factory: Factory, address: str) -> None:
+def test_sql_and_python_accept_the_same_addresses(factory: Factory, address: str) -> None:
     """Apart from international domains, which only Python can convert; and '' is SQL's null sender."""
     try:
         parsed = parse(address)

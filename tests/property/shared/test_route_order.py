@@ -40,7 +40,7 @@ def test_hops_are_the_addresses_each_once_in_the_order_of_preference(hosts: list
 
 
 @given(HOSTS, st.sets(st.sampled_from("abcdef")))
-def test_what_is_left_is_preferred_to_every_host_of_ours(hosts: list[Host], ours: set[str]) -> None:
+def test_only_hosts_preferred_to_our_own_remain(hosts: list[Host], ours: set[str]) -> None:
     own = [host.preference for host in hosts if host.name in ours]
     expected = [host for host in hosts if not own or host.preference < min(own)]
     if expected:
@@ -51,5 +51,5 @@ def test_what_is_left_is_preferred_to_every_host_of_ours(hosts: list[Host], ours
 
 
 @given(ADDRESSES)
-def test_what_is_public_is_allowed_with_private_too(address: IPv4Address | IPv6Address) -> None:
+def test_public_addresses_are_allowed_with_private_ones(address: IPv4Address | IPv6Address) -> None:
     assert may_connect(address, private=True) or not may_connect(address, private=False)

@@ -45,7 +45,7 @@ def fed_in_pieces(received: bytes, cuts: list[int]) -> tuple[list[Reply], str | 
     sent=st.lists(replies().filter(lambda r: r.enhanced is not None or "." not in r.lines[0]), max_size=5),
     cuts=st.lists(st.integers(0, 10_000), max_size=20),
 )
-def test_what_is_rendered_is_read_however_it_is_cut(sent: list[Reply], cuts: list[int]) -> None:
+def test_rendered_replies_are_parsed_at_any_split(sent: list[Reply], cuts: list[int]) -> None:
     assert fed_in_pieces(b"".join(map(render, sent)), cuts) == (sent, None)
 
 
@@ -59,7 +59,7 @@ NOISE = st.one_of(
 
 
 @given(noise=NOISE, cuts=st.lists(st.integers(0, 10_000), max_size=20))
-def test_any_bytes_are_survived_and_cut_independent(noise: bytes, cuts: list[int]) -> None:
+def test_any_octets_are_parsed_equally_at_any_split(noise: bytes, cuts: list[int]) -> None:
     whole = fed_in_pieces(noise, [])
     assert fed_in_pieces(noise, cuts) == whole
     for reply in whole[0]:
@@ -70,7 +70,7 @@ def test_any_bytes_are_survived_and_cut_independent(noise: bytes, cuts: list[int
 
 
 @given(noise=st.binary(min_size=1, max_size=64), times=st.integers(1, 4000))
-def test_memory_is_bounded(noise: bytes, times: int) -> None:
+def test_the_memory_of_the_parser_is_bounded(noise: bytes, times: int) -> None:
     parser = ReplyParser()
     for _ in range(times):
         parser.feed(noise)

@@ -27,18 +27,18 @@ ALMOST_UNITS = st.text("0123456789dhmsKMGTiB -.\n", max_size=12)
 
 
 @given(MILLISECONDS)
-def test_durations_come_back(milliseconds: int) -> None:
+def test_a_written_duration_is_parsed_back(milliseconds: int) -> None:
     duration = timedelta(milliseconds=milliseconds)
     assert parse_duration(format_duration(duration)) == duration
 
 
 @given(st.integers(0, LARGEST_SIZE))
-def test_sizes_come_back(size: int) -> None:
+def test_a_written_size_is_parsed_back(size: int) -> None:
     assert parse_size(format_size(size)) == size
 
 
 @given(st.integers(0, 2**20), st.sampled_from(["KiB", "MiB", "GiB", "TiB"]))
-def test_whole_units_come_back_short(count: int, unit: str) -> None:
+def test_a_size_in_whole_units_is_written_no_longer_than_given(count: int, unit: str) -> None:
     size = parse_size(f"{count}{unit}")
     assert parse_size(format_size(size)) == size
     assert len(format_size(size)) <= len(f"{count}{unit}")

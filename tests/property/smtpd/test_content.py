@@ -16,7 +16,7 @@ from smtpd.envelope.parameters import MailParameters, Refused
 from smtpd.message import content as contents
 
 _BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
-#: Lines of one length, with anything put in somewhere, are what the shortcut is for.
+#: Lines of one length with an insertion; the shortcut in the code is for these.
 REGULAR = st.tuples(
     st.integers(0, 3),
     st.integers(98, 110),
@@ -27,7 +27,7 @@ ANY = st.lists(st.sampled_from([b"\r\n", b"\r", b"\n", b"x", b".", b"longer text
 
 
 @given(ANY | REGULAR)
-async def test_bare_line_ends_are_found_and_mended(content: bytes) -> None:
+async def test_bare_line_ends_are_found_and_normalized(content: bytes) -> None:
     content = b"\r\n" + content
     try:
         await contents.check(content, MailParameters(), DataPhase(), "mx.example")

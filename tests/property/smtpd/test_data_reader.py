@@ -19,7 +19,7 @@ CUTS = st.lists(st.integers(min_value=1, max_value=7), min_size=1, max_size=8)
 
 
 def chunked(wire: bytes, cuts: list[int]) -> list[bytes]:
-    """The octets in pieces whose sizes repeat."""
+    """The octets in pieces of repeating sizes."""
     pieces, at, number = [], 0, 0
     while at < len(wire):
         size = cuts[number % len(cuts)]
@@ -29,7 +29,7 @@ def chunked(wire: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def stuffed(content: bytes) -> bytes:
-    """What a client sends: lines that begin with a dot get another, and a lone dot ends it."""
+    """The octets that a client sends: lines that begin with a dot get another, and a single dot ends it."""
     lines = content.split(b"\r\n")
     return b"\r\n".join(b"." + line if line.startswith(b".") else line for line in lines) + b".\r\n"
 
@@ -56,11 +56,11 @@ def feed(wire: bytes, cuts: list[int]) -> tuple[bytes, bytes] | None:
 
 
 @given(OCTETS, OCTETS, CUTS)
-def test_what_a_client_means_is_what_is_read(content: bytes, rest: bytes, cuts: list[int]) -> None:
+def test_stuffed_content_is_read_as_it_was_written(content: bytes, rest: bytes, cuts: list[int]) -> None:
     whole = content + b"\r\n"
     assert feed(stuffed(whole) + rest, cuts) == (whole, rest)
 
 
 @given(OCTETS, CUTS)
-def test_whatever_comes_is_read_like_the_reference(wire: bytes, cuts: list[int]) -> None:
+def test_any_octets_are_read_like_the_reference(wire: bytes, cuts: list[int]) -> None:
     assert feed(wire, cuts) == reference(wire)

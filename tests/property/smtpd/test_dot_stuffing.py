@@ -29,7 +29,7 @@ ANY = st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b".", b"\x00", b"a", b"RS
 
 @pytest.fixture(params=[1, 2, 3, 7, 65536])
 def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The size of pieces: what is cut where must not matter."""
+    """The size of pieces: any split is allowed."""
     monkeypatch.setattr(smtp_content, "PIECE", request.param)
     return int(request.param)
 
@@ -42,7 +42,7 @@ def undo(wire: bytes) -> bytes:
     return bytes(content[:-2])
 
 
-# The fixture is the same for every example of one parameter, which is what is wanted here.
+# The fixture is the same for every example of one parameter, as intended.
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=CLEAN.filter(bool))
 def test_clean_content_is_unchanged_but_for_doubled_dots(piece: int, content: bytes) -> None:
@@ -55,7 +55,7 @@ def test_clean_content_is_unchanged_but_for_doubled_dots(piece: int, content: by
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=ANY)
-def test_nothing_in_a_message_ends_it(piece: int, content: bytes) -> None:
+def test_no_content_ends_the_data(piece: int, content: bytes) -> None:
     wire = b"".join(wire_pieces(content))
     assert wire.endswith(b"\r\n.\r\n")
     assert wire.find(b"\r\n.\r\n") == len(wire) - 5
@@ -69,20 +69,20 @@ def test_nothing_in_a_message_ends_it(piece: int, content: bytes) -> None:
 @pytest.mark.parametrize(
     "end", [b"\r\n.\r\n", b"\n.\n", b"\r.\r", b"\n.\r\n", b"\r\n.\n", b"\r\n.\r", b"\r\n\x00.\r\n"]
 )
-def test_known_smuggling_sequences_stay_inside(end: bytes) -> None:
+def test_known_smuggling_sequences_do_not_end_the_data(end: bytes) -> None:
     wire = b"".join(wire_pieces(b"a" + end + b"MAIL FROM:<evil@example.com>\r\n"))
     assert wire.find(b"\r\n.\r\n") == len(wire) - 5
     assert end not in wire[:-5]
 
 
-def test_a_large_message_goes_in_pieces() -> None:
+def test_a_large_message_is_sent_in_pieces() -> None:
     content = b"." * 3 * smtp_content.PIECE + b"\r\n"
     pieces = list(wire_pieces(content))
     assert len(pieces) == 4
     assert undo(b"".join(pieces)) == content
 
 
-async def test_what_the_client_sends_the_sink_has() -> None:
+async def test_the_sink_receives_the_content_that_the_client_sends() -> None:
     """Client and sink share no code, so each checks the other."""
     async with Sink(keep_content=True) as sink:
         connection = await SmtpConnection.open("127.0.0.1", sink.port, hostname="test.example", timeouts=Timeouts())
@@ -105,7 +105,7 @@ async def test_what_the_client_sends_the_sink_has() -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=(CLEAN | ANY).filter(bool), lines=st.integers(0, 3))
-def test_a_prefix_goes_before_the_content_wherever_it_is_cut(content: bytes, lines: int, piece: int) -> None:
+def test_a_prefix_is_sent_before_the_content_at_any_split(content: bytes, lines: int, piece: int) -> None:
     prefix = b"X-Before: this\r\n" * lines
     wire = b"".join(wire_pieces(content, prefix))
     assert wire == prefix + b"".join(wire_pieces(content))

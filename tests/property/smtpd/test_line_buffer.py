@@ -39,14 +39,14 @@ def lines(octets: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @given(OCTETS, CUTS)
-def test_only_what_stands_between_two_line_ends_is_a_line(octets: bytes, cuts: list[int]) -> None:
+def test_only_text_between_two_crlf_is_a_line(octets: bytes, cuts: list[int]) -> None:
     sent = [line for line in octets.split(b"\r\n")[:-1] if len(line) <= LIMIT and not {10, 13} & set(line)]
     found = lines(octets, cuts)
-    # A line that is at fault may take the next CR LF with it, never make one: what comes out was sent, in its order.
+    # An invalid line may swallow the next CR LF, and never adds one: all lines found were sent, in their order.
     rest = iter(sent)
     assert all(line in rest for line in found)
 
 
 @given(st.lists(st.binary(max_size=LIMIT).filter(lambda line: not {10, 13} & set(line))), CUTS)
-def test_good_lines_all_come_out(sent: list[bytes], cuts: list[int]) -> None:
+def test_all_valid_lines_are_returned(sent: list[bytes], cuts: list[int]) -> None:
     assert lines(b"".join(line + b"\r\n" for line in sent), cuts) == sent

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAIL = b"MAIL FROM:<a@sender.example>"
 RCPT = b"RCPT TO:<b@example.com>"
-#: What is said before, in order, each line with the code it is answered by.
+#: The lines sent before, in order, each with the code of its reply.
 STATES: Final = {
     "connected": [],
     "greeted": [(b"EHLO client.example", "250")],
@@ -93,7 +93,7 @@ async def answered(state: str, line: bytes) -> bytes:
 
 @given(st.sampled_from(sorted(STATES)), LINES)
 @settings(max_examples=150)
-def test_every_line_in_every_state(state: str, line: bytes) -> None:
+def test_every_line_gets_one_valid_reply_in_every_state(state: str, line: bytes) -> None:
     with faults() as found:
         said = asyncio.run(answered(state, line))
     assert found == []

@@ -83,7 +83,7 @@ WORDS: Final = st.lists(
 
 
 def outcome(words: list[str], offered: Offered) -> tuple[MailParameters | str, RcptParameters | str]:
-    """What MAIL and what RCPT made of these words: the parameters, or the reply that refused them."""
+    """The parameters that MAIL and RCPT parse from these words, or the reply that refuses them."""
     mail: MailParameters | str
     rcpt: RcptParameters | str
     try:
@@ -98,7 +98,7 @@ def outcome(words: list[str], offered: Offered) -> tuple[MailParameters | str, R
 
 
 @given(WORDS)
-def test_anything_is_read_or_refused_by_one_printable_reply(words: list[str]) -> None:
+def test_any_parameters_are_parsed_or_refused_by_one_printable_reply(words: list[str]) -> None:
     for reply in outcome(words, EVERYTHING):
         if isinstance(reply, str):
             assert REPLY.fullmatch(reply), reply
@@ -113,41 +113,41 @@ def test_after_helo_every_parameter_is_refused(words: list[str]) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(KEYWORDS), VALUES), max_size=4))
-def test_keywords_are_read_in_any_case(pairs: list[tuple[str, str]]) -> None:
+def test_keywords_are_parsed_in_any_case(pairs: list[tuple[str, str]]) -> None:
     words = [f"{keyword}={value}" for keyword, value in pairs]
     assert outcome(words, EVERYTHING) == outcome([f"{k.lower()}={v}" for k, v in pairs], EVERYTHING)
 
 
 @given(PRINTABLE)
-def test_xtext_is_read_back(text: str) -> None:
+def test_xtext_is_decoded(text: str) -> None:
     written = xtext.encode(text)
     assert re.fullmatch(r"[!-*,-<>-~+]*", written)
     assert xtext.decode(written) == text
 
 
 @given(st.text().filter(str.isprintable))
-def test_an_international_address_is_read_back(text: str) -> None:
+def test_an_international_orcpt_is_decoded(text: str) -> None:
     written = xtext.encode_address(text)
     assert written.isascii()
     assert xtext.decode_address(written, smtputf8=False) == text
 
 
 @given(PRINTABLE.filter(lambda text: 0 < len(text) <= 33))
-def test_envid_and_orcpt_are_read_back(text: str) -> None:
+def test_envid_and_orcpt_are_decoded(text: str) -> None:
     written = xtext.encode(text)
     assert mail_parameters([f"ENVID={written}"], EVERYTHING, NOW).envid == text
     assert rcpt_parameters([f"ORCPT=RFC822;{written}"], EVERYTHING).orcpt == ("rfc822", text)
 
 
 @given(st.integers(1, 30 * 86400), st.integers(-9, 9), st.integers(0, 10_000_000))
-def test_numbers_are_read_back(hold: int, priority: int, size: int) -> None:
+def test_numbers_are_parsed(hold: int, priority: int, size: int) -> None:
     words = [f"HOLDFOR={hold}", f"MT-PRIORITY={priority}", f"SIZE={size}"]
     found = mail_parameters(words, EVERYTHING, NOW)
     assert (found.hold_until, found.priority, found.size) == (NOW + timedelta(seconds=hold), priority, size)
 
 
 @given(st.datetimes(NOW.replace(tzinfo=None), (NOW + timedelta(days=40)).replace(tzinfo=None)))
-def test_a_time_within_reach_is_held_until_then_and_any_other_refused(moment: datetime) -> None:
+def test_an_allowed_release_time_is_accepted_and_any_other_refused(moment: datetime) -> None:
     moment = moment.replace(microsecond=0, tzinfo=UTC)
     try:
         held = mail_parameters([f"HOLDUNTIL={moment:%Y-%m-%dT%H:%M:%SZ}"], EVERYTHING, NOW).hold_until

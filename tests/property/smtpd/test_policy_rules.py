@@ -20,7 +20,7 @@ from tests.fixtures.daemons.policies import CHECKED, FACTS
 if TYPE_CHECKING:
     from smtpd.policy.decision import Changes, Decision
 
-#: Conditions with what they are of FACTS.
+#: Conditions, and whether FACTS match.
 PLAIN = st.sampled_from(
     [
         ({"user": ["alice"]}, True),
@@ -76,7 +76,7 @@ def decided(rules: list[Any], *, explain: bool = False, before: Changes = UNCHAN
 
 
 @given(RULES)
-def test_rules_mean_what_reading_them_in_order_says(rules: list[Any]) -> None:
+def test_rules_decide_as_if_read_in_order(rules: list[Any]) -> None:
     verdict, seen = "accept", dict[str, Any]()
     metadata, matched, delay = dict[str, str](), list[str](), 0
     for number, ((_, true), then) in enumerate(rules):
@@ -100,18 +100,18 @@ def test_rules_mean_what_reading_them_in_order_says(rules: list[Any]) -> None:
 
 
 @given(RULES)
-def test_explaining_changes_nothing_and_deciding_twice_decides_the_same(rules: list[Any]) -> None:
+def test_decisions_are_repeatable_with_and_without_explanation(rules: list[Any]) -> None:
     assert replace(decided(rules, explain=True), trail=()) == decided(rules) == decided(rules)
 
 
 @given(RULES, RULES)
-def test_changes_of_an_earlier_phase_come_first(first: list[Any], second: list[Any]) -> None:
+def test_changes_of_an_earlier_phase_take_precedence(first: list[Any], second: list[Any]) -> None:
     before = decided(first).changes
     assert decided(second, before=before).changes == merged(before, decided(second).changes)
 
 
 @given(st.sampled_from(["down", "skipped"]), RULES)
-def test_without_a_verdict_score_and_symbols_match_nothing(why: Any, rules: list[Any]) -> None:
+def test_without_a_verdict_conditions_on_score_and_symbols_do_not_match(why: Any, rules: list[Any]) -> None:
     held = [
         ((condition, true), {"hold": "x"}) for (condition, true), _ in rules if {"score", "symbols"} & set(condition)
     ]

@@ -18,7 +18,7 @@ WINDOWS = st.sampled_from([1.0, 60.0, 3600.0])
 
 
 @given(gaps=GAPS, most=MOST, window=WINDOWS, hits=st.integers(1, 3))
-def test_any_span_has_at_most_its_share(gaps: list[float], most: int, window: float, hits: int) -> None:
+def test_no_time_span_exceeds_the_limit(gaps: list[float], most: int, window: float, hits: int) -> None:
     counter, now, allowed = HitCounter(), 0.0, []
     for gap in gaps:
         now += gap * window / 60
@@ -31,7 +31,7 @@ def test_any_span_has_at_most_its_share(gaps: list[float], most: int, window: fl
 
 
 @given(most=MOST, window=WINDOWS, hits=st.integers(1, 30))
-def test_hits_at_the_pace_of_the_limit_are_all_allowed(most: int, window: float, hits: int) -> None:
+def test_hits_at_the_rate_of_the_limit_are_all_allowed(most: int, window: float, hits: int) -> None:
     counter, now = HitCounter(), 100.0
     for _ in range(3 * most + 3):
         assert counter.hit([Limit("a", most, window)], hits, now) == 0
@@ -39,7 +39,7 @@ def test_hits_at_the_pace_of_the_limit_are_all_allowed(most: int, window: float,
 
 
 @given(gaps=GAPS, most=MOST, window=WINDOWS)
-def test_a_refusal_costs_nothing_and_names_the_time_that_helps(gaps: list[float], most: int, window: float) -> None:
+def test_a_refused_hit_is_not_counted_and_names_the_wait(gaps: list[float], most: int, window: float) -> None:
     limits = [Limit("a", most, window), Limit("b", most + 1, window)]
     counter, now, refused = HitCounter(), 0.0, 0
     for gap in [*gaps, *[0.0] * (most + 1)]:
@@ -55,7 +55,7 @@ def test_a_refusal_costs_nothing_and_names_the_time_that_helps(gaps: list[float]
 
 
 @given(hits=st.integers(0, 50), most=MOST)
-def test_asking_counts_nothing(hits: int, most: int) -> None:
+def test_a_query_is_not_counted(hits: int, most: int) -> None:
     counter = HitCounter()
     for _ in range(hits):
         assert counter.hit([Limit("a", most, 60.0)], 0, 1.0) == 0
@@ -66,8 +66,8 @@ def test_asking_counts_nothing(hits: int, most: int) -> None:
 
 
 @given(most=MOST, window=WINDOWS, before=st.integers(0, 19), later=st.floats(0, 1), others=st.integers(0, 5))
-def test_what_is_given_back_was_never_counted(most: int, window: float, before: int, later: float, others: int) -> None:
-    """Whoever hits meanwhile; and it never gives more than was taken."""
+def test_a_returned_hit_is_not_counted(most: int, window: float, before: int, later: float, others: int) -> None:
+    """Also with other hits in between; and no more than was taken is returned."""
     limit = [Limit("a", most, window)]
     counter, without = HitCounter(), HitCounter()
     for _ in range(min(before, most - 1)):
@@ -83,7 +83,7 @@ def test_what_is_given_back_was_never_counted(most: int, window: float, before: 
     assert HitCounter().hit(limit, -1, now) == 0
 
 
-def test_one_limit_refused_counts_against_no_other() -> None:
+def test_a_hit_refused_by_one_limit_is_not_counted_by_others() -> None:
     counter = HitCounter()
     tight, wide = Limit("tight", 1, 60.0), Limit("wide", 2, 60.0)
     assert counter.hit([tight, wide], 1, 0.0) == 0
@@ -91,7 +91,7 @@ def test_one_limit_refused_counts_against_no_other() -> None:
     assert counter.hit([wide], 1, 0.0) == 0
 
 
-def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
+def test_memory_is_bounded_and_drops_the_least_recently_used_key() -> None:
     counter = HitCounter(remembered=3)
     for key in ("a", "b", "c", "a", "d"):
         counter.hit([Limit(key, 2, 60.0)], 1, 0.0)
@@ -100,7 +100,7 @@ def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
     assert counter.hit([Limit("b", 2, 60.0)], 2, 0.0) == 0, "b was the longest unused"
 
 
-def test_what_is_paid_for_is_forgotten() -> None:
+def test_expired_counts_are_forgotten() -> None:
     counter = HitCounter()
     for number in range(100):
         counter.hit([Limit(f"key {number}", 10, 60.0)], 1, 0.0)
@@ -109,7 +109,7 @@ def test_what_is_paid_for_is_forgotten() -> None:
 
 
 class Sessions(RuleBasedStateMachine):
-    """Sessions of a few keys against a plain list of who is in."""
+    """Sessions of a few keys against a plain list of open sessions."""
 
     def __init__(self) -> None:
         super().__init__()

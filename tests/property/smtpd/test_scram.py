@@ -1,4 +1,4 @@
-"""test_scram — whatever a client sends, SCRAM accepts only the right password
+"""test_scram — SCRAM accepts only the right password, for any messages of a client
 
 Guarantees: no message raises anything but ScramRefused; every password and name a client can prepare logs in.
 """
@@ -28,7 +28,7 @@ WORDS = st.text("abcXYZ019 =,;\u00a0\u00aa\u00df\u00fc\u0308\u2168\u212b\ufb01\u
 
 @given(first=MESSAGES, final=MESSAGES, plus=st.booleans())
 @example(first=b"n,,n=user,r=x", final=b"c=biws,r=x,p=" + b64encode(bytes(32)), plus=False)
-def test_nothing_but_the_proof_is_taken(first: bytes, final: bytes, plus: bool) -> None:  # noqa: FBT001 - drawn
+def test_only_the_right_proof_is_accepted(first: bytes, final: bytes, plus: bool) -> None:  # noqa: FBT001 - drawn
     server = ScramServer(plus=plus, plus_offered=plus, bindings={"tls-server-end-point": b"e" * 32})
     with suppress(ScramRefused):
         server.first(first)
@@ -39,7 +39,7 @@ def test_nothing_but_the_proof_is_taken(first: bytes, final: bytes, plus: bool) 
 
 @settings(max_examples=40)
 @given(name=WORDS, password=WORDS)
-def test_whatever_can_be_prepared_logs_in(name: str, password: str) -> None:
+def test_any_prepared_name_and_password_authenticate(name: str, password: str) -> None:
     client = ScramClient(["SCRAM-SHA-256"], name, password)
     server = ScramServer(plus=False, plus_offered=False, bindings={})
     assert server.first(client.get_client_first().encode()) == prepared(name)
