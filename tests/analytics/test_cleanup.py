@@ -41,7 +41,7 @@ def days_left(uri: str) -> int:
     )
 
 
-def test_verified_days_are_dropped_and_the_manifest_says_when(history_database: str, exported_lake: Path) -> None:
+def test_verified_days_are_dropped_and_dated_in_the_manifest(history_database: str, exported_lake: Path) -> None:
     done = clean(history_database, exported_lake)
 
     assert {each.state for each in done.days} == {"dropped"}
@@ -50,12 +50,12 @@ def test_verified_days_are_dropped_and_the_manifest_says_when(history_database: 
     assert exported(history_database, exported_lake).refused == []
 
 
-def test_without_yes_days_are_verified_and_stay(history_database: str, exported_lake: Path) -> None:
+def test_without_yes_days_are_verified_and_kept(history_database: str, exported_lake: Path) -> None:
     assert {each.state for each in clean(history_database, exported_lake, yes=False).days} == {"verified"}
     assert days_left(history_database) == DAYS
 
 
-def test_days_younger_than_keep_are_not_looked_at(history_database: str, exported_lake: Path) -> None:
+def test_days_younger_than_keep_are_skipped(history_database: str, exported_lake: Path) -> None:
     assert clean(history_database, exported_lake, keep=timedelta(days=30)).days == []
 
 
@@ -66,7 +66,7 @@ def test_a_day_that_was_never_exported_is_refused(history_database: str, tmp_pat
     assert days_left(history_database) == DAYS
 
 
-def test_a_day_that_grew_since_is_refused_and_the_others_go(history_database: str, exported_lake: Path) -> None:
+def test_a_day_with_new_rows_is_kept_and_the_others_dropped(history_database: str, exported_lake: Path) -> None:
     late(history_database)
 
     [refused] = clean(history_database, exported_lake).refused
@@ -75,7 +75,7 @@ def test_a_day_that_grew_since_is_refused_and_the_others_go(history_database: st
     assert days_left(history_database) == 1
 
 
-def test_a_row_that_comes_after_verification_keeps_the_day(
+def test_a_row_added_after_verification_keeps_the_day(
     history_database: str, exported_lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verify = cleanup_verify.fault
@@ -121,7 +121,7 @@ def test_a_damaged_file_keeps_the_day(history_database: str, exported_lake: Path
     assert "is damaged" in refused.reason
 
 
-def test_a_day_somebody_reads_is_left_for_the_next_time(history_database: str, exported_lake: Path) -> None:
+def test_a_day_that_is_being_read_is_left_for_the_next_run(history_database: str, exported_lake: Path) -> None:
     with psycopg.connect(history_database) as reading:
         reading.execute("SELECT count(*) FROM pillarbox.archive")
         done = clean(history_database, exported_lake)
@@ -129,7 +129,7 @@ def test_a_day_somebody_reads_is_left_for_the_next_time(history_database: str, e
     assert clean(history_database, exported_lake).refused == []
 
 
-def test_orphans_are_found_and_mended(spark: SparkSession, factory: Factory) -> None:
+def test_orphans_are_found_and_repaired(spark: SparkSession, factory: Factory) -> None:
     lonely = factory.message()
     kept = factory.message()
     [whole] = factory.rows(message=kept)

@@ -41,7 +41,7 @@ def _by(frame: DataFrame, by: str, *names: str) -> dict[Any, tuple[Any, ...]]:
     return {row[0]: row[1:] for row in tuples(frame, by, *names)}
 
 
-def test_outcomes_are_counted_by_destination_whatever_its_case(given: dict[str, DataFrame]) -> None:
+def test_outcomes_are_counted_by_destination_in_any_case(given: dict[str, DataFrame]) -> None:
     from scripts.analytics.analyses.deliverability import deliverability  # noqa: PLC0415
 
     found = _by(
@@ -73,14 +73,14 @@ def test_outcomes_are_counted_by_transport_source_and_sender(given: dict[str, Da
     }
 
 
-def test_each_step_says_what_it_brings_and_what_is_reached_by_then(given: dict[str, DataFrame]) -> None:
+def test_each_step_has_its_delivered_share_and_the_total_reached(given: dict[str, DataFrame]) -> None:
     from scripts.analytics.analyses.steps import steps  # noqa: PLC0415
 
     found = tuples(steps(given["tries"]), "step", "attempts", "delivered", "delivered_share", "reached")
     assert found == [(1, 8, 4, 0.5, 0.8), (2, 2, 1, 0.5, 1.0)]
 
 
-def test_tls_is_shared_out_by_version_and_verification_of_what_was_delivered(given: dict[str, DataFrame]) -> None:
+def test_tls_shares_are_those_of_delivered_mail_by_version_and_verification(given: dict[str, DataFrame]) -> None:
     from scripts.analytics.analyses.encryption import encryption, in_the_clear  # noqa: PLC0415
 
     assert tuples(encryption(given["destinations"]), "tls", "delivered", "share") == [
@@ -99,7 +99,7 @@ def test_a_partition_weighs_the_seconds_of_its_tries_without_jumped_clocks(given
     assert found == [("1", 8, 11.0, 0.55), ("2", 1, 9.0, 0.45), ("(unknown)", 1, 0.0, 0.0)]
 
 
-def test_a_lake_without_the_newer_columns_is_read_all_the_same(spark: SparkSession, tried: pa.Table) -> None:
+def test_a_lake_without_newer_columns_is_read(spark: SparkSession, tried: pa.Table) -> None:
     from scripts.analytics.analyses.encryption import encryption  # noqa: PLC0415
 
     older = rolled(spark, tried.drop_columns(["tls", "source"]))

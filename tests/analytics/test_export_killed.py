@@ -1,6 +1,6 @@
 """test-export-killed — an export that is killed at any step and run again leaves a lake equal to the table
 
-Guarantees: the kill is SIGKILL, from inside, at the step named; what is compared is every row.
+Guarantees: the kill is SIGKILL, from inside, at the named step; every row is compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 #: For each line it reads, forks an export that kills itself when it comes to a step for the n-th time, and answers with
-#: the signal the export died of; 0 when it lived. Forked, because each new Python would load Arrow anew.
+#: the signal the export died of; 0 when it lived. Forked, because each new Python would load Arrow again.
 _PROGRAM: Final = """
 import json, os, signal, sys
 from pathlib import Path
@@ -78,7 +78,9 @@ def killed() -> Iterator[Kill]:
         yield run
 
 
-def test_killed_at_any_step_of_its_first_run(killed: Kill, history_database: str, tmp_path: Path) -> None:
+def test_an_export_killed_at_any_step_of_its_first_run_can_be_repeated(
+    killed: Kill, history_database: str, tmp_path: Path
+) -> None:
     for step in _FIRST:
         lake = tmp_path / step
         killed(history_database, lake, step, 2)
@@ -86,7 +88,9 @@ def test_killed_at_any_step_of_its_first_run(killed: Kill, history_database: str
         same(history_database, lake)
 
 
-def test_killed_while_a_day_that_grew_is_replaced(killed: Kill, history_database: str, exported_lake: Path) -> None:
+def test_an_export_killed_while_it_replaces_a_day_can_be_repeated(
+    killed: Kill, history_database: str, exported_lake: Path
+) -> None:
     for step in _AGAIN:
         late(history_database)
         killed(history_database, exported_lake, step, 1)
@@ -94,7 +98,7 @@ def test_killed_while_a_day_that_grew_is_replaced(killed: Kill, history_database
         same(history_database, exported_lake)
 
 
-def test_killed_again_and_again(killed: Kill, history_database: str, tmp_path: Path) -> None:
+def test_an_export_killed_several_times_can_be_repeated(killed: Kill, history_database: str, tmp_path: Path) -> None:
     for times in (1, 1, 3):
         killed(history_database, tmp_path, "commit", times)
     exported(history_database, tmp_path)

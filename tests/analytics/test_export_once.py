@@ -37,9 +37,7 @@ def test_today_is_not_exported(history_database: str, tmp_path: Path) -> None:
     assert today() not in {made.day for made in exported(history_database, tmp_path).exported}
 
 
-def test_a_late_row_makes_the_next_version_of_its_day_and_of_no_other(
-    history_database: str, exported_lake: Path
-) -> None:
+def test_a_late_row_makes_a_new_version_of_its_day_only(history_database: str, exported_lake: Path) -> None:
     late(history_database)
 
     [made] = exported(history_database, exported_lake).exported
@@ -68,7 +66,7 @@ def test_days_are_divided_by_class_of_destination(history_database: str, tmp_pat
     same(history_database, tmp_path)
 
 
-def test_small_files_become_one_with_the_same_rows(
+def test_small_files_are_merged_with_the_same_rows(
     history_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(portions, "PAGES", 8)
@@ -92,7 +90,7 @@ def test_a_damaged_file_is_not_compacted(exported_lake: Path) -> None:
         compact.write_bundle(bundle)
 
 
-def test_a_missing_file_is_told_before_spark_reads(exported_lake: Path) -> None:
+def test_a_missing_file_is_reported_before_spark_reads(exported_lake: Path) -> None:
     found = lake.days(exported_lake, "attempts")
     gone = next(entry for each in found for entry in each.files)
     (exported_lake / gone.path).unlink()
@@ -101,7 +99,7 @@ def test_a_missing_file_is_told_before_spark_reads(exported_lake: Path) -> None:
         lake.files(exported_lake, found)
 
 
-def test_absurd_and_undecodable_text_is_put_aside_and_counted(history_database: str, tmp_path: Path) -> None:
+def test_oversized_and_undecodable_text_is_set_aside_and_counted(history_database: str, tmp_path: Path) -> None:
     late(history_database, domain="x" * 5000 + ".example")
     late(history_database, reply="y" * 70_000)
 
@@ -133,7 +131,7 @@ def test_a_day_dropped_while_it_is_read_is_refused_not_empty(
     assert manifest.load(tmp_path, "attempts", victim) is None
 
 
-def test_a_lake_that_cannot_be_written_is_one_line(history_database: str, tmp_path: Path) -> None:
+def test_an_unwritable_lake_is_one_line(history_database: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(manifest.LakeFault, match=r"--lake: .* cannot be written"):
@@ -148,7 +146,7 @@ def test_spark_exports_the_same_and_reads_it(spark: SparkSession, history_databa
     assert read == sum(each.rows for each in manifest.every(tmp_path, "attempts"))
 
 
-def test_what_a_worker_of_spark_refuses_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_error_in_a_spark_worker_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     entry = manifest.LakeFile("attempts/nothing.parquet", 1, 1, "")
     bundle = compact.Bundle(tmp_path, "attempts", (entry,), tmp_path)
 
@@ -157,7 +155,7 @@ def test_what_a_worker_of_spark_refuses_is_one_line(spark: SparkSession, tmp_pat
     assert "\n" not in str(raised.value)
 
 
-def test_one_run_at_a_time(history_database: str, tmp_path: Path) -> None:
+def test_a_second_export_at_the_same_time_is_refused(history_database: str, tmp_path: Path) -> None:
     day.writable(tmp_path)
     with export.alone(tmp_path), pytest.raises(manifest.LakeFault, match="another export"):
         export.export(history_database, tmp_path, Here())

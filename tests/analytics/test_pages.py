@@ -64,8 +64,8 @@ def test_history_is_reported(history_database: str, exported_lake: Path, tmp_pat
         assert (walk.folder / "report.html").stat().st_size > 1000
 
 
-def test_the_lines_of_python_are_those_of_the_module() -> None:
-    """The page's two lines call what there is; test_export_once reads lakes in this way."""
+def test_the_python_lines_on_the_page_call_the_module() -> None:
+    """The page's two lines call existing functions; test_export_once reads lakes in this way."""
     from scripts.analytics import lake  # noqa: PLC0415 - it loads Spark
 
     [text] = [block.text for block in blocks(DOCS / "how-to" / "export-history.md") if "lake.frame" in block.text]

@@ -89,7 +89,7 @@ def test_a_damaged_file_is_named_in_one_line(spark: SparkSession, tmp_path: Path
     assert str(refused.value) == f"{file}: the file is damaged; no report was written; export its day again"
 
 
-def test_days_before_all_history_make_a_report_of_nothing(spark: SparkSession, factory: Factory) -> None:
+def test_days_before_all_history_make_an_empty_report(spark: SparkSession, factory: Factory) -> None:
     made = report.make(spark, report.Period(date(2020, 1, 1), date(2020, 1, 3), None, factory.uri), {})
     assert {key for key, rows in made.rows.items() if rows} == {"soundness"}
     assert {row["rows"] for row in made.rows["soundness"]} == {0}

@@ -1,7 +1,7 @@
 """test-report-page — the page, the JSON and the tables of a report with hostile values
 
-Guarantees: the page is rendered by a real Chromium, which says what it fetched, what it complained of, and what it
-    shows.
+Guarantees: the page is rendered by a real Chromium, which reports its requests, its console messages and its
+    elements.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def value(kind: str, number: int) -> Any:
 
 
 def report(rows: int = 3) -> Report:
-    """A report with so many rows in each section, whose every text means harm."""
+    """A report with so many rows in each section, every text hostile."""
     filled = {
         section.key: [{field.name: value(field.kind, number) for field in section.fields} for number in range(rows)]
         for section in SECTIONS
@@ -54,7 +54,7 @@ def report(rows: int = 3) -> Report:
     )
 
 
-def test_no_value_becomes_markup() -> None:
+def test_every_value_is_escaped() -> None:
     text = page(report())
     assert "<script" not in text
     assert "<img" not in text
@@ -63,12 +63,12 @@ def test_no_value_becomes_markup() -> None:
     assert "default-src &#x27;none&#x27;" in text  # should one come through all the same, nothing is fetched
 
 
-def test_a_report_of_nothing_says_so() -> None:
+def test_an_empty_report_has_a_note_in_each_section() -> None:
     text = page(report(0))
     assert text.count("None in this period.") == len(SECTIONS)
 
 
-def test_hours_that_were_not_judged_are_counted_with_what_that_needs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unjudged_hours_are_counted_with_the_days_needed(capsys: pytest.CaptureFixture[str]) -> None:
     made = report()
     said = "3 hours; three days like theirs are needed: three working days, or two week-ends"
     assert said not in page(made)
@@ -115,7 +115,7 @@ def test_values_are_written_with_their_units(given: Any, kind: Any, said: str) -
 
 
 def rendered(folder: Path, text: str, *more: str) -> tuple[str, str, list[str]]:
-    """What a real Chromium makes of a page: its elements, what it said, and the addresses it asked for."""
+    """The page in a real Chromium: its elements, its console messages, and the requested URLs."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("no Chromium here: apt-get install chromium")
@@ -150,13 +150,13 @@ def test_chromium_shows_the_page_and_fetches_nothing(scheme: str, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_what_a_page_fetches_and_complains_of_would_be_seen(tmp_path: Path) -> None:
+def test_the_test_detects_requests_and_console_messages(tmp_path: Path) -> None:
     _, said, asked = rendered(tmp_path, "<img src=http://127.0.0.1:9/x><script>console.log('heard')</script>")
     assert "heard" in said
     assert any("127.0.0.1:9/x" in url for url in asked)
 
 
-def test_the_reference_tells_of_every_section_and_column() -> None:
+def test_the_reference_names_every_section_and_column() -> None:
     text = (ROOT / "docs" / "reference" / "analyses.md").read_text(encoding="utf-8")
     for section in SECTIONS:
         _, found, rest = text.partition(f"## {section.key}: {section.title}\n")
@@ -166,7 +166,7 @@ def test_the_reference_tells_of_every_section_and_column() -> None:
 
 
 @pytest.mark.parametrize(("classes", "said"), [(("(unknown)",), "\u2013"), (("TLSv1.3", "none"), "25.0 %")])
-def test_tls_that_nobody_noted_is_not_called_none(classes: tuple[str, ...], said: str) -> None:
+def test_unknown_tls_is_not_counted_as_none(classes: tuple[str, ...], said: str) -> None:
     made = report(0)
     made.rows["encryption"] = [{"tls": name, "delivered": 1, "share": 0.25} for name in classes]
     assert f"<dt>delivered over TLS</dt><dd>{said}</dd>" in page(made)

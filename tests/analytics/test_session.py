@@ -26,7 +26,7 @@ with session.started(light=True) as spark:
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="a scheduling class of Linux")
-def test_spark_s_workers_run_only_when_nobody_else_wants_to() -> None:
+def test_spark_workers_run_at_idle_priority() -> None:
     ran = subprocess.run((sys.executable, "-c", _WORKER), capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == 0, ran.stderr
     worker, here = json.loads(ran.stdout.splitlines()[-1])

@@ -45,13 +45,13 @@ def test_spark_sees_every_row_and_answers_as_postgresql_does(spark: SparkSession
     assert frame.where(wanted).count() == ask(history_database, counted)
 
 
-def test_only_the_columns_asked_for_are_read(history_database: str) -> None:
+def test_only_the_requested_columns_are_read(history_database: str) -> None:
     asked = reader(history_database)
     batches = list(asked.read(asked.partitions()[-3]))
     assert all(batch.schema.names == ["id", "outcome"] for batch in batches)
 
 
-def test_a_filter_on_time_leaves_out_whole_days(history_database: str) -> None:
+def test_a_filter_on_time_skips_whole_days(history_database: str) -> None:
     everything = len(reader(history_database).partitions())
     asked = reader(history_database)
     rest = list(asked.pushFilters([datasource.GreaterThanOrEqual(("ts",), yesterday())]))
@@ -69,13 +69,13 @@ def test_a_filter_on_time_leaves_out_whole_days(history_database: str) -> None:
         datasource.StringContains(("reply_text",), "x"),
     ],
 )
-def test_what_postgresql_would_answer_otherwise_is_left_to_spark(
+def test_filters_with_another_meaning_in_postgresql_are_left_to_spark(
     history_database: str, kept: datasource.Filter
 ) -> None:
     assert list(reader(history_database).pushFilters([kept])) == [kept]
 
 
-def test_a_column_the_database_lacks_is_null(history_database: str) -> None:
+def test_a_column_missing_in_the_database_is_null(history_database: str) -> None:
     with psycopg.connect(history_database, autocommit=True) as connection:
         for name in ("tls", "source"):
             connection.execute(f"ALTER TABLE pillarbox.attempts DROP COLUMN IF EXISTS {name}".encode())
@@ -86,7 +86,7 @@ def test_a_column_the_database_lacks_is_null(history_database: str) -> None:
     assert batch.column(0).null_count == batch.num_rows > 0
 
 
-def test_a_day_dropped_under_a_running_read_is_an_error_or_told(
+def test_a_day_dropped_during_a_read_is_an_error_or_reported(
     history_database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     strict, lenient = reader(history_database), reader(history_database, dropped="skip")
@@ -117,7 +117,7 @@ def test_a_read_only_role_is_enough(spark: SparkSession, server: ServerUnderTest
     assert source.frame(spark, as_analyst, "attempts", ["id"], since=date(2020, 1, 1)).count() > 0
 
 
-def test_an_unknown_column_is_named_with_what_is_allowed(spark: SparkSession, history_database: str) -> None:
+def test_an_unknown_column_is_reported_with_the_allowed_ones(spark: SparkSession, history_database: str) -> None:
     options = {"database": history_database, "table": "attempts"}
     with pytest.raises(PySparkException, match="attempts: column colour does not exist; allowed: id, ts"):
         spark.read.format("pillarbox").schema("colour string").options(**options).load().count()
@@ -139,7 +139,7 @@ def test_every_column_of_the_table_is_known(history_database: str) -> None:
         ("1 / (500000 - n) FROM generate_series(1, 1000000) n", PillarboxError),  # after half of the rows were sent
     ],
 )
-def test_a_copy_that_breaks_off_says_whether_it_is_worth_another_try(
+def test_an_aborted_copy_is_temporary_or_permanent(
     history_database: str, monkeypatch: pytest.MonkeyPatch, selected: str, kind: type[PillarboxError]
 ) -> None:
     broken = f"COPY (SELECT {selected}) TO STDOUT"

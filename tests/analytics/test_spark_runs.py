@@ -19,7 +19,7 @@ def test_spark_counts_rows(spark: SparkSession) -> None:
     assert spark.range(1000).count() == 1000
 
 
-def test_spark_aggregates_what_a_python_worker_computed(spark: SparkSession) -> None:
+def test_spark_aggregates_values_computed_by_a_python_worker(spark: SparkSession) -> None:
     from pyspark.sql import functions  # noqa: PLC0415 - loaded only when Spark is up
 
     domain_of = functions.udf(lambda address: address.rpartition("@")[2])

@@ -39,7 +39,7 @@ def _reaches(seen: Queue[list[dict[str, Any]]], wanted: dict[str, tuple[int, flo
     return now
 
 
-def test_each_attempt_counts_once_though_it_is_committed_late_and_read_twice(
+def test_an_attempt_committed_late_and_read_twice_is_counted_once(
     spark: SparkSession, factory: Factory, tmp_path: Path
 ) -> None:
     minute = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=2)
@@ -62,7 +62,7 @@ def test_each_attempt_counts_once_though_it_is_committed_late_and_read_twice(
             query.stop()
 
 
-def test_a_figure_that_is_written_again_replaces_itself(factory: Factory) -> None:
+def test_a_figure_written_again_replaces_the_old_one(factory: Factory) -> None:
     figure = {"minute": "2026-03-02T10:00:00+00:00", "outcome": "delivered", "attempts": 3, "seconds": 1.5}
     write = stream.stored(factory.uri)
     write([figure, figure | {"outcome": "failed"}])
@@ -71,7 +71,7 @@ def test_a_figure_that_is_written_again_replaces_itself(factory: Factory) -> Non
     assert [tuple(row) for row in rows] == [("delivered", 5, 1.5), ("failed", 3, 1.5)]
 
 
-def test_after_a_failover_ids_that_are_given_again_are_read(factory: Factory) -> None:
+def test_reused_ids_are_read_after_a_failover(factory: Factory) -> None:
     """A checkpoint outlives the server; its newest id says nothing about another timeline's."""
     minute = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=2)
     reader = AttemptsReader(factory.uri, minute, overlap=2, reread=10)

@@ -50,7 +50,9 @@ def weeks(count: int) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(("count", "unjudged"), [(1, 48), (2, 0), (3, 0)])
-def test_a_weekend_is_not_unusual_and_judged_from_the_second_on(spark: SparkSession, count: int, unjudged: int) -> None:
+def test_weekends_are_judged_from_the_second_on_and_are_not_unusual(
+    spark: SparkSession, count: int, unjudged: int
+) -> None:
     from scripts.analytics.analyses.volume import forecast, usual  # noqa: PLC0415
 
     counts = weeks(count)
@@ -63,7 +65,7 @@ def test_a_weekend_is_not_unusual_and_judged_from_the_second_on(spark: SparkSess
     assert [row[0] for row in ahead[120:]] == [5.0] * 48
 
 
-def test_a_day_or_two_judge_nothing_and_forecast_every_day_alike(spark: SparkSession) -> None:
+def test_two_days_are_not_judged_and_forecast_equal_days(spark: SparkSession) -> None:
     from scripts.analytics.analyses.volume import forecast, usual  # noqa: PLC0415
 
     counts = dict.fromkeys(range(48), 10)
@@ -74,7 +76,7 @@ def test_a_day_or_two_judge_nothing_and_forecast_every_day_alike(spark: SparkSes
     assert expected[0] == expected[96] == 10.0, "Wednesday and Sunday"
 
 
-def test_with_less_than_three_weeks_the_season_is_the_day_and_the_level_follows_the_last_week(
+def test_with_less_than_three_weeks_the_season_is_a_day(
     spark: SparkSession,
 ) -> None:
     from scripts.analytics.analyses.volume import forecast, usual  # noqa: PLC0415
@@ -85,7 +87,7 @@ def test_with_less_than_three_weeks_the_season_is_the_day_and_the_level_follows_
     assert [row[0] for row in ahead] == [20.0 * hour for hour in range(24)]
 
 
-def test_a_destination_that_defers_for_our_pace_is_found_with_what_it_lets_through(spark: SparkSession) -> None:
+def test_a_throttling_destination_is_found_with_its_throughput(spark: SparkSession) -> None:
     from scripts.analytics.analyses.throttling import throttling  # noqa: PLC0415
 
     def at(hour: int, n: int, outcome: str = "delivered", **more: Any) -> dict[str, Any]:
@@ -114,7 +116,7 @@ def test_a_destination_that_defers_for_our_pace_is_found_with_what_it_lets_throu
     assert _after(rows[0][6]) == 3
 
 
-def test_odd_history_is_counted_and_nothing_vanishes(spark: SparkSession) -> None:
+def test_faulty_history_is_counted_and_not_dropped(spark: SparkSession) -> None:
     from scripts.analytics.analyses.soundness import soundness  # noqa: PLC0415
     from scripts.analytics.analyses.volume import usual  # noqa: PLC0415
     from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415

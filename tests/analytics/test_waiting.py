@@ -35,7 +35,7 @@ def test_percentiles_are_times_that_occurred(spark: SparkSession) -> None:
     assert [tuple(row) for row in given["waits"].groupBy().sum("recipients", "jumps").collect()] == [(14, 1)]
 
 
-def test_addresses_are_listed_until_they_take_mail_again(spark: SparkSession) -> None:
+def test_suppressed_addresses_are_listed_until_they_accept_mail_again(spark: SparkSession) -> None:
     from scripts.analytics.analyses.suppression import suppression  # noqa: PLC0415
 
     def refused(who: str, reply: str = "554 mailbox trouble", **more: object) -> dict[str, object]:
@@ -67,7 +67,7 @@ def test_addresses_are_listed_until_they_take_mail_again(spark: SparkSession) ->
     ]
 
 
-def test_a_quarantine_is_as_precise_as_what_was_removed_of_what_was_decided(spark: SparkSession) -> None:
+def test_the_precision_of_a_quarantine_is_deleted_mail_over_decided_mail(spark: SparkSession) -> None:
     from scripts.analytics.analyses.quarantine import quarantine  # noqa: PLC0415
 
     held = {"_quarantineid": "spam", "_holdreason": "looks bad", "_policyrule": "score"}
@@ -76,7 +76,7 @@ def test_a_quarantine_is_as_precise_as_what_was_removed_of_what_was_decided(spar
         ("deleted", held, 6),
         ("bounced", held, 1),
         ("success", released, 2),
-        ("failed", released, 1),  # released, then refused by its destination: the release is what counts
+        ("failed", released, 1),  # released, then refused by its destination: the release counts
         ("success", {"_quarantineid": "hand"}, 1),  # put on hold while it was being sent
         ("success", {"_partid": "1"}, 5),
         ("deleted", None, 5),
@@ -93,7 +93,7 @@ def test_a_quarantine_is_as_precise_as_what_was_removed_of_what_was_decided(spar
     ]
 
 
-def test_only_the_destinations_that_most_was_delivered_to_are_timed_one_by_one(spark: SparkSession) -> None:
+def test_only_the_largest_destinations_are_timed_one_by_one(spark: SparkSession) -> None:
     from scripts.analytics.analyses.waiting import waiting  # noqa: PLC0415
 
     rows = [{"recipientdomain": f"d{n}.example", "times": n, "took": n} for n in (1, 2, 2, 3)]

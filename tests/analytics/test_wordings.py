@@ -22,7 +22,7 @@ def _replies(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
     return rolled(spark, attempts(*rows))["replies"]
 
 
-def test_what_differs_from_mail_to_mail_is_a_gap(spark: SparkSession) -> None:
+def test_ids_numbers_and_addresses_are_gaps_in_a_wording(spark: SparkSession) -> None:
     from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
 
     replies = [
@@ -67,7 +67,7 @@ def test_variants_of_a_wording_are_one_row_that_keeps_every_attempt(spark: Spark
     ]
 
 
-def test_bad_octets_and_endless_replies_neither_fail_nor_vanish(spark: SparkSession) -> None:
+def test_replies_with_invalid_octets_or_endless_text_are_counted(spark: SparkSession) -> None:
     from scripts.analytics.analyses.wordings import wordings  # noqa: PLC0415
     from scripts.analytics.source import portion  # noqa: PLC0415 - it loads Arrow
     from scripts.analytics.source.columns import ATTEMPTS  # noqa: PLC0415

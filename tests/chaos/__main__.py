@@ -51,7 +51,7 @@ async def run_all(
                 run.unrun.append(f"{cell.name}, seed {seed}: could not run: {missing}")
                 say(f"  {run.unrun[-1]}")
                 continue
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other cells have their turn
+            except Exception as error:  # noqa: BLE001 - the other cells run after any error
                 run.stuck.append(f"{cell.name}, seed {seed}: {error!r}")
                 say(f"  BROKEN: {run.stuck[-1]}")
                 continue

@@ -1,12 +1,12 @@
-"""accounts — what became of every recipient: once, again, lost, refused, or nobody knows
+"""accounts — the fate of every recipient: delivered, duplicated, lost, refused or unknown
 
-Owns: Accounts, both sides of a run by sender and recipient; Figures, what they come to; which arrivals were in flight
+Owns: Accounts, both sides of a run by sender and recipient; Figures, their totals; which arrivals were in flight
     when a fault struck, and so may be followed by another.
-Guarantees: a recipient counts as accepted only when the final dot was answered 250. Who heard nothing, or 451 when a
-    COMMIT's answer was lost, is told apart: such mail may arrive, and need not. Content is compared octet by octet,
-    without our own Received field. Each duplicate must follow an arrival that was in flight: that other mail was does
-    not excuse it. Pure but for the clock's readings, which are handed in.
-See: RFC 5321 section 6.1; scripts/commands/ledger.py, which knows no time and no silence.
+Guarantees: a recipient counts as accepted only when the final dot was answered 250. Mail without a reply, or with 451
+    when a COMMIT's answer was lost, is counted separately: it may arrive, and need not. Content is compared octet by
+    octet, without our own Received field. Each duplicate must follow an arrival that was in flight: that other mail was
+    does not excuse it. Pure: times are arguments.
+See: RFC 5321 section 6.1; scripts/commands/ledger.py, which has no times and no missing replies.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Entry:
 class Figures:
     """A run in recipients.
 
-    duplicated: arrivals beyond the first, whoever's. unknown: no reply was heard; surprising: of these and of the
-    refused, how many arrived all the same, which only the answer to a COMMIT that was lost can do.
+    duplicated: arrivals beyond the first, of any recipient. unknown: no reply was received; surprising: of these and of
+    the refused, those that arrived nevertheless; only the lost answer to a COMMIT can cause that.
     """
 
     accepted: int
@@ -86,7 +86,7 @@ class Accounts:
             self.entries[sample.sender, recipient] = Entry(digest)
 
     def answer(self, sample: Sample, replies: Iterable[str], at: float) -> None:
-        """What was heard for each recipient."""
+        """The reply received for each recipient."""
         for recipient, reply in zip(sample.recipients, replies, strict=True):
             entry = self.entries[sample.sender, recipient]
             entry.reply, entry.replied = reply, at
@@ -112,10 +112,10 @@ class Accounts:
         return arrivals
 
     def strike(self, claimed: Iterable[Key], *, alive: bool = False) -> None:
-        """A fault struck whoever had claimed these.
+        """A fault struck the worker that had claimed these.
 
-        Who is dead sends nothing more: what the sink has of these may come once more, the rest not. Who is `alive` may
-        still send what the next one sends too: each may come once more, whether it has arrived yet or not.
+        A dead worker sends nothing more: mail that the sink already has may come once more, the rest not. A worker
+        that is `alive` may still send the mail that the next one sends too: each message may come once more.
         """
         for key in claimed:
             arrived = len(self.entries[key].arrivals)
@@ -123,7 +123,7 @@ class Accounts:
                 self.in_flight.add((key, max(1, arrived)))
 
     def unexplained(self) -> list[Key]:
-        """The recipients of each duplicate whose predecessor was not in flight when a fault struck."""
+        """The recipients of duplicates of mail that was not in flight when a fault struck."""
         return [
             key
             for key, entry in self.entries.items()
@@ -132,14 +132,14 @@ class Accounts:
         ]
 
     def promise(self, sender: str, recipient: str, at: float) -> None:
-        """The content of this sender's message is to reach somebody else as well."""
+        """The content of this sender's message is to reach another recipient as well."""
         digest = next(entry.digest for (known, _), entry in self.entries.items() if known == sender)
         self.entries[sender, recipient] = Entry(digest, "250 promised", at)
         self.accepted += 1
         self.outstanding += 1
 
     def mark(self) -> None:
-        """Note anew when the first is accepted, and when the first arrives."""
+        """Note again when the first is accepted, and when the first arrives."""
         self.first_accepted = self.first_arrived = 0.0
 
     def figures(self) -> Figures:
@@ -170,7 +170,7 @@ class Accounts:
         return max(0.0, *waits, 0.0)
 
     def lost(self) -> list[Key]:
-        """Who is missing."""
+        """The missing recipients."""
         return [key for key, entry in self.entries.items() if entry.accepted and not entry.arrivals]
 
     def _accepted_by(self, at: float) -> Iterator[Entry]:

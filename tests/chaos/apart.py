@@ -133,7 +133,7 @@ async def run_all(names: Sequence[str], folder: Path) -> tuple[dict[str, Row], l
             unrun.append(name)
             print(f"{name:22} could not run: {left_out}", file=sys.stderr)
             continue
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other cells have their turn
+        except Exception as error:  # noqa: BLE001 - the other cells run after any error
             stuck.append(name)
             print(f"{name:22} BROKEN: {error!r}", file=sys.stderr)
             continue

@@ -1,8 +1,8 @@
-"""cells — the table: which fault, at which instant, and what it may cost
+"""cells — the table: which fault, at which instant, with which duplicates and delay allowed
 
 Owns: Cell, and CELLS, every row that `make chaos` runs and docs/explanation/crash-table.md shows; limits of recovery.
-Guarantees: pure; a cell says what is done (`strike`, a function of tests/chaos/strikes*.py), when, and what is
-    allowed. Lost is 0 in all of them. The limit a row shows is the one it is held to: there is no other margin.
+Guarantees: pure; a cell says what is done (`strike`, a function of tests/chaos/strikes*.py), when, and its
+    limits. Lost is 0 in all of them. The limit in a row is the asserted one, without a margin.
 See: sql/README.md, "Crash table", for why each holds.
 """
 
@@ -22,7 +22,7 @@ SOON: Final = 5.0  # seconds; docs/explanation/crash-table.md, "Limits", derives
 class Cell:
     """One fault at one instant.
 
-    name: for commands. fault, instant: for people. strike: what brings it about and heals it. point: the failure point
+    name: for commands. fault, instant: for people. strike: causes and heals it. point: the failure point
     and its action, where the instant has one. lease: of the claims, in seconds. recovers: "lease", all that was
     accepted before has arrived a lease, a poll and a round after the fault's end; "soon", new mail is accepted and
     delivered 5 s after it.

@@ -35,7 +35,7 @@ _SEGMENT = 16  # megabytes that the write-ahead log grows by
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """figures: of the run. replies: codes of what was refused. panics: of PostgreSQL; gave_up: whether it then ended.
+    """figures: of the run. replies: codes of refusals. panics: of PostgreSQL; gave_up: whether it then ended.
 
     seconds: from the moment there was room, and a server, until mail flowed. bound: allowed duplicates.
     """

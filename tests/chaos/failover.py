@@ -144,7 +144,7 @@ async def to_lagging(folder: Path, *, enough: int = 200) -> Outcome:
 async def past_survivors(folder: Path, *, many: int = 60) -> Outcome:
     """A worker survives its server with results in flight, and a lagging standby assigns the same ids to other mail.
 
-    Half of its results are deliveries, half are refusals whose senders must be notified. Both sequences are
+    Half of its results are deliveries, half are refusals with notifications. Both sequences are
     set on the primary while the standby still replicates, so that each new message gets the id, and with tokens from a
     sequence each new claim the token, of a lost one.
     """
@@ -165,7 +165,7 @@ async def past_survivors(folder: Path, *, many: int = 60) -> Outcome:
                 worker = await system.worker(flow.sink.port, "survivor", claim=claim, bounces=bounces)
                 await _submit(flow, smtpd, 0, many // 2, "r")
                 await _submit(flow, smtpd, many // 2, many // 2, "permerror")
-                await eventually(lambda: flow.accounts.arrived == many // 2, "what is not refused arrives", limit=60)
+                await eventually(lambda: flow.accounts.arrived == many // 2, "accepted mail arrives", limit=60)
                 await worker.until_said("claim.taken", many)
                 worker.signal(signal.SIGSTOP)
                 await pair.lose_primary()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 async def nothing(arena: Arena) -> Struck:
-    """No fault: shows what the harness itself would lose or duplicate."""
+    """No fault: shows losses and duplicates of the harness itself."""
     await arena.until_arrived(200)
     return Struck(monotonic())
 
@@ -58,7 +58,7 @@ async def worker(arena: Arena) -> Struck:
 
 
 async def maintainer_in_statement(arena: Arena) -> Struck:
-    """A session locks the table that the sweep reads; the worker whose statement waits there is killed."""
+    """A session locks the table that the sweep reads; the worker that waits for the lock is killed."""
     await arena.until_arrived(arena.chance.randrange(100))
     waits = """SELECT application_name FROM pg_stat_activity
                 WHERE query LIKE '%%maintain_sweep%%' AND wait_event_type = 'Lock' AND datname = current_database()"""
@@ -154,7 +154,7 @@ async def sleeper(arena: Arena) -> Struck:
         victim.signal(signal.SIGCONT)
         await arena.until_arrived(5)
         victim.signal(signal.SIGSTOP)
-        await eventually(lambda: victim in arena.stopped(), "the worker stands still")
+        await eventually(lambda: victim in arena.stopped(), "the worker is stopped")
         held = await arena.stopped_with(victim.name)
     arena.accounts.strike(held, alive=True)
     began = monotonic()
@@ -173,7 +173,7 @@ async def late_deferral(arena: Arena) -> Struck:
     arena.gate.clear()
     arena.gated = {sender for sender, _ in await arena.stopped_with(asleep.name)}
     taken = [entry for (sender, _), entry in arena.accounts.entries.items() if sender in arena.gated]
-    await eventually(lambda: any(entry.arrivals for entry in taken), "the other one sends what it took over")
+    await eventually(lambda: any(entry.arrivals for entry in taken), "the other one sends the mail it took over")
     await arena.until("SELECT count(*) = 0 FROM queue WHERE token IS NOT NULL AND worker LIKE %s", f"{asleep.name}@%")
     spoken = _recorded(asleep)
     asleep.signal(signal.SIGCONT)

@@ -34,7 +34,7 @@ def arrived(accounts: Accounts, name: str, at: float, content: bytes = OURS + CO
     accounts.arrive(Received(0.0, f"{name}@origin.example", recipients, digest, len(content), True, content), at)
 
 
-def test_every_recipient_is_one_of_these() -> None:
+def test_every_recipient_is_in_one_account() -> None:
     accounts = Accounts()
     for name, reply in {
         "once": "250 2.0.0 OK",
@@ -55,7 +55,7 @@ def test_every_recipient_is_one_of_these() -> None:
     assert accounts.outstanding == 1
 
 
-def test_what_arrives_before_its_250_is_read_is_not_outstanding() -> None:
+def test_mail_that_arrives_before_its_250_is_not_outstanding() -> None:
     accounts = Accounts()
     sample = Sample("early@origin.example", ("early@elm.example",), CONTENT)
     accounts.submit(sample)
@@ -64,7 +64,7 @@ def test_what_arrives_before_its_250_is_read_is_not_outstanding() -> None:
     assert (accounts.outstanding, accounts.figures().lost, accounts.figures().delivered) == (0, 0, 1)
 
 
-def test_times_are_from_a_fault_s_end_on() -> None:
+def test_times_are_measured_from_the_end_of_a_fault() -> None:
     accounts = Accounts()
     sent(accounts, "before", "250 2.0.0 OK", at=1.0)
     sent(accounts, "refused", "451 4.3.0 later", at=5.0)
@@ -75,7 +75,7 @@ def test_times_are_from_a_fault_s_end_on() -> None:
     assert accounts.cleared(4.0) == 5.0
 
 
-def test_of_a_dead_worker_only_what_the_sink_had_may_come_again() -> None:
+def test_a_dead_worker_explains_duplicates_of_mail_the_sink_had_only() -> None:
     accounts = Accounts()
     for name in ("taken", "claimed", "idle"):
         sent(accounts, name, "250 2.0.0 OK")
@@ -89,7 +89,7 @@ def test_of_a_dead_worker_only_what_the_sink_had_may_come_again() -> None:
     assert accounts.unexplained() == [key("claimed")]
 
 
-def test_what_was_in_flight_may_come_once_more_and_not_twice() -> None:
+def test_mail_in_flight_may_be_duplicated_once() -> None:
     accounts = Accounts()
     sent(accounts, "taken", "250 2.0.0 OK")
     arrived(accounts, "taken", 2.0)
@@ -100,7 +100,7 @@ def test_what_was_in_flight_may_come_once_more_and_not_twice() -> None:
     assert accounts.unexplained() == [key("taken")]
 
 
-def test_who_lives_on_may_send_what_it_had_claimed_and_not_yet_sent() -> None:
+def test_a_surviving_worker_may_duplicate_its_claimed_mail() -> None:
     accounts = Accounts()
     sent(accounts, "claimed", "250 2.0.0 OK")
     accounts.strike({key("claimed")}, alive=True)
@@ -109,7 +109,7 @@ def test_who_lives_on_may_send_what_it_had_claimed_and_not_yet_sent() -> None:
     assert (len(accounts.in_flight), accounts.unexplained()) == (1, [])
 
 
-def test_a_promise_is_accounted_like_mail() -> None:
+def test_a_promised_notification_is_accounted_like_mail() -> None:
     accounts = Accounts()
     sent(accounts, "known", "250 2.0.0 OK")
     accounts.promise("known@origin.example", "again@elm.example", 2.0)
@@ -117,7 +117,7 @@ def test_a_promise_is_accounted_like_mail() -> None:
     assert accounts.figures().lost == 1
 
 
-def test_a_seed_makes_the_same_mail_and_another_makes_other() -> None:
+def test_the_seed_decides_the_generated_mail() -> None:
     first, again, other = (list(islice(samples(seed, "r"), 20)) for seed in (1, 1, 2))
     assert first == again != other
     assert {len(sample.recipients) for sample in first} > {1}

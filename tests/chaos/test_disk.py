@@ -29,14 +29,14 @@ def kept(outcome: disk.Outcome) -> None:
 
 
 @pytest.mark.slow
-async def test_tables_that_cannot_grow_cost_451_until_there_is_room(tmp_path: Path) -> None:
+async def test_a_full_data_volume_is_451_until_space_is_freed(tmp_path: Path) -> None:
     outcome = await disk.full_data(tmp_path)
     kept(outcome)
     assert outcome.panics == 0, outcome
 
 
 @pytest.mark.slow
-async def test_a_log_that_cannot_grow_ends_postgresql_and_no_mail(tmp_path: Path) -> None:
+async def test_a_full_wal_volume_stops_postgresql_and_loses_no_mail(tmp_path: Path) -> None:
     outcome = await disk.full_log(tmp_path)
     kept(outcome)
     assert outcome.panics > 0, outcome

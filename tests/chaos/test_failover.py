@@ -35,7 +35,7 @@ async def test_a_lagging_standby_takes_over_and_smtpd_names_every_message_that_i
 
 
 @pytest.mark.slow
-async def test_a_worker_that_outlives_a_lagging_failover_settles_nobody_elses_mail(tmp_path: Path) -> None:
+async def test_a_worker_that_survives_a_lagging_failover_touches_no_other_mail(tmp_path: Path) -> None:
     outcome = await failover.past_survivors(tmp_path)
     assert outcome.reported == outcome.missing
     assert (outcome.figures.duplicated, outcome.figures.altered) == (0, 0), outcome

@@ -42,24 +42,24 @@ def outcome(name: str = "worker", *, clears: float = 4.4, seed: int = 1) -> Outc
     )
 
 
-def test_a_worker_s_mail_is_there_after_a_lease_a_poll_and_a_round_and_not_later() -> None:
+def test_mail_of_a_killed_worker_must_arrive_within_lease_poll_and_round() -> None:
     limit = BY_NAME["worker"].lease + POLL + ROUND
     assert outcome(clears=limit).broken() == []
     [what] = outcome(clears=limit + 0.1).broken()
     assert what == "recovered after 5.60 s, limit 5.5 s"
 
 
-def test_a_duplicate_of_what_was_not_in_flight_is_broken_although_there_are_no_more_than_the_bound() -> None:
+def test_an_unexplained_duplicate_breaks_the_promise_within_the_bound_too() -> None:
     [what] = replace(outcome(), unexplained=1).broken()
     assert what == "1 duplicates of what was not in flight"
 
 
-def test_the_limit_shown_is_the_limit_asserted() -> None:
+def test_the_printed_limit_is_the_asserted_limit() -> None:
     for name in ("worker", "postmaster", "storm"):
         assert f"({BY_NAME[name].limit:g} s)" in report.rows([outcome(name)])[name]
 
 
-def test_several_seeds_show_their_spread() -> None:
+def test_several_seeds_print_their_range() -> None:
     seeds = [outcome(clears=clears, seed=seed) for seed, clears in enumerate((4.0, 4.4, 3.9))]
     assert "| 3.9 / 4.0 / 4.4 s (5.5 s) |" in report.rows(seeds)["worker"]
     assert "| 4.0 s (5.5 s) |" in report.rows(seeds[:1])["worker"]
@@ -74,12 +74,12 @@ def test_several_seeds_show_their_spread() -> None:
         (report.Run(stuck=["worker"]), 1),
     ],
 )
-def test_what_is_missing_and_what_is_broken_have_a_status_each(run: report.Run, status: int) -> None:
+def test_missing_tools_and_broken_promises_have_their_exit_status(run: report.Run, status: int) -> None:
     assert run.status == status
 
 
 @pytest.mark.slow
-async def test_a_missing_library_is_said_and_breaks_nothing(
+async def test_a_missing_library_is_reported_and_breaks_no_promise(
     chaos_server: Killable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arena, "find_library", lambda _: None)

@@ -26,7 +26,7 @@ _OTHERS = pytest.mark.skipif(not _ALL, reason="make chaos-mutants runs it")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.safeguard.replace(" ", "-"))
-def test_what_it_takes_out_is_there(mutant: Mutant) -> None:
+def test_the_safeguard_to_remove_exists(mutant: Mutant) -> None:
     assert changed(mutant)
 
 
@@ -35,7 +35,9 @@ def test_what_it_takes_out_is_there(mutant: Mutant) -> None:
     "mutant",
     [pytest.param(m, id=m.safeguard.replace(" ", "-"), marks=() if m.short else _OTHERS) for m in MUTANTS],
 )
-async def test_without_it_mail_is_lost_or_doubled(mutant: Mutant, chaos_server: Killable, tmp_path: Path) -> None:
+async def test_without_the_safeguard_mail_is_lost_or_duplicated(
+    mutant: Mutant, chaos_server: Killable, tmp_path: Path
+) -> None:
     environment = mutated(mutant, tmp_path / "copy")
     outcome = await run_cell(BY_NAME[mutant.cell], chaos_server, tmp_path / "cell", environment=environment)
     f = outcome.figures
@@ -54,7 +56,7 @@ async def test_without_it_mail_is_lost_or_doubled(mutant: Mutant, chaos_server: 
         for name in dict.fromkeys(m.cell for m in MUTANTS)
     ],
 )
-async def test_with_all_of_them_nothing_is(cell: str, chaos_server: Killable, tmp_path: Path) -> None:
+async def test_with_all_safeguards_no_mail_is_lost(cell: str, chaos_server: Killable, tmp_path: Path) -> None:
     environment = mutated(None, tmp_path / "copy")
     outcome = await run_cell(BY_NAME[cell], chaos_server, tmp_path / "cell", environment=environment)
     assert outcome.broken() == []

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", [pytest.param(cell, id=cell.name) for cell in CELLS if cell.short])
-async def test_nothing_accepted_is_lost(cell: Cell, chaos_server: Killable, tmp_path: Path) -> None:
+async def test_accepted_mail_is_not_lost(cell: Cell, chaos_server: Killable, tmp_path: Path) -> None:
     outcome = await run_cell(cell, chaos_server, tmp_path / "cell")
     print(report.row(outcome))  # noqa: T201 - shown when it fails
     assert outcome.broken() == []
     assert outcome.figures.accepted > 0
 
 
-def test_every_cell_has_a_name_of_its_own_and_a_strike() -> None:
+def test_every_cell_has_a_unique_name_and_a_strike() -> None:
     assert len(BY_NAME) == len(CELLS)
     assert all(callable(strike_of(cell)) for cell in CELLS)
 
 
-def test_every_failure_point_of_the_way_of_a_message_has_a_cell() -> None:
+def test_every_failure_point_of_the_daemons_has_a_cell() -> None:
     used = {parse(cell.point).point for cell in CELLS if cell.point}
     elsewhere = {"partitions.step", "migrate.before_commit"}  # strikes of commands, which set them themselves
     assert used | elsewhere == set(POINTS)

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-async def test_this_version_runs_on_starts_and_serves_on_the_schema_of_the_next_and_beside_it(
-    database: str, tmp_path: Path
-) -> None:
+async def test_this_version_runs_on_the_next_schema_and_beside_the_next_version(database: str, tmp_path: Path) -> None:
     figures = await upgrade.to_newer(database, tmp_path)
     assert figures.accepted > 0
     assert (figures.lost, figures.altered, figures.duplicated) == (0, 0, 0), figures

@@ -1,10 +1,10 @@
-"""way-to-sink — stands between a worker and its sink, and makes it look hung, cut, mad or dead
+"""way-to-sink — a proxy between a worker and its sink that makes the sink look hung, cut, mad or dead
 
 Owns: WayToSink and its moods; which messages' last answers went through to the worker.
-Guarantees: what a worker sends reaches the sink unchanged, whatever the mood: only answers are tampered with, so that
-    what the sink has is what a peer would have.
+Guarantees: the octets of a worker reach the sink unchanged in every mood: only answers are changed, so that
+    the sink has the mail that a peer would have.
     good: as it is. hang: answers vanish, connections stay. reset: the connection is cut at the next answer.
-    garbage: octets that are no reply take the place of answers. after_dot: cut when the final dot is answered.
+    garbage: octets that are not a reply replace the answers. after_dot: cut when the final dot is answered.
 See: scripts/sink/behaviour.py, which scripts single recipients for good; a mood passes.
 """
 
@@ -76,7 +76,7 @@ class WayToSink:
         _cut(ends)
 
     def _tampered(self, octets: bytes) -> bytes | None:
-        """What goes on instead; None when the connection is to be cut."""
+        """The octets sent instead; None when the connection is to be cut."""
         recorded = [int(number) for number in _RECORDED.findall(octets)]  # the sink writes each reply at once
         if self.mood == "good" or (self.mood == "after_dot" and not recorded):
             self.answered.update(recorded)
