@@ -4,7 +4,7 @@ Owns: proofs about claim_park_if_ours.sql, queued/in_flight.py and queued/attemp
     full destinations,
     policies, hosts without a free slot, attempts without progress, and messages whose count is locked.
 See: tests/property/queued/test_destinations.py for the decisions;
-    tests/scenario/pace/test_dead_and_slow_destinations_delay_nobody.py.
+    tests/scenario/pace/test_dead_and_slow_destinations_do_not_delay_mail.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""test_bad_start — what cannot start says why in one line, exits with a status, and leaves nothing behind
+"""test_bad_start — a daemon that cannot start gives the reason in one line and a status, and leaves nothing behind
 
 Owns: every mistake an operator makes on the first day, for smtpd, for queued and for `pillarbox up`.
 See: sysexits.h for 69 (unavailable) and 78 (configuration).
@@ -33,7 +33,7 @@ type Settings = dict[str, Any]
 
 
 class Folder:
-    """A folder with both configuration files, right but for what a test makes wrong."""
+    """A folder with both configuration files, valid until a test changes them."""
 
     def __init__(self, path: Path, uri: str, port: int) -> None:
         self.path = path
@@ -71,14 +71,14 @@ class Folder:
 
 @pytest.fixture
 def taken() -> Iterator[socket.socket]:
-    """A port somebody else listens on."""
+    """A port in use by another process."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         yield other
 
 
 @pytest.fixture
 def free() -> int:
-    """A port nobody listens on."""
+    """A free port."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
@@ -102,13 +102,13 @@ def _environment(uri: str, var: Path) -> Settings:
     return {"database": {"uri": uri}, "var": str(var), "log": {"level": "error"}}
 
 
-def nobody_listens(port: int) -> bool:
+def is_free(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 @pytest.mark.parametrize("command", ["smtpd", "queued", "up"])
-def test_no_configuration_file(folder: Folder, command: str) -> None:
+def test_a_missing_configuration_file_refuses_the_start(folder: Folder, command: str) -> None:
     for file in folder.path.glob("*.yaml"):
         file.unlink()
     refused(folder.start(command), CONFIG, "smtpd.yaml" if command == "up" else f"{command}.yaml")
@@ -125,7 +125,7 @@ def test_no_configuration_file(folder: Folder, command: str) -> None:
         ("- environment", ("yaml:1",)),
     ],
 )
-def test_a_mistake_in_a_file(folder: Folder, command: str, text: str, words: tuple[str, ...]) -> None:
+def test_a_mistake_in_a_file_refuses_the_start(folder: Folder, command: str, text: str, words: tuple[str, ...]) -> None:
     broken = "queued" if command == "queued" else "smtpd"
     (folder.path / f"{broken}.yaml").write_text(text)
     refused(folder.start(command), CONFIG, f"{broken}.yaml", *words)
@@ -134,14 +134,14 @@ def test_a_mistake_in_a_file(folder: Folder, command: str, text: str, words: tup
 def test_up_reads_the_workers_file_before_it_starts_anything(folder: Folder, free: int) -> None:
     (folder.path / "queued.yaml").write_text("claim: {lease: soon}")
     refused(folder.start("up"), CONFIG, "queued.yaml", "claim.lease", "soon")
-    assert nobody_listens(free)
+    assert is_free(free)
 
 
-def test_up_wants_one_database_in_both_files(folder: Folder, free: int) -> None:
+def test_up_requires_one_database_in_both_files(folder: Folder, free: int) -> None:
     folder.queued["environment"] = _environment(NOWHERE, folder.path)
     folder.write()
     refused(folder.start("up"), CONFIG, "different databases")
-    assert nobody_listens(free)
+    assert is_free(free)
 
 
 @pytest.mark.parametrize("command", ["smtpd", "queued", "up"])
@@ -153,38 +153,40 @@ def test_up_wants_one_database_in_both_files(folder: Folder, free: int) -> None:
         ("postgresql:///none?hots=x", CONFIG, ("environment.database.uri", "hots")),
     ],
 )
-def test_no_database(folder: Folder, free: int, command: str, uri: str, status: int, words: tuple[str, ...]) -> None:
+def test_a_missing_database_refuses_the_start(
+    folder: Folder, free: int, command: str, uri: str, status: int, words: tuple[str, ...]
+) -> None:
     folder.use(uri)
     refused(folder.start(command), status, *words)
-    assert nobody_listens(free)
+    assert is_free(free)
 
 
 @pytest.mark.parametrize("command", ["smtpd", "queued"])
-def test_no_schema(folder: Folder, empty_database: str, free: int, command: str) -> None:
+def test_a_missing_schema_refuses_the_start(folder: Folder, empty_database: str, free: int, command: str) -> None:
     folder.use(empty_database)
     refused(folder.start(command), CONFIG, "schema", "pillarbox migrate")
-    assert nobody_listens(free)
+    assert is_free(free)
 
 
 @pytest.mark.parametrize("command", ["smtpd", "queued", "up"])
-def test_a_newer_schema(folder: Folder, database: str, free: int, command: str) -> None:
+def test_a_newer_schema_refuses_the_start(folder: Folder, database: str, free: int, command: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("INSERT INTO pillarbox.migrations (number, name) VALUES (9999, '9999_post_later')")
     refused(folder.start(command), CONFIG, "newer", "9999_post_later")
-    assert nobody_listens(free)
+    assert is_free(free)
 
 
 @pytest.mark.parametrize("command", ["smtpd", "up"])
-def test_a_port_in_use(folder: Folder, taken: socket.socket, free: int, command: str) -> None:
+def test_a_port_in_use_refuses_the_start(folder: Folder, taken: socket.socket, free: int, command: str) -> None:
     port = taken.getsockname()[1]
     # The first listener could be opened; it must be closed again.
     folder.smtpd["servers"][0]["listeners"].append({"port": port})
     folder.write()
     refused(folder.start(command), UNAVAILABLE, "listeners[1]", f"127.0.0.1:{port}", "cannot listen")
-    assert nobody_listens(free)
+    assert is_free(free)
 
 
-def test_a_port_for_metrics_in_use(folder: Folder, taken: socket.socket) -> None:
+def test_a_metrics_port_in_use_refuses_the_start(folder: Folder, taken: socket.socket) -> None:
     address = f"127.0.0.1:{taken.getsockname()[1]}"
     folder.queued["metrics"] = {"listen": address}
     folder.write()
@@ -204,24 +206,24 @@ CONDITIONS = [
 ]
 
 
-# `up` repeats what its worker says, so one that PostgreSQL refuses and one that we refuse are enough for it.
+# `up` repeats the error of its worker, so one refused by PostgreSQL and one refused by us are enough.
 @pytest.mark.parametrize(
     ("command", "where", "words"),
     [("queued", *each) for each in CONDITIONS] + [("up", *CONDITIONS[2]), ("up", *CONDITIONS[7])],
 )
-def test_a_condition_that_is_not_valid(
+def test_an_invalid_condition_refuses_the_start(
     folder: Folder, database: str, free: int, command: str, where: str, words: tuple[str, ...]
 ) -> None:
     folder.queued["workers"] = [{"id": "all", "where": where}]
     folder.write()
     worker = ("--worker", "all") if command == "queued" else ()
     refused(folder.start(command, *worker), CONFIG, *words)
-    assert nobody_listens(free)
+    assert is_free(free)
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT count(*) FROM pillarbox.queue").fetchone() == (0,)
 
 
-def test_an_unknown_worker(folder: Folder) -> None:
+def test_an_unknown_worker_refuses_the_start(folder: Folder) -> None:
     refused(folder.start("queued", "--worker", "nobody"), CONFIG, "queued.yaml", "nobody", "allowed: all")
 
 

@@ -63,7 +63,7 @@ async def test_a_ban_ends(system: System) -> None:
     assert reply.startswith("235")
 
 
-async def test_failures_wait_longer_and_longer_and_nobody_waits_with_them(system: System) -> None:
+async def test_failed_logins_are_delayed_longer_each_time_without_delaying_others(system: System) -> None:
     smtpd = await served(system, ban=0, delay="200ms", maxdelay="400ms")
     async with Dialogue(smtpd.address[1]) as attacker, Dialogue(smtpd.address[1]) as other:
         wrong = b"AUTH PLAIN " + b64encode(b"\0alice\0wrong")
@@ -79,7 +79,7 @@ async def test_failures_wait_longer_and_longer_and_nobody_waits_with_them(system
     assert seconds == [0.2, 0.4, 0.4]
 
 
-async def test_unknown_users_are_shown_the_same_salt_by_all_processes(system: System) -> None:
+async def test_all_processes_send_the_same_salt_for_an_unknown_user(system: System) -> None:
     smtpd = await served(system, ban=0)
     salts = set()
     for _ in range(4 * PROCESSES):

@@ -35,7 +35,9 @@ def submit(port: int, *recipients: str) -> None:
         client.sendmail("ann@origin.test", recipients, b"Subject: round trip\r\n\r\nHello.\r\n")
 
 
-async def test_there_and_back(system: System, postfix: Callable[..., AbstractAsyncContextManager[Postfix]]) -> None:
+async def test_postfix_relays_to_smtpd_and_queued_delivers_to_postfix(
+    system: System, postfix: Callable[..., AbstractAsyncContextManager[Postfix]]
+) -> None:
     smtpd = await system.smtpd()
     # Mail from our source address has arrived; all other mail is relayed to our smtpd.
     arrived = f"check_client_access cidr:{{{{{SOURCE}/32 FILTER discard:arrived}}}}"

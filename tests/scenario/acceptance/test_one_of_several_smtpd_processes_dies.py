@@ -58,7 +58,7 @@ async def sessions_of(smtpd: Daemon, count: int) -> AsyncIterator[list[Client]]:
 
 
 @pytest.mark.slow
-async def test_what_was_answered_250_is_kept_and_nobody_waits_long(system: System, books: Books) -> None:
+async def test_accepted_mail_is_kept_and_clients_do_not_wait_long(system: System, books: Books) -> None:
     smtpd = await system.smtpd(processes=PROCESSES)
     messages, longest = 1500, 0.0
     submitting = asyncio.create_task(books.submit(smtpd, numbered(messages), 20))
@@ -91,7 +91,7 @@ async def test_only_the_sessions_of_the_dead_process_end(system: System) -> None
     assert {reply[:3] for reply in replies} == {"250", ""}, "the kernel gave all connections to one process"
 
 
-async def test_every_process_stops_as_one_alone_does(system: System, books: Books) -> None:
+async def test_several_processes_stop_like_a_single_one(system: System, books: Books) -> None:
     smtpd = await system.smtpd(processes=2)
     async with sessions_of(smtpd, 12) as clients:
         samples = list(numbered(6))

@@ -52,7 +52,7 @@ async def test_new_sessions_get_the_new_policy_and_open_ones_keep_theirs(system:
         assert await asked(before) == "250"
 
 
-async def test_a_policy_that_cannot_be_used_changes_nothing(system: System) -> None:
+async def test_an_invalid_policy_changes_nothing(system: System) -> None:
     smtpd = await system.smtpd(processes=2, policy={"rules": [CLOSED]})
     listed = {"id": "more", "if": {"in": {"list": "gone", "of": "recipientdomain"}}, "then": {"accept": True}}
     write(system, {"lists": [{"id": "gone", "file": str(system.folder / "gone")}], "rules": [listed]})

@@ -38,7 +38,7 @@ async def value(smtpd: Daemon, name: str, *labels: str) -> float:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-async def test_a_scrape_tells_what_clients_heard(system: System, books: Books, processes: int) -> None:
+async def test_a_scrape_agrees_with_the_replies_of_clients(system: System, books: Books, processes: int) -> None:
     smtpd = await system.smtpd(processes=processes, **ON)
     assert await got(smtpd, "/healthy") == (200, "healthy\n")
     assert await got(smtpd, "/ready") == (200, "ready\n")
@@ -62,7 +62,7 @@ async def test_a_scrape_tells_what_clients_heard(system: System, books: Books, p
     assert len(open_now) == processes
 
 
-async def test_what_a_dead_process_counted_stays(system: System, books: Books) -> None:
+async def test_counts_of_a_dead_process_are_kept(system: System, books: Books) -> None:
     smtpd = await system.smtpd(processes=2, **ON)
     await books.submit(smtpd, numbered(MESSAGES), 6)
     assert await value(smtpd, "messages_total") == MESSAGES
@@ -80,7 +80,7 @@ async def test_what_a_dead_process_counted_stays(system: System, books: Books) -
     assert found["pillarbox_events_total", ("child.died", "warning")] == 2
 
 
-async def test_who_is_turned_away_is_counted(system: System) -> None:
+async def test_refused_clients_are_counted(system: System) -> None:
     smtpd = await system.smtpd(
         processes=1,
         load={"sessions": 1},
@@ -100,7 +100,7 @@ async def test_who_is_turned_away_is_counted(system: System) -> None:
     assert found["pillarbox_smtpd_replies_total", ("450",)] == 1
 
 
-async def test_nothing_listens_by_default(system: System) -> None:
+async def test_the_metrics_server_is_off_by_default(system: System) -> None:
     smtpd = await system.smtpd()
     assert "metrics" not in smtpd.said("daemon.started")[0]
 
@@ -137,7 +137,7 @@ async def test_ready_follows_the_commits_and_healthy_does_not(tmp_path: Path) ->
             await system.close()
 
 
-async def test_an_address_that_is_taken_is_one_clear_line(system: System) -> None:
+async def test_an_address_in_use_is_one_clear_line(system: System) -> None:
     first = await system.smtpd(processes=1, **ON)
     taken = first.said("daemon.started")[0]["metrics"]
     with pytest.raises(Exception, match=r"metrics\.listen: 127\.0\.0\.1:\d+: cannot listen"):

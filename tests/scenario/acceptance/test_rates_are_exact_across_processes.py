@@ -34,19 +34,19 @@ async def greeted(smtpd: Daemon) -> bool:
     return (await greeting(smtpd)).startswith("220")
 
 
-async def test_sessions_at_once(system: System) -> None:
+async def test_the_limit_of_sessions_is_exact(system: System) -> None:
     smtpd = await limited(system, address={"sessions": 8})
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(Dialogue(smtpd.address[1])) for _ in range(8)]
         for _ in range(2 * PROCESSES):
             assert (await greeting(smtpd)).startswith("421 4.7.0")
         assert (await clients[0].ask(b"QUIT")).startswith("221")
-        await eventually(lambda: greeted(smtpd), "the room of who left is free")
+        await eventually(lambda: greeted(smtpd), "the ended session is released")
     refused = [line for line in smtpd.said("session.refused") if line["reply"].startswith("421 4.7.0")]
     assert len(refused) >= 2 * PROCESSES
 
 
-async def test_sessions_of_a_process_that_died_are_given_back(system: System) -> None:
+async def test_sessions_of_a_dead_process_are_released(system: System) -> None:
     smtpd = await limited(system, address={"sessions": 6})
     async with AsyncExitStack() as stack:
         for _ in range(6):
@@ -54,16 +54,16 @@ async def test_sessions_of_a_process_that_died_are_given_back(system: System) ->
         assert (await greeting(smtpd)).startswith("421 4.7.0")
         for line in smtpd.said("child.started"):
             os.kill(int(line["pid"]), signal.SIGKILL)
-        await eventually(lambda: greeted(smtpd), "nobody is in any more")
+        await eventually(lambda: greeted(smtpd), "all sessions have ended")
 
 
-async def test_connections_within_the_window(system: System) -> None:
+async def test_the_limit_of_connections_is_exact(system: System) -> None:
     smtpd = await limited(system, window="1h", network={"connections": 5})
     found = [(await greeting(smtpd))[:9] for _ in range(5 + 2 * PROCESSES)]
     assert found == ["220 mx.te"] * 5 + ["421 4.7.0"] * (2 * PROCESSES)
 
 
-async def test_messages_within_the_window(system: System) -> None:
+async def test_the_limit_of_messages_is_exact(system: System) -> None:
     smtpd = await limited(system, window="1h", address={"messages": 7})
     replies: list[str] = []
     for _ in range(3 * PROCESSES):
@@ -75,7 +75,7 @@ async def test_messages_within_the_window(system: System) -> None:
     assert replies == ["250 2.1.0"] * 7 + ["450 4.7.1"] * (3 * PROCESSES - 7)
 
 
-async def test_recipients_within_the_window(system: System) -> None:
+async def test_the_limit_of_recipients_is_exact(system: System) -> None:
     smtpd = await limited(system, window="1h", address={"recipients": 10})
     replies: list[str] = []
     for _ in range(PROCESSES):
@@ -85,7 +85,7 @@ async def test_recipients_within_the_window(system: System) -> None:
     assert replies == ["250 2.1.5"] * 10 + ["450 4.7.1"] * 5
 
 
-async def test_trusted_networks_are_exempt_unless_told_otherwise(system: System) -> None:
+async def test_trusted_networks_are_exempt_by_default(system: System) -> None:
     smtpd = await system.smtpd(processes=2, rates={"address": {"sessions": 1, "connections": 1, "messages": 1}})
     async with AsyncExitStack() as stack:
         for _ in range(6):
@@ -93,7 +93,7 @@ async def test_trusted_networks_are_exempt_unless_told_otherwise(system: System)
             assert (await client.submit()).startswith("250")
 
 
-async def test_a_count_that_cannot_be_had_stops_nobody(system: System) -> None:
+async def test_an_unavailable_count_refuses_no_client(system: System) -> None:
     smtpd = await limited(system, address={"sessions": 50})
     smtpd.signal(signal.SIGSTOP)  # the supervisor, which counts
     try:

@@ -38,7 +38,7 @@ def limit(octets: int) -> Change:
 
 
 async def sizes(smtpd: Daemon, count: int) -> set[str]:
-    """What that many new sessions are offered."""
+    """The SIZE offered to that many new sessions."""
     found = set()
     async with AsyncExitStack() as stack:
         for _ in range(count):
@@ -48,7 +48,7 @@ async def sizes(smtpd: Daemon, count: int) -> set[str]:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-async def test_new_sessions_get_it_and_open_ones_keep_theirs(system: System, processes: int) -> None:
+async def test_new_sessions_get_the_new_configuration_and_open_ones_keep_theirs(system: System, processes: int) -> None:
     smtpd = await system.smtpd(processes=processes)
     async with Dialogue(smtpd.address[1]) as before:
         change(system, limit(1000))
@@ -78,7 +78,7 @@ async def test_a_file_with_a_mistake_changes_nothing_and_is_one_event(system: Sy
     assert smtpd.said("daemon.reloaded") == []
 
 
-async def test_a_certificate_that_cannot_be_read_changes_nothing(system: System) -> None:
+async def test_an_unreadable_certificate_changes_nothing(system: System) -> None:
     smtpd = await system.smtpd(processes=2)
     offered = await sizes(smtpd, 1)
 
@@ -93,7 +93,7 @@ async def test_a_certificate_that_cannot_be_read_changes_nothing(system: System)
     assert await sizes(smtpd, 12) == offered
 
 
-async def test_what_waits_for_a_restart_is_named_and_the_rest_is_used(system: System) -> None:
+async def test_keys_that_need_a_restart_are_named_and_the_rest_is_used(system: System) -> None:
     smtpd = await system.smtpd(processes=2)
 
     def much(settings: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ async def test_what_waits_for_a_restart_is_named_and_the_rest_is_used(system: Sy
     assert await sizes(smtpd, 12) == {"SIZE 1000"}
 
 
-async def test_a_process_that_starts_later_has_it_too(system: System) -> None:
+async def test_a_process_started_later_has_the_new_configuration(system: System) -> None:
     smtpd = await system.smtpd(processes=2)
     change(system, limit(1000))
     smtpd.signal(signal.SIGHUP)

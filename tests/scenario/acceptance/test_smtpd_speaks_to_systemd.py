@@ -69,7 +69,9 @@ async def started(folder: Path, uri: str, processes: int, **environment: str) ->
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-async def test_ready_reloading_ready_stopping(tmp_path: Path, database: str, processes: int) -> None:
+async def test_systemd_is_notified_of_ready_reloading_and_stopping(
+    tmp_path: Path, database: str, processes: int
+) -> None:
     async with started(tmp_path, database, processes) as systemd:
         ready = await systemd.until("READY")
         assert ready["STATUS"].startswith("listening 127.0.0.1:")
@@ -81,7 +83,7 @@ async def test_ready_reloading_ready_stopping(tmp_path: Path, database: str, pro
         assert again == ready
 
 
-async def test_the_watchdog_hears_from_the_supervisor_alone(tmp_path: Path, database: str) -> None:
+async def test_only_the_supervisor_notifies_the_watchdog(tmp_path: Path, database: str) -> None:
     async with started(tmp_path, database, 2, WATCHDOG_USEC="200000") as systemd:
         await systemd.until("READY")
         for _ in range(3):
@@ -105,7 +107,7 @@ def _drain(systemd: Systemd) -> None:
             return
 
 
-async def test_a_watchdog_meant_for_another_process_hears_nothing(tmp_path: Path, database: str) -> None:
+async def test_the_watchdog_of_another_process_is_not_notified(tmp_path: Path, database: str) -> None:
     async with started(tmp_path, database, 1, WATCHDOG_USEC="200000", WATCHDOG_PID="1") as systemd:
         await systemd.until("READY")
         with pytest.raises(TimeoutError):

@@ -52,7 +52,7 @@ async def test_each_message_arrives_once(system: System) -> None:
         await books.until_arrived(BEFORE)
         await system.until("SELECT count(*) = %s FROM queue WHERE lease_until < now()", BEFORE)
         await worker.until_said("claim.failed")
-        await eventually(lambda: "no answer within 0.7 s" in errors(worker), "the heartbeat says what is wrong")
+        await eventually(lambda: "no answer within 0.7 s" in errors(worker), "the heartbeat reports the fault")
         await books.submit(smtpd, numbered(AFTER, first=BEFORE))
         proxy.refuse = False
         await books.until_arrived(BEFORE + AFTER)

@@ -61,7 +61,7 @@ async def restart_until_held(system: System, sink: Lethal, worker: Daemon) -> No
 
 
 @pytest.mark.slow
-async def test_only_what_kills_is_held_and_the_rest_is_delivered(system: System) -> None:
+async def test_only_the_poison_message_is_held_and_the_rest_is_delivered(system: System) -> None:
     sink = Lethal(keep_content=True)
     books = Books(sink)
     sink._callback = books.arrived
@@ -95,7 +95,7 @@ async def test_only_what_kills_is_held_and_the_rest_is_delivered(system: System)
         expired = await system.value(
             "SELECT count(*) FROM attempts WHERE outcome = 'lease_expired' AND queue__id NOT IN (SELECT id FROM queue)"
         )
-        assert expired > 0, "nobody stood by"
+        assert expired > 0, "no other mail was in flight"
         delivered = {recipient for _, recipient in books.ledger.arrived}
         assert delivered == {recipient for _, recipient in books.ledger.accepted} - {POISON}
         assert books.arrivals - len(delivered) <= expired

@@ -32,7 +32,7 @@ ENOUGH = 400  # messages before the kill, and again after it
 REFUSED = 20  # clients that must have received 451 meanwhile
 
 
-# Lines for an operator while PostgreSQL is away: one for the outage, and what it may leave behind for single messages.
+# Lines for an operator while PostgreSQL is away: one for the outage, and possibly some for single messages.
 EXPECTED = ("database.lost", "claim.ended", "claim.expired", "claim.lost", "daemon.privileged", "spool.reply_lost")
 
 
@@ -50,7 +50,7 @@ class Tap:
 
 
 @pytest.mark.slow
-async def test_nothing_answered_250_is_lost_and_the_daemons_recover_by_themselves(books: Books, tmp_path: Path) -> None:
+async def test_accepted_mail_is_not_lost_and_the_daemons_recover(books: Books, tmp_path: Path) -> None:
     with temporary_var() as var:
         uri = embedded.ensure_running(var)
         migrate.migrate(uri, LEAVES)
@@ -73,7 +73,7 @@ async def kill_and_recover(system: System, books: Books, var: Path) -> None:
     running = embedded.status(var)
     assert running is not None
     os.kill(running.pid, signal.SIGKILL)
-    await eventually(lambda: sum(r.startswith("451") for r in books.replies.values()) >= REFUSED, "clients hear 451")
+    await eventually(lambda: sum(r.startswith("451") for r in books.replies.values()) >= REFUSED, "clients get 451")
     before = books.accepted
     await asyncio.to_thread(embedded.ensure_running, var)
     await eventually(lambda: books.accepted >= before + ENOUGH, "mail is accepted again")

@@ -51,7 +51,7 @@ class Tap:
 
 
 @pytest.mark.slow
-async def test_nothing_is_lost_whenever_postgresql_dies(
+async def test_no_mail_is_lost_at_any_step(
     books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with killable() as server:

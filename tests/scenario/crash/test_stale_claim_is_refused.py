@@ -25,7 +25,7 @@ ARCHIVED = "SELECT result, split_part(worker, '@', 1), retry_count FROM archive"
 
 
 @pytest.mark.slow
-async def test_a_worker_that_slept_through_its_lease_ends_its_attempt(system: System, books: Books) -> None:
+async def test_a_worker_stopped_for_longer_than_its_lease_ends_its_attempt(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     first = await system.worker(books.sink.port, "first")
     await books.submit(smtpd, numbered(1, box="slow1"))
@@ -48,14 +48,14 @@ async def test_a_worker_that_slept_through_its_lease_ends_its_attempt(system: Sy
 
 
 @pytest.mark.slow
-async def test_a_result_that_could_not_be_recorded_in_time_is_fenced_off(system: System, books: Books) -> None:
+async def test_a_result_recorded_after_the_lease_is_refused(system: System, books: Books) -> None:
     async with relaying(system.uri) as proxy:
         smtpd = await system.smtpd()
         first = await system.worker(books.sink.port, "first", environment={"database": {"uri": proxy.uri}})
         await books.submit(smtpd, numbered(1, box="slow1"))
         await books.until_arrived(1)
         proxy.refuse = True
-        proxy.cut()  # neither a heartbeat nor the result gets through
+        proxy.cut()  # heartbeats and the result do not get through
         second = await system.worker(books.sink.port, "second")
         await books.until_arrived(2)
         await system.until_finished()
@@ -72,7 +72,7 @@ async def test_a_result_that_could_not_be_recorded_in_time_is_fenced_off(system:
 
 
 @pytest.mark.slow
-async def test_a_late_result_does_not_end_the_try_that_is_under_way(system: System, books: Books) -> None:
+async def test_a_late_result_does_not_end_the_running_attempt(system: System, books: Books) -> None:
     async with relaying(system.uri) as proxy:
         smtpd = await system.smtpd()
         first = await system.worker(books.sink.port, "first", environment={"database": {"uri": proxy.uri}})

@@ -43,7 +43,7 @@ class Tap:
 
 
 @pytest.mark.slow
-async def test_after_a_promotion_mail_goes_on_without_a_restart(books: Books, tmp_path: Path) -> None:
+async def test_mail_continues_after_a_promotion_without_a_restart(books: Books, tmp_path: Path) -> None:
     async with replicated() as pair:
         migrate.migrate(pair.both, LEAVES)
         system = System(pair.both, tmp_path)
@@ -63,7 +63,7 @@ async def fail_over(system: System, books: Books, pair: Pair) -> None:
     await books.until_arrived(ENOUGH)
 
     await pair.lose_primary()
-    await eventually(lambda: any(r.startswith("451") for r in books.replies.values()), "clients hear 451")
+    await eventually(lambda: any(r.startswith("451") for r in books.replies.values()), "clients get 451")
     listened = len(worker.said("wakeup.listening"))
     before = books.accepted
     await pair.promote()
@@ -78,7 +78,7 @@ async def fail_over(system: System, books: Books, pair: Pair) -> None:
     assert books.refusals() <= {"451"}
     account = books.account()
     assert (account.lost, account.altered) == (0, 0)
-    # Mail delivered whose result could not be recorded is sent again when its lease expires.
+    # Delivered mail without a recorded result is sent again when its lease expires.
     expired = await system.value("SELECT count(*) FROM attempts WHERE outcome = 'lease_expired'")
     assert account.duplicated <= expired
     assert await system.value("SELECT NOT pg_is_in_recovery()")

@@ -23,7 +23,7 @@ BOX = "slow0.02"  # a peer so slow that some mail is always in flight
 
 
 @pytest.mark.slow
-async def test_another_worker_finishes_after_the_lease(system: System, books: Books) -> None:
+async def test_another_worker_delivers_the_rest_after_the_lease(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     first = await system.worker(books.sink.port, "first", claim={"inflight": INFLIGHT, "batch": INFLIGHT})
     submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES, box=BOX)))
@@ -48,7 +48,7 @@ async def test_another_worker_finishes_after_the_lease(system: System, books: Bo
 
 
 @pytest.mark.slow
-async def test_the_same_worker_started_again_finishes(system: System, books: Books) -> None:
+async def test_the_restarted_worker_delivers_the_rest(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, claim={"inflight": INFLIGHT, "batch": INFLIGHT, "lease": "1s"})
     submitting = asyncio.create_task(books.submit(smtpd, numbered(MESSAGES, box=BOX)))

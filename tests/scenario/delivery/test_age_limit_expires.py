@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System
 
 
-async def test_past_its_age_it_is_given_up(system: System, books: Books) -> None:
+async def test_mail_past_its_age_limit_expires(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, transport={"retry": {"age": "1s"}})
     await books.submit(smtpd, numbered(3, box="temperror"))
@@ -27,7 +27,7 @@ async def test_past_its_age_it_is_given_up(system: System, books: Books) -> None
     assert [line["result"] for line in worker.said("result.failed")] == ["expired"] * 3
 
 
-async def test_after_the_last_try_it_is_given_up(system: System, books: Books) -> None:
+async def test_mail_expires_after_its_last_try(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     # The first try and two further ones.
     await system.worker(books.sink.port, transport={"retry": {"count": 2}})

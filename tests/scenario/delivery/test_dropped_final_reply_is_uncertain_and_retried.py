@@ -31,7 +31,7 @@ class ForgetfulSink(Sink):
                 session.abort()
 
 
-async def test_it_is_sent_again_and_history_says_why(system: System) -> None:
+async def test_the_message_is_sent_again_and_marked_uncertain_in_the_history(system: System) -> None:
     smtpd = await system.smtpd()
     async with ForgetfulSink() as sink:
         await system.worker(sink.port)
@@ -47,7 +47,7 @@ async def test_it_is_sent_again_and_history_says_why(system: System) -> None:
     assert (account.delivered, account.lost, account.duplicated, account.altered) == (1, 0, 1, 0)
 
 
-async def test_a_peer_that_always_drops_it_is_given_up_and_every_copy_is_accounted_for(
+async def test_mail_to_a_peer_that_always_drops_the_reply_expires_with_every_copy_counted(
     system: System, books: Books
 ) -> None:
     smtpd = await system.smtpd()

@@ -1,4 +1,4 @@
-"""test_future_release_is_delivered_when_due — delayed mail is sent when due, neither before nor long after
+"""test_future_release_is_delivered_when_due — delayed mail is sent when due, not before and not long after
 
 Owns: mail submitted with HOLDFOR, through both daemons.
 See: RFC 4865 section 4.2.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System
 
 
-async def test_it_leaves_when_it_is_due_though_its_worker_polls_once_an_hour(system: System, books: Books) -> None:
+async def test_mail_leaves_when_due_although_the_worker_polls_hourly(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, claim={"poll": "1h"})
     later = Sample("later@origin.example", ("later@ash.example",), b"Subject: later\r\n\r\nx\r\n")

@@ -29,7 +29,7 @@ ZONE = {
 }
 
 
-async def test_each_domain_has_its_own_way(system: System, books: Books) -> None:
+async def test_each_domain_is_delivered_to_its_own_exchanger(system: System, books: Books) -> None:
     async with FakeDns(ZONE) as dns, sinks("2", "3", "4") as (one, two, override):
         smtpd = await system.smtpd()
         await system.worker(
@@ -51,7 +51,7 @@ async def test_each_domain_has_its_own_way(system: System, books: Books) -> None
             "g@nowhere.test",
         )
         await books.submit(smtpd, [Sample("n-000000@origin.example", recipients, CONTENT)])
-        await eventually(lambda: dns.asked.count(("later.test", "MX")) >= 2, "the failed question is asked anew")
+        await eventually(lambda: dns.asked.count(("later.test", "MX")) >= 2, "the failed DNS query is repeated")
         dns.records["later.test", "MX"] = ["10 mx2.test."]
         await system.until_finished()
 

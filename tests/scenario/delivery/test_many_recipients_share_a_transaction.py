@@ -34,7 +34,7 @@ async def test_fifty_recipients_are_one_transaction(system: System, books: Books
     ) == [(50, 1, 50)]
 
 
-async def test_the_transports_limit_splits_what_is_too_many(system: System, books: Books) -> None:
+async def test_the_recipient_limit_of_the_transport_splits_a_transaction(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await system.worker(books.sink.port, transport={"recipients": 20})
     recipients = tuple(f"r{number}@oak.example" for number in range(50))

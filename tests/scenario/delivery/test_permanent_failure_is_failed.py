@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         ("554dot", 554, "554 5.6.0 scripted"),
     ],
 )
-async def test_one_refusal_is_the_end(system: System, books: Books, box: str, code: int, reply: str) -> None:
+async def test_one_5yz_reply_fails_the_recipient(system: System, books: Books, box: str, code: int, reply: str) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port)
     await books.submit(smtpd, numbered(5, box=box))

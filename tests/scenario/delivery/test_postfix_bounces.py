@@ -1,7 +1,7 @@
 """test_postfix_bounces — Postfix as next hop takes mail, bounces it, and its bounce is understood
 
-Owns: the proof, against a mailer nobody here has written, that what submitters ask of notifications is handed on, and
-    that a bounce to our signed return path suppresses the address it is about.
+Owns: the proof, against an independent mailer, that the DSN parameters of submitters are passed on and a bounce to our
+    signed return path suppresses the failed address.
 See: RFC 3461 section 5.2.1; queued/smtp/commands.py; queued/reports/learn.py; bounce(8) of Postfix.
 """
 
@@ -36,9 +36,7 @@ def neighbours(books: Books, domain: str, smtpd: Daemon) -> dict[str, str]:
     }
 
 
-async def test_what_a_submitter_asks_reaches_the_bounce_of_the_next_hop(
-    system: System, books: Books, postfix: Start
-) -> None:
+async def test_envid_ret_and_orcpt_reach_the_bounce_of_postfix(system: System, books: Books, postfix: Start) -> None:
     smtpd = await system.smtpd()
     async with postfix(**neighbours(books, "origin.example", smtpd)) as peer:
         routes = {"origin.example": f"127.0.0.1:{books.sink.port}"}
@@ -61,7 +59,7 @@ async def test_what_a_submitter_asks_reaches_the_bounce_of_the_next_hop(
     assert "of goods" not in message.as_string()
 
 
-async def test_a_bounce_to_the_return_path_suppresses(system: System, books: Books, postfix: Start) -> None:
+async def test_a_bounce_to_the_return_path_suppresses_the_address(system: System, books: Books, postfix: Start) -> None:
     secret = system.folder / "secret"
     secret.write_bytes(b"sixteen octets and more")
     smtpd = await system.smtpd(suppression={"accept": ["bounces.example"], "action": "reject", "keep": "1ms"})

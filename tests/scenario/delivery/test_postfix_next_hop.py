@@ -88,7 +88,7 @@ async def test_postfix_that_demands_tls_refuses_us_without_it(postfix: Starts, a
         assert (result.outcome.kind, result.outcome.enhanced, result.spoken.tls) == ("deferred", "4.7.0", "none")
 
 
-async def test_postfix_without_tls_gets_only_what_may_go_in_clear_text(postfix: Starts) -> None:
+async def test_postfix_without_tls_gets_mail_only_in_mode_optional(postfix: Starts) -> None:
     async with postfix() as peer:
         async with routing({}, **next_hop(peer.port, mode="optional")) as routed:
             result = await routed.send_one()
@@ -121,7 +121,7 @@ async def test_postfix_relays_to_us_under_tls_that_it_verifies(
         assert "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384" in line
 
 
-async def test_the_attempt_row_says_what_was_negotiated(
+async def test_the_attempt_row_has_the_negotiated_tls(
     system: System, books: Books, postfix: Starts, authority: Authority
 ) -> None:
     async with postfix(**served(authority.issue("127.0.0.1"))) as peer:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System
 
 
-async def test_each_reply_gets_what_its_rule_says(system: System, books: Books) -> None:
+async def test_each_reply_triggers_the_action_of_its_rule(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     rules = [
         {"id": "believe-it", "if": {"code": ["451"]}, "bounce": "Nobody lives there"},
@@ -26,8 +26,8 @@ async def test_each_reply_gets_what_its_rule_says(system: System, books: Books) 
     for number, box in enumerate(("temperror", "permerror", "554dot")):
         await books.submit(smtpd, numbered(1, first=number, box=box))
     await system.until("SELECT count(*) = 3 FROM attempts")
-    [(result, told)] = await system.rows("SELECT result, last_error FROM archive")
-    assert (result, told[:24]) == ("failed", "Nobody lives there (451 ")
+    [(result, error)] = await system.rows("SELECT result, last_error FROM archive")
+    assert (result, error[:24]) == ("failed", "Nobody lives there (451 ")
     [held] = await system.rows(
         "SELECT metadata->>'_quarantineid', metadata->>'_holdreason', token FROM queue WHERE status = 'HOLD'"
     )
@@ -39,7 +39,7 @@ async def test_each_reply_gets_what_its_rule_says(system: System, books: Books) 
     assert {line["rules"] for line in worker.said("rules.fired")} == {rule["id"] for rule in rules}
 
 
-async def test_a_suspended_destination_waits_without_tries_and_others_go_on(system: System, books: Books) -> None:
+async def test_a_suspended_destination_waits_without_tries_and_others_continue(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     rules = [{"id": "slow-down", "if": {"code": ["451"]}, "suspend": "1h", "reason": "they ask for it"}]
     await system.worker(books.sink.port, rules=rules, transport={"retry": {"intervals": ["1h"]}})

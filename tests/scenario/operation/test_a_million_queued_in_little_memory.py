@@ -1,7 +1,7 @@
 """test_a_million_queued_in_little_memory — a worker's memory does not grow with the queue
 
 Owns: the proof that a worker with a long queue for many destinations that do not answer stays below 200 MB.
-See: queued/in_flight.py and queued/destinations/destinations.py (what is kept in memory);
+See: queued/in_flight.py and queued/destinations/destinations.py (the data kept in memory);
     queued/claiming/bodies.py (the budget of contents).
 """
 
@@ -48,13 +48,13 @@ def peak(daemon: Daemon) -> int:
 @pytest.mark.parametrize(
     "count",
     [
-        30_000,  # fifteen times what is in flight
+        30_000,  # fifteen times the mail in flight
         pytest.param(
             1_000_000, marks=pytest.mark.skipif("PILLARBOX_LONG" not in os.environ, reason="PILLARBOX_LONG=1")
         ),
     ],
 )
-async def test_memory_is_bounded_whatever_the_queue_holds(system: System, count: int) -> None:
+async def test_memory_does_not_grow_with_the_queue(system: System, count: int) -> None:
     zone = {(f"{kind}{n}.test", "A"): [host] for kind, host in HOSTS.items() for n in range(DOMAINS)}
     async with FakeDns(zone) as dns, sinks("30") as [sink]:
         await system.rows(_FILL, count // 100, "dead", DOMAINS)

@@ -42,7 +42,7 @@ async def run_demo(var: Path, *arguments: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.slow
-async def test_made_up_mail_is_all_accounted_for() -> None:
+async def test_generated_mail_is_all_accounted_for() -> None:
     with temporary_var() as var:
         status, lines = await run_demo(var / "demo", "--messages", "60")
         assert embedded.status(var / "demo") is None
@@ -65,7 +65,7 @@ async def test_real_mail_is_all_accounted_for(corpus: list[Path]) -> None:
 
 
 @pytest.mark.slow
-async def test_mail_whose_header_does_not_end_is_told_apart_from_altered_mail(tmp_path: Path) -> None:
+async def test_mail_without_an_end_of_header_is_not_counted_as_altered(tmp_path: Path) -> None:
     (tmp_path / "text.eml").write_bytes(b"This is no header field\r\nnor is this\r\n")
     # A space at the very beginning would continue a field of ours, so an empty line precedes it.
     (tmp_path / "blank.eml").write_bytes(b"  This is no header field either\r\n\r\nbody\r\n")
@@ -91,7 +91,7 @@ async def test_mail_whose_header_does_not_end_is_told_apart_from_altered_mail(tm
         (b"A: b\r\n\r\ntext\r\n", b"\r\nA: b\r\n\r\ntext\r\n", 1, 0),
     ],
 )
-def test_only_the_empty_line_that_was_lacking_is_no_alteration(
+def test_only_the_missing_empty_line_is_allowed_as_alteration(
     submitted: bytes, arrived: bytes, altered: int, ended: int
 ) -> None:
     ledger = Ledger()
@@ -150,7 +150,7 @@ def _with_two_headers(ledger: Ledger) -> None:
         (_with_two_headers, "accepted=1 delivered=1 lost=0 duplicated=0 altered=1", False),
     ],
 )
-def test_the_ledger_tells(happened: Callable[[Ledger], None], figures: str, *, clean: bool) -> None:
+def test_the_ledger_counts_every_fate(happened: Callable[[Ledger], None], figures: str, *, clean: bool) -> None:
     ledger = Ledger()
     ledger.accept(*WHO, CONTENT)
     happened(ledger)

@@ -42,7 +42,7 @@ async def test_released_mail_is_delivered_intact(system: System, books: Books) -
     assert await system.value("SELECT count(*) FROM archive WHERE result = 'success'") == 6
 
 
-async def test_retention_deletes_and_the_bodies_go(system: System, books: Books) -> None:
+async def test_retention_deletes_held_mail_and_its_bodies(system: System, books: Books) -> None:
     worker = await hold_five(system, books)
     await system.rows(
         "UPDATE queue SET status = 'DELETE' WHERE status = 'HOLD'"
@@ -56,7 +56,7 @@ async def test_retention_deletes_and_the_bodies_go(system: System, books: Books)
     assert books.arrivals == 1
 
 
-async def test_retention_leaves_what_is_younger_than_its_limit(system: System, books: Books) -> None:
+async def test_retention_keeps_mail_younger_than_its_limit(system: System, books: Books) -> None:
     await hold_five(system, books)
     await system.rows(
         "UPDATE queue SET status = 'DELETE' WHERE status = 'HOLD'"
@@ -67,5 +67,5 @@ async def test_retention_leaves_what_is_younger_than_its_limit(system: System, b
     assert await system.value("SELECT count(*) FROM queue WHERE status = 'HOLD'") == 5
 
 
-async def test_the_manuals_own_quarantine_ids_are_welcome(system: System, books: Books) -> None:
+async def test_quarantine_ids_of_the_manual_are_accepted(system: System, books: Books) -> None:
     await hold_five(system, books, "mailquarantine:release1")

@@ -1,4 +1,4 @@
-"""test_null_partition_is_served — a row without _partid is delivered by the worker whose condition has IS NULL
+"""test_null_partition_is_served — a row without _partid is delivered by a worker with IS NULL in its condition
 
 Owns: the queue manual's last worker: `... OR metadata->>'_partid' IS NULL`.
 See: config/queued.yaml, worker queued-456.
@@ -25,7 +25,7 @@ RECIPIENT: LiteralString = """
 
 
 @pytest.mark.parametrize("metadata", [None, "{}", '{"tenant": "a"}', '{"_partid": null}'])
-async def test_the_worker_with_is_null_delivers_it(system: System, books: Books, metadata: str | None) -> None:
+async def test_the_worker_with_is_null_delivers_the_row(system: System, books: Books, metadata: str | None) -> None:
     await system.worker(books.sink.port, "queued-123", "metadata->>'_partid' IN ('1', '2', '3')")
     await system.worker(
         books.sink.port, "queued-456", "metadata->>'_partid' IN ('4', '5', '6') OR metadata->>'_partid' IS NULL"

@@ -66,7 +66,7 @@ async def test_every_try_is_in_the_trace_of_its_message(system: System, books: B
             assert outcomes == ["deferred", "delivered"]
 
 
-async def test_what_smtpd_leaves_out_queued_leaves_out(system: System, books: Books) -> None:
+async def test_a_trace_unsampled_by_smtpd_stays_unsampled_in_queued(system: System, books: Books) -> None:
     async with Collector() as collector:
         smtpd = await system.smtpd(**tracing(collector.endpoint, ratio=0))
         worker = await system.worker(books.sink.port, **tracing(collector.endpoint))
@@ -77,7 +77,7 @@ async def test_what_smtpd_leaves_out_queued_leaves_out(system: System, books: Bo
         assert collector.asked == 0
 
 
-async def test_mail_of_no_trace_begins_one_at_its_attempt(system: System, books: Books) -> None:
+async def test_mail_without_a_trace_begins_one_at_its_attempt(system: System, books: Books) -> None:
     async with Collector() as collector:
         smtpd = await system.smtpd()
         await books.submit(smtpd, numbered(1))
@@ -88,7 +88,7 @@ async def test_mail_of_no_trace_begins_one_at_its_attempt(system: System, books:
 
 
 @pytest.mark.parametrize("status", [0, 503])
-async def test_a_collector_that_takes_nothing_keeps_no_mail_waiting(system: System, books: Books, status: int) -> None:
+async def test_a_failing_collector_does_not_delay_mail(system: System, books: Books, status: int) -> None:
     async with Collector(status or 200) as collector:
         endpoint = collector.endpoint if status else "http://127.0.0.1:1/v1/traces"
         smtpd = await system.smtpd(**tracing(endpoint))

@@ -22,7 +22,7 @@ MESSAGES = 20
 
 
 @pytest.mark.slow
-async def test_nothing_is_sent_twice_behind_a_lock(system: System, books: Books) -> None:
+async def test_locked_rows_are_not_sent_twice(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port)
     second = await system.worker(books.sink.port, "second")

@@ -91,7 +91,7 @@ class Timed:
 
 
 @pytest.mark.slow
-async def test_half_is_released_and_half_deleted_with_exact_counts_while_mail_flows(
+async def test_releasing_half_and_deleting_half_beside_mail_has_exact_counts(
     system: System, books: Books, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await hold(system, books)
@@ -178,7 +178,7 @@ async def the_books_of_the_database_agree(system: System, books: Books) -> None:
     assert await system.value("SELECT count(*) FROM refcounts") == 0
 
 
-async def test_an_undone_command_beside_a_worker_loses_and_doubles_nothing(
+async def test_undoing_a_command_beside_a_worker_loses_and_duplicates_no_mail(
     system: System, books: Books, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     smtpd = await system.smtpd()

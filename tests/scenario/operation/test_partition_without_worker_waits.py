@@ -20,7 +20,7 @@ SERVED = [domain for domain in DOMAINS if partition_id(domain, 6) in {"1", "2", 
 COUNT = "SELECT count(*) FROM queue WHERE token IS NULL AND retry_count = 0"
 
 
-async def test_it_waits_untouched_until_a_worker_comes(system: System, books: Books) -> None:
+async def test_mail_without_a_worker_waits_unchanged_until_one_starts(system: System, books: Books) -> None:
     assert 0 < len(SERVED) < len(DOMAINS)
     smtpd = await system.smtpd()
     served = MESSAGES // len(DOMAINS) * len(SERVED)

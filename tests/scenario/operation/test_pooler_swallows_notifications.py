@@ -43,12 +43,12 @@ def untroubled(*daemons: Daemon) -> None:
 
 
 @pytest.mark.slow
-async def test_mail_flows_by_polling_and_the_log_says_so_once(system: System, books: Books, pgbouncer: Path) -> None:
+async def test_a_worker_behind_a_pooler_polls_and_logs_it_once(system: System, books: Books, pgbouncer: Path) -> None:
     with pooling(pgbouncer, system.uri) as through:
         smtpd = await system.smtpd(**by_way_of(through))
         worker = await system.worker(books.sink.port, **by_way_of(through))
-        [told] = await worker.until_said("wakeup.swallowed")
-        assert "wakeup.uri" in told["hint"]
+        [line] = await worker.until_said("wakeup.swallowed")
+        assert "wakeup.uri" in line["hint"]
         await delivered(system, books, smtpd)
         await system.until("SELECT count(*) = 0 FROM messages")  # maintenance continues too
         assert len(worker.said("wakeup.swallowed")) == 1
@@ -59,7 +59,9 @@ async def test_mail_flows_by_polling_and_the_log_says_so_once(system: System, bo
 
 
 @pytest.mark.slow
-async def test_with_a_direct_uri_for_listening_workers_are_woken(system: System, books: Books, pgbouncer: Path) -> None:
+async def test_a_worker_with_a_direct_uri_for_listening_is_notified(
+    system: System, books: Books, pgbouncer: Path
+) -> None:
     with pooling(pgbouncer, system.uri) as through:
         smtpd = await system.smtpd(**by_way_of(through))
         listening = {"uri": system.uri, "probe": "100ms"}
@@ -71,7 +73,7 @@ async def test_with_a_direct_uri_for_listening_workers_are_woken(system: System,
         await worker.stop()
 
 
-async def test_told_to_poll_a_worker_does_not_listen(system: System, books: Books) -> None:
+async def test_a_polling_worker_does_not_listen(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, wakeup={"mode": "poll"})
     await books.submit(smtpd, numbered(20))

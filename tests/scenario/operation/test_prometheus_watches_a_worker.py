@@ -35,7 +35,7 @@ def domains(count: int) -> list[str]:
     return [sample.recipients[0].rpartition("@")[2] for sample in numbered(count)]
 
 
-async def test_a_scrape_tells_what_the_history_tells(system: System, books: Books) -> None:
+async def test_a_scrape_agrees_with_the_history(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, "watched", transport={"retry": {"intervals": ["1h"]}}, **ON)
     assert await got(worker, "/healthy") == (200, "healthy\n")
@@ -46,21 +46,21 @@ async def test_a_scrape_tells_what_the_history_tells(system: System, books: Book
     await books.submit(smtpd, numbered(REFUSED, first=200, box="temperror"))
     await system.until("SELECT count(*) = %s FROM attempts", DELIVERED + 2 * REFUSED)
     # Commits are counted a moment later.
-    await eventually(lambda: len(worker.said("result.deferred")) == REFUSED, "the last result is told")
-    await eventually(lambda: len(worker.said("result.delivered")) == DELIVERED, "every delivery is told")
+    await eventually(lambda: len(worker.said("result.deferred")) == REFUSED, "the last result is logged")
+    await eventually(lambda: len(worker.said("result.delivered")) == DELIVERED, "every delivery is logged")
 
     async def settled() -> bool:
         found = await scraped(worker)
         deferred = {name: value for name, value in found.items() if name[0] == "pillarbox_queue_recipients"}
         return sum(deferred.values()) == REFUSED and all(state == "DEFER" for _, (state, _) in deferred)
 
-    await eventually(settled, "the queue's figures are asked for anew")
+    await eventually(settled, "the queue's figures are read again")
     figures = await scraped(worker)
-    told = {
+    scraped_outcomes = {
         labels[0]: value for (name, labels), value in figures.items() if name == "pillarbox_attempts_total" and value
     }
     history = await system.rows("SELECT outcome, count(*) FROM attempts GROUP BY 1")
-    assert told == {str(outcome): count for outcome, count in history}
+    assert scraped_outcomes == {str(outcome): count for outcome, count in history}
     assert figures["pillarbox_attempt_seconds_count", ("default",)] == DELIVERED + 2 * REFUSED
     assert figures["pillarbox_delivery_seconds_count", ("default",)] == DELIVERED
     assert figures["pillarbox_destination_attempts_total", ("delivered", "trees")] == sum(
@@ -89,7 +89,7 @@ async def test_workers_of_one_file_listen_side_by_side(system: System, books: Bo
     assert second.said("daemon.started")[0]["metrics"] == f"127.0.0.1:{port + 1}"
 
 
-async def test_nothing_listens_by_default(system: System, books: Books) -> None:
+async def test_the_metrics_server_is_off_by_default(system: System, books: Books) -> None:
     worker = await system.worker(books.sink.port)
     assert "metrics" not in worker.said("daemon.started")[0]
 
@@ -120,7 +120,7 @@ async def test_ready_follows_postgresql_and_healthy_does_not(books: Books, tmp_p
             async def says_so() -> bool:
                 return (await scraped(worker))["pillarbox_queue_known", ()] == 0
 
-            await eventually(says_so, "a scrape tells that the queue is not known")
+            await eventually(says_so, "a scrape reports that the queue is unknown")
             await asyncio.to_thread(embedded.ensure_running, var)
             await eventually(ready, "the worker is ready again")
             figures = await scraped(worker)

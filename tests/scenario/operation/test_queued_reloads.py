@@ -30,10 +30,10 @@ async def reloaded(system: System, worker: Daemon, work: Callable[[dict[str, Any
     settings = json.loads(path.read_text())
     work(settings)
     path.write_text(json.dumps(settings))
-    told = len(worker.said("daemon.reloaded")) + len(worker.said("daemon.reload_refused"))
+    before = len(worker.said("daemon.reloaded")) + len(worker.said("daemon.reload_refused"))
     worker.signal(signal.SIGHUP)
     await eventually(
-        lambda: len(worker.said("daemon.reloaded")) + len(worker.said("daemon.reload_refused")) > told,
+        lambda: len(worker.said("daemon.reloaded")) + len(worker.said("daemon.reload_refused")) > before,
         "the worker has reloaded",
     )
 
@@ -43,9 +43,7 @@ def port(number: int) -> Callable[[dict[str, Any]], object]:
     return lambda settings: settings["transports"][0]["connection"].update({"port": number})
 
 
-async def test_new_attempts_go_the_new_way_and_those_under_way_end_where_they_began(
-    system: System, books: Books
-) -> None:
+async def test_new_attempts_use_the_new_configuration_and_running_ones_the_old(system: System, books: Books) -> None:
     async with Sink() as other:
         smtpd = await system.smtpd()
         worker = await system.worker(books.sink.port)
@@ -59,7 +57,7 @@ async def test_new_attempts_go_the_new_way_and_those_under_way_end_where_they_be
         assert worker.said("daemon.failed") == []
 
 
-async def test_a_transport_that_is_added_serves_the_mail_that_waited_for_it(system: System, books: Books) -> None:
+async def test_an_added_transport_delivers_the_mail_that_waited_for_it(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await books.submit(smtpd, numbered(1))
     await system.rows("UPDATE queue SET transportid = 'late'")
@@ -93,7 +91,7 @@ async def test_an_unchanged_transport_keeps_its_connections_and_a_changed_one_en
     assert books.sink.connections == 2
 
 
-async def test_what_is_wrong_changes_nothing_and_is_one_line(system: System, books: Books) -> None:
+async def test_an_invalid_file_changes_nothing_and_is_one_line(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port)
 
@@ -122,25 +120,25 @@ def bounced(**changes: Any) -> dict[str, Any]:
     return {"enabled": True, "gather": "0s", "hostname": "mx.test", **changes}
 
 
-def told(books: Books) -> list[str]:
+def notifications(books: Books) -> list[str]:
     """The mail that arrived from the null sender."""
     return [(each.content or b"").decode() for each in books.sink.received if each.sender == ""]
 
 
-async def test_senders_are_told_as_the_new_file_says(system: System, books: Books) -> None:
+async def test_notifications_follow_the_new_configuration(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port)
     await books.submit(smtpd, numbered(1, box="permerror"))
     await system.until_finished()
     await reloaded(system, worker, lambda settings: settings.update(bounces=bounced(name="The Post")))
     await books.submit(smtpd, numbered(1, box="permerror", first=1))
-    await eventually(lambda: len(told(books)) == 1, "the second sender is told; nobody was when the first was refused")
-    assert 'From: "The Post" <' in told(books)[0]
+    await eventually(lambda: len(notifications(books)) == 1, "the second sender is notified, and not the first")
+    assert 'From: "The Post" <' in notifications(books)[0]
     await reloaded(system, worker, lambda settings: settings.update(bounces=bounced(texts={"failed": "Call 4711."})))
     await books.submit(smtpd, numbered(1, box="permerror", first=2))
-    await eventually(lambda: len(told(books)) == 2, "the third sender is told")
-    assert "Call 4711." in told(books)[1]
-    assert "The Post" not in told(books)[1]
+    await eventually(lambda: len(notifications(books)) == 2, "the third sender is notified")
+    assert "Call 4711." in notifications(books)[1]
+    assert "The Post" not in notifications(books)[1]
     await reloaded(system, worker, lambda settings: settings.update(bounces={"enabled": False}))
     await books.submit(smtpd, numbered(1, box="permerror", first=3))
     await system.until("SELECT count(*) = 4 FROM archive WHERE result = 'failed'")
@@ -149,7 +147,7 @@ async def test_senders_are_told_as_the_new_file_says(system: System, books: Book
     assert await system.value("SELECT count(*) FROM notices") == 0
 
 
-async def test_suppression_is_as_the_new_file_says(system: System, books: Books) -> None:
+async def test_suppression_follows_the_new_configuration(system: System, books: Books) -> None:
     await system.rows("INSERT INTO suppressions (target, reason, source) VALUES ('oak.example', 'x', 'operator')")
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port)
@@ -164,7 +162,7 @@ async def test_suppression_is_as_the_new_file_says(system: System, books: Books)
 
     await reloaded(system, worker, change)
     await books.submit(smtpd, numbered(1, ["oak.example"], first=1))
-    await eventually(lambda: len(books.sink.received) == 1, "what is suppressed is delivered, by the new file")
+    await eventually(lambda: len(books.sink.received) == 1, "suppressed mail is delivered, by the new file")
     [sent] = books.sink.received
     assert sent.sender.startswith("b-")
     assert sent.sender.endswith("@bounces.example"), "by its return path"
@@ -184,7 +182,7 @@ async def test_suppression_is_as_the_new_file_says(system: System, books: Books)
     ],
     ids=["bounces", "suppression"],
 )
-async def test_of_what_is_wrong_about_bounces_nothing_is_used(
+async def test_an_invalid_bounces_section_changes_nothing(
     system: System, books: Books, wrong: dict[str, Any], named: str
 ) -> None:
     """The rest of the file is valid: senders would not be notified, and suppressed mail would be delivered."""
@@ -197,11 +195,11 @@ async def test_of_what_is_wrong_about_bounces_nothing_is_used(
     assert named in line["error"]
     assert "allowed: " in line["error"]
     await books.submit(smtpd, numbered(1, ["oak.example"]))
-    await eventually(lambda: len(told(books)) == 1, "the sender is told that it was rejected")
+    await eventually(lambda: len(notifications(books)) == 1, "the sender is notified of the rejection")
     assert len(books.sink.received) == 1
 
 
-async def test_what_waits_for_a_restart_is_named_and_the_rest_is_used(system: System, books: Books) -> None:
+async def test_keys_that_need_a_restart_are_named_and_the_rest_is_used(system: System, books: Books) -> None:
     worker = await system.worker(books.sink.port)
 
     def change(settings: dict[str, Any]) -> None:
@@ -214,7 +212,7 @@ async def test_what_waits_for_a_restart_is_named_and_the_rest_is_used(system: Sy
     assert line["keys"] == "claim.inflight, workers[worker]"
 
 
-async def test_several_signals_at_once_end_with_the_file_as_it_is(system: System, books: Books) -> None:
+async def test_several_signals_at_once_apply_the_last_file(system: System, books: Books) -> None:
     async with Sink() as other:
         smtpd = await system.smtpd()
         worker = await system.worker(1)

@@ -76,7 +76,7 @@ class Pulse:
 
 
 @pytest.mark.slow
-async def test_nothing_is_lost_or_doubled_and_nobody_waits(system: System, books: Books, tmp_path: Path) -> None:
+async def test_no_mail_is_lost_duplicated_or_delayed(system: System, books: Books, tmp_path: Path) -> None:
     folder = tmp_path / "config"
     folder.mkdir()
     configure(folder, system.uri, LEAVES)

@@ -26,7 +26,7 @@ SLOW = 1.0  # seconds the peer takes for each message
 
 
 @pytest.mark.slow
-async def test_a_worker_finishes_what_it_sends_and_gives_back_the_rest(system: System, books: Books) -> None:
+async def test_a_worker_finishes_running_deliveries_and_releases_the_rest(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     # A long lease, so that only the stop itself can give mail back.
     first = await system.worker(books.sink.port, "first", claim={"lease": "5m"}, transport={"concurrency": TALKING})
@@ -37,7 +37,7 @@ async def test_a_worker_finishes_what_it_sends_and_gives_back_the_rest(system: S
     asked = monotonic()
     assert await first.stop() == 0
     took = monotonic() - asked
-    assert took < 2 * SLOW + 3, f"what was under way takes {SLOW} s, the stop took {took:.1f} s"
+    assert took < 2 * SLOW + 3, f"running deliveries take {SLOW} s, the stop took {took:.1f} s"
 
     # Given back means as if never claimed: no token, no lease, no try.
     left = await system.rows("SELECT count(*), count(token), count(lease_until), max(retry_count) FROM queue")
@@ -57,7 +57,7 @@ async def test_a_worker_finishes_what_it_sends_and_gives_back_the_rest(system: S
 
 
 @pytest.mark.slow
-async def test_stopping_under_load_loses_and_doubles_nothing(system: System, books: Books) -> None:
+async def test_stopping_under_load_loses_and_duplicates_no_mail(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, claim={"lease": "5m", "inflight": 200})
     messages = 1000
@@ -74,7 +74,7 @@ async def test_stopping_under_load_loses_and_doubles_nothing(system: System, boo
     assert await system.value("SELECT count(*) FROM attempts") == messages
 
 
-async def test_a_peer_that_hangs_keeps_no_worker_and_costs_no_mail(system: System, books: Books) -> None:
+async def test_a_hanging_peer_does_not_delay_the_stop_and_loses_no_mail(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, claim={"lease": "5m"}, shutdown={"timeout": "1s"})
     await books.submit(smtpd, numbered(3, box="hangdot"))
@@ -86,7 +86,7 @@ async def test_a_peer_that_hangs_keeps_no_worker_and_costs_no_mail(system: Syste
     assert await system.value("SELECT count(*) FROM queue WHERE status = 'DELIVER'") == 3
 
 
-async def test_smtpd_finishes_the_message_and_turns_the_idle_away(system: System, books: Books) -> None:
+async def test_smtpd_finishes_the_message_and_closes_idle_sessions(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await system.worker(books.sink.port)
     idle, sending = await Client.open(smtpd.address), await Client.open(smtpd.address)
@@ -113,7 +113,7 @@ async def test_smtpd_finishes_the_message_and_turns_the_idle_away(system: System
         await client.close()
 
 
-async def test_smtpd_commits_what_is_in_hand_when_it_stops_under_load(system: System, books: Books) -> None:
+async def test_smtpd_commits_received_messages_when_it_stops_under_load(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await system.worker(books.sink.port)
     messages = 600

@@ -85,7 +85,7 @@ def fires_in_prometheus(found: Samples, folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-async def test_it_fires_for_mail_due_two_hours_in_a_partition_nobody_serves(
+async def test_the_alert_fires_for_mail_due_two_hours_in_an_unserved_partition(
     system: System, books: Books, tmp_path: Path
 ) -> None:
     metrics = {"listen": "127.0.0.1:0", "refresh": "100ms"}

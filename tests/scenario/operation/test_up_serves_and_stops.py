@@ -92,7 +92,7 @@ async def test_mail_flows_and_a_signal_ends_everything(books: Books, tmp_path: P
 
 
 @pytest.mark.slow
-async def test_it_keeps_what_it_runs_up_and_leaves_a_database_it_found_running(books: Books, tmp_path: Path) -> None:
+async def test_up_restarts_its_daemons_and_leaves_a_running_database_alone(books: Books, tmp_path: Path) -> None:
     with temporary_var() as var:
         uri = embedded.ensure_running(var)
         write_configuration(tmp_path, var, books.sink.port)
@@ -117,7 +117,7 @@ async def test_it_keeps_what_it_runs_up_and_leaves_a_database_it_found_running(b
 
 
 @pytest.mark.slow
-async def test_a_hangup_reloads_every_daemon_or_none(books: Books, tmp_path: Path) -> None:
+async def test_sighup_reloads_every_daemon_or_none(books: Books, tmp_path: Path) -> None:
     with temporary_var() as var:
         write_configuration(tmp_path, var, books.sink.port)
         up = Up(tmp_path)
@@ -128,7 +128,7 @@ async def test_a_hangup_reloads_every_daemon_or_none(books: Books, tmp_path: Pat
             settings = json.loads((tmp_path / "queued.yaml").read_text())
             (tmp_path / "queued.yaml").write_text(json.dumps({**settings, "transports": 5}))
             up.running.send_signal(signal.SIGHUP)
-            await eventually(lambda: "daemon.reload_refused" in up.err.read_text(), "it says what is wrong")
+            await eventually(lambda: "daemon.reload_refused" in up.err.read_text(), "it reports the fault")
             assert "daemon.reloaded" not in up.err.read_text()
             (tmp_path / "queued.yaml").write_text(json.dumps({**settings, "shutdown": {"timeout": "3s"}}))
             up.running.send_signal(signal.SIGHUP)

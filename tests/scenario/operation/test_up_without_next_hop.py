@@ -1,6 +1,6 @@
 """test_up_without_next_hop — the first hour: `pillarbox up --sink` as configured by nothing but defaults
 
-Owns: what it says, the sink and its mail, doctor, a second `up`, and mail around the death of its PostgreSQL.
+Owns: its output, the sink and its mail, doctor, a second `up`, and mail around the death of its PostgreSQL.
 See: scripts/commands/up.py, scripts/up/.
 """
 
@@ -74,7 +74,7 @@ def configured(folder: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_mail_goes_to_a_sink_and_a_dead_postgresql_is_started_again() -> None:
+async def test_mail_goes_to_the_sink_and_a_killed_postgresql_is_restarted() -> None:
     with temporary_var() as folder:
         configured(folder)
         up = Up(folder)
@@ -101,7 +101,7 @@ async def test_mail_goes_to_a_sink_and_a_dead_postgresql_is_started_again() -> N
 
 
 async def started(up: Up) -> int:
-    """Where to submit, once it has said that, and what is wrong before."""
+    """The address to submit to, once printed, and the errors before."""
     await eventually(lambda: END.search(up.out.read_text()), "it says where to submit")
     found = END.search(up.out.read_text().splitlines()[-1])
     assert found, "and that is the last line"

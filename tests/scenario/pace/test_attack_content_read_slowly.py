@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     type Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 BAD, HEALTHY, INFLIGHT, MORE = 12, 6, 12, 2
-# Larger than what the buffers of a connection take on both sides.
+# Larger than the buffers of a connection on both sides.
 _LARGE = MESSAGES.replace("26", "4800018").replace(r"Hello\r\n'", r"' || repeat(repeat('x', 78) || E'\r\n', 60000)")
 
 

@@ -1,4 +1,4 @@
-"""test_attack_silent_after_success — hosts that take one message and are silent from then on stop nobody
+"""test_attack_silent_after_success — hosts that take one message and are silent afterwards do not stop other mail
 
 Owns: a worker that runs: sixty domains, each with a host of its own, accept a message, and so count as reached; then
     they have more mail than the worker may hold, and never answer MAIL again.
@@ -32,7 +32,7 @@ BAD, HEALTHY, INFLIGHT = 60, 20, 200
 
 
 def silent_after_success() -> Callable[[bytes], Awaitable[bytes]]:
-    """What such a host answers."""
+    """The answers of such a host."""
     taken = False
 
     async def answer(line: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""test_attack_silent_at_the_dot — hosts that take content and do not say what became of it stop no other mail
+"""test_attack_silent_at_the_dot — hosts that take content and do not reply to the dot do not stop other mail
 
 Owns: a worker that runs: sixty domains, each with a host of its own, accept a message, and so count as reached; then
     they take more mail than the worker may hold, and do not answer the final dot until healthy mail is delivered.
@@ -34,7 +34,7 @@ BAD, HEALTHY, INFLIGHT, MORE = 60, 20, 200, 8
 
 
 def silent_at_the_dot(answers: asyncio.Event, sent: Counter[int], host: int) -> Callable[[bytes], Awaitable[bytes]]:
-    """What such a host answers; it counts final dots."""
+    """The answers of such a host; it counts final dots."""
 
     async def answer(line: bytes) -> bytes:
         if line.strip() == b".":

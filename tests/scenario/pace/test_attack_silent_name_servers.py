@@ -1,4 +1,4 @@
-"""test_attack_silent_name_servers — domains whose name servers are silent do not delay new mail to new domains
+"""test_attack_silent_name_servers — domains with silent name servers do not delay new mail to new domains
 
 Owns: a running worker, more such domains than it may ask about in several seconds, and then mail for domains that it
     has never asked about. Before, its questions waited behind theirs: 50 seconds beside 5,000 of them.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System
 
 
-async def test_what_is_beyond_the_allowance_waits_for_tomorrow(system: System, books: Books) -> None:
+async def test_mail_beyond_the_allowance_waits_for_tomorrow(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     today = datetime.now(UTC).date().isoformat()
     source = {"address": "127.0.0.11", "warmup": {"from": today, "days": [3, 1000]}}

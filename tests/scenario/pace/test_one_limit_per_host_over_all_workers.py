@@ -33,7 +33,7 @@ async def start(system: System, books: Books, name: str, per: str) -> Daemon:
     return await system.worker(books.sink.port, name, claim=CLAIM, transport=transport)
 
 
-async def test_the_limit_holds_while_a_worker_is_killed_and_started_again(system: System, books: Books) -> None:
+async def test_the_limit_holds_while_a_worker_is_killed_and_restarted(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     started = await asyncio.gather(*(start(system, books, name, "host") for name in WORKERS))
     workers = {daemon.name: daemon for daemon in started}
@@ -55,7 +55,7 @@ async def test_the_limit_holds_while_a_worker_is_killed_and_started_again(system
     assert len(shares) > 1, "one worker delivered everything, so this test proves little"
 
 
-async def test_by_worker_the_host_has_more_and_postgresql_is_not_asked(system: System, books: Books) -> None:
+async def test_with_concurrencyper_worker_limits_are_per_worker_and_not_shared(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await asyncio.gather(*(start(system, books, name, "worker") for name in WORKERS))
     await books.submit(smtpd, numbered(MESSAGES, box="slow0.1"))

@@ -18,7 +18,7 @@ RATE, BURST, PACED, FREE = 20, 5, 60, 60
 SLACK = 0.25
 
 
-async def test_a_rate_holds_at_the_sink_and_others_flow(system: System, books: Books) -> None:
+async def test_a_limited_destination_gets_its_rate_and_others_are_not_limited(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await books.submit(smtpd, numbered(PACED, ["paced.example"]))
     await books.submit(smtpd, numbered(FREE, ["free.example"], first=PACED))

@@ -47,7 +47,7 @@ async def test_two_workers_never_exceed_the_rate_they_share(system: System, book
     assert shares.keys() == {"one", "two"}, "a worker had no mail, so this test proves little"
 
 
-async def test_slots_of_a_killed_worker_are_nobodys_until_they_lapse(system: System, books: Books) -> None:
+async def test_slots_of_a_killed_worker_stay_taken_until_they_expire(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     claim = {"lease": "60s", "poll": "500ms"}
     await books.submit(smtpd, numbered(3, DOMAINS, box="slow60"))  # not answered when their worker dies
@@ -64,5 +64,5 @@ async def test_slots_of_a_killed_worker_are_nobodys_until_they_lapse(system: Sys
     assert books.arrivals == 3
     await system.rows("UPDATE pace_shares SET expires = now() WHERE worker LIKE 'doomed@%%'")  # as if time had passed
     await books.until_arrived(3 + 6)
-    await system.until("SELECT count(*) = 3 FROM queue")  # of the dead worker, whose lease continues
+    await system.until("SELECT count(*) = 3 FROM queue")  # of the dead worker; its lease continues
     await system.rows("DELETE FROM queue")

@@ -30,7 +30,9 @@ async def suspend(system: System, *arguments: str) -> Any:
     return json.loads(out)
 
 
-async def test_a_suspend_holds_and_its_release_lets_go_at_once(system: System, books: Books) -> None:
+async def test_suspended_mail_waits_and_leaves_at_once_when_the_suspend_is_removed(
+    system: System, books: Books
+) -> None:
     smtpd = await system.smtpd()
     # It does not poll in time, so it learns of changes only by notification.
     worker = await system.worker(books.sink.port, claim={"lease": "60s", "poll": "60s"})
@@ -53,7 +55,7 @@ async def test_a_suspend_holds_and_its_release_lets_go_at_once(system: System, b
     assert not worker.said("suspend.failed")
 
 
-async def test_a_worker_that_starts_knows_before_it_sends(system: System, books: Books) -> None:
+async def test_a_starting_worker_reads_suspends_before_it_sends(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await suspend(system, "add", "--tenant", "nobody", "--reason", "of no concern")
     await suspend(system, "add", "--destination", ".example", "--reason", "they asked", "--for", "1h")

@@ -1,7 +1,7 @@
 """test_ageing — the ageing of waiting mail, by example
 
 See: tests/property/queued/test_ageing_bounds.py for properties of any age;
-    tests/scenario/delivery/test_mail_that_waits_ages.py.
+    tests/scenario/delivery/test_waiting_mail_expires.py.
 """
 
 from __future__ import annotations

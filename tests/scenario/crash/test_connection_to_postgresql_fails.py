@@ -1,4 +1,4 @@
-"""test_way_to_postgresql_fails — a worker's connections are cut or silent: mail is late, never lost
+"""test_connection_to_postgresql_fails — a worker's connections are cut or silent: mail is late, never lost
 
 Owns: the proof that a worker survives every network failure between it and a healthy server.
 See: tests/fixtures/peers/proxy.py; shared/postgres/wakeup.py.
@@ -24,7 +24,7 @@ CUTS = 5
 
 
 @pytest.mark.slow
-async def test_cut_off_again_and_again_a_worker_delivers_everything(system: System, books: Books) -> None:
+async def test_a_worker_with_repeatedly_cut_connections_delivers_everything(system: System, books: Books) -> None:
     async with relaying(system.uri) as proxy:
         smtpd = await system.smtpd()
         worker = await system.worker(books.sink.port, environment={"database": {"uri": proxy.uri}})
@@ -46,7 +46,9 @@ async def test_cut_off_again_and_again_a_worker_delivers_everything(system: Syst
 
 
 @pytest.mark.slow
-async def test_a_deaf_listener_is_replaced_and_what_it_missed_is_delivered(system: System, books: Books) -> None:
+async def test_a_silent_listening_connection_is_replaced_and_missed_mail_delivered(
+    system: System, books: Books
+) -> None:
     async with relaying(system.uri) as proxy:
         smtpd = await system.smtpd()
         listening = {"uri": proxy.uri, "probe": "200ms"}

@@ -1,6 +1,6 @@
-"""test_overlapping_workers_never_double — workers with overlapping conditions deliver every message once
+"""test_overlapping_workers_deliver_once — workers with overlapping conditions deliver every message once
 
-Owns: the proof that a claim excludes every other worker, whatever their conditions.
+Owns: the proof that a claim excludes every other worker, with any conditions.
 See: sql/queries/claim.sql (SKIP LOCKED).
 """
 

@@ -1,4 +1,4 @@
-"""test_dry_run_tells_and_changes_nothing — `python -m queued --dry-run` predicts what the worker then does
+"""test_dry_run_predicts_and_changes_nothing — `python -m queued --dry-run` predicts the deliveries of the worker
 
 Owns: the command from the operator's view, text and JSON: route, hosts, source addresses, TLS, pacing, signatures,
     seal, retries, and faults.
@@ -37,7 +37,7 @@ ZONE = {
 QUEUE = "SELECT md5(string_agg(q::text, '|' ORDER BY id)) FROM queue q"
 
 
-async def told(system: System, name: str, *arguments: str, settings: dict[str, Any]) -> tuple[int, str, str]:
+async def dry_run(system: System, name: str, *arguments: str, settings: dict[str, Any]) -> tuple[int, str, str]:
     """Status, output and errors of the command."""
     path = system.folder / f"{name}-dry.yaml"
     environment = {"database": {"uri": system.uri}, "var": str(system.folder)}
@@ -55,7 +55,7 @@ async def told(system: System, name: str, *arguments: str, settings: dict[str, A
 async def documents(system: System, *arguments: str, **settings: Any) -> dict[str, dict[str, Any]]:
     """The document of each recipient, by address."""
     before = await system.value(QUEUE)
-    status, out, err = await told(system, "dry", "--json", *arguments, settings=settings)
+    status, out, err = await dry_run(system, "dry", "--json", *arguments, settings=settings)
     assert (status, err) == (0, "")
     assert await system.value(QUEUE) == before
     assert await system.value("SELECT count(*) FROM attempts") == 0
@@ -63,7 +63,7 @@ async def documents(system: System, *arguments: str, **settings: Any) -> dict[st
     return {each["recipient"]: each for each in found}
 
 
-async def test_it_says_where_mail_would_go_and_why(system: System, books: Books) -> None:
+async def test_the_dry_run_shows_the_route_of_each_recipient(system: System, books: Books) -> None:
     async with FakeDns(ZONE) as dns, sinks("2") as (one,):
         smtpd = await system.smtpd()
         recipients = ("a@one.test", "b@none.test", "c@shop.example.test", "d@nowhere.test")
@@ -90,7 +90,7 @@ async def test_it_says_where_mail_would_go_and_why(system: System, books: Books)
         assert d["refused"].startswith("failed: 5.1.2 ")
 
 
-async def test_it_says_what_limits_it_and_who_signs(system: System, books: Books, tmp_path: Path) -> None:
+async def test_the_dry_run_shows_pacing_and_signing(system: System, books: Books, tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     made = await asyncio.create_subprocess_exec("openssl", "genpkey", "-algorithm", "ed25519", "-out", str(key))
     assert await made.wait() == 0
@@ -110,7 +110,7 @@ async def test_it_says_what_limits_it_and_who_signs(system: System, books: Books
     assert "they asked us to" in found["b@slow.test"]["pacing"]
 
 
-async def test_it_says_from_which_address_and_whether_it_would_be_sealed(
+async def test_the_dry_run_shows_the_source_address_and_the_arc_seal(
     system: System, books: Books, tmp_path: Path
 ) -> None:
     smtpd = await system.smtpd()
@@ -135,7 +135,7 @@ async def test_it_says_from_which_address_and_whether_it_would_be_sealed(
     assert (c["seal"], c["unsealed"]) == (None, "no Authentication-Results of mx.relay.example")
 
 
-async def test_it_says_what_would_be_given_up_for_its_age(system: System, books: Books) -> None:
+async def test_the_dry_run_shows_mail_that_would_expire(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await books.submit(smtpd, numbered(2, ["slow.test"]))
     await system.rows("UPDATE queue SET ts = ts - interval '6 days' WHERE recipientlocalpart = '000000.r'")
@@ -145,10 +145,10 @@ async def test_it_says_what_would_be_given_up_for_its_age(system: System, books:
     assert found["000001.r@slow.test"]["pacing"] == "waits 600 s: suspended: they asked us to"
 
 
-async def test_people_read_blocks_and_only_as_many_as_they_asked_for(system: System, books: Books) -> None:
+async def test_the_text_form_has_one_block_for_each_requested_recipient(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await books.submit(smtpd, numbered(3))
-    status, out, err = await told(system, "dry", "2", settings={})
+    status, out, err = await dry_run(system, "dry", "2", settings={})
     assert (status, err) == (0, "")
     blocks = out.strip().split("\n\n")
     assert len(blocks) == 2
@@ -161,8 +161,8 @@ async def test_people_read_blocks_and_only_as_many_as_they_asked_for(system: Sys
     assert lines["deferred"].startswith("would be tried again at ")
 
 
-async def test_mail_for_a_transport_that_is_not_there_and_an_empty_queue(system: System, books: Books) -> None:
-    status, out, _ = await told(system, "dry", settings={})
+async def test_an_unknown_transport_and_an_empty_queue_are_reported(system: System, books: Books) -> None:
+    status, out, _ = await dry_run(system, "dry", settings={})
     assert (status, out) == (0, "no mail is due for worker dry with WHERE true\n")
     smtpd = await system.smtpd()
     await books.submit(smtpd, numbered(1))
@@ -171,7 +171,7 @@ async def test_mail_for_a_transport_that_is_not_there_and_an_empty_queue(system:
     assert document["refused"] == "no transport 'gone' in queued.yaml (there are: default); it would wait"
 
 
-async def test_what_is_claimed_or_not_due_is_left_out(system: System, books: Books) -> None:
+async def test_claimed_recipients_and_those_not_due_are_left_out(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await books.submit(smtpd, numbered(3))
     await system.rows("UPDATE queue SET next_retry = now() + interval '1 hour' WHERE recipientlocalpart = '000000.r'")
@@ -182,7 +182,7 @@ async def test_what_is_claimed_or_not_due_is_left_out(system: System, books: Boo
     assert [each.partition(".")[0] for each in await documents(system)] == ["000002"]
 
 
-async def test_a_bad_number_is_said(system: System) -> None:
-    status, _, err = await told(system, "dry", "0", settings={})
+async def test_an_invalid_number_is_refused(system: System) -> None:
+    status, _, err = await dry_run(system, "dry", "0", settings={})
     assert status == 2
     assert "'0' is not a number of recipients; allowed: 1 or more" in err

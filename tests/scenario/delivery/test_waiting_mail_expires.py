@@ -1,4 +1,4 @@
-"""test_mail_that_waits_ages — senders of suspended mail are notified, and it is bounced at its age; held mail is not
+"""test_waiting_mail_expires — senders of suspended mail are notified, and it is bounced at its age; held mail is not
 
 Owns: retry.age and retry.notice for mail that is not tried, through real daemons.
 See: queued/outcome/ageing.py; docs/explanation/retries.md, "Mail that waits"
@@ -27,12 +27,12 @@ SUSPENDS = {"suspends": [{"match": {"destination": ["ash.example"]}, "reason": "
 OLDER = "UPDATE queue SET ts = ts - interval '6 days', next_retry = now() WHERE senderdomain IS NOT NULL"
 
 
-def told(books: Books) -> list[EmailMessage]:
+def notifications(books: Books) -> list[EmailMessage]:
     """The notifications that have arrived."""
     return [parse(each.content or b"") for each in books.sink.received if not each.sender]
 
 
-async def test_what_is_suspended_for_longer_than_its_age_comes_back(system: System, books: Books) -> None:
+async def test_mail_suspended_past_its_age_limit_is_bounced(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, bounces=BOUNCES, pacing=SUSPENDS)
     await books.submit(smtpd, numbered(3, ["ash.example"]))
@@ -46,17 +46,17 @@ async def test_what_is_suspended_for_longer_than_its_age_comes_back(system: Syst
         ("deferred", "us")
     ]
     assert [line["result"] for line in worker.said("result.failed")] == ["expired"] * 3
-    for message in told(books):
+    for message in notifications(books):
         assert message["Subject"] == "Undelivered Mail Returned to Sender"
         _, recipient = fields(message)
         assert (recipient["Action"], recipient["Status"]) == ("failed", "4.4.7")
         assert recipient["Diagnostic-Code"] == ("X-Pillarbox; delivery time expired: suspended: moving until noon")
-    assert len(told(books)) == 3
+    assert len(notifications(books)) == 3
     assert books.arrivals == 0
 
 
 @pytest.mark.parametrize("instant", ["result.before_record", "result.after_record"])
-async def test_a_worker_killed_while_it_gives_up_neither_loses_nor_doubles_what_is_told(
+async def test_a_worker_killed_while_mail_expires_sends_each_bounce_once(
     system: System, books: Books, instant: str
 ) -> None:
     smtpd = await system.smtpd()
@@ -70,18 +70,18 @@ async def test_a_worker_killed_while_it_gives_up_neither_loses_nor_doubles_what_
     await system.until("SELECT count(*) = 3 FROM archive WHERE result = 'expired'")
     await system.until("SELECT count(*) = 0 FROM notices")
     await system.until_finished()
-    assert {message["To"] for message in told(books)} == {f"n-00000{n}@origin.example" for n in range(3)}
-    assert len(told(books)) == 3
+    assert {message["To"] for message in notifications(books)} == {f"n-00000{n}@origin.example" for n in range(3)}
+    assert len(notifications(books)) == 3
 
 
-async def test_a_sender_hears_once_that_suspended_mail_is_late(system: System, books: Books) -> None:
+async def test_the_sender_of_suspended_mail_gets_one_delay_notice(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await system.worker(books.sink.port, transport={"retry": {"notice": "4h"}}, bounces=BOUNCES, pacing=SUSPENDS)
     await books.submit(smtpd, numbered(1, ["ash.example"]))
     await system.until("SELECT count(*) = 1 FROM queue WHERE last_error = 'waiting: suspended: moving until noon'")
     await system.rows("UPDATE queue SET ts = ts - interval '5 hours', next_retry = now()")
     await system.until("SELECT count(*) = 1 FROM archive")  # the notice itself, delivered
-    [message] = told(books)
+    [message] = notifications(books)
     _, recipient = fields(message)
     assert (recipient["Action"], recipient["Final-Recipient"]) == ("delayed", "rfc822; 000000.r@ash.example")
     assert recipient["Will-Retry-Until"]
@@ -95,7 +95,7 @@ async def test_a_sender_hears_once_that_suspended_mail_is_late(system: System, b
     assert await system.value("SELECT count(*) FROM notices") == 0
 
 
-async def test_what_comes_to_its_age_outside_its_window_is_given_up(system: System, books: Books) -> None:
+async def test_mail_that_reaches_its_age_limit_outside_its_window_expires(system: System, books: Books) -> None:
     now = datetime.now(UTC)
     closed = {"from": f"{now + timedelta(hours=2):%H:%M}", "to": f"{now + timedelta(hours=3):%H:%M}"}
     smtpd = await system.smtpd()
@@ -128,10 +128,10 @@ async def test_held_mail_does_not_age_and_has_its_try_when_it_is_released(system
     await system.rows("UPDATE queue SET status = 'DELIVER' WHERE status = 'HOLD'")
     await system.until("SELECT count(*) = 2 FROM queue WHERE last_error = 'waiting: policy slowly: 1/hour'")
     assert await system.value("SELECT count(*) FROM archive WHERE result <> 'success'") == 0
-    assert told(books) == []
+    assert notifications(books) == []
 
 
-async def test_mail_for_later_ages_from_the_time_it_was_for(system: System, books: Books) -> None:
+async def test_the_age_of_delayed_mail_begins_at_its_release_time(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await system.worker(books.sink.port, pacing=SUSPENDS, transport={"retry": {"age": "2s"}})
     async with Dialogue(smtpd.address[1], ehlo=b"EHLO submitter.example") as client:

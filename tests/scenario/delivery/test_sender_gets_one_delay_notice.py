@@ -1,4 +1,4 @@
-"""test_sender_hears_once_that_mail_is_late — one delay notice is sent, and the mail keeps its retries
+"""test_sender_gets_one_delay_notice — one delay notice is sent, and the mail keeps its retries
 
 Owns: retry.notice from the attempt that is late to the sender's mailbox.
 See: docs/explanation/retries.md; RFC 3464 section 2.3.3 (Action: delayed)
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.fixtures.daemons.system import System
 
 
-async def test_one_notice_however_many_tries(system: System, books: Books) -> None:
+async def test_many_tries_cause_one_delay_notice(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await system.worker(
         books.sink.port,
@@ -28,9 +28,9 @@ async def test_one_notice_however_many_tries(system: System, books: Books) -> No
     await system.until("SELECT count(*) = 1 FROM archive")  # the notice itself, delivered
     await system.until("SELECT count(*) >= 4 FROM attempts WHERE outcome = 'deferred'")
     assert await system.value("SELECT count(*) FROM notices") == 0
-    [told] = [record for record in books.sink.received if not record.sender]
-    assert told.recipients == ("n-000000@origin.example",)
-    message = message_from_bytes(told.content or b"", policy=default)
+    [notice] = [record for record in books.sink.received if not record.sender]
+    assert notice.recipients == ("n-000000@origin.example",)
+    message = message_from_bytes(notice.content or b"", policy=default)
     _, recipient = next(
         part for part in message.walk() if part.get_content_type() == "message/delivery-status"
     ).iter_parts()

@@ -1,4 +1,4 @@
-"""test_dead_and_slow_destinations_delay_nobody — two bad destinations do not delay a thousand good ones
+"""test_dead_and_slow_destinations_do_not_delay_mail — two bad destinations do not delay a thousand good ones
 
 Owns: the proof that a destination that refuses connections and one that takes ten minutes for each reply, both with
     more mail than one worker has room for and all of it due earlier, do not slow other mail down.
@@ -83,7 +83,7 @@ async def deliver(system: System, dns: FakeDns, port: int, name: str) -> None:
     await worker.stop()
 
 
-async def test_all_good_mail_is_delivered_as_if_they_were_not_there(system: System) -> None:
+async def test_mail_to_good_destinations_is_not_delayed(system: System) -> None:
     zone = {(f"good{n}.test", "MX"): [f"10 mx{HOSTS[n % len(HOSTS)]}.test."] for n in range(1, GOOD + 1)}
     zone |= {(f"mx{host}.test", "A"): [f"127.0.0.{host}"] for host in HOSTS}
     zone |= {("dead.test", "MX"): ["10 nobody.test."], ("slow.test", "MX"): ["10 snail.test."]}

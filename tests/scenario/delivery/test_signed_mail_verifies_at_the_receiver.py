@@ -1,4 +1,4 @@
-"""test_signed_mail_verifies_at_its_end — mail submitted over SMTP is delivered signed, and its receiver can verify it
+"""test_signed_mail_verifies_at_the_receiver — submitted mail is delivered signed, and its receiver can verify it
 
 Owns: signing with real daemons: the rule in queued.yaml, keys by `pillarbox dkim generate`, both algorithms.
 See: queued/signing/sign.py; docs/how-to/sign-with-dkim.md.
@@ -33,7 +33,7 @@ BODIES = {
 }
 
 
-async def test_mail_is_signed_on_its_way_out(
+async def test_delivered_mail_has_signatures_that_verify(
     system: System, books: Books, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     records = {}
@@ -72,11 +72,11 @@ async def test_mail_is_signed_on_its_way_out(
             assert dkim.DKIM(message).verify(index, lambda name, timeout: records[name.decode().partition(".")[0]])
     for sample in samples:
         assert signed[sample.sender].rstrip(b"\r\n").endswith(sample.content.rstrip(b"\r\n"))
-    assert [told["selector"] for told in worker.said("sign.loaded")] == ["rsa", "ed"]
+    assert [event["selector"] for event in worker.said("sign.loaded")] == ["rsa", "ed"]
     assert worker.said("sign.failed") == []
 
 
-def test_a_key_that_is_not_there_is_one_line_at_start(tmp_path: Path, database: str) -> None:
+def test_a_missing_key_is_one_line_at_start(tmp_path: Path, database: str) -> None:
     file = tmp_path / "queued.yaml"
     file.write_text(
         f"environment: {{database: {{uri: '{database}'}}, var: '{tmp_path}'}}\n"

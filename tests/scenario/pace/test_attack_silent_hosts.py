@@ -1,4 +1,4 @@
-"""test_attack_strangers_hosts — domains that each have a silent host of their own do not delay new mail to new domains
+"""test_attack_silent_hosts — domains that each have a silent host of their own do not delay new mail to new domains
 
 Owns: a running worker and many times as many such domains as it may try at once; then mail for domains that it has
     never reached, which differs from theirs by its age alone. Before, the first of it was delivered after 81 seconds.

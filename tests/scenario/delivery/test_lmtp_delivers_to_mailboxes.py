@@ -1,4 +1,4 @@
-"""test_mail_ends_in_mailboxes — from a client by our smtpd and a worker into Dovecot by LMTP, and who asked hears of it
+"""test_lmtp_delivers_to_mailboxes — mail from a client reaches Dovecot by LMTP, and senders that asked are notified
 
 See: docs/how-to/log-in-to-a-relay.md; queued/smtp/lmtp.py; RFC 3461 section 4.1.
 """
@@ -31,7 +31,7 @@ BOUNCES = {
 }
 
 
-async def test_each_mailbox_by_its_own_reply(system: System, books: Books, dovecot: Starts) -> None:
+async def test_each_mailbox_has_its_own_lmtp_reply(system: System, books: Books, dovecot: Starts) -> None:
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, bounces=BOUNCES)
     async with dovecot() as peer:
@@ -57,22 +57,22 @@ async def test_each_mailbox_by_its_own_reply(system: System, books: Books, dovec
         await system.until("SELECT count(*) = 0 FROM queue")
         assert [len(peer.mails(name)) for name in ("bob", "carol", "full")] == [1, 1, 0]
         assert b"of goods" in peer.mails("bob")[0]
-    told = {}
+    by_subject = {}
     for received in books.sink.received:
         assert (received.sender, received.recipients) == ("", ("app@origin.example",))
         assert received.content is not None
         notice = parse(received.content)
-        told[str(notice["Subject"])] = notice
-    delivered = told["Successful Mail Delivery Report"]
+        by_subject[str(notice["Subject"])] = notice
+    delivered = by_subject["Successful Mail Delivery Report"]
     _, bob = fields(delivered)
     assert (bob["Action"], bob["Final-Recipient"]) == ("delivered", "rfc822; bob@boxes.example")
     assert bob["Status"].startswith("2.")
     body = delivered.get_body()
     assert body is not None
-    # The path of a socket is nobody's business who sends mail.
+    # Senders must not see the path of a socket.
     assert body.get_content().startswith("Arrived at mx.test:\r\n<bob@boxes.example>: 250 2.0.0 <bob@")
     assert str(peer.socket) not in str(delivered)
-    _, full = fields(told["Undelivered Mail Returned to Sender"])
+    _, full = fields(by_subject["Undelivered Mail Returned to Sender"])
     assert (full["Action"], full["Status"], full["Final-Recipient"]) == (
         "failed",
         "5.2.2",

@@ -1,4 +1,4 @@
-"""test_senders_are_told — the sender of refused mail gets one notification, even if a worker is killed
+"""test_senders_are_notified — the sender of refused mail gets one notification, even if a worker is killed
 
 Owns: the proofs, with real daemons and a sink, that notifications are made, delivered and readable by others, and that
     we learn from notifications about an address.
@@ -34,7 +34,7 @@ def parsed(received: Received) -> EmailMessage:
     return parse(received.content)
 
 
-async def test_a_refused_recipient_comes_back_to_its_sender(system: System, books: Books) -> None:
+async def test_the_sender_of_a_refused_recipient_gets_a_bounce(system: System, books: Books) -> None:
     smtpd = await system.smtpd()
     await system.worker(books.sink.port, bounces=BOUNCES)
     client = await Client.open(smtpd.address)
@@ -76,7 +76,7 @@ async def test_a_refused_recipient_comes_back_to_its_sender(system: System, book
     assert await system.value("SELECT count(*) FROM notices") == 0
 
 
-async def test_a_killed_worker_neither_loses_nor_doubles_a_notification(system: System, books: Books) -> None:
+async def test_a_killed_worker_sends_each_notification_once(system: System, books: Books) -> None:
     count = 120
     smtpd = await system.smtpd()
     worker = await system.worker(books.sink.port, bounces=BOUNCES, claim={"lease": "1s", "batch": 20})
@@ -91,15 +91,15 @@ async def test_a_killed_worker_neither_loses_nor_doubles_a_notification(system: 
         await worker.start()
     await system.until("SELECT count(*) = %s FROM archive WHERE serverid = 'bounce'", count)
     await system.until_finished()
-    told = await system.rows(
+    missing = await system.rows(
         "SELECT recipientlocalpart, count(*) FROM archive WHERE serverid = 'bounce' GROUP BY 1 HAVING count(*) <> 1"
     )
-    assert told == []
+    assert missing == []
     assert await system.value("SELECT count(*) FROM notices") == 0
     assert len({each.recipients for each in notifications(books)}) == count
 
 
-async def test_what_a_notification_says_is_learned_and_kept_from_delivery(system: System, books: Books) -> None:
+async def test_a_bounce_to_our_return_path_suppresses_the_address(system: System, books: Books) -> None:
     """Our own bounces come back to us: the sender is an address for reports, as with a signed return path."""
     smtpd = await system.smtpd(suppression={"accept": ["bounces.example"], "action": "off"})
     worker = await system.worker(books.sink.port, bounces=BOUNCES, suppression={"addresses": ["bounces.example"]})
@@ -111,5 +111,5 @@ async def test_what_a_notification_says_is_learned_and_kept_from_delivery(system
     assert books.sink.received == []
     await books.submit(smtpd, [Sample("app@origin.example", ("joe.permerror@ash.example",), content)])
     await system.until("SELECT count(*) = 1 FROM archive WHERE result = 'rejected'")
-    await eventually(lambda: len(notifications(books)) == 1, "the sender is told")
+    await eventually(lambda: len(notifications(books)) == 1, "the sender is notified")
     assert fields(parsed(notifications(books)[0]))[1]["Status"] == "5.7.1"

@@ -1,4 +1,4 @@
-"""test_window_is_kept — a transport delivers only in its windows, while others continue
+"""test_delivery_window_is_obeyed — a transport delivers only in its windows, while others continue
 
 Owns: the proof that a real worker obeys `windows`: mail outside of them waits for the next without counting a try.
 See: tests/property/queued/test_windows.py for the calculation.

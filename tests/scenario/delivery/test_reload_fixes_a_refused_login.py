@@ -1,4 +1,4 @@
-"""test_refused_login_is_mended_by_a_reload — mail waits while the relay refuses our login, and leaves once it is mended
+"""test_reload_fixes_a_refused_login — mail waits while the relay refuses our login, and leaves once it is corrected
 
 See: docs/how-to/log-in-to-a-relay.md; queued/smtp/auth.py; scripts/doctor/logins.py.
 """
@@ -71,11 +71,11 @@ async def test_mail_waits_and_leaves_after_the_reload(
             written.write_text(json.dumps(settings))
         worker.signal(signal.SIGHUP)
         await worker.until_said("daemon.reloaded")
-        await eventually(lambda: len(relay.mails) == 30, "all mail leaves once the login is mended", limit=60)
+        await eventually(lambda: len(relay.mails) == 30, "all mail leaves once the login is corrected", limit=60)
         await system.until("SELECT count(*) = 0 FROM queue")
         assert await system.value("SELECT count(*) FROM archive WHERE result = 'success'") == 30
         assert set(relay.mails) == {"apikey"}
     for word in (WRONG, RIGHT):
         assert word not in worker.log
-        told = "SELECT count(*) FROM attempts WHERE strpos(attempts::text, %s) > 0"
-        assert await system.value(told, word) == 0
+        query = "SELECT count(*) FROM attempts WHERE strpos(attempts::text, %s) > 0"
+        assert await system.value(query, word) == 0
