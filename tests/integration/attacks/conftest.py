@@ -1,7 +1,7 @@
 """conftest — lets each attack run against `pillarbox up`, where PILLARBOX_ATTACK=up says so
 
 Guarantees: an attack that looks inside the server (its events, its budget, a patched part) keeps the server in its own
-    process: there is no other way to see that. All others talk to daemons that run, as a stranger would.
+    process. All other attacks talk to running daemons, like any client.
 See: tests/fixtures/daemons/serving.py; `make attack`.
 """
 

@@ -1,6 +1,6 @@
-"""test_backscatter — a stranger has nobody told, nothing made urgent and nothing held for later
+"""test_backscatter — an untrusted client causes no notification, no high priority and no delayed mail
 
-Owns: what parameters of MAIL and RCPT do for a client that may not relay, and what is owed for reports that are read.
+Owns: parameters of MAIL and RCPT from a client that may not relay, and reports to our own addresses.
 See: RFC 3461 section 4; RFC 4865; RFC 6710 section 4.1; docs/how-to/bounces.md.
 """
 
@@ -33,14 +33,14 @@ ALL = b"SUCCESS,FAILURE,DELAY"
 
 @pytest.fixture
 async def screen(database: str) -> AsyncIterator[Screen]:
-    """A worker's, which reads what comes to bounces.example."""
+    """A worker's, which reads reports to bounces.example."""
     pool = await db.open_pool(database, "screen", 2)
     yield Screen(pool, Screening(Suppression.model_validate({"addresses": ["bounces.example"]})))
     await pool.close()
 
 
 async def submitted(factory: Factory, mail: bytes = b"", rcpt: bytes = b"", **settings: Any) -> Any:
-    """The row of a report from somebody else's name."""
+    """The row of a report with a forged sender."""
     async with serving(factory.uri, **settings) as port, Dialogue(port) as client:
         assert (await client.ask(b"MAIL FROM:<victim@example.com>" + mail)).startswith("250 2.1.0")
         assert (await client.ask(b"RCPT TO:<b@bounces.example>" + rcpt)).startswith("250 2.1.5")
@@ -57,8 +57,8 @@ async def submitted(factory: Factory, mail: bytes = b"", rcpt: bytes = b"", **se
         (b" RET=FULL ENVID=x", b" NOTIFY=" + ALL + b" ORCPT=rfc822;c@example.com"),
     ],
 )
-async def test_a_stranger_has_nobody_told(factory: Factory, mail: bytes, rcpt: bytes) -> None:
-    """Neither of success nor of failure, whatever becomes of it: here an operator bounces it."""
+async def test_an_untrusted_client_causes_no_notification(factory: Factory, mail: bytes, rcpt: bytes) -> None:
+    """Not of success and not of failure: here an operator bounces the mail."""
     row = await submitted(factory, mail, rcpt, **STRANGERS)
     assert row.metadata["_dsn"] == {"notify": ["NEVER"]}
     factory.sql("UPDATE pillarbox.queue SET status = 'BOUNCE'")
@@ -67,23 +67,23 @@ async def test_a_stranger_has_nobody_told(factory: Factory, mail: bytes, rcpt: b
     assert factory.sql("SELECT * FROM pillarbox.notices") == []
 
 
-async def test_what_is_wrong_with_his_parameters_a_stranger_is_told(factory: Factory) -> None:
+async def test_an_untrusted_client_gets_errors_for_invalid_dsn_parameters(factory: Factory) -> None:
     async with serving(factory.uri, **STRANGERS) as port, Dialogue(port) as client:
         assert (await client.ask(b"MAIL FROM:<a@b.example> RET=SOME")).startswith("501 5.5.4")
         assert (await client.ask(b"MAIL FROM:<a@b.example>")).startswith("250")
         assert (await client.ask(b"RCPT TO:<b@bounces.example> NOTIFY=ALWAYS")).startswith("501 5.5.4")
 
 
-async def test_who_may_relay_is_told(factory: Factory) -> None:
+async def test_the_dsn_parameters_of_a_relay_client_are_kept(factory: Factory) -> None:
     row = await submitted(factory, b" RET=HDRS", b" NOTIFY=" + ALL, **FRIENDS)
     assert row.metadata["_dsn"] == {"ret": "HDRS", "notify": ["DELAY", "FAILURE", "SUCCESS"]}
 
 
 @pytest.mark.parametrize("becomes", ["read", "failed", "late"])
-async def test_a_report_that_is_read_owes_nothing(
+async def test_a_report_to_our_own_address_causes_no_notification(
     factory: Factory, database: str, screen: Screen, becomes: str
 ) -> None:
-    """It may come from a mail exchanger of ours, which may relay and hands on what a stranger asked it."""
+    """It may come from a mail exchanger of ours, which may relay and passes on the parameters of its client."""
     await submitted(factory, b"", b" NOTIFY=" + ALL, **FRIENDS)
     [c] = await claim(database)
     async with running_recorder(database, untold=screen.is_report) as recorder:
@@ -106,13 +106,13 @@ async def test_a_report_that_is_read_owes_nothing(
 
 
 @pytest.mark.parametrize("hold", [b"HOLDFOR=60", b"HOLDUNTIL=2099-01-01T00:00:00Z"])
-async def test_a_stranger_has_nothing_held(factory: Factory, hold: bytes) -> None:
+async def test_an_untrusted_client_cannot_delay_the_release_of_mail(factory: Factory, hold: bytes) -> None:
     async with serving(factory.uri, **STRANGERS) as port, Dialogue(port) as client:
         assert (await client.ask(b"MAIL FROM:<victim@example.com> " + hold))[:9] in {"550 5.7.1", "501 5.5.4"}
         assert (await client.ask(b"MAIL FROM:<victim@example.com> HOLDFOR=60")).startswith("550 5.7.1")
 
 
-async def test_urgency_is_for_who_may_relay(factory: Factory) -> None:
+async def test_only_relay_clients_get_a_priority_above_0(factory: Factory) -> None:
     """The reply is 250 all the same: RFC 6710 has the server grant less than was asked."""
     for settings, wanted, granted in ((STRANGERS, 9, 0), (STRANGERS, -9, -9), (FRIENDS, 9, 9)):
         row = await submitted(factory, b" MT-PRIORITY=%d" % wanted, **settings)

@@ -1,4 +1,4 @@
-"""test_commands — who speaks out of turn, too long, wrongly or about something else is shown out
+"""test_commands — early, overlong, invalid and foreign commands are refused, and their senders disconnected
 
 Owns: early talkers, unauthorised pipelining, bare line ends and NUL in commands, long lines, error and junk limits,
     other protocols.
@@ -31,7 +31,7 @@ def limits(**settings: Any) -> dict[str, Any]:
 
 
 async def raw(port: int, octets: bytes) -> bytes:
-    """Everything the server says to someone who sends this at once and waits for the end."""
+    """All replies to a client that sends this at once and waits for the end."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(octets)
     try:
@@ -41,7 +41,7 @@ async def raw(port: int, octets: bytes) -> bytes:
         writer.close()
 
 
-async def test_who_talks_before_the_greeting_is_not_greeted(factory: Factory, heard: Heard) -> None:
+async def test_a_client_that_sends_before_the_greeting_is_refused(factory: Factory, heard: Heard) -> None:
     async with serving(factory.uri, server=connect_phase(greetdelay="5s")) as port:
         said = await raw(port, b"EHLO spam.example\r\n" + ENVELOPE + MESSAGE + b".\r\n")
     assert said.startswith(b"554 5.5.1")
@@ -51,7 +51,7 @@ async def test_who_talks_before_the_greeting_is_not_greeted(factory: Factory, he
     assert refused["reply"].startswith("554 5.5.1")
 
 
-async def test_who_waits_is_greeted_after_the_delay(factory: Factory) -> None:
+async def test_a_client_that_waits_is_greeted_after_the_delay(factory: Factory) -> None:
     async with serving(factory.uri, server=connect_phase(greetdelay="50ms")) as port, Dialogue(port) as client:
         assert client.greeting[0].startswith("220 ")
         assert (await client.submit()).startswith("250")
@@ -65,7 +65,7 @@ async def test_early_talk_may_be_allowed(factory: Factory) -> None:
 
 
 @pytest.mark.parametrize("command", [b"EHLO x.example", b"HELO x.example", b"NOOP", b"VRFY a", b"EXPN a", b"DATA"])
-async def test_what_follows_a_command_that_must_be_last_ends_the_connection(factory: Factory, command: bytes) -> None:
+async def test_octets_after_a_command_that_must_be_last_end_the_connection(factory: Factory, command: bytes) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope()
         await client.send(command + b"\r\nMAIL FROM:<next@sender.example>\r\n")
@@ -74,8 +74,8 @@ async def test_what_follows_a_command_that_must_be_last_ends_the_connection(fact
     assert factory.bodies() == {}
 
 
-async def test_content_ahead_of_354_is_no_message(factory: Factory) -> None:
-    """What a web page can make a browser send, or one who cannot read replies."""
+async def test_content_sent_before_354_is_not_a_message(factory: Factory) -> None:
+    """A request that a web page can make a browser send."""
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.send(ENVELOPE + MESSAGE + b".\r\n")
         assert [(await client.reply())[0][:9] for _ in range(3)] == ["250 2.1.0", "250 2.1.5", "554 5.5.0"]
@@ -101,14 +101,14 @@ async def test_unauthorised_pipelining_may_be_allowed(factory: Factory) -> None:
         b"MAIL FROM:<a@sender.example>\n\r\n",
     ],
 )
-async def test_a_bare_line_end_makes_no_second_command(factory: Factory, line: bytes) -> None:
+async def test_a_bare_line_end_does_not_begin_a_second_command(factory: Factory, line: bytes) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.send(line)
         assert (await client.reply())[0].startswith("500 5.5.2")
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("503")
 
 
-async def test_lines_that_end_with_lf_alone_are_answered_and_never_obeyed(factory: Factory) -> None:
+async def test_lines_that_end_with_bare_lf_are_500_and_not_executed(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         for _ in range(2):
             await client.send(b"MAIL FROM:<a@sender.example>\n")
@@ -118,7 +118,7 @@ async def test_lines_that_end_with_lf_alone_are_answered_and_never_obeyed(factor
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("503")
 
 
-async def test_a_line_too_long_is_told_once_and_its_rest_is_no_command(factory: Factory) -> None:
+async def test_an_overlong_line_is_500_once_and_its_rest_is_not_a_command(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.send(b"NOOP " + b"x" * 5000)
         assert (await client.reply())[0].startswith("500 5.5.2")
@@ -128,7 +128,7 @@ async def test_a_line_too_long_is_told_once_and_its_rest_is_no_command(factory: 
         assert (await client.ask(b"NOOP " + b"x" * 2044)).startswith("500 5.5.2")
 
 
-async def test_a_session_full_of_errors_is_slowed_and_then_ended(factory: Factory) -> None:
+async def test_a_session_with_many_errors_is_delayed_and_then_closed(factory: Factory) -> None:
     settings = limits(softerrors=2, harderrors=5, errordelay="20ms")
     loop = asyncio.get_running_loop()
     async with serving(factory.uri, server=settings) as port, Dialogue(port) as client:
@@ -142,14 +142,14 @@ async def test_a_session_full_of_errors_is_slowed_and_then_ended(factory: Factor
     assert [least <= each for least, each in zip((0, 0, 0.019, 0.039, 0.059), took, strict=True)] == [True] * 5
 
 
-async def test_a_delayed_client_delays_nobody_else(factory: Factory) -> None:
+async def test_a_delayed_client_does_not_delay_others(factory: Factory) -> None:
     settings = limits(softerrors=0, errordelay="1h")
     async with serving(factory.uri, server=settings) as port, Dialogue(port) as slow, Dialogue(port) as other:
         await slow.send(b"NONSENSE\r\n")
         assert (await other.submit()).startswith("250")
 
 
-async def test_a_message_that_is_accepted_makes_good_for_errors(factory: Factory) -> None:
+async def test_an_accepted_message_resets_the_error_count(factory: Factory) -> None:
     async with serving(factory.uri, server=limits(harderrors=3)) as port, Dialogue(port) as client:
         for _ in range(2):
             for _ in range(2):
@@ -157,7 +157,7 @@ async def test_a_message_that_is_accepted_makes_good_for_errors(factory: Factory
             assert (await client.submit()).startswith("250")
 
 
-async def test_commands_that_lead_nowhere_become_errors(factory: Factory) -> None:
+async def test_too_many_junk_commands_count_as_errors(factory: Factory) -> None:
     async with serving(factory.uri, server=limits(junkcommands=3, harderrors=2)) as port, Dialogue(port) as client:
         for _ in range(2):  # EHLO was the first
             assert (await client.ask(b"NOOP")).startswith("250")
@@ -167,7 +167,7 @@ async def test_commands_that_lead_nowhere_become_errors(factory: Factory) -> Non
 
 
 @pytest.mark.parametrize("line", [b"GET / HTTP/1.1", b"POST /x HTTP/1.1", b"CONNECT mx:25 HTTP/1.1"])
-async def test_a_browser_is_shown_out_before_its_body_is_read(factory: Factory, line: bytes) -> None:
+async def test_an_http_client_is_disconnected_before_its_body_is_read(factory: Factory, line: bytes) -> None:
     body = b"\r\nHost: x\r\n\r\nEHLO x\r\n" + ENVELOPE + MESSAGE + b".\r\n"
     async with serving(factory.uri) as port, Dialogue(port, ehlo=None) as client:
         await client.send(line + body)
@@ -176,7 +176,7 @@ async def test_a_browser_is_shown_out_before_its_body_is_read(factory: Factory, 
     assert factory.bodies() == {}
 
 
-async def test_replies_nobody_reads_do_not_pile_up(factory: Factory) -> None:
+async def test_unread_replies_do_not_accumulate(factory: Factory) -> None:
     """A client that only sends is read no further than its unread replies allow."""
     async with serving(factory.uri, server=limits(junkcommands=1_000_000)) as port, Dialogue(port) as client:
         client.reader._limit = 1024  # type: ignore[attr-defined]  # so that our side does not read ahead

@@ -1,6 +1,6 @@
-"""test_content — what hostile content and parameters cannot do: add header fields, loop for ever, or cost much
+"""test_content — hostile content and parameters cannot add header fields, loop for ever, or cost much
 
-Owns: one story for each attack on content, from SMTP to what is stored.
+Owns: one story for each attack on content, from SMTP to the stored message.
 See: RFC 5321 section 6.3; tests/unit/smtpd/test_content.py for every form of it.
 """
 
@@ -28,7 +28,7 @@ def stored(factory: Factory) -> list[bytes]:
     [b"evil.example)\tBcc:everybody@example.com", b"[192.0.2.1]);from.elsewhere", b"x;Mon,1Jan2001", b'"a\\"b"'],
     ids=["comment", "literal", "date", "quotes"],
 )
-async def test_a_greeting_cannot_write_into_our_header(factory: Factory, helo: bytes) -> None:
+async def test_an_ehlo_name_cannot_inject_header_fields(factory: Factory, helo: bytes) -> None:
     async with serving(factory.uri) as port, Dialogue(port, ehlo=None) as client:
         if (await client.ask(b"EHLO " + helo)).startswith("250"):
             assert (await client.submit()).startswith("250")
@@ -44,7 +44,7 @@ async def test_a_parameter_cannot_carry_a_line_end_into_the_queue(factory: Facto
         assert (await client.ask(b"MAIL FROM:<a@sender.example> ENVID=" + envid)).startswith("501 5.5.4")
 
 
-async def test_a_message_that_comes_round_again_and_again_is_stopped(factory: Factory) -> None:
+async def test_a_looping_message_is_refused(factory: Factory) -> None:
     """By our own name long before the hops are many, since each round costs a delivery."""
     ours = f"Received: from other.example (other.example [192.0.2.9])\r\n\tby {HOSTNAME} with ESMTP; now\r\n".encode()
     async with serving(factory.uri) as port, Dialogue(port) as client:
@@ -55,7 +55,7 @@ async def test_a_message_that_comes_round_again_and_again_is_stopped(factory: Fa
     assert len(stored(factory)) == 1
 
 
-async def test_a_header_without_end_is_refused_and_the_session_goes_on(factory: Factory) -> None:
+async def test_an_endless_header_is_refused_and_the_session_continues(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.submit(b"a: b\r\n" * 2000)).startswith("552 5.3.4 Header has more than 1000 lines")
         assert (await client.submit(b"a:" + b" b\r\n" * 60_000)).startswith("552 5.3.4 Header field is too large")
@@ -63,7 +63,7 @@ async def test_a_header_without_end_is_refused_and_the_session_goes_on(factory: 
     assert len(stored(factory)) == 1
 
 
-async def test_a_header_that_two_readers_would_end_differently_can_be_told_apart(factory: Factory) -> None:
+async def test_a_header_with_an_ambiguous_end_is_refused_fixed_or_accepted(factory: Factory) -> None:
     """Text between the fields: some end the header there, some read on and find another From."""
     torn = b"From: a@sender.example\r\nno field\r\nFrom: boss@example.com\r\n\r\nbody\r\n"
     for action, reply in (("reject", "554 5.6.0"), ("fix", "250"), ("accept", "250")):
@@ -76,7 +76,7 @@ async def test_a_header_that_two_readers_would_end_differently_can_be_told_apart
     assert accepted.endswith(b"\r\n" + torn)
 
 
-async def test_octets_nobody_declared_can_be_refused(factory: Factory) -> None:
+async def test_undeclared_8bit_content_can_be_refused(factory: Factory) -> None:
     server = {"phases": {"data": {"eightbit": "reject"}}}
     content = "Subject: x\r\n\r\né\r\n".encode()
     async with serving(factory.uri, server=server) as port, Dialogue(port) as client:

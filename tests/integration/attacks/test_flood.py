@@ -1,6 +1,6 @@
-"""test_flood — who sends as many commands as he can delays nobody, fills no log, and is shown out
+"""test_flood — a client that floods us with commands does not delay others or fill the log, and is disconnected
 
-Owns: turns of the event loop, what commands cost that are answered 4xx or do nothing, and excess recipients.
+Owns: turns of the event loop, the cost of commands that are answered 4xx or do nothing, and excess recipients.
 See: RFC 5321 section 4.5.3.1.10; Postfix smtpd_junk_command_limit, smtpd_recipient_overshoot_limit.
 """
 
@@ -57,7 +57,7 @@ class Turns:
 @pytest.mark.parametrize(
     "flood", [RCPT * 5000, b"RSET\r\n" * 5000, b"BDAT 0\r\n" * 5000, b"BDAT 1\r\nX" * 5000, b"NONSENSE\r\n" * 5000]
 )
-async def test_others_have_their_turn_between_commands_sent_together(
+async def test_pipelined_commands_do_not_block_other_clients(
     factory: Factory, monkeypatch: pytest.MonkeyPatch, flood: bytes
 ) -> None:
     async with serving(factory.uri, server=server(1_000_000)) as port, Dialogue(port) as client:
@@ -72,7 +72,7 @@ async def test_others_have_their_turn_between_commands_sent_together(
     assert turns.most <= 50
 
 
-async def test_trying_again_at_once_for_ever_is_not_free(factory: Factory, heard: Heard) -> None:
+async def test_endless_immediate_retries_end_the_session(factory: Factory, heard: Heard) -> None:
     async with serving(factory.uri, server=server(20, hard=5), policy=DEFERRED) as port, Dialogue(port) as client:
         assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250")
         await client.send(RCPT * 5_000)
@@ -84,7 +84,7 @@ async def test_trying_again_at_once_for_ever_is_not_free(factory: Factory, heard
     assert len(heard.all("session.refused")) == 24
 
 
-async def test_chunks_of_nothing_are_not_free(factory: Factory) -> None:
+async def test_endless_empty_chunks_end_the_session(factory: Factory) -> None:
     async with serving(factory.uri, server=server(20, hard=5)) as port, Dialogue(port) as client:
         await client.envelope()
         await client.send(b"BDAT 0\r\n" * 5000)
@@ -93,7 +93,7 @@ async def test_chunks_of_nothing_are_not_free(factory: Factory) -> None:
     assert b"421 4.7.0" in said
 
 
-async def test_a_long_list_of_recipients_costs_nothing_and_is_logged_once(factory: Factory, heard: Heard) -> None:
+async def test_recipients_over_the_limit_are_452_and_logged_once(factory: Factory, heard: Heard) -> None:
     """A client that pipelines cannot know better; were it shown out, it could never send."""
     settings = server(10, hard=5, rcptto={"maxrecipients": 100, "overshoot": 400})
     async with serving(factory.uri, server=settings) as port, Dialogue(port) as client:
@@ -106,7 +106,7 @@ async def test_a_long_list_of_recipients_costs_nothing_and_is_logged_once(factor
     assert len(factory.queue()) == 2, "one for each message: they all name the same mailbox"
 
 
-async def test_a_list_without_end_is_shown_out(factory: Factory, heard: Heard) -> None:
+async def test_an_endless_list_of_recipients_ends_the_session(factory: Factory, heard: Heard) -> None:
     settings = server(10, hard=5, rcptto={"maxrecipients": 100, "overshoot": 400})
     async with serving(factory.uri, server=settings) as port, Dialogue(port) as client:
         await client.send(b"MAIL FROM:<a@sender.example>\r\n" + RCPT * 5_000)

@@ -1,8 +1,8 @@
-"""test_header — no content writes into our own header, and no spelling or padding gets around who may say what
+"""test_header — no content changes our own header fields, and no spelling or padding bypasses a rule
 
-Owns: one story for each attack on what users may write in From, on header limits and on rules, from SMTP to the queue.
+Owns: one story for each attack on From of limited users, on header limits and on rules, from SMTP to the queue.
 See: RFC 5322 sections 2.2.3, 3.6; RFC 6409 section 6.1; tests/unit/smtpd/test_content.py, test_sender_check.py and
-    test_policy_conditions.py for every form of it.
+    tests/unit/policy/test_conditions.py for every form of it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def test_a_first_line_cannot_continue_a_field_that_policy_adds(factory: Fa
     assert [message["X-Origin"] for message in read(factory)] == ([] if ending == "reject" else ["net"])
 
 
-async def test_a_first_line_of_blanks_lifts_no_limit(factory: Factory) -> None:
+async def test_a_blank_first_line_does_not_lift_the_header_limits(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.submit(b" \r\n" + b"Received: x\r\n" * 200 + MESSAGE)).startswith(
             "554 5.4.6 Too many hops"
@@ -91,10 +91,10 @@ async def test_a_first_line_of_blanks_lifts_no_limit(factory: Factory) -> None:
     ],
     ids=["long", "comments", "groups", "two"],
 )
-async def test_a_from_field_nobody_writes_is_not_ones_own(
+async def test_an_unparsable_from_field_is_refused_for_limited_users(
     factory: Factory, authority: Authority, header: bytes
 ) -> None:
-    """And is no trouble of ours: refused for good, with the session unharmed."""
+    """It is refused permanently, and the session continues."""
     async with alice(factory.uri, authority) as client:
         reply = await client.submit(header + MESSAGE, sender=b"<alice@sender.example>")
         assert reply.startswith(("550 5.7.1 From", "552 5.3.4 Header is larger"))
@@ -109,7 +109,7 @@ def rules(*written: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def test_padding_hides_no_field_from_a_rule(factory: Factory) -> None:
+async def test_padding_does_not_hide_a_field_from_a_rule(factory: Factory) -> None:
     written = rules({"phase": "eod", "if": {"header": {"X-Bad": ["yes"]}}})
     async with serving(factory.uri, policy=written) as port, Dialogue(port) as client:
         for lines in (0, 128, 300, 990):
@@ -126,7 +126,7 @@ async def test_padding_hides_no_field_from_a_rule(factory: Factory) -> None:
         assert await client.submit((b"X-Pad: " + b"a" * 990 + b"\r\n") * 3000 + b"X-Bad: yes\r\n\r\n") == "550 5.7.1 no"
 
 
-async def test_no_spelling_of_an_address_gets_around_a_rule(factory: Factory) -> None:
+async def test_rules_match_every_spelling_of_an_address(factory: Factory) -> None:
     written = rules(
         {"if": {"recipient": ["ceo@example.com"]}},
         {"if": {"recipientdomain": ["blocked.example", "*.blocked.example"]}},

@@ -1,7 +1,7 @@
-"""test_logins — who guesses passwords pays for each guess, however the connection ends
+"""test_logins — each guessed password counts as a failure, in whatever way the connection ends
 
-Owns: guesses whose reply nobody waits for, guesses held back and sent at once, SCRAM that is given up, what a guess
-    costs by the hash it meets, and bans beside a reload that is refused.
+Owns: guesses without waiting for the reply, concurrent guesses, aborted SCRAM, the cost of a guess by its hash, and
+    bans beside a refused reload.
 See: tests/unit/smtpd/test_failures.py for the arithmetic; tests/scenario/acceptance/test_failed_logins_are_banned.py
     for processes.
 """
@@ -35,12 +35,12 @@ RIGHT = b"AUTH PLAIN " + b64encode(b"\0alice\0" + PASSWORD.encode())
 
 
 def guarded(**settings: Any) -> dict[str, Any]:
-    """AUTH in the clear, since TLS is no part of this, and nobody trusted."""
+    """AUTH without TLS, and no trusted networks."""
     failures = {"trusted": [], "delay": "0s", "ban": BAN}
     return {"users": {"alice": HASH}, "tlsonly": False, "failures": failures, **settings}
 
 
-async def test_hanging_up_before_the_reply_saves_no_failure(
+async def test_disconnecting_before_the_reply_still_counts_as_a_failure(
     factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = threading.Event()
@@ -64,10 +64,10 @@ async def test_hanging_up_before_the_reply_saves_no_failure(
             assert (await client.ask(RIGHT)).startswith("421 4.7.0")
 
 
-async def test_guesses_sent_at_once_are_no_more_than_one_may_make(
+async def test_concurrent_guesses_are_limited_to_the_allowed_failures(
     factory: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each session was let in when nobody was banned, and holds its guess until all of them have one."""
+    """Each session begins before a ban, and holds its guess until all sessions have one."""
     tried: list[str] = []
 
     def verify(known: str, password: str) -> bool:
@@ -86,7 +86,7 @@ async def test_guesses_sent_at_once_are_no_more_than_one_may_make(
     assert Counter(reply[:3] for reply in said) == {"535": BAN + 1, "421": 4 * BAN - 1}
 
 
-async def test_right_passwords_at_once_all_let_in(factory: Factory) -> None:
+async def test_concurrent_right_passwords_all_authenticate(factory: Factory) -> None:
     settings = guarded(hashing={"remembered": 0})
     async with serving(factory.uri, authentication=settings) as port, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(Dialogue(port)) for _ in range(5 * BAN)]
@@ -95,7 +95,7 @@ async def test_right_passwords_at_once_all_let_in(factory: Factory) -> None:
 
 
 @pytest.mark.parametrize("end", ["star", "abort"])
-async def test_giving_up_where_scram_has_shown_its_salt_is_a_failure(factory: Factory, heard: Heard, end: str) -> None:
+async def test_aborting_scram_after_the_salt_is_a_failure(factory: Factory, heard: Heard, end: str) -> None:
     first = b"AUTH SCRAM-SHA-256 " + b64encode(b"n,,n=nobody,r=x")
     async with serving(factory.uri, authentication=guarded()) as port:
         for number in range(BAN + 1):
@@ -129,7 +129,7 @@ DEARER = PasswordHasher(time_cost=5).hash(PASSWORD)
     ],
     ids=["cheap", "cheaper than ours", "a little cheaper", "ours", "dearer", "that nothing matches", "unknown"],
 )
-async def test_a_wrong_password_costs_what_an_unknown_user_does(
+async def test_a_wrong_password_costs_as_much_as_an_unknown_user(
     factory: Factory, monkeypatch: pytest.MonkeyPatch, known: str | None
 ) -> None:
     """The work is counted, not timed: memory times passes of each hash that is verified."""
@@ -150,15 +150,15 @@ async def test_a_wrong_password_costs_what_an_unknown_user_does(
         Dialogue(port) as client,
     ):
         assert (await client.ask(WRONG)).startswith("535")
-        assert ours <= sum(work) <= 1.001 * ours, "nor more, which would tell as much"
+        assert ours <= sum(work) <= 1.001 * ours, "a higher cost would reveal the user as well"
         if known is not None and "m=1," not in known:
             work.clear()
             assert (await client.ask(RIGHT)).startswith("235")
-            assert len(work) == 1, "a right one costs what its hash does"
+            assert len(work) == 1, "a right password costs one verification of its hash"
 
 
-async def test_a_refused_reload_forgets_no_ban(factory: Factory, tmp_path: Path) -> None:
-    """What is wrong with the new configuration is found when half of it is made already."""
+async def test_a_refused_reload_keeps_the_bans(factory: Factory, tmp_path: Path) -> None:
+    """The error in the new configuration is found after half of it was applied."""
     config = configured(authentication=guarded())
     pair = {"certificate": str(tmp_path / "none.pem"), "privatekey": str(tmp_path / "none.key")}
     failures = {"trusted": [], "delay": "0s", "ban": 0}
@@ -173,4 +173,4 @@ async def test_a_refused_reload_forgets_no_ban(factory: Factory, tmp_path: Path)
             assert (await client.ask(RIGHT)).startswith("421 4.7.0")
         listeners.use(configured(authentication=guarded(failures=failures)))
         async with Dialogue(port) as client:
-            assert (await client.ask(RIGHT)).startswith("235"), "one that is taken bans nobody"
+            assert (await client.ask(RIGHT)).startswith("235"), "an accepted reload with ban 0 lifts the ban"

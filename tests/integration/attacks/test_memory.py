@@ -1,6 +1,6 @@
-"""test_memory — content in transfer stays within its budget, and a large message holds up nobody
+"""test_memory — content in transfer stays within its budget, and a large message delays no other client
 
-Owns: the memory budget over all connections, what those hear who exceed it, and how long others wait meanwhile.
+Owns: the memory budget over all connections, the replies to clients that exceed it, and how long others wait.
 See: config/smtpd.yaml `memory.bodies`; RFC 5321 section 4.5.3.1.10.
 """
 
@@ -51,7 +51,9 @@ def sizes(bodies: str, maxsize: str) -> dict[str, Any]:
     return {"memory": {"bodies": bodies}, "server": {"phases": {"data": {"maxsize": maxsize}}}}
 
 
-async def test_a_declared_size_without_room_is_refused_before_354(factory: Factory, budget: type[Watched]) -> None:
+async def test_a_declared_size_over_the_memory_budget_is_refused_before_354(
+    factory: Factory, budget: type[Watched]
+) -> None:
     async with (
         serving(factory.uri, **sizes("1MiB", "1MiB")) as port,
         Dialogue(port) as first,
@@ -71,7 +73,7 @@ async def test_a_declared_size_without_room_is_refused_before_354(factory: Facto
 
 
 @pytest.mark.parametrize("begin", [b"DATA", b"BDAT 1000000"])
-async def test_who_declares_much_and_sends_nothing_takes_no_room_from_others(
+async def test_a_large_declared_size_without_content_reserves_no_memory(
     factory: Factory, budget: type[Watched], begin: bytes
 ) -> None:
     async with serving(factory.uri, **sizes("1MiB", "1MiB")) as port, AsyncExitStack() as stack:
@@ -90,7 +92,7 @@ async def test_who_declares_much_and_sends_nothing_takes_no_room_from_others(
 
 
 async def test_twenty_large_messages_at_once_stay_within_the_budget(factory: Factory, budget: type[Watched]) -> None:
-    """None says how large it is, so that the budget runs out in the middle; who is refused is read to the end."""
+    """No client declares a size, so the budget is exceeded midway; refused messages are read to the end."""
     content = LINES * (MIB // len(LINES)) + b".\r\n"
     async with serving(factory.uri, **sizes("4MiB", "2MiB")) as port, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(Dialogue(port)) for _ in range(20)]
@@ -117,7 +119,7 @@ async def test_twenty_large_messages_at_once_stay_within_the_budget(factory: Fac
 
 
 @pytest.mark.parametrize("begin", [b"DATA\r\n", b"BDAT 500000\r\n"])
-async def test_who_hangs_up_in_the_middle_gives_its_room_back(
+async def test_a_disconnect_during_content_releases_its_memory(
     factory: Factory, budget: type[Watched], begin: bytes
 ) -> None:
     async with serving(factory.uri, **sizes("1MiB", "1MiB")) as port:
@@ -131,7 +133,7 @@ async def test_who_hangs_up_in_the_middle_gives_its_room_back(
     assert budget.made.used == 0
 
 
-async def test_a_chunk_without_room_is_refused_and_read(factory: Factory, budget: type[Watched]) -> None:
+async def test_a_chunk_over_the_memory_budget_is_refused_and_discarded(factory: Factory, budget: type[Watched]) -> None:
     async with (
         serving(factory.uri, **sizes("1MiB", "1MiB")) as port,
         Dialogue(port) as first,
@@ -148,8 +150,8 @@ async def test_a_chunk_without_room_is_refused_and_read(factory: Factory, budget
 
 
 @pytest.mark.slow
-async def test_fifty_megabytes_hold_up_nobody(factory: Factory) -> None:
-    """The large message comes from another thread, so that the client's own work does not stand in the way."""
+async def test_a_message_of_50_megabytes_does_not_delay_others(factory: Factory) -> None:
+    """The large message comes from another thread, so that the client's own work does not disturb the measurement."""
     loop = asyncio.get_running_loop()
     content = LINES * (50_000_000 // len(LINES))
     waits = []
@@ -183,7 +185,7 @@ REPORTS = b"<b@bounces.example>"
 
 
 def besieged(**more: Any) -> dict[str, Any]:
-    """Anybody may write to bounces.example, and only one address to everybody."""
+    """Any client may send to bounces.example, and one address to any recipient."""
     settings = sizes("8MiB", "1MiB")
     return {**settings, "relay": {"networks": [FRIEND]}, "suppression": {"accept": ["bounces.example"]}, **more}
 
@@ -199,10 +201,10 @@ async def drip(stack: AsyncExitStack, port: int, source: str, octets: int) -> Di
 
 
 @pytest.mark.parametrize("sources", [[STRANGER], [f"127.0.0.{n}" for n in range(10, 17)]], ids=["one", "many"])
-async def test_strangers_leave_room_for_who_may_relay(
+async def test_untrusted_clients_leave_memory_for_relay_clients(
     factory: Factory, budget: type[Watched], sources: list[str]
 ) -> None:
-    """46 slow connections to an address that anybody may write to, and 60 of 60 messages are accepted beside them."""
+    """46 slow connections to an open address, and 60 of 60 messages are accepted beside them."""
     async with serving(factory.uri, **besieged()) as port, AsyncExitStack() as stack:
         for number in range(46):
             await drip(stack, port, sources[number % len(sources)], 1_000_000)
@@ -215,7 +217,7 @@ async def test_strangers_leave_room_for_who_may_relay(
     assert len(factory.queue()) == 60
 
 
-async def test_one_stranger_leaves_room_for_another(factory: Factory, budget: type[Watched]) -> None:
+async def test_one_untrusted_client_leaves_memory_for_another(factory: Factory, budget: type[Watched]) -> None:
     async with serving(factory.uri, **besieged()) as port, AsyncExitStack() as stack:
         for _ in range(10):
             await drip(stack, port, STRANGER, 1_000_000)
@@ -224,7 +226,7 @@ async def test_one_stranger_leaves_room_for_another(factory: Factory, budget: ty
     assert budget.made.used == 0
 
 
-async def test_a_stranger_may_send_a_message_of_the_largest_size(factory: Factory) -> None:
+async def test_an_untrusted_client_may_send_a_message_of_the_maximum_size(factory: Factory) -> None:
     settings = besieged(memory={"bodies": "1MiB", "share": 0, "reserve": 1})
     async with serving(factory.uri, **settings) as port, Dialogue(port, source=STRANGER) as client:
         assert (await client.submit(LINES * 10_000, REPORTS)).startswith("250")

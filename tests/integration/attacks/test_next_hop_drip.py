@@ -27,7 +27,7 @@ async def drip(line: bytes) -> bytes:
     return await honest(line)
 
 
-async def test_fifty_recipients_hold_a_connection_for_the_limit_of_an_attempt(factory: Factory, heard: Heard) -> None:
+async def test_fifty_slow_recipients_end_at_the_time_limit_of_the_attempt(factory: Factory, heard: Heard) -> None:
     factory.rows(50, message=factory.message())
     changes = {"timeout": {"attempt": "1s"}, "retry": {"intervals": ["1h"]}}
     async with hostile(drip) as peer:
@@ -43,6 +43,6 @@ async def test_fifty_recipients_hold_a_connection_for_the_limit_of_an_attempt(fa
     }
 
 
-def test_left_out_the_limit_is_that_of_postfixs_steps_together() -> None:
+def test_the_default_time_limit_is_the_sum_of_postfixs_limits() -> None:
     assert stuck_after(Transport()) == (3050.0, 3050.0)
     assert stuck_after(Transport.model_validate({"timeout": {"attempt": "10m"}})) == (3050.0, 600.0)

@@ -1,7 +1,7 @@
-"""test_next_hop_replies — a next hop that says far too much costs neither memory nor others their time
+"""test_next_hop_replies — a next hop with huge replies costs little memory and does not delay others
 
-Owns: a reply keeps about 2 KB, one longer than any honest one ends the session, and no more is read
-    than is wanted; control characters become their escapes after that, so that they make nothing large.
+Owns: a reply keeps about 2 KB, a reply over the limit ends the session, and reading stops at
+    the needed replies; control characters become their escapes after that, so that they make nothing large.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def verbose(line: bytes) -> bytes:
     return LONG if line.upper().startswith(b"RCPT") else await honest(line)
 
 
-async def test_a_hundred_lines_of_control_characters_for_each_recipient_cost_next_to_nothing(factory: Factory) -> None:
+async def test_a_hundred_lines_of_control_characters_take_little_memory(factory: Factory) -> None:
     """It was 3.2 MB of text for each recipient: 80 MB became 2.2 GB."""
     for _ in range(10):
         factory.rows(50, message=factory.message())
@@ -50,7 +50,7 @@ async def test_a_hundred_lines_of_control_characters_for_each_recipient_cost_nex
     assert {row.last_error for row in factory.queue()} == {"reply of more than 32768 octets"}
 
 
-def test_of_a_long_reply_the_first_and_the_last_lines_are_kept_and_escaped_after_that() -> None:
+def test_the_first_and_last_lines_of_a_long_reply_are_kept_and_escaped() -> None:
     lines = [f"550-5.7.1 line {number} ".encode() + b"\x1b" * 100 + b"\r\n" for number in range(60)]
     [reply] = ReplyParser().feed(b"".join(lines) + b"550 5.7.1 see https://evil.test/why\r\n")
     assert (reply.code, reply.enhanced, reply.is_permanent) == (550, "5.7.1", True)
@@ -62,12 +62,12 @@ def test_of_a_long_reply_the_first_and_the_last_lines_are_kept_and_escaped_after
     assert str(reply).isprintable()
 
 
-def test_a_line_is_cut_between_characters() -> None:
+def test_a_line_is_truncated_between_characters() -> None:
     [reply] = ReplyParser().feed(b"550 " + "é".encode() * 2000 + b"\r\n")
     assert reply.lines == ("é" * ((KEPT // 2 - 3) // 2) + "…",)
 
 
-async def test_no_more_is_read_while_replies_lie_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reading_stops_while_replies_are_unprocessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "_MOST_HELD", 4000)
     many = Transaction("a@example.com", tuple(f"r{n}@example.net" for n in range(200)), b"x\r\n")
 
@@ -89,11 +89,11 @@ async def test_no_more_is_read_while_replies_lie_unread(monkeypatch: pytest.Monk
         connection.abort()
         await asyncio.sleep(0)
     assert {outcome.kind for outcome in classify(result)} == {"delivered"}
-    assert most < 4000 + 2 * 4096, "what one read brings is read, and no more"
+    assert most < 4000 + 2 * 4096, "one read more at most"
     assert under_test._HELD.octets == 0
 
 
-async def test_many_short_replies_that_are_too_much_together_end_the_session() -> None:
+async def test_replies_over_the_total_limit_end_the_session() -> None:
     many = Transaction("a@example.com", tuple(f"r{n}@example.net" for n in range(20)), b"x\r\n")
 
     async def wordy(line: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""test_next_hop_surplus — a reply too many makes nobody's refusal another's, and loses no mail
+"""test_next_hop_surplus — a surplus reply shifts no refusal to another recipient, and loses no mail
 
-Owns: whatever the peer says that no command asked for, no recipient is failed by it, with and
-    without pipelining; and what is accepted all the same is neither lost nor sent for ever.
+Owns: a reply without a command fails no recipient, with and without pipelining; accepted mail is not lost and not
+    sent for ever.
 See: RFC 2920 section 3.1; queued/smtp/client.py.
 """
 
@@ -38,7 +38,7 @@ class Script:
         self._before = before
 
     async def __call__(self, line: bytes) -> bytes:
-        """What is answered to a line."""
+        """The reply to a line."""
         verb = line[:4].upper().strip()
         if verb == b"EHLO":
             return b"250-evil.test\r\n250 PIPELINING\r\n" if self._pipelining else b"250 evil.test\r\n"
@@ -63,17 +63,15 @@ async def send(script: Script, transaction: Transaction = TWO) -> tuple[Transact
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("verb", [b"MAIL", b"RCPT", b"DATA"])
 @pytest.mark.parametrize("extra", [EXTRA, b"550 5.1.1 no such user\r\n", b"354 go on\r\n"])
-async def test_nobody_is_failed_by_a_reply_too_many(
-    verb: bytes, extra: bytes, *, before: bool, pipelining: bool
-) -> None:
+async def test_a_surplus_reply_fails_no_recipient(verb: bytes, extra: bytes, *, before: bool, pipelining: bool) -> None:
     result, usable = await send(Script({verb: extra}, pipelining=pipelining, before=before))
     assert [outcome.kind for outcome in classify(result)] == ["deferred", "deferred"]
     assert not usable
 
 
 @pytest.mark.parametrize("order", [("alive", "gone"), ("gone", "alive"), ("gone", "alive", "gone")])
-async def test_a_late_extra_250_moves_no_refusal(order: tuple[str, ...]) -> None:
-    """DATA is answered by the refusal of a recipient, and what is left over would answer the next command."""
+async def test_a_late_surplus_250_shifts_no_refusal(order: tuple[str, ...]) -> None:
+    """DATA gets the refusal of a recipient, and the surplus reply would answer the next command."""
     transaction = TWO._replace(recipients=tuple(f"{name}{n}@example.net" for n, name in enumerate(order)))
 
     class Late(Script):
@@ -86,7 +84,7 @@ async def test_a_late_extra_250_moves_no_refusal(order: tuple[str, ...]) -> None
     assert not usable
 
 
-async def test_two_late_replies_too_many_move_no_refusal() -> None:
+async def test_two_late_surplus_replies_shift_no_refusal() -> None:
     """The acceptance of alive@ is still due when we ask for proof: it proves nothing."""
     order = Transaction("alice@example.com", ("gone@example.net", "alive@example.net"), TWO.content)
 
@@ -105,7 +103,7 @@ async def test_two_late_replies_too_many_move_no_refusal() -> None:
 
 
 @pytest.mark.parametrize("pipelining", [True, False])
-async def test_a_late_refusal_of_a_message_is_not_that_of_the_next(*, pipelining: bool) -> None:
+async def test_a_late_refusal_of_a_message_does_not_apply_to_the_next_one(*, pipelining: bool) -> None:
     """The host says 250 to the final dot, and 554 when the next MAIL is on its way."""
     order = Transaction("alice@example.com", ("alive@example.net", "gone@example.net"), TWO.content)
 
@@ -131,7 +129,7 @@ async def test_a_late_refusal_of_a_message_is_not_that_of_the_next(*, pipelining
 
 
 @pytest.mark.parametrize("pipelining", [True, False])
-async def test_a_late_refusal_of_a_recipient_is_not_that_of_the_message(*, pipelining: bool) -> None:
+async def test_a_late_refusal_of_a_recipient_does_not_apply_to_the_message(*, pipelining: bool) -> None:
     """The host repeats the 550 of gone@ after the final dot, and then accepts the message for alive@."""
     peer = repeating(b".", pipelining=pipelining)
     assert await kinds(peer, SmtpConnection, TWO) == ["deferred", "deferred"]
@@ -139,7 +137,7 @@ async def test_a_late_refusal_of_a_recipient_is_not_that_of_the_message(*, pipel
 
 @pytest.mark.parametrize("pipelining", [True, False])
 @pytest.mark.parametrize("before", [b"RCPT", b"."])
-async def test_a_late_refusal_is_not_that_of_the_only_recipient_of_the_next_message(
+async def test_a_late_refusal_does_not_apply_to_the_only_recipient_of_the_next_message(
     before: bytes, *, pipelining: bool
 ) -> None:
     alone = TWO._replace(recipients=("alive@example.net",))
@@ -147,7 +145,7 @@ async def test_a_late_refusal_is_not_that_of_the_only_recipient_of_the_next_mess
     assert await kinds(peer, SmtpConnection, TWO, alone) == ["deferred"]
 
 
-async def test_a_late_refusal_of_ehlo_is_not_that_of_mail() -> None:
+async def test_a_late_refusal_of_ehlo_does_not_apply_to_mail() -> None:
     """EHLO is refused twice, the second time while HELO was answered and MAIL is on its way."""
     alone = TWO._replace(recipients=("alive@example.net",))
 
@@ -168,7 +166,7 @@ async def test_a_late_refusal_of_ehlo_is_not_that_of_mail() -> None:
     assert await kinds(peer, SmtpConnection, alone) == ["deferred"]
 
 
-async def test_the_refusal_of_a_message_is_believed_where_the_reply_to_quit_proves_it() -> None:
+async def test_a_refusal_of_a_message_is_final_if_the_reply_to_quit_proves_it() -> None:
     """With one recipient and with several; a host that hangs up instead is believed too."""
 
     class Refusing(Script):
@@ -204,8 +202,8 @@ def repeating(
     return peer
 
 
-async def test_a_reply_too_many_by_lmtp_moves_no_reply_of_its_recipients() -> None:
-    """It says first that it has the message, and then for each recipient what came of it, as each delivery ends."""
+async def test_a_surplus_lmtp_reply_shifts_no_reply_of_a_recipient() -> None:
+    """It accepts the message first, and then sends a reply for each recipient as its delivery ends."""
     names = ("gone@example.net", "alive@example.net", "alive-too@example.net")
 
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -231,7 +229,7 @@ async def kinds(
     protocol: type[SmtpConnection],
     *transactions: Transaction,
 ) -> list[str]:
-    """What becomes of the recipients of the last of these transactions on one connection."""
+    """The outcomes of the last of these transactions on one connection."""
     server = await asyncio.start_server(peer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     connection = await protocol.open("127.0.0.1", port, hostname="us.test", timeouts=LIMITS)
@@ -244,7 +242,7 @@ async def kinds(
     return [outcome.kind for outcome in classify(result)]
 
 
-async def test_without_a_reply_too_many_each_has_its_own() -> None:
+async def test_without_a_surplus_reply_each_recipient_has_its_own() -> None:
     result, usable = await send(Script({}))
     assert [outcome.kind for outcome in classify(result)] == ["delivered", "failed"]
     assert usable
@@ -254,18 +252,18 @@ async def test_without_a_reply_too_many_each_has_its_own() -> None:
     assert usable
 
 
-async def test_421_may_come_unasked() -> None:
+async def test_an_unsolicited_421_is_not_a_surplus_reply() -> None:
     result, _ = await send(Script({b".": b"421 4.3.2 going down\r\n"}))
     assert [outcome.kind for outcome in classify(result)] == ["delivered", "failed"]
 
 
-async def test_who_says_twice_that_it_has_the_message_has_it() -> None:
+async def test_a_repeated_250_after_the_dot_is_a_delivery() -> None:
     """To disbelieve it would send the message again with every try."""
     result, usable = await send(Script({b".": EXTRA}))
     assert [outcome.kind for outcome in classify(result)] == ["delivered", "failed"]
     assert not usable
 
 
-async def test_an_acceptance_that_is_taken_back_is_uncertain() -> None:
+async def test_a_250_followed_by_a_refusal_is_uncertain() -> None:
     result, _ = await send(Script({b".": b"550 5.7.1 rejected\r\n"}))
     assert [(outcome.kind, outcome.uncertain) for outcome in classify(result)] == [("deferred", True)] * 2

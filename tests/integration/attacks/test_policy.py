@@ -1,4 +1,4 @@
-"""test_policy — another spelling or another address of the same host is no way round a rule
+"""test_policy — another spelling or another address of the same host does not bypass a rule
 
 Owns: names in a greeting in lists and counts, the addresses of one IPv6 host, and bans beside a flood of other counts.
 See: docs/reference/policy.md, `in` and `rate`; smtpd/envelope/places.py; smtpd/rates/server.py.
@@ -31,14 +31,14 @@ def listed(path: Path, of: str, phase: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [b"bad.example", b"BAD.example", b"Bad.Example", b"x.WORSE.example"])
-async def test_a_greeting_is_found_in_a_list_in_any_case(factory: Factory, tmp_path: Path, name: bytes) -> None:
+async def test_an_ehlo_name_matches_a_list_in_any_case(factory: Factory, tmp_path: Path, name: bytes) -> None:
     policy = listed(tmp_path / "bad", "helo", "helo")
     async with serving(factory.uri, policy=policy) as port, Dialogue(port, ehlo=None) as client:
         assert (await client.ask(b"EHLO " + name)) == "550 5.7.1 No"
         assert (await client.ask(b"EHLO good.example")).startswith("250")
 
 
-async def test_a_reverse_name_is_found_in_a_list_in_any_case(factory: Factory, tmp_path: Path) -> None:
+async def test_a_reverse_name_matches_a_list_in_any_case(factory: Factory, tmp_path: Path) -> None:
     policy = listed(tmp_path / "bad", "clientname", "mailfrom")
     async with serving(factory.uri, server=PROXY, policy=policy) as port, Dialogue(port) as client:
         assert (await client.ask(b"XCLIENT NAME=BAD.Example HELO=c.example")).startswith("220")
@@ -59,9 +59,7 @@ def counted(subject: str) -> dict[str, Any]:
         (["192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201"], 2),
     ],
 )
-async def test_a_host_counts_once_whichever_of_its_addresses_it_takes(
-    factory: Factory, addresses: list[str], allowed: int
-) -> None:
+async def test_all_addresses_of_a_host_share_one_count(factory: Factory, addresses: list[str], allowed: int) -> None:
     replies = []
     async with serving(factory.uri, server=PROXY, relay=RELAY, policy=counted("client")) as port:
         for address in addresses:
@@ -71,7 +69,7 @@ async def test_a_host_counts_once_whichever_of_its_addresses_it_takes(
     assert replies == ["250"] * allowed + ["450"] * (len(addresses) - allowed)
 
 
-async def test_a_greeting_counts_once_in_any_case(factory: Factory) -> None:
+async def test_spellings_of_an_ehlo_name_share_one_count(factory: Factory) -> None:
     async with serving(factory.uri, policy=counted("helo")) as port:
         replies = []
         for name in (b"c.example", b"C.example", b"c.EXAMPLE"):
@@ -81,8 +79,8 @@ async def test_a_greeting_counts_once_in_any_case(factory: Factory) -> None:
 
 
 @pytest.mark.parametrize("flood", ["own/policy/often/{}", "message/address/{}", "own/auth/failures/name/{}"])
-async def test_a_flood_of_other_keys_pushes_out_no_ban(flood: str) -> None:
-    """What `authenticate.banned` began stays, however many addresses, names and senders are counted beside it."""
+async def test_many_other_keys_do_not_displace_a_ban(flood: str) -> None:
+    """A ban stays while any number of addresses, names and senders are counted."""
     counts = LocalRateCounts(RateServer())
     ban = Limit("own/auth/ban/address/192.0.2.1/32", 1, 600.0)
     assert await counts.hit([ban], 1) == 0.0
@@ -94,7 +92,7 @@ async def test_a_flood_of_other_keys_pushes_out_no_ban(flood: str) -> None:
 @pytest.mark.parametrize(
     "written", [b"gone@example.com", b'"gone"@example.com', rb'"g\one"@EXAMPLE.com', b"Gone@example.com"]
 )
-async def test_quotes_do_not_go_round_a_suppression(factory: Factory, written: bytes) -> None:
+async def test_a_quoted_local_part_does_not_bypass_a_suppression(factory: Factory, written: bytes) -> None:
     """RFC 5321 section 4.1.2: the quoted form is the same mailbox."""
     factory.sql(
         "INSERT INTO pillarbox.suppressions (target, reason, source) VALUES ('gone@example.com', 'x', 'operator')"

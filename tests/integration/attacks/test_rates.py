@@ -1,6 +1,6 @@
-"""test_rates — whoever keeps the counting process from answering gets no more than a second share of his limit
+"""test_rates — a client that blocks the counting process gets at most its limit once more
 
-Owns: real processes whose supervisor, which counts for all of them, is stopped.
+Owns: real processes with their supervisor, which counts for all of them, stopped.
 See: smtpd/rates/client.py; tests/unit/smtpd/test_rates.py for the arithmetic; docs/how-to/limit-clients.md.
 """
 
@@ -29,7 +29,7 @@ async def asked(smtpd: Daemon, times: int) -> Counter[str]:
     return replies
 
 
-async def test_a_counting_process_that_does_not_answer_lets_in_a_share(system: System) -> None:
+async def test_without_the_counting_process_each_process_allows_its_share(system: System) -> None:
     """Sixty were let in before; each of them waits 50 ms for an answer."""
     rates = {"exempt": [], "window": "1h", "address": {"messages": LIMIT}}
     smtpd = await system.smtpd(processes=PROCESSES, rates=rates)
@@ -41,10 +41,10 @@ async def test_a_counting_process_that_does_not_answer_lets_in_a_share(system: S
     assert 1 <= stalled["250 2.1.0"] <= LIMIT
     assert stalled["450 4.7.1"] == ASKED - stalled["250 2.1.0"]
     await smtpd.until_said("rates.unanswered")
-    assert await asked(smtpd, 3) == {"450 4.7.1": 3}, "what was asked meanwhile is counted"
+    assert await asked(smtpd, 3) == {"450 4.7.1": 3}, "messages sent in the meantime are counted"
 
 
-async def test_what_was_let_in_before_counts(system: System) -> None:
+async def test_messages_allowed_before_count_towards_the_share(system: System) -> None:
     rates = {"exempt": [], "window": "1h", "address": {"messages": LIMIT}}
     smtpd = await system.smtpd(processes=PROCESSES, rates=rates)
     assert await asked(smtpd, LIMIT + 5) == {"250 2.1.0": LIMIT, "450 4.7.1": 5}

@@ -1,7 +1,7 @@
-"""test_relay — strangers reach nobody, and no words of a client become a header line or another address
+"""test_relay — untrusted clients cannot relay, and no text of a client becomes a header line or another address
 
-Owns: open relay and the spellings by which it is tried, address literals, source routes, what a bounce could carry, and
-    header lines by way of greetings and addresses.
+Owns: open relay in any spelling, address literals, source routes, backscatter, and header lines in EHLO names and
+    addresses.
 See: RFC 5321 sections 3.6, 4.1.3, 7.3, appendix C; RFC 6409 section 6.
 """
 
@@ -38,8 +38,8 @@ def rcptto(**settings: Any) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("sender", [b"<>", b"<a@mx.pillarbox.example>", b"<victim@example.com>"])
-async def test_a_stranger_reaches_nobody(factory: Factory, sender: bytes, recipient: bytes) -> None:
-    """We are nobody's mailbox: there is no recipient a stranger may name, so no bounce can come of it either."""
+async def test_an_untrusted_client_cannot_relay(factory: Factory, sender: bytes, recipient: bytes) -> None:
+    """We have no mailboxes: an untrusted client has no valid recipient, so it causes no bounce either."""
     async with serving(factory.uri, relay=STRANGERS) as port, Dialogue(port) as client:
         assert (await client.ask(b"MAIL FROM:" + sender)).startswith("250")
         assert (await client.ask(b"RCPT TO:" + recipient))[:9] == "554 5.7.1"
@@ -48,7 +48,7 @@ async def test_a_stranger_reaches_nobody(factory: Factory, sender: bytes, recipi
     assert factory.queue() == []
 
 
-async def test_an_address_literal_is_a_recipient_only_where_that_is_configured(factory: Factory) -> None:
+async def test_an_address_literal_is_a_recipient_only_if_configured(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope(b"<good@example.com>")
         for literal in (b"<user@[127.0.0.1]>", b"<user@[IPv6:::1]>", b"<user@[192.0.2.1]>"):
@@ -71,7 +71,7 @@ async def test_an_address_literal_is_a_recipient_only_where_that_is_configured(f
     ],
 )
 async def test_a_bare_number_is_an_address_literal_too(factory: Factory, number: str) -> None:
-    """RFC 1123 section 2.1: no name ends in a number, so whoever takes it takes it for an address."""
+    """RFC 1123 section 2.1: no name ends in a number, so other hosts take it for an address."""
     path = f"<user@{number}>".encode()
     smtputf8 = b"" if path.isascii() else b" SMTPUTF8"
     async with serving(factory.uri) as port, Dialogue(port) as client:
@@ -84,7 +84,7 @@ async def test_a_bare_number_is_an_address_literal_too(factory: Factory, number:
         assert (await client.ask(b"RCPT TO:" + path)).startswith("250")
 
 
-async def test_a_source_route_is_left_out_or_refused(factory: Factory) -> None:
+async def test_a_source_route_is_ignored_or_refused(factory: Factory) -> None:
     route = b"<@relay.example,@other.example:user@example.com>"
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.submit(b"", route, sender=b"<@x.example:a@sender.example>")).startswith("250")
@@ -97,7 +97,7 @@ async def test_a_source_route_is_left_out_or_refused(factory: Factory) -> None:
 
 
 async def test_a_percent_sign_is_part_of_a_mailbox(factory: Factory) -> None:
-    """Whose domain resolves the rest is for that domain to say; we deliver to what stands behind the last @."""
+    """The local part is for its domain to resolve; we deliver to the domain after the last @."""
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.submit(b"", b"<victim%other.example@example.com>")).startswith("250")
     [row] = factory.queue()
@@ -115,7 +115,7 @@ async def test_a_percent_sign_is_part_of_a_mailbox(factory: Factory) -> None:
         "grüße.example".encode(),
     ],
 )
-async def test_a_greeting_adds_no_line_to_our_header(factory: Factory, name: bytes) -> None:
+async def test_an_ehlo_name_adds_no_line_to_our_header(factory: Factory, name: bytes) -> None:
     async with serving(factory.uri) as port, Dialogue(port, ehlo=None) as client:
         if not (await client.say(b"EHLO " + name))[0].startswith("250"):
             return  # refused is as good
@@ -141,7 +141,7 @@ async def test_a_greeting_adds_no_line_to_our_header(factory: Factory, name: byt
         b"<a@\xff.example>",
     ],
 )
-async def test_no_control_character_gets_into_an_envelope(factory: Factory, path: bytes) -> None:
+async def test_a_control_character_in_an_envelope_is_refused(factory: Factory, path: bytes) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.ask(b"MAIL FROM:" + path))[:1] == "5"
         await client.envelope()
@@ -150,14 +150,14 @@ async def test_no_control_character_gets_into_an_envelope(factory: Factory, path
     assert len(factory.queue()) == 1
 
 
-async def test_nothing_tells_whether_an_address_exists(factory: Factory) -> None:
+async def test_vrfy_and_expn_do_not_reveal_addresses(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert await client.say(b"VRFY root") == await client.say(b"VRFY nobody-at-all")
         assert (await client.ask(b"EXPN staff")).startswith("502 5.5.1")
         assert (await client.ask(b"VRFY")).startswith("501 5.5.4")
 
 
-async def test_who_is_named_again_gets_the_message_once(factory: Factory) -> None:
+async def test_a_repeated_recipient_gets_the_message_once(factory: Factory) -> None:
     """Each RCPT is answered and counted as usual."""
     rates = {"exempt": [], "window": "1h", "address": {"recipients": 4}}
     async with serving(factory.uri, rates=rates) as port, Dialogue(port) as client:
@@ -176,7 +176,7 @@ async def test_postmaster_has_one_spelling(factory: Factory) -> None:
     assert sorted(row.recipientdomain for row in factory.queue()) == ["example.com", HOSTNAME]
 
 
-async def test_who_is_named_again_for_another_notification_gets_it_again(factory: Factory) -> None:
+async def test_a_recipient_repeated_with_other_dsn_parameters_has_its_own_row(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope(
             b"<b@example.com>",

@@ -1,4 +1,4 @@
-"""test_sessions — one network does not fill all sessions, and the last ones are for who may relay
+"""test_sessions — one network does not fill all sessions, and the last ones are reserved for relay clients
 
 Owns: the share of a network in all sessions, and `load.reserve`.
 See: docs/how-to/limit-clients.md; smtpd/session/overload.py; smtpd/rates/limits.py.
@@ -25,7 +25,7 @@ PROXY = {"listeners": [{"address": "127.0.0.1", "port": 0, "proxy": {"networks":
 
 
 async def greeting(port: int, client: str, stack: AsyncExitStack) -> str:
-    """What this client hears, which stays connected."""
+    """The greeting of this client, which stays connected."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     stack.callback(writer.close)
     family = "TCP6" if ":" in client else "TCP4"
@@ -39,7 +39,7 @@ async def greeting(port: int, client: str, stack: AsyncExitStack) -> str:
     [[f"2001:db8:0:{n:x}::1" for n in range(12)], [f"198.51.100.{n}" for n in range(1, 13)]],
     ids=["ipv6", "ipv4"],
 )
-async def test_one_network_has_a_quarter_of_all_sessions(database: str, one: list[str]) -> None:
+async def test_one_network_gets_at_most_a_quarter_of_all_sessions(database: str, one: list[str]) -> None:
     """Each of its hosts keeps to rates.address.sessions."""
     settings: dict[str, Any] = {"server": PROXY, "load": {"sessions": 40}, "relay": {"networks": ["192.0.2.0/24"]}}
     async with serving(database, **settings) as port, AsyncExitStack() as stack:
@@ -49,7 +49,7 @@ async def test_one_network_has_a_quarter_of_all_sessions(database: str, one: lis
             assert (await greeting(port, other, stack)).startswith("220")
 
 
-async def test_the_last_sessions_are_for_who_may_relay(database: str, heard: Heard) -> None:
+async def test_the_last_sessions_are_reserved_for_relay_clients(database: str, heard: Heard) -> None:
     settings: dict[str, Any] = {
         "load": {"sessions": 20},
         "rates": {"network": {"sessions": 0}},
@@ -74,10 +74,10 @@ async def test_the_last_sessions_are_for_who_may_relay(database: str, heard: Hea
     [({"address": {"sessions": 2}}, 2), ({"address": {"sessions": 0}, "network": {"sessions": 0}}, 18)],
     ids=["rates", "reserve"],
 )
-async def test_connections_that_are_refused_and_never_close_take_no_session(
+async def test_refused_connections_that_stay_open_take_no_session(
     database: str, heard: Heard, limits: dict[str, Any], greeted: int
 ) -> None:
-    """Neither by a limit of rates, nor by the reserve."""
+    """Refused by a limit of rates or by the reserve."""
     settings: dict[str, Any] = {"load": {"sessions": 20}, "rates": limits, "relay": {"networks": [FRIEND]}}
     async with serving(database, **settings) as port, AsyncExitStack() as stack:
         said: Counter[str] = Counter()
@@ -94,7 +94,7 @@ async def test_connections_that_are_refused_and_never_close_take_no_session(
     assert "sessions" not in [each["reason"] for each in heard.all("load.refused")]
 
 
-async def test_who_never_begins_tls_fills_no_more_sessions_than_another(
+async def test_clients_that_never_begin_tls_are_limited_like_others(
     database: str, authority: Authority, heard: Heard
 ) -> None:
     """Where TLS comes first, a client is counted before its handshake."""
@@ -121,7 +121,7 @@ async def test_who_never_begins_tls_fills_no_more_sessions_than_another(
         assert await said(FRIEND) == await said("127.0.1.1") == b"220"
 
 
-async def test_handshakes_that_do_not_come_leave_the_last_sessions_to_who_may_relay(
+async def test_missing_handshakes_leave_the_last_sessions_to_relay_clients(
     database: str, authority: Authority, heard: Heard
 ) -> None:
     listener = {"address": "127.0.0.1", "port": 0, "tls": "implicit"}

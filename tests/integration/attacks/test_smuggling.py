@@ -1,4 +1,4 @@
-"""test_smuggling — one message is one message, whatever it does about line ends
+"""test_smuggling — one message stays one message, with any line ends
 
 Owns: the forms of SMTP smuggling: a second message in the content of a first, which another server on the way would see
     or would not. Here it is never accepted as a message.
@@ -34,12 +34,12 @@ ENDS = {
 SMUGGLED = (
     b"MAIL FROM:<smuggled@sender.example>\r\nRCPT TO:<victim@example.com>\r\nDATA\r\nSubject: smuggled\r\n\r\nbody\r\n"
 )
-HARMLESS = {"vertical-tab", "blank-after"}  # nobody takes these for an end: they are content
+HARMLESS = {"vertical-tab", "blank-after"}  # no server takes these for an end: they are content
 
 
 @pytest.mark.parametrize("mode", ["reject", "normalize"])
 @pytest.mark.parametrize("name", ENDS)
-async def test_what_is_smuggled_into_content_is_no_message(factory: Factory, name: str, mode: str) -> None:
+async def test_commands_smuggled_into_content_are_not_executed(factory: Factory, name: str, mode: str) -> None:
     server = {"phases": {"data": {"barenewline": mode}}}
     async with serving(factory.uri, server=server) as port, Dialogue(port) as client:
         reply = await client.submit(b"Subject: a\r\n\r\nfirst" + ENDS[name] + SMUGGLED)
@@ -52,7 +52,7 @@ async def test_what_is_smuggled_into_content_is_no_message(factory: Factory, nam
 
 
 @pytest.mark.parametrize("name", [name for name in ENDS if name not in HARMLESS and "nul" not in name])
-async def test_normalized_content_has_no_line_end_left_to_smuggle_with(factory: Factory, name: str) -> None:
+async def test_normalized_content_contains_no_bare_line_end(factory: Factory, name: str) -> None:
     server = {"phases": {"data": {"barenewline": "normalize"}}}
     async with serving(factory.uri, server=server) as port, Dialogue(port) as client:
         assert (await client.submit(b"Subject: a\r\n\r\nfirst" + ENDS[name] + SMUGGLED)).startswith("250")
@@ -63,7 +63,7 @@ async def test_normalized_content_has_no_line_end_left_to_smuggle_with(factory: 
 
 
 @pytest.mark.parametrize("name", ENDS)
-async def test_chunks_smuggle_no_better(factory: Factory, name: str) -> None:
+async def test_commands_smuggled_into_chunks_are_not_executed(factory: Factory, name: str) -> None:
     content = b"Subject: a\r\n\r\nfirst" + ENDS[name] + SMUGGLED
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope()
@@ -74,8 +74,8 @@ async def test_chunks_smuggle_no_better(factory: Factory, name: str) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 6))
-async def test_an_end_cut_in_pieces_is_an_end_only_when_it_is_whole(factory: Factory, cut: int) -> None:
-    """What a reader might forget between two packets."""
+async def test_a_split_end_of_data_is_found_only_when_complete(factory: Factory, cut: int) -> None:
+    """State that a reader might lose between two packets."""
     false, true = b"\r\n.\n\r\n", b"\r\n.\r\n"
     async with (
         serving(factory.uri, server={"phases": {"data": {"barenewline": "normalize"}}}) as port,

@@ -1,6 +1,6 @@
-"""test_tls — what was said in the clear counts for nothing under TLS, and required TLS cannot be left out
+"""test_tls — commands before TLS have no effect under TLS, and required TLS cannot be skipped
 
-Owns: STARTTLS injection, what STARTTLS forgets, implicit TLS, and handshakes that fail.
+Owns: STARTTLS injection, state discarded by STARTTLS, implicit TLS, and handshakes that fail.
 See: RFC 3207 section 4.2; RFC 8314 section 3.3; CVE-2011-0411; https://nostarttls.secvuln.info
 """
 
@@ -47,7 +47,7 @@ async def encrypt(client: Dialogue, authority: Authority) -> None:
 
 @pytest.mark.parametrize("mode", ["reject", "allow"])
 @pytest.mark.parametrize("octets", GROUPS)
-async def test_octets_behind_starttls_end_the_connection(
+async def test_octets_after_starttls_end_the_connection(
     factory: Factory, tls: dict[str, Any], octets: bytes, mode: str
 ) -> None:
     """Also where other pipelining is allowed."""
@@ -58,10 +58,8 @@ async def test_octets_behind_starttls_end_the_connection(
         assert await client.ended() == b""
 
 
-async def test_what_comes_in_the_clear_after_220_is_no_command(
-    factory: Factory, tls: dict[str, Any], heard: Heard
-) -> None:
-    """The injection whose packet comes a moment later: TLS gets it, and it is no handshake."""
+async def test_plain_text_after_220_is_not_a_command(factory: Factory, tls: dict[str, Any], heard: Heard) -> None:
+    """The injection in a later packet: TLS gets it, and it is not a handshake."""
     async with serving(factory.uri, server=tls) as port, Dialogue(port) as client:
         assert (await client.ask(b"STARTTLS")).startswith("220 2.0.0")
         await client.send(b"MAIL FROM:<injected@sender.example>\r\n")
@@ -71,7 +69,7 @@ async def test_what_comes_in_the_clear_after_220_is_no_command(
     assert heard.all("session.error") == []
 
 
-async def test_tls_forgets_what_was_said_in_the_clear(
+async def test_tls_discards_the_state_of_the_plain_session(
     factory: Factory, tls: dict[str, Any], authority: Authority
 ) -> None:
     async with serving(factory.uri, server=tls) as port, Dialogue(port) as client:
@@ -102,7 +100,7 @@ async def test_tls_forgets_what_was_said_in_the_clear(
     ],
     ids=lambda action: next(iter(action)),
 )
-async def test_what_policy_decided_of_the_client_is_not_forgotten_by_tls(
+async def test_policy_decisions_about_the_client_survive_tls(
     factory: Factory, tls: dict[str, Any], authority: Authority, action: dict[str, Any]
 ) -> None:
     rule = {"id": "at-connect", "phase": "connect", "if": {"client": ["127.0.0.0/8"]}, "then": action}
@@ -123,7 +121,7 @@ async def test_what_policy_decided_of_the_client_is_not_forgotten_by_tls(
     assert "at-connect" in str(plain[3])
 
 
-async def test_errors_are_not_forgotten_by_tls(factory: Factory, tls: dict[str, Any], authority: Authority) -> None:
+async def test_the_error_count_survives_tls(factory: Factory, tls: dict[str, Any], authority: Authority) -> None:
     async with serving(factory.uri, server={**tls, "limits": {"harderrors": 3}}) as port, Dialogue(port) as client:
         for _ in range(2):
             assert (await client.ask(b"NONSENSE")).startswith("500")
@@ -133,14 +131,14 @@ async def test_errors_are_not_forgotten_by_tls(factory: Factory, tls: dict[str, 
         assert (await client.reply())[0].startswith("421 4.7.0")
 
 
-async def test_in_a_transaction_tls_may_not_begin(factory: Factory, tls: dict[str, Any]) -> None:
+async def test_starttls_within_a_transaction_is_503(factory: Factory, tls: dict[str, Any]) -> None:
     async with serving(factory.uri, server=tls) as port, Dialogue(port) as client:
         await client.envelope()
         assert (await client.ask(b"STARTTLS")).startswith("503 5.5.1")
         assert (await client.data()).startswith("250")
 
 
-async def test_where_tls_is_required_nothing_goes_before_it(
+async def test_required_tls_refuses_commands_with_530(
     factory: Factory, tls: dict[str, Any], authority: Authority
 ) -> None:
     server = {"tls": {**tls["tls"], "required": True}}
@@ -211,7 +209,7 @@ async def test_a_proxy_header_comes_before_implicit_tls(
         writer.close()
 
 
-async def test_a_client_without_tls_gets_nothing_from_an_implicit_listener(
+async def test_a_plain_client_gets_no_greeting_from_an_implicit_tls_listener(
     factory: Factory, tls: dict[str, Any], heard: Heard
 ) -> None:
     async with serving(factory.uri, server=implicit(tls)) as port:
@@ -224,9 +222,7 @@ async def test_a_client_without_tls_gets_nothing_from_an_implicit_listener(
         await heard.wait("tls.failed")
 
 
-async def test_a_handshake_that_does_not_come_is_not_waited_for(
-    factory: Factory, tls: dict[str, Any], heard: Heard
-) -> None:
+async def test_a_missing_handshake_times_out(factory: Factory, tls: dict[str, Any], heard: Heard) -> None:
     async with serving(factory.uri, server={**tls, "timeout": {"tls": "50ms"}}) as port, Dialogue(port) as client:
         assert (await client.ask(b"STARTTLS")).startswith("220")
         assert await client.ended() == b""
@@ -234,7 +230,7 @@ async def test_a_handshake_that_does_not_come_is_not_waited_for(
     assert heard.all("session.error") == []
 
 
-async def test_without_a_certificate_there_is_no_starttls(factory: Factory) -> None:
+async def test_without_a_certificate_starttls_is_not_offered(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert not offers(client, "STARTTLS")
         assert (await client.ask(b"STARTTLS")).startswith("454 4.7.0")

@@ -1,7 +1,7 @@
-"""test_xclient — who comes through a proxy gets none of the proxy's own rights
+"""test_xclient — a client behind a proxy gets none of the proxy's own rights
 
-Owns: what XCLIENT, or the header of the PROXY protocol, leaves of the proxy's address and certificate to a client about
-    whom the proxy knows nothing.
+Owns: XCLIENT and PROXY headers without an address; the address and certificate of the proxy give such a client no
+    rights.
 See: https://www.postfix.org/XCLIENT_README.html; smtpd/envelope/places.py, UNKNOWN.
 """
 
@@ -37,7 +37,7 @@ async def may_relay(client: Dialogue) -> bool:
 
 
 @pytest.mark.parametrize("unknown", [b"[UNAVAILABLE]", b"[TEMPUNAVAIL]", b"[tempunavail]"])
-async def test_a_client_of_no_known_address_may_do_nothing(factory: Factory, unknown: bytes) -> None:
+async def test_a_client_of_unknown_address_has_no_relay_rights(factory: Factory, unknown: bytes) -> None:
     """The proxy's own address is in relay.networks and may use XCLIENT."""
     async with serving(factory.uri, server=listener(), relay=LOOPBACK) as port:
         async with Dialogue(port) as client:
@@ -48,7 +48,7 @@ async def test_a_client_of_no_known_address_may_do_nothing(factory: Factory, unk
             assert (await client.ask(b"XCLIENT ADDR=127.0.0.1")).startswith("550 5.7.0")
         async with Dialogue(port) as client:
             assert (await client.ask(b"XCLIENT ADDR=%b LOGIN=alice HELO=c.example" % unknown)).startswith("220")
-            assert (await client.submit()).startswith("250"), "it is whom the proxy says it is"
+            assert (await client.submit()).startswith("250"), "the login comes from the proxy"
     [row] = factory.queue()
     assert (row.senderip, row.saslusername) == ("unknown", "alice")
     assert b"([unknown])" in next(iter(factory.bodies().values())).content
@@ -64,7 +64,7 @@ async def test_a_client_of_no_known_address_may_do_nothing(factory: Factory, unk
     ],
     ids=["unknown", "unknown-with-addresses", "unspecified", "unix"],
 )
-async def test_nor_may_a_client_whose_address_the_proxy_header_does_not_tell(factory: Factory, header: bytes) -> None:
+async def test_a_proxy_header_without_address_gives_no_relay_rights(factory: Factory, header: bytes) -> None:
     server = {"listeners": [{"address": "127.0.0.1", "port": 0, "proxy": LOOPBACK}]}
     async with serving(factory.uri, server=server, relay=LOOPBACK) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -79,8 +79,8 @@ async def test_nor_may_a_client_whose_address_the_proxy_header_does_not_tell(fac
     assert replies == [b"250", b"250", b"554"]
 
 
-async def test_clients_of_no_known_address_are_limited_together(factory: Factory) -> None:
-    """Exempt is who comes from a listed network, not who comes from nowhere."""
+async def test_clients_of_unknown_address_share_one_limit(factory: Factory) -> None:
+    """Clients from listed networks are exempt, and those without address are not."""
     rates = {"address": {"messages": 1}}
     async with serving(factory.uri, server=listener(), relay=LOOPBACK, rates=rates) as port:
         replies = []
@@ -91,8 +91,10 @@ async def test_clients_of_no_known_address_are_limited_together(factory: Factory
     assert replies == ["250", "450"]
 
 
-async def test_the_certificate_of_the_proxy_is_not_its_clients(factory: Factory, authority: Authority) -> None:
-    """A proxy that hands on what its client says also hands on AUTH EXTERNAL."""
+async def test_the_certificate_of_the_proxy_does_not_authenticate_its_clients(
+    factory: Factory, authority: Authority
+) -> None:
+    """A proxy that passes on the commands of its client also passes on AUTH EXTERNAL."""
     shown = authority.issue("proxy.example")
     tls = {
         **authority.issue(HOSTNAME),

@@ -1,9 +1,9 @@
 """test_backlog — a claim reads as many pages of a long queue as of an empty one
 
 Owns: proofs about the pages that claims read beside a long queue, due and deferred, never analyzed and while an old
-    snapshot keeps vacuum from removing what has finished; and about the plan that the worker's own prepared statement
+    snapshot keeps vacuum from removing finished rows; and about the plan that the worker's own prepared statement
     has then.
-See: queued/claiming/claim.py, the floor; sql/queries/connection.sql, connection_walk; test_claim_plan.py for the
+See: queued/claiming/claim.py, the floor; sql/queries/connection.sql, connection_walk; test_plan.py for the
     plans of other conditions.
 """
 
@@ -172,7 +172,7 @@ def assert_walks_its_indexes(plan: list[dict[str, Any]], leaf: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["due", "deferred"])
-async def test_a_long_queue_makes_no_claim_read_more(queues: tuple[Factory, Factory], kind: str) -> None:
+async def test_a_claim_reads_no_more_pages_in_a_long_queue(queues: tuple[Factory, Factory], kind: str) -> None:
     where = {"due": DUE, "deferred": DEFERRED}[kind]
     async with worker(queues[0], where) as long, worker(queues[1], where) as short:
         if kind == "due":
@@ -188,7 +188,7 @@ async def test_a_long_queue_makes_no_claim_read_more(queues: tuple[Factory, Fact
             old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             old.execute("SELECT count(*) FROM pillarbox.settings")
             beside, alone = await side_by_side(long, short)
-            assert beside < 1.5 * alone, "what has finished is read again with every claim"
+            assert beside < 1.5 * alone, "finished rows are read again with every claim"
         queues[0].sql("ANALYZE pillarbox.queue")
         await long.claim()
         assert_walks_its_indexes(await long.plan(), LEAF[where])

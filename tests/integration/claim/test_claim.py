@@ -37,7 +37,7 @@ async def connection(database: str) -> AsyncIterator[db.Connection]:
     await opened.close()
 
 
-async def test_earliest_due_first_and_no_more_than_asked(factory: Factory, connection: db.Connection) -> None:
+async def test_a_claim_takes_the_earliest_due_rows_up_to_its_limit(factory: Factory, connection: db.Connection) -> None:
     late, early, middle = (factory.row(due=timedelta(minutes=-m), partid=p) for m, p in ((1, "1"), (9, "4"), (5, None)))
     mine = claimer()
     assert [c.id for c in await mine.take(connection, 2)] == [early, middle]
@@ -63,7 +63,7 @@ async def test_a_claim_writes_lease_token_and_try_before_it_returns(
     assert factory.attempts() == []
 
 
-async def test_what_is_claimed_carries_the_envelope(factory: Factory, connection: db.Connection) -> None:
+async def test_a_claimed_recipient_has_its_envelope(factory: Factory, connection: db.Connection) -> None:
     factory.row(partid="6", domain="destination.example", transportid="relay")
     factory.sql("UPDATE pillarbox.queue SET jobid = 'campaign'")
     [c] = await claimer().take(connection, 1)
@@ -91,7 +91,7 @@ async def test_the_null_sender_is_claimed_as_none(factory: Factory, connection: 
         ("false", []),
     ],
 )
-async def test_only_rows_of_the_workers_condition(
+async def test_only_rows_of_the_workers_condition_are_claimed(
     factory: Factory, connection: db.Connection, where: str, expected: list[str | None]
 ) -> None:
     for partid in ("1", "2", "4", "9", None):
@@ -102,12 +102,12 @@ async def test_only_rows_of_the_workers_condition(
 
 
 @pytest.mark.parametrize("status", ["HOLD", "DELETE", "BOUNCE"])
-async def test_only_what_is_to_be_delivered(factory: Factory, connection: db.Connection, status: str) -> None:
+async def test_only_rows_to_deliver_are_claimed(factory: Factory, connection: db.Connection, status: str) -> None:
     factory.row(status=status)
     assert await claimer().take(connection, 10) == []
 
 
-async def test_what_is_due_later_waits_and_until_due_says_how_long(factory: Factory, connection: db.Connection) -> None:
+async def test_rows_due_later_wait_and_until_due_gives_the_time(factory: Factory, connection: db.Connection) -> None:
     mine = claimer("metadata->>'_partid' = '1'", poll="7s")
     assert await mine.until_due(connection) == 7.0
     factory.row(due=HOUR)
@@ -117,7 +117,7 @@ async def test_what_is_due_later_waits_and_until_due_says_how_long(factory: Fact
     assert 3590 < await mine.until_due(connection) <= 3600
 
 
-async def test_a_lease_holds_until_its_end_and_then_the_row_is_due_by_itself(
+async def test_an_expired_lease_makes_the_row_due_again(
     factory: Factory, connection: db.Connection, heard: Heard
 ) -> None:
     held, ended = factory.row(partid="1"), factory.row(partid="2")
@@ -134,7 +134,9 @@ async def test_a_lease_holds_until_its_end_and_then_the_row_is_due_by_itself(
     assert heard.all("claim.expired") == [{"recipient_id": ended, "token": token}]
 
 
-async def test_given_back_is_as_if_never_taken(factory: Factory, connection: db.Connection, heard: Heard) -> None:
+async def test_a_released_row_is_unchanged_by_the_claim(
+    factory: Factory, connection: db.Connection, heard: Heard
+) -> None:
     factory.rows(3, tries=2)
     taken = await claimer().take(connection, 10)
     await claimer().give_back(connection, taken[:2])
@@ -148,7 +150,7 @@ async def test_given_back_is_as_if_never_taken(factory: Factory, connection: db.
     assert heard.all("claim.released") == [{"recipients": 2}]
 
 
-async def test_giving_back_too_late_changes_nothing(factory: Factory, connection: db.Connection) -> None:
+async def test_releasing_a_lost_claim_changes_nothing(factory: Factory, connection: db.Connection) -> None:
     taken = [factory.row()]
     mine = await claimer(lease="1ms").take(connection, 10)
     factory.sql("UPDATE pillarbox.queue SET lease_until = now() - interval '1 second'")

@@ -1,7 +1,7 @@
 """test_condition — a worker's condition is read by PostgreSQL before anything is claimed with it
 
 Owns: proofs that a condition PostgreSQL cannot use is refused at start, in one line that names the key.
-See: tests/unit/shared/test_queries.py for what is refused without asking PostgreSQL.
+See: tests/unit/shared/test_queries.py for conditions refused without PostgreSQL.
 """
 
 from __future__ import annotations

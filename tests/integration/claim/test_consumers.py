@@ -1,7 +1,7 @@
 """test_consumers — several workers share a queue: each row once, in order of class and time, until a worker dies
 
-Owns: proofs about whole workers' claims: how many at once, which order, how a heartbeat keeps a claim, and what ends
-    when it is lost. test_claim_together.py has the claim alone against holds and releases.
+Owns: proofs about whole workers' claims: how many at once, which order, how a heartbeat keeps a claim, and the end
+    of an attempt with a lost claim. test_concurrent_claims.py has the claim alone against holds and releases.
 See: queued/dispatch.py, heartbeat; sql/README.md, "Claims".
 """
 
@@ -34,7 +34,7 @@ SETTINGS = Claim.model_validate({"lease": "15m", "poll": "1ms"})
 
 
 async def consume(uri: str, name: str, left: asyncio.Event) -> list[int]:
-    """Claim and settle until nothing is queued: an empty claim alone only says that the others hold what there is."""
+    """Claim and settle until nothing is queued: an empty claim may only mean that the others hold the rest."""
     pool = await db.open_pool(uri, name, 1)
     claimer, recorder = Claimer("true", name, SETTINGS), Recorder(pool, name, 1)
     taken: list[int] = []
@@ -54,7 +54,7 @@ async def consume(uri: str, name: str, left: asyncio.Event) -> list[int]:
 
 
 @pytest.mark.parametrize("consumers", [2, 4, 8])
-async def test_each_of_a_thousand_is_consumed_exactly_once(factory: Factory, heard: Heard, consumers: int) -> None:
+async def test_each_of_a_thousand_rows_is_consumed_exactly_once(factory: Factory, heard: Heard, consumers: int) -> None:
     messages = [factory.message() for _ in range(10)]
     for partid, message in zip(("1", "2", "4", "6", None) * 2, messages, strict=True):
         factory.rows(ROWS // 10, partid=partid, message=message)
@@ -71,8 +71,8 @@ async def test_each_of_a_thousand_is_consumed_exactly_once(factory: Factory, hea
     assert {(body.refcount, body.counted, body.released is None) for body in bodies.values()} == {(0, 0, False)}
 
 
-async def test_urgent_first_bulk_last_and_first_in_first_out_within_a_class(factory: Factory) -> None:
-    """Whatever the leaf, and however urgent or bulky within the class."""
+async def test_urgent_mail_is_first_and_bulk_last_and_each_class_in_order_of_time(factory: Factory) -> None:
+    """In any leaf, and with any priority within the class."""
     wanted: dict[int, list[int]] = {1: [], 0: [], -1: []}
     for n, priority in enumerate([0, -9, 4, 0, 9, -1, 1, 0, -5] * 3):
         id_ = factory.row(due=timedelta(minutes=n - 60), partid=("1", "4", None)[n % 3])
@@ -85,7 +85,7 @@ async def test_urgent_first_bulk_last_and_first_in_first_out_within_a_class(fact
     assert taken == wanted[1] + wanted[0] + wanted[-1]
 
 
-async def test_a_heartbeat_keeps_rows_from_others_and_tells_which_are_lost(factory: Factory) -> None:
+async def test_a_heartbeat_renews_leases_and_reports_lost_claims(factory: Factory) -> None:
     factory.rows(3)
     connection = await db.connect(factory.uri, "worker")
     mine = Claimer("true", "mine", Claim.model_validate({"lease": "10m"}))
@@ -108,7 +108,7 @@ async def test_a_heartbeat_keeps_rows_from_others_and_tells_which_are_lost(facto
 
 
 def slow(factory: Factory, seconds: int) -> int:
-    """A recipient whom the sink makes wait so long for the final reply."""
+    """A recipient with a final reply that the sink delays for so long."""
     message = factory.message()
     return int(
         factory.one(
@@ -131,7 +131,7 @@ async def rival_claims(uri: str, over: asyncio.Event) -> list[Claimed]:
 
 
 @pytest.mark.slow
-async def test_a_delivery_longer_than_its_lease_is_nobody_elses_and_made_once(factory: Factory, heard: Heard) -> None:
+async def test_a_delivery_longer_than_its_lease_is_made_once(factory: Factory, heard: Heard) -> None:
     id_ = slow(factory, 4)  # more than three leases
     over = asyncio.Event()
     async with Sink() as sink, dispatching(factory.uri, sink.port, LEASE) as dispatcher:
@@ -162,7 +162,7 @@ async def test_without_heartbeats_an_attempt_ends_with_its_lease(factory: Factor
 
 
 @pytest.mark.slow
-async def test_a_claim_that_another_has_taken_ends_the_attempt_at_the_next_beat(factory: Factory, heard: Heard) -> None:
+async def test_an_attempt_with_a_lost_claim_ends_at_the_next_heartbeat(factory: Factory, heard: Heard) -> None:
     slow(factory, 600)
     async with Sink() as sink, dispatching(factory.uri, sink.port, LEASE) as dispatcher:
         await sink.wait_for(1)

@@ -24,8 +24,8 @@ async def test_mail_without_a_body_is_held_and_not_tried_again(factory: Factory,
     factory.sql("DELETE FROM pillarbox.messages WHERE id = %(id)s", id=gone)
     async with dispatching(factory.uri, 9, MINUTE) as dispatcher:
         await until(lambda: {row.status for row in factory.queue()} == {"HOLD"}, "both to be held")
-        await until(lambda: dispatcher.inflight == 0, "them to be out of hand")
-    assert [told["recipient_id"] for told in heard.all("body.missing")] == ids
+        await until(lambda: dispatcher.inflight == 0, "both to be recorded")
+    assert [event["recipient_id"] for event in heard.all("body.missing")] == ids
     assert [row.metadata["_quarantineid"] for row in factory.queue()] == ["body", "body"]
     assert [row.outcome for row in factory.attempts()] == ["deferred", "deferred"]
     assert factory.archive() == []
@@ -39,7 +39,7 @@ async def test_mail_without_a_transport_is_deferred_by_the_usual_schedule_and_ex
     async with dispatching(factory.uri, 9, MINUTE) as dispatcher:
         await heard.wait("result.failed")
         await heard.wait("result.deferred")
-        await until(lambda: dispatcher.inflight == 0, "them to be out of hand")
+        await until(lambda: dispatcher.inflight == 0, "both to be recorded")
     [waiting] = factory.queue()
     assert (waiting.id, waiting.last_error) == (fresh, "no transport 'fax' in queued.yaml")
     assert waiting.next_retry > waiting.last_retry

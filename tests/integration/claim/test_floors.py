@@ -78,7 +78,7 @@ def fill(factory: Factory, name: str, count: int, due: timedelta = timedelta(hou
 
 
 async def take_all(factory: Factory, connection: db.Connection, claimer: Claimer) -> int:
-    """Claim until nothing is left; what was taken is finished."""
+    """Claim until nothing is left; finish the claimed rows."""
     total = 0
     while taken := await claimer.take(connection, BATCH):
         factory.sql("DELETE FROM pillarbox.queue WHERE id = ANY (%(ids)s)", ids=[c.id for c in taken])
@@ -108,7 +108,7 @@ async def blocks(connection: db.Connection, floors: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-async def test_what_has_finished_is_not_read_again_while_its_class_goes_on(factory: Factory, name: str) -> None:
+async def test_finished_rows_of_a_class_are_not_scanned_again(factory: Factory, name: str) -> None:
     async with claiming(factory) as (connection, claimer):
         fill(factory, name, GONE)
         assert await take_all(factory, connection, claimer) == GONE
@@ -121,7 +121,7 @@ async def test_what_has_finished_is_not_read_again_while_its_class_goes_on(facto
 
 
 @pytest.mark.parametrize("name", CLASSES)
-async def test_what_has_finished_is_not_read_again_by_other_classes(factory: Factory, name: str) -> None:
+async def test_finished_rows_are_not_scanned_again_for_an_empty_class(factory: Factory, name: str) -> None:
     """A class that has nothing is looked at by every claim that has room for it."""
     async with claiming(factory) as (connection, claimer):
         fill(factory, name, GONE)
@@ -132,7 +132,7 @@ async def test_what_has_finished_is_not_read_again_by_other_classes(factory: Fac
         assert await blocks(connection, {}) > 10 * await blocks(connection, claimer._floors)
 
 
-async def test_a_backlog_of_urgent_retries_delays_no_fresh_urgent_mail(factory: Factory) -> None:
+async def test_a_backlog_of_urgent_retries_does_not_delay_new_urgent_mail(factory: Factory) -> None:
     async with claiming(factory) as (connection, claimer):
         retried = fill(factory, "floor_urgent_retried", 1000)
         fresh = fill(factory, "floor_urgent", 150, timedelta(hours=-1))
@@ -145,7 +145,7 @@ async def test_a_backlog_of_urgent_retries_delays_no_fresh_urgent_mail(factory: 
 
 
 def by_brute_force(waiting: dict[str, int], limit: int, retried: int) -> tuple[dict[str, int], set[str]]:
-    """What claim.sql takes of each class, and the classes in which nothing is left."""
+    """The rows that claim.sql takes of each class, and the exhausted classes."""
     taken = dict.fromkeys(waiting, 0)
     room = limit
     for fresh, tried in (("floor_urgent", "floor_urgent_retried"), ("floor", "floor_retried")):
@@ -157,7 +157,7 @@ def by_brute_force(waiting: dict[str, int], limit: int, retried: int) -> tuple[d
     return taken, {name for name in waiting if taken[name] == waiting[name]}
 
 
-def test_a_class_counts_as_empty_only_where_it_was_read_to_its_end() -> None:
+def test_a_class_counts_as_exhausted_only_if_read_to_its_end() -> None:
     for counts in product((0, 1, 2, 4), repeat=5):
         for retried in (0, 1, 3):
             waiting = dict(zip(CLASSES, counts, strict=True))
@@ -168,8 +168,8 @@ def test_a_class_counts_as_empty_only_where_it_was_read_to_its_end() -> None:
     assert exhausted({"floor_retried": 3}, 3, 1) == {"floor_urgent", "floor_urgent_retried", "floor"}
 
 
-def test_what_a_claim_calls_exhausted_has_nothing_left(factory: Factory) -> None:
-    """Whatever is due, and however the places are shared; a class wrongly called so waits for the next full pass."""
+def test_an_exhausted_class_has_no_due_rows(factory: Factory) -> None:
+    """With any due rows and any shares; a class wrongly called exhausted would wait for the next full pass."""
     chance = random.Random(15)
     message = factory.message()
     with factory.another() as session:
@@ -214,7 +214,7 @@ def test_full_passes_take_a_twentieth_of_the_time_at_most(monkeypatch: pytest.Mo
     now = monotonic()
     monkeypatch.setattr(floor, "monotonic", lambda: now)
     passes = FullPass(0.1)
-    now += 0.2  # what is quick may be done as often as is asked
+    now += 0.2  # a quick pass is allowed at any time
     passes.done(now - 0.2)
     assert passes.due()
     passes = FullPass(5)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
 
 
-async def test_what_lies_below_the_floor_is_found_by_the_next_claim(factory: Factory) -> None:
+async def test_rows_below_the_floor_are_found_by_the_next_claim(factory: Factory) -> None:
     claimer = Claimer("true", "worker", Claim(poll=timedelta(hours=1)))
     first = factory.row()
     connection = await db.connect(factory.uri, "claiming")

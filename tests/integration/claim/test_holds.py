@@ -32,7 +32,7 @@ POISON = """UPDATE pillarbox.queue SET metadata = coalesce(metadata, '{}') || '{
     ],
     ids=["view", "root", "with a reason"],
 )
-def test_a_release_ends_the_reason_and_nothing_else(factory: Factory, release: str) -> None:
+def test_a_release_removes_the_reason_only(factory: Factory, release: str) -> None:
     message = factory.message()
     ids = factory.rows(2, message=message, partid="4", status="HOLD")
     factory.sql(POISON)
@@ -44,7 +44,7 @@ def test_a_release_ends_the_reason_and_nothing_else(factory: Factory, release: s
     assert (body.refcount, body.counted) == (2, 2)
     factory.sql("DELETE FROM pillarbox.mail")
     factory.sql("SELECT pillarbox.maintain_finish(now(), 'w', 100)")
-    assert {row.result for row in factory.archive()} == {"deleted"}, "released poison was no poison any more"
+    assert {row.result for row in factory.archive()} == {"deleted"}, "released poison is ordinary mail"
 
 
 def test_a_reviewer_releases_without_a_right_on_metadata(factory: Factory, logins: Logins) -> None:
@@ -97,7 +97,7 @@ async def test_claimed_mail_without_a_body_is_held_with_the_reason(factory: Fact
     assert f"{min(lost)} r1@example.com" in said
 
 
-async def test_what_another_claim_has_or_somebody_held_is_left_alone(factory: Factory) -> None:
+async def test_rows_of_another_claim_or_on_hold_are_unchanged(factory: Factory) -> None:
     mine, theirs, held = factory.rows(3)
     taken = await claim(factory.uri)
     factory.sql("DELETE FROM pillarbox.messages")
@@ -111,7 +111,7 @@ async def test_what_another_claim_has_or_somebody_held_is_left_alone(factory: Fa
     assert [row.metadata.get("_quarantineid") for row in factory.queue(theirs, held)] == [None, None]
 
 
-def test_whoever_only_reviews_or_submits_cannot_hold(factory: Factory, logins: Logins) -> None:
+def test_reviewers_and_submitters_cannot_hold(factory: Factory, logins: Logins) -> None:
     for role in ("smtpd", "reviewer", "application", "maintainer"):
         with logins.session(role) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
             session.execute("SELECT pillarbox.hold_missing_body(now(), '{}', '{}', '{}', '{}')")

@@ -81,14 +81,14 @@ async def test_each_statement_opens_the_leaves_of_its_recipients_only(split: Fac
             for name, doing in statements.items():
                 for _ in range(7):  # the driver prepares a statement after five
                     assert await opened(pool, doing, taken) == homes, name
-            # What moves rows opens the place they move to.
+            # A statement that moves rows opens their target as well.
             held = recording(lambda c: deferred(c, LATER)._replace(held=OnHold("a rule said so")))
             assert await opened(pool, held, taken) == homes | {"queue_hold"}
         finally:
             await pool.close()
 
 
-async def test_a_body_that_is_missing_is_looked_for_in_its_leaf(split: Factory) -> None:
+async def test_a_missing_body_is_looked_up_in_its_leaf_only(split: Factory) -> None:
     [one] = [c for c in await claim(split.uri, SOME) if c.partid == "leaf7"]
     split.sql("DELETE FROM pillarbox.messages WHERE id = %(id)s", id=one.message_id)
     pool = await database.open_pool(split.uri, "leaves", 1)
@@ -116,7 +116,7 @@ async def test_results_of_many_leaves_are_recorded_in_a_few_statements(split: Fa
 
 
 @pytest.mark.parametrize("partid", [None, "1", "unknown", "it's 100% \\ odd"])
-async def test_whatever_its_partition_is_called_it_is_found_there(factory: Factory, partid: str | None) -> None:
+async def test_a_recipient_of_any_partition_id_is_found_in_its_leaf(factory: Factory, partid: str | None) -> None:
     factory.rows(3, partid=partid)
     [one, two, three] = await claim(factory.uri)
     assert one.partid == partid
@@ -135,7 +135,7 @@ async def test_whatever_its_partition_is_called_it_is_found_there(factory: Facto
     assert [(row.id, row.token) for row in factory.queue()] == [(two.id, None), (three.id, None)]
 
 
-async def test_what_lies_elsewhere_by_now_is_found_all_the_same(factory: Factory, heard: Heard) -> None:
+async def test_a_recipient_moved_to_another_leaf_is_found(factory: Factory, heard: Heard) -> None:
     """On hold, or under another partition id, while it was being sent."""
     held, moved, asked = factory.rows(3, partid="1")
     taken = await claim(factory.uri)
@@ -157,8 +157,8 @@ async def test_what_lies_elsewhere_by_now_is_found_all_the_same(factory: Factory
     assert factory.queue() == []
 
 
-async def test_recipients_of_leaves_that_were_cut_anew_are_found(factory: Factory) -> None:
-    """The ids of partitions stay; the tables they lie in are others by then."""
+async def test_recipients_of_repartitioned_leaves_are_found(factory: Factory) -> None:
+    """The partition ids stay; their tables are others by then."""
     factory.rows(2, partid="unheard")
     taken = await claim(factory.uri)
     factory.sql(

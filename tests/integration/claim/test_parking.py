@@ -1,8 +1,7 @@
 """test_parking — mail that cannot be started soon returns to the queue without counting a try, and is claimed again
 
-Owns: proofs about claim_park_if_ours.sql, queued/in_flight.py and queued/attempts.py: dead destinations,
-    full destinations,
-    policies, hosts without a free slot, attempts without progress, and messages whose count is locked.
+Owns: proofs about claim_park_if_ours.sql, queued/in_flight.py and queued/attempts.py: dead and
+    full destinations, policies, hosts without a free slot, attempts without progress, messages with a locked refcount.
 See: tests/property/queued/test_destinations.py for the decisions;
     tests/scenario/pace/test_dead_and_slow_destinations_do_not_delay_mail.py.
 """
@@ -67,7 +66,7 @@ def messages(factory: Factory, count: int, **columns: Any) -> list[int]:
     return [factory.row(message=factory.message(), **columns) for _ in range(count)]
 
 
-async def test_a_parked_recipient_is_as_if_it_had_not_been_claimed_and_due_later(factory: Factory) -> None:
+async def test_a_parked_recipient_has_no_try_counted_and_is_due_later(factory: Factory) -> None:
     fresh, tried = factory.row(), factory.row(tries=3)
     factory.sql("UPDATE pillarbox.queue SET last_error = '451 4.7.1 Greylisted' WHERE id = %(id)s", id=tried)
     for reason in ("the first reason", "the second"):
@@ -82,7 +81,7 @@ async def test_a_parked_recipient_is_as_if_it_had_not_been_claimed_and_due_later
     assert factory.attempts() == []
 
 
-async def test_who_has_lost_the_claim_or_meets_a_lock_parks_nothing(factory: Factory) -> None:
+async def test_recipients_with_a_lost_claim_or_a_locked_row_are_not_parked(factory: Factory) -> None:
     lost, locked, free = factory.rows(3)
     taken = await claimed(factory, 3)
     factory.lease([lost], ends=timedelta(hours=1))
@@ -92,14 +91,14 @@ async def test_who_has_lost_the_claim_or_meets_a_lock_parks_nothing(factory: Fac
     assert park(factory, taken) == [locked]
 
 
-async def test_a_dead_destination_is_remembered_and_asked_by_one(factory: Factory, heard: Heard) -> None:
+async def test_a_dead_destination_is_remembered_and_probed_by_one_attempt(factory: Factory, heard: Heard) -> None:
     messages(factory, 50)
     async with dispatching(factory.uri, 1, LEASE, changes={**QUICK, "feedback": {"initial": 5, "dead": "1h"}}) as heart:
         await until(lambda: heart.inflight == 0 and heard.all("claim.parked"), "all to be tried or parked")
     rows = factory.queue()
     tried = [row for row in rows if row.retry_count]
     parked = [row for row in rows if not row.retry_count]
-    assert len(tried) == len(factory.attempts()) <= 10  # a window of 5, and what came up as it closed
+    assert len(tried) == len(factory.attempts()) <= 10  # a window of 5, and attempts begun as it closed
     assert len(tried) + len(parked) == 50
     dead = re.compile(r"waiting: (transport default|host 127\.0\.0\.1:1) does not answer: connect to")
     assert [row.last_error for row in parked if not dead.match(row.last_error)] == []
@@ -107,7 +106,7 @@ async def test_a_dead_destination_is_remembered_and_asked_by_one(factory: Factor
     assert all(row.next_retry > hour for row in parked)
 
 
-async def test_a_destination_that_lives_again_gets_its_mail(factory: Factory, heard: Heard) -> None:
+async def test_a_revived_destination_gets_its_mail(factory: Factory, heard: Heard) -> None:
     async with Sink() as sink:
         port = sink.port
     messages(factory, 30)
@@ -119,7 +118,7 @@ async def test_a_destination_that_lives_again_gets_its_mail(factory: Factory, he
             assert len(sink.received) == 30
 
 
-async def test_who_waited_too_long_for_a_dead_destination_is_given_up(factory: Factory) -> None:
+async def test_mail_past_its_age_limit_for_a_dead_destination_expires(factory: Factory) -> None:
     messages(factory, 20, received=datetime.now(UTC) - timedelta(days=6))
     dead = {**QUICK, "feedback": {"initial": 1, "dead": "1h"}}
     async with dispatching(factory.uri, 1, LEASE, changes=dead):
@@ -127,7 +126,7 @@ async def test_who_waited_too_long_for_a_dead_destination_is_given_up(factory: F
     assert {row.result for row in factory.archive()} == {"expired"}
 
 
-async def test_who_is_given_up_stops_no_others_of_the_message(factory: Factory) -> None:
+async def test_an_expired_recipient_does_not_block_others_of_its_message(factory: Factory) -> None:
     """Results without an attempt count as ready too: else the message would seem to be blocked by them."""
     message, long_ago = factory.message(), datetime.now(UTC) - timedelta(days=6)
     factory.rows(20, message=message, received=long_ago)
@@ -136,15 +135,15 @@ async def test_who_is_given_up_stops_no_others_of_the_message(factory: Factory) 
         messages = heart._in_flight.messages
         messages.begin(message, 1, monotonic())  # another of its recipients is being sent for long
         await until(lambda: len(factory.archive()) == 20, "all to be given up")
-        await until(lambda: not heart.inflight, "all to be out of hand")
+        await until(lambda: not heart.inflight, "all to be recorded")
         assert messages.begin(message, 1, monotonic() + 60) is None
 
 
-async def test_a_sender_hears_once_that_mail_for_a_dead_destination_is_late(factory: Factory, heard: Heard) -> None:
+async def test_a_sender_gets_one_delay_notice_for_a_dead_destination(factory: Factory, heard: Heard) -> None:
     messages(factory, 20, received=datetime.now(UTC) - timedelta(hours=5))
     dead = {"retry": {"intervals": ["1h"], "notice": "4h"}, "feedback": {"initial": 1, "dead": "1h"}}
     async with dispatching(factory.uri, 1, LEASE, changes=dead) as heart:
-        await until(lambda: len(factory.attempts()) == 20 and not heart.inflight, "all to be told of")
+        await until(lambda: len(factory.attempts()) == 20 and not heart.inflight, "all to be notified of")
         factory.sql("UPDATE pillarbox.queue SET next_retry = now()")
         heart.start_over()
         await until(lambda: sum(parked["recipients"] for parked in heard.all("claim.parked")) == 20, "all to be parked")
@@ -152,7 +151,7 @@ async def test_a_sender_hears_once_that_mail_for_a_dead_destination_is_late(fact
     assert len(factory.attempts()) == 20
 
 
-async def test_a_full_lane_leaves_room_for_others(factory: Factory) -> None:
+async def test_a_full_destination_leaves_slots_for_others(factory: Factory) -> None:
     """With `inflight` 400 one destination holds 100; the others' mail is claimed and sent."""
     async with ScriptedPeer(HANG) as hanging, Sink() as sink:
         messages(factory, 450, domain="slow.example")
@@ -169,7 +168,7 @@ async def test_a_full_lane_leaves_room_for_others(factory: Factory) -> None:
     }
 
 
-async def test_what_a_policy_lets_wait_is_parked_until_then(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mail_that_waits_for_a_policy_is_parked(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Paces, "ask", lambda self, fields: Deferral(60.0, f"policy slowly for {fields.destination}", 10.0)
     )
@@ -184,7 +183,7 @@ async def test_what_a_policy_lets_wait_is_parked_until_then(factory: Factory, mo
     assert {row.retry_count for row in rows} == {0}
 
 
-async def test_a_host_that_must_be_waited_for_costs_no_try(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_for_a_host_counts_no_try(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
     async def attempt(self: Transport, *_: object, **__: object) -> Deferral:
         return Deferral(60.0, "one connection a minute to mx.example.com")
 
@@ -204,7 +203,7 @@ async def test_a_host_that_must_be_waited_for_costs_no_try(factory: Factory, mon
     ],
     ids=["greeting", "dot"],
 )
-async def test_an_attempt_that_gets_nowhere_is_cut_off(
+async def test_a_stalled_attempt_is_cut_off(
     factory: Factory,
     heard: Heard,
     monkeypatch: pytest.MonkeyPatch,
@@ -226,7 +225,7 @@ async def test_an_attempt_that_gets_nowhere_is_cut_off(
     assert row.retry_count == 1
 
 
-async def test_a_message_whose_count_is_locked_stops_no_other(factory: Factory, heard: Heard) -> None:
+async def test_a_locked_refcount_does_not_block_other_messages(factory: Factory, heard: Heard) -> None:
     """An operator's forgotten transaction, and more recipients of that message than the worker has room for."""
     message = factory.message()
     factory.rows(60, message=message)
@@ -241,14 +240,14 @@ async def test_a_message_whose_count_is_locked_stops_no_other(factory: Factory, 
             operator.rollback()
             blocked = "waiting: results of this message cannot be recorded"
             assert blocked in {row.last_error for row in factory.queue()}
-            await until(lambda: not any(row.token for row in factory.queue()), "what was stopped to be recorded")
+            await until(lambda: not any(row.token for row in factory.queue()), "the stopped attempts to be recorded")
             factory.sql("UPDATE pillarbox.queue SET next_retry = now() WHERE token IS NULL")
             await until(lambda: len(factory.archive()) == 60 + 40, "the message to be delivered to the rest")
     assert len(sink.received) == 60 + 40
 
 
 @pytest.mark.parametrize("limit", [{"rate": "20/sec", "burst": 1}, {"concurrency": 1}], ids=["rate", "concurrency"])
-async def test_who_waits_for_a_policy_takes_nobodys_room(
+async def test_recipients_that_wait_for_a_policy_take_no_slots(
     factory: Factory, monkeypatch: pytest.MonkeyPatch, limit: dict[str, Any]
 ) -> None:
     """Mail for 300 domains, and a limit on all of them that makes each wait for less than a second."""
@@ -260,17 +259,17 @@ async def test_who_waits_for_a_policy_takes_nobodys_room(
     async with Sink() as sink, dispatching(factory.uri, sink.port, LEASE, inflight=100, paces=paces):
         await until(lambda: sink.received, "the first to be delivered")
         others = messages(factory, 20, domain="free.example")
-        await until(lambda: not factory.queue(*others), "what no policy limits to be delivered")
+        await until(lambda: not factory.queue(*others), "unlimited mail to be delivered")
         assert len(factory.queue()) > 100  # most of the others wait still
 
 
-async def test_each_that_a_policy_counts_has_a_line_of_its_own(factory: Factory) -> None:
+async def test_each_key_of_a_policy_has_its_own_queue(factory: Factory) -> None:
     """200 domains with two each, one of which goes at once: the others wait for a minute each, not for 200."""
     for number in range(200):
         messages(factory, 2, domain=f"d{number}.example")
     policy = {"id": "gentle", "fields": ["destination"], "rate": "1/min"}
     paces = Paces(Pacing.model_validate({"policies": [policy]}))
-    waiting = {"waiting: policy gentle: 1/min"}  # some wait for the lane before, until the policy has seen them
+    waiting = {"waiting: policy gentle: 1/min"}  # some wait for the destination first, until the policy has seen them
     async with Sink() as sink, dispatching(factory.uri, sink.port, LEASE, inflight=500, paces=paces):
         await until(lambda: len(sink.received) == 200, "the first of each to be delivered")
         await until(lambda: {row.last_error for row in factory.queue()} == waiting, "the others to be parked")
@@ -280,7 +279,7 @@ async def test_each_that_a_policy_counts_has_a_line_of_its_own(factory: Factory)
     assert all(row.next_retry <= latest for row in rows)
 
 
-async def test_one_connection_after_another_is_not_waited_for_in_memory(factory: Factory, heard: Heard) -> None:
+async def test_recipients_that_wait_for_a_connection_interval_are_parked(factory: Factory, heard: Heard) -> None:
     """An interval of less than the longest that is waited for, and more mail than gets a connection in that time."""
     for number in range(30):
         messages(factory, 1, domain=f"d{number}.example")

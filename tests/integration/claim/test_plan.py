@@ -135,10 +135,10 @@ def test_a_claim_reads_queue_due_of_its_leaves_only(
     for name, index in (("urgent_fresh", "queue_due_urgent_fresh"), ("urgent_retried", "queue_due_urgent_retried")):
         [walk] = [limit for limit in limits if limit["Subplan Name"] == f"CTE {name}"]
         walked = {node["Index Name"] for node in nodes(walk) if "Index Name" in node}
-        assert walked == parts_of(filled, index, leaves), "the two classes of urgent mail are not told apart"
+        assert walked == parts_of(filled, index, leaves), "the two classes of urgent mail share an index"
     walks = [limit for limit in limits if limit["Subplan Name"] != "CTE suspect"]
     assert not any(node["Node Type"] in {"Sort", "Incremental Sort"} for limit in walks for node in nodes(limit))
-    # Of what was lost there is little: it may be sorted, but what is merely due must not be read for it.
+    # Lost mail is little: it may be sorted, but due mail must not be read for it.
     [suspects] = [limit for limit in limits if limit["Subplan Name"] == "CTE suspect"]
     looked = [node["Index Name"] for node in nodes(suspects) if "Index Name" in node]
     assert set(looked) == parts_of(filled, "queue_suspect", leaves)

@@ -55,7 +55,7 @@ async def entered(factory: Factory) -> Any:
     return entry
 
 
-async def test_its_transports_are_known_from_the_first_beat_and_those_of_a_reload_from_the_next(
+async def test_transports_are_registered_by_the_first_beat_and_after_a_reload(
     factory: Factory,
 ) -> None:
     def known() -> list[str]:
@@ -75,7 +75,7 @@ def test_a_worker_beats_as_it_polls_within_reason(poll: float, every: float) -> 
     assert beat(timedelta(seconds=poll)) == timedelta(seconds=every)
 
 
-async def test_a_worker_enters_and_renews(database: str, factory: Factory) -> None:
+async def test_a_worker_registers_and_renews_its_entry(database: str, factory: Factory) -> None:
     async with running(database):
         first = await entered(factory)
         assert (first.worker, first.id, first.host, first.pid) == ("mine@host:7-abc", "mine", "host", 7)
@@ -86,7 +86,7 @@ async def test_a_worker_enters_and_renews(database: str, factory: Factory) -> No
         assert entries(factory)[0].started == first.started
 
 
-async def test_a_worker_that_leaves_does_not_come_back(database: str, factory: Factory) -> None:
+async def test_an_ended_worker_is_not_registered_again(database: str, factory: Factory) -> None:
     async with running(database) as register:
         await entered(factory)
         await register.leave()
@@ -95,7 +95,7 @@ async def test_a_worker_that_leaves_does_not_come_back(database: str, factory: F
         assert entries(factory) == []
 
 
-async def test_a_beat_under_way_does_not_bring_back_who_leaves(database: str, factory: Factory) -> None:
+async def test_a_running_beat_does_not_register_an_ended_worker_again(database: str, factory: Factory) -> None:
     async with running(database, size=3) as register:
         await entered(factory)
         with factory.another() as holder:
@@ -108,7 +108,7 @@ async def test_a_beat_under_way_does_not_bring_back_who_leaves(database: str, fa
         assert entries(factory) == []
 
 
-async def test_what_was_swept_away_is_entered_anew(database: str, factory: Factory) -> None:
+async def test_a_deleted_entry_is_registered_again(database: str, factory: Factory) -> None:
     async with running(database):
         first = await entered(factory)
         factory.sql("DELETE FROM pillarbox.workers")
@@ -116,7 +116,7 @@ async def test_what_was_swept_away_is_entered_anew(database: str, factory: Facto
         assert again.started == first.started
 
 
-async def test_five_beats_of_silence_are_a_worker_that_is_gone(database: str, factory: Factory) -> None:
+async def test_a_worker_silent_for_five_beats_is_not_live(database: str, factory: Factory) -> None:
     async with running(database):
         await entered(factory)
     [left] = entries(factory)
@@ -129,7 +129,7 @@ async def test_five_beats_of_silence_are_a_worker_that_is_gone(database: str, fa
         assert entries(factory)[0].live is live
 
 
-async def test_what_crashed_more_than_a_day_ago_is_forgotten(database: str, factory: Factory) -> None:
+async def test_entries_of_workers_that_crashed_a_day_ago_are_deleted(database: str, factory: Factory) -> None:
     for name, ago in (("old", 25), ("young", 23)):
         factory.sql(
             """INSERT INTO pillarbox.workers
@@ -150,7 +150,7 @@ async def test_a_lost_connection_is_a_missed_beat(
     async with running(database):
         first = await entered(factory)
         factory.sql("ALTER TABLE pillarbox.workers RENAME TO workers_away")
-        await eventually(lambda: "register.failed" in caplog.text, "the missed beat is told")
+        await eventually(lambda: "register.failed" in caplog.text, "the missed beat is logged")
         factory.sql("ALTER TABLE pillarbox.workers_away RENAME TO workers")
         factory.terminate("register under test")
         await eventually(lambda: entries(factory)[0].seen > first.seen, "it beats again")
@@ -164,14 +164,14 @@ async def test_the_role_of_workers_suffices(administrator: str, factory: Factory
         assert entries(factory) == []
 
 
-async def test_a_real_worker_signs_on_and_off(system: System) -> None:
+async def test_a_real_worker_is_registered_while_it_runs(system: System) -> None:
     worker = await system.worker(9, "mine", WHERE)
     await system.until("SELECT count(*) = 1 FROM workers_seen WHERE id = 'mine' AND live AND pid = %s", worker.pid)
     assert await worker.stop() == 0
     assert await system.value("SELECT count(*) FROM workers") == 0
 
 
-async def test_a_worker_that_was_killed_stays_until_it_counts_as_gone(system: System) -> None:
+async def test_a_killed_worker_stays_registered_until_it_is_not_live(system: System) -> None:
     worker = await system.worker(9, "mine")
     await system.until("SELECT count(*) = 1 FROM workers_seen WHERE live")
     worker.signal(signal.SIGKILL)
@@ -180,7 +180,7 @@ async def test_a_worker_that_was_killed_stays_until_it_counts_as_gone(system: Sy
     await system.until("SELECT NOT live FROM workers_seen", limit=15)
 
 
-async def test_what_its_condition_selects_is_withdrawn_from_what_nobody_serves(
+async def test_mail_selected_by_the_condition_is_removed_from_the_unserved_list(
     factory: Factory, logins: Logins
 ) -> None:
     """With the rights of a worker, and row by row where the condition is not about partitions alone."""
@@ -192,13 +192,13 @@ async def test_what_its_condition_selects_is_withdrawn_from_what_nobody_serves(
     where = f"{WHERE} AND recipientdomain = 'example.com'"
     async with running(logins.uri("queued"), where=where):
         left = "SELECT partid, queue__id FROM pillarbox.unserved ORDER BY queue__id"
-        await eventually(lambda: len(factory.sql(left)) == 5, "what this worker selects is withdrawn")
+        await eventually(lambda: len(factory.sql(left)) == 5, "the mail that this worker selects is removed")
     assert {row.partid for row in factory.sql(left)} == {"", "1", "2"}
     assert [row.queue__id for row in factory.sql(left) if row.partid == "1"] == [stranger]
 
 
-def test_a_backlog_that_is_served_hides_no_partition_of_its_leaf_that_is_not(factory: Factory) -> None:
-    """By default three partitions lie in one leaf: a slow worker of one, and a dead one of another."""
+def test_a_served_backlog_does_not_hide_an_unserved_partition_of_its_leaf(factory: Factory) -> None:
+    """By default a leaf holds three partitions: one has a slow worker, another a dead one."""
     factory.rows(60, partid="1", due=-timedelta(hours=2))
     forgotten = factory.row(partid="2", due=-timedelta(hours=1))
     factory.sql("SELECT pillarbox.maintain_unserved(now(), '1m', 10)")
@@ -207,6 +207,6 @@ def test_a_backlog_that_is_served_hides_no_partition_of_its_leaf_that_is_not(fac
     assert factory.one("SELECT count(*) FROM pillarbox.unserved") == 11
 
 
-def test_two_starts_differ_though_name_host_and_process_are_the_same() -> None:
+def test_two_starts_with_the_same_name_host_and_process_id_differ() -> None:
     """Containers with the network of their host share its name, and are process 1 in each."""
     assert str(Identity("mine", "host", 1)) != str(Identity("mine", "host", 1))

@@ -1,6 +1,6 @@
 """test_shares — due retries do not delay new mail, and new mail does not delay retries
 
-Owns: proofs about the two classes of ordinary mail in claim.sql and what `claim.retried` keeps for each.
+Owns: proofs about the two classes of ordinary mail in claim.sql and their shares by `claim.retried`.
 See: queued/claiming/claim.py; sql/schema/03_queue.sql; Postfix qmgr(8), which takes from its incoming and
     deferred queues in turn.
 """
@@ -45,7 +45,7 @@ async def take(factory: Factory, limit: int, times: int = 1, **settings: float) 
     return [(sum(c.retry_count == 1 for c in each), sum(c.retry_count > 1 for c in each)) for each in taken]
 
 
-async def test_when_both_are_due_each_has_its_share(factory: Factory) -> None:
+async def test_new_mail_and_due_retries_have_their_shares(factory: Factory) -> None:
     retried(factory, 100)
     factory.rows(100)
     assert await take(factory, 40, 3) == [(20, 20)] * 3
@@ -54,14 +54,14 @@ async def test_when_both_are_due_each_has_its_share(factory: Factory) -> None:
     assert await take(factory, 3, 1, retried=0) == [(3, 0)]
 
 
-async def test_claims_of_one_row_share_too(factory: Factory) -> None:
+async def test_single_row_claims_keep_the_shares(factory: Factory) -> None:
     retried(factory, 100)
     factory.rows(100)
     taken = await take(factory, 1, 40, batch=1)
     assert set(taken) == {(1, 0), (0, 1)}
 
 
-async def test_what_one_leaves_the_other_fills(factory: Factory) -> None:
+async def test_an_unused_share_is_filled_by_the_other_kind(factory: Factory) -> None:
     retried(factory, 5)
     factory.rows(60)
     assert await take(factory, 40, 2) == [(35, 5), (25, 0)]
@@ -70,7 +70,7 @@ async def test_what_one_leaves_the_other_fills(factory: Factory) -> None:
     assert await take(factory, 40, 2) == [(5, 35), (0, 15)]
 
 
-async def test_urgent_mail_goes_before_both_and_bulk_after(factory: Factory) -> None:
+async def test_urgent_mail_is_first_and_bulk_mail_last(factory: Factory) -> None:
     retried(factory, 20)
     factory.rows(20)
     urgent, bulk = factory.rows(10), factory.rows(10)
@@ -96,7 +96,7 @@ async def test_a_hundred_thousand_retries_that_are_due_do_not_delay_fresh_mail(f
     assert await take(factory, 200, 3) == [(100, 100), (50, 150), (0, 200)]
 
 
-async def test_retries_that_somebody_has_locked_keep_no_places(factory: Factory) -> None:
+async def test_locked_retries_take_no_places(factory: Factory) -> None:
     """A claim that is not full means that nothing more is due: the worker would rest in the midst of fresh mail."""
     retried(factory, 20)
     factory.rows(100)
@@ -123,7 +123,7 @@ def urgent(factory: Factory, count: int) -> list[int]:
     return ids
 
 
-async def test_urgent_mail_without_end_leaves_a_share_to_ordinary_mail(factory: Factory) -> None:
+async def test_endless_urgent_mail_leaves_a_share_to_ordinary_mail(factory: Factory) -> None:
     """A client may submit all its mail as urgent."""
     urgent(factory, 200)
     factory.rows(12)
@@ -132,7 +132,7 @@ async def test_urgent_mail_without_end_leaves_a_share_to_ordinary_mail(factory: 
     assert await classes(factory, 20, 1, ordinary=0) == [[20, 0]]
 
 
-async def test_of_that_share_fresh_mail_and_retries_have_theirs(factory: Factory) -> None:
+async def test_new_mail_and_retries_divide_the_ordinary_share(factory: Factory) -> None:
     urgent(factory, 40)
     factory.rows(20)
     retried(factory, 20)
@@ -148,7 +148,7 @@ async def test_places_that_ordinary_mail_leaves_are_filled(factory: Factory) -> 
     assert await classes(factory, 40, 2) == [[3, 37], [0, 23]]
 
 
-async def test_claims_of_one_row_leave_a_share_too(factory: Factory) -> None:
+async def test_single_row_claims_leave_the_ordinary_share(factory: Factory) -> None:
     urgent(factory, 100)
     factory.rows(100)
     taken = await classes(factory, 1, 60)
@@ -156,7 +156,7 @@ async def test_claims_of_one_row_leave_a_share_too(factory: Factory) -> None:
     assert [0, 1] in taken
 
 
-async def test_when_urgent_mail_leaves_a_single_place_both_have_it_in_turn(factory: Factory) -> None:
+async def test_new_mail_and_retries_alternate_in_a_single_place(factory: Factory) -> None:
     """A part of a place is a chance of it: rounded, it would go to the same class as long as urgent mail comes."""
     urgent(factory, 400)
     factory.rows(100)

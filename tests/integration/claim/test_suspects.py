@@ -1,6 +1,6 @@
 """test_suspects — mail with a lost claim is found at once, however much other mail is due
 
-Owns: proofs about the part of claim.sql that takes suspects: whom it takes, in which order, and what it reads.
+Owns: proofs about the part of claim.sql that takes suspects: which ones, in which order, and the pages read.
 See: queued/claiming/claim.py; sql/schema/03_queue.sql; test_claim_plan.py for the plans of ordinary claims.
 """
 
@@ -45,13 +45,13 @@ def lose(factory: Factory, ids: list[int], times: int = 2) -> None:
 
 
 def take(factory: Factory, batch: int, *, suspects: bool) -> list[int]:
-    """What one claim takes, in its order."""
+    """The rows of one claim, in their order."""
     values = VALUES | {"batch": batch, "suspects": suspects}
     with psycopg.connect(factory.uri, autocommit=True) as session:
         return [id_ for id_, *_ in session.execute(where_query("claim", ONE_LEAF), values)]
 
 
-def test_what_was_lost_twice_is_taken_apart_urgent_first(factory: Factory) -> None:
+def test_mail_lost_twice_is_claimed_separately_urgent_first(factory: Factory) -> None:
     ordinary = factory.rows(3)
     once, twice, thrice, urgent = (factory.row() for _ in range(4))
     lose(factory, [once], 1)
@@ -64,7 +64,7 @@ def test_what_was_lost_twice_is_taken_apart_urgent_first(factory: Factory) -> No
     assert [row.lost_count for row in factory.queue(once, twice, thrice, urgent)] == [1, 2, 3, 2]
 
 
-def test_what_was_lost_and_is_leased_not_due_or_held_is_left(factory: Factory) -> None:
+def test_lost_mail_that_is_leased_held_or_not_due_is_not_claimed(factory: Factory) -> None:
     leased, later, held, elsewhere = factory.row(), factory.row(due=timedelta(hours=1)), factory.row(), factory.row()
     lose(factory, [leased, later, held, elsewhere])
     factory.lease([leased], ends=timedelta(hours=1))
@@ -80,7 +80,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
-async def test_the_search_reads_nothing_of_a_backlog_that_is_due(factory: Factory, *, analyzed: bool) -> None:
+async def test_the_search_does_not_scan_a_due_backlog(factory: Factory, *, analyzed: bool) -> None:
     """By the plan that a worker's own connection keeps, whether PostgreSQL has figures about the leaf or none."""
     factory.sql("ALTER TABLE pillarbox.queue_def_123 SET (autovacuum_enabled = off)")
     pool = await db.open_pool(factory.uri, "worker", 1)

@@ -1,6 +1,6 @@
 """test_trouble — a claim succeeds although a partition is missing or was just dropped
 
-Owns: proofs about what queued.claiming.claim.Claimer does with PostgreSQL's refusals.
+Owns: proofs about queued.claiming.claim.Claimer and PostgreSQL's refusals.
 See: test_result_trouble.py for results.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.logins import Logins
 
 PAST = timedelta(seconds=-1)
-# The first `times` lost attempts are refused; what a sequence counts is not rolled back with the refusal.
+# The first `times` lost attempts are refused; a sequence is not rolled back with the refusal.
 _REFUSE = """
 CREATE SEQUENCE pillarbox.refusals;
 CREATE FUNCTION pillarbox.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -45,7 +45,7 @@ def claimer() -> Claimer:
     return Claimer("true", "worker", Claim())
 
 
-async def test_the_day_that_a_lost_try_is_written_into_is_made_on_demand(factory: Factory, logins: Logins) -> None:
+async def test_a_missing_day_partition_for_a_lost_try_is_created(factory: Factory, logins: Logins) -> None:
     """With a worker's own rights."""
     lost, fresh = factory.row(), factory.row()
     factory.lease([lost], ends=PAST)
@@ -63,7 +63,7 @@ async def test_the_day_that_a_lost_try_is_written_into_is_made_on_demand(factory
 
 
 @pytest.mark.parametrize("sqlstate", ["42P01", "XX000"])
-async def test_a_leaf_that_vanished_meanwhile_is_no_trouble(
+async def test_a_claim_is_repeated_after_a_leaf_was_dropped(
     factory: Factory, connection: db.Connection, sqlstate: str
 ) -> None:
     lost = factory.row()
@@ -73,7 +73,7 @@ async def test_a_leaf_that_vanished_meanwhile_is_no_trouble(
     assert [row.outcome for row in factory.attempts()] == ["lease_expired"]
 
 
-async def test_what_is_missing_for_good_is_told(factory: Factory, connection: db.Connection) -> None:
+async def test_a_permanently_missing_table_is_an_error(factory: Factory, connection: db.Connection) -> None:
     lost = factory.row()
     factory.lease([lost], ends=PAST)
     factory.sql(_REFUSE.format(times=9, sqlstate="42P01"))

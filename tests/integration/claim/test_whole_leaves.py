@@ -1,4 +1,4 @@
-"""test_whole_leaves — a worker whose WHERE does not match whole leaves logs one warning at start
+"""test_whole_leaves — a worker with a WHERE that does not match whole leaves logs one warning at start
 
 Owns: proofs about queued/claiming/whole_leaves.py on the shipped leaves, and that a worker says it.
 """
@@ -38,7 +38,7 @@ async def warned(factory: Factory, heard: Heard, where: str) -> str | None:
     "where",
     ["true", f"{PARTID} IN ('1', '2', '3')", f"{PARTID} IN ('3', '2', '1') OR {PARTID} IS NULL", f"{PARTID} IS NULL"],
 )
-async def test_whole_leaves_are_nothing_to_warn_of(factory: Factory, heard: Heard, where: str) -> None:
+async def test_a_condition_on_whole_leaves_causes_no_warning(factory: Factory, heard: Heard, where: str) -> None:
     assert await warned(factory, heard, where) is None
 
 
@@ -53,13 +53,13 @@ async def test_whole_leaves_are_nothing_to_warn_of(factory: Factory, heard: Hear
         (f"{PARTID} IN ('4', '5', '6') AND id % 2 = 0", "queue_def_456 (it depends on more than the partition)"),
     ],
 )
-async def test_a_part_of_a_leaf_is_named_with_the_reason(
+async def test_a_condition_on_part_of_a_leaf_is_named_with_the_reason(
     factory: Factory, heard: Heard, where: str, leaves: str
 ) -> None:
     assert await warned(factory, heard, where) == leaves
 
 
-async def test_a_worker_says_so_and_starts(system: System) -> None:
+async def test_a_worker_logs_the_warning_and_starts(system: System) -> None:
     worker = await system.worker(1, "w", f"{PARTID} = '2'")
     [said] = worker.said("claim.leaf_in_part")
     assert said["leaves"] == "queue_def_123 (only 2 of 3 ids)"

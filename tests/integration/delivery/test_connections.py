@@ -38,7 +38,7 @@ async def deliver(pool: ConnectionPool, sink: Sink, transaction: Transaction = M
         return connection.transactions
 
 
-async def test_one_after_another_shares_a_connection() -> None:
+async def test_consecutive_deliveries_share_a_connection() -> None:
     async with Sink() as sink:
         pool = make_pool()
         assert [await deliver(pool, sink) for _ in range(5)] == [1, 2, 3, 4, 5]
@@ -48,7 +48,7 @@ async def test_one_after_another_shares_a_connection() -> None:
         assert sink.commands["QUIT"] == 1
 
 
-async def test_never_more_at_once_than_the_limit() -> None:
+async def test_connections_never_exceed_the_limit() -> None:
     most = 0
     async with Sink() as sink:
         pool = make_pool(concurrency=3)
@@ -68,7 +68,7 @@ async def test_never_more_at_once_than_the_limit() -> None:
         await pool.close()
 
 
-async def test_hosts_do_not_wait_for_each_other() -> None:
+async def test_hosts_have_separate_limits() -> None:
     async with Sink() as first, Sink() as second:
         pool = make_pool(concurrency=1)
         async with pool.acquire(at(first), US), asyncio.timeout(5):
@@ -76,7 +76,7 @@ async def test_hosts_do_not_wait_for_each_other() -> None:
         await pool.close()
 
 
-async def test_renewed_after_so_many_transactions() -> None:
+async def test_a_connection_is_renewed_after_its_transaction_limit() -> None:
     async with Sink() as sink:
         pool = make_pool(limits=ReuseLimits(transactions=3, idle=3600, age=3600))
         assert [await deliver(pool, sink) for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
@@ -84,7 +84,7 @@ async def test_renewed_after_so_many_transactions() -> None:
         await pool.close()
 
 
-async def test_renewed_when_too_old() -> None:
+async def test_a_connection_is_renewed_at_its_age_limit() -> None:
     async with Sink() as sink:
         pool = make_pool(limits=ReuseLimits(transactions=100, idle=3600, age=0))
         assert [await deliver(pool, sink) for _ in range(3)] == [1, 1, 1]
@@ -92,12 +92,12 @@ async def test_renewed_when_too_old() -> None:
         await pool.close()
 
 
-async def test_closed_when_idle_too_long() -> None:
+async def test_an_idle_connection_is_closed() -> None:
     async with Sink() as sink:
         pool = make_pool(limits=ReuseLimits(transactions=100, idle=0.05, age=3600))
         await deliver(pool, sink)
         assert sink.open_connections == 1
-        await sink.wait_until_empty()  # with nobody asking the pool for anything
+        await sink.wait_until_empty()  # without any use of the pool
         assert pool.idle == 0
         assert not pool._hosts
         await pool.close()
@@ -125,7 +125,7 @@ async def test_a_connection_out_of_step_is_not_kept() -> None:
         await pool.close()
 
 
-async def test_opening_that_fails_leaves_nothing_behind() -> None:
+async def test_a_failed_connection_holds_no_slot() -> None:
     async with Sink() as sink:
         port = sink.port
     pool = make_pool(concurrency=1)
@@ -133,13 +133,13 @@ async def test_opening_that_fails_leaves_nothing_behind() -> None:
         async with asyncio.timeout(5):
             with pytest.raises(ConversationError) as caught:
                 async with pool.acquire(at_port(port), US):
-                    raise AssertionError("nobody listens there")
+                    raise AssertionError("the port is closed")
         assert caught.value.fault.kind == "connect"
     assert not pool._hosts
     await pool.close()
 
 
-async def test_an_error_in_the_body_gives_the_slot_back() -> None:
+async def test_an_error_in_the_block_releases_the_slot() -> None:
     async with Sink() as sink:
         pool = make_pool(concurrency=1)
         with pytest.raises(KeyError):
@@ -150,7 +150,7 @@ async def test_an_error_in_the_body_gives_the_slot_back() -> None:
         await pool.close()
 
 
-async def test_close_waits_for_what_is_borrowed() -> None:
+async def test_close_waits_for_borrowed_connections() -> None:
     async with Sink() as sink:
         pool = make_pool()
         await deliver(pool, sink)
@@ -169,7 +169,7 @@ async def test_close_waits_for_what_is_borrowed() -> None:
         await pool.close()
 
 
-async def test_close_out_of_time_cuts_what_is_left() -> None:
+async def test_close_cuts_remaining_connections_at_its_time_limit() -> None:
     async with Sink() as sink:
         pool = make_pool()
 
@@ -190,7 +190,7 @@ async def test_close_out_of_time_cuts_what_is_left() -> None:
         assert (pool.borrowed, pool.idle) == (0, 0)
 
 
-async def test_cancelled_while_waiting_for_a_slot() -> None:
+async def test_a_cancelled_wait_for_a_slot_leaves_no_trace() -> None:
     async with Sink() as sink:
         pool = make_pool(concurrency=1)
         async with pool.acquire(at(sink), US):
@@ -204,7 +204,7 @@ async def test_cancelled_while_waiting_for_a_slot() -> None:
         assert not pool._hosts
 
 
-async def test_closing_turns_away_who_waits_for_a_host_that_says_nothing() -> None:
+async def test_close_ends_waits_for_a_silent_host() -> None:
     silent = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
     host, port = silent.sockets[0].getsockname()[:2]
     pool = ConnectionPool(timeouts=Timeouts(), concurrency=1)
@@ -236,7 +236,7 @@ class CountedSlot:
 
 
 def counted(out: list[CountedSlot], hostname: str = "c.example") -> SessionWanted:
-    """A session whose connections need a slot each."""
+    """A session that needs a slot for each connection."""
 
     async def gate(_: Rest) -> CountedSlot:
         return CountedSlot(out)
@@ -269,7 +269,7 @@ async def test_a_connection_whose_slot_another_worker_waits_for_is_not_kept() ->
         await pool.close()
 
 
-async def test_a_kept_connection_of_another_session_makes_room() -> None:
+async def test_an_idle_connection_of_another_session_is_closed_for_a_slot() -> None:
     out: list[CountedSlot] = []
     async with Sink() as sink:
         pool = make_pool()
@@ -281,7 +281,7 @@ async def test_a_kept_connection_of_another_session_makes_room() -> None:
     assert out == []
 
 
-async def test_a_connection_that_does_not_come_about_holds_no_slot() -> None:
+async def test_a_refused_greeting_holds_no_slot() -> None:
     out: list[CountedSlot] = []
     async with Sink(greeting=554) as sink:
         pool = make_pool()
@@ -292,7 +292,7 @@ async def test_a_connection_that_does_not_come_about_holds_no_slot() -> None:
     assert out == []
 
 
-async def test_who_waits_for_a_slot_takes_a_connection_that_is_given_back() -> None:
+async def test_a_delivery_that_waits_for_a_slot_takes_a_returned_connection() -> None:
     out: list[CountedSlot] = []
     waits = asyncio.Event()
 
@@ -322,7 +322,7 @@ async def test_who_waits_for_a_slot_takes_a_connection_that_is_given_back() -> N
     assert out == []
 
 
-async def test_closing_turns_away_who_waits_for_a_slot() -> None:
+async def test_close_ends_waits_for_a_slot() -> None:
     waits = asyncio.Event()
 
     async def gate(rest: Rest) -> None:

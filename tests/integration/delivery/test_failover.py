@@ -1,6 +1,6 @@
 """test_failover — the next host is tried if one was unavailable, but never after content was sent
 
-See: test_routing.py for who the hosts are.
+See: test_routing.py for the choice of hosts.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ ZONE: dict[tuple[str, str], Sequence[str]] = {
 }
 
 
-async def test_a_dead_host_is_passed_over_and_the_log_says_so(heard: Heard) -> None:
+async def test_a_dead_host_is_skipped_and_logged(heard: Heard) -> None:
     async with sinks("3") as (third,), routing(ZONE, connection={"port": third.port}) as routed:
         result = await routed.send_one()
-        passed = [str(told["remote"]) for told in heard.all("failover.passed")]
+        passed = [str(event["remote"]) for event in heard.all("failover.passed")]
         assert passed == [f"mx{n}.test[127.0.0.{n}]:{third.port}" for n in (1, 2)]
         assert (result.result, result.remote) == ("success", f"mx3.test[127.0.0.3]:{third.port}")
 
 
 @pytest.mark.parametrize("greeting", [421, 450, 554])
-async def test_a_host_that_will_not_talk_to_us_is_passed_over(greeting: int) -> None:
+async def test_a_host_that_refuses_the_greeting_is_skipped(greeting: int) -> None:
     options = {"greeting": greeting}
     async with (
         sinks("1", "2", "3", h1=options, h2=options) as all_of_them,
@@ -57,7 +57,7 @@ async def test_a_host_that_will_not_talk_to_us_is_passed_over(greeting: int) -> 
         (*PLAIN, "MAIL", b"250 ok\r\n", "RCPT", b"250 ok\r\n", "DATA", b"421 4.3.2 going down\r\n", CLOSE),
     ],
 )
-async def test_a_host_that_gives_up_before_content_is_passed_over(script: tuple[bytes | str, ...]) -> None:
+async def test_a_host_that_fails_before_content_is_skipped(script: tuple[bytes | str, ...]) -> None:
     async with (
         ScriptedPeer(*script) as peer,
         sinks("2", port=peer.port) as (second,),
@@ -68,7 +68,7 @@ async def test_a_host_that_gives_up_before_content_is_passed_over(script: tuple[
 
 
 @pytest.mark.parametrize("box", ["dropdata", "dropdot", "451dot", "421dot"])
-async def test_after_content_nobody_else_is_asked(box: str) -> None:
+async def test_no_other_host_is_tried_after_content(box: str) -> None:
     async with (
         sinks("1", "2") as (first, second),
         routing(ZONE, connection={"port": first.port}) as routed,
@@ -82,14 +82,14 @@ async def test_after_content_nobody_else_is_asked(box: str) -> None:
 @pytest.mark.parametrize(
     ("box", "kind"), [("permerror", "failed"), ("temperror", "deferred"), ("greylist", "deferred")]
 )
-async def test_a_judgement_about_the_recipient_stands(box: str, kind: str) -> None:
+async def test_a_reply_about_the_recipient_is_final_for_the_attempt(box: str, kind: str) -> None:
     async with sinks("1", "2") as (first, second), routing(ZONE, connection={"port": first.port}) as routed:
         results = await routed.send(f"{box}@example.test", "good@example.test")
         assert [r.outcome.kind for r in results] == [kind, "delivered"]
         assert second.connections == 0
 
 
-async def test_one_judged_recipient_keeps_the_others_here() -> None:
+async def test_one_answered_recipient_prevents_failover_of_the_others() -> None:
     script = (*PLAIN, "MAIL", b"250 ok\r\n", "RCPT", b"550 5.1.1 nobody\r\n", "RCPT", CLOSE)
     async with (
         ScriptedPeer(*script) as peer,
@@ -101,14 +101,14 @@ async def test_one_judged_recipient_keeps_the_others_here() -> None:
         assert second.connections == 0
 
 
-async def test_no_more_addresses_than_allowed() -> None:
+async def test_the_number_of_tried_addresses_is_limited() -> None:
     async with sinks("3") as (third,), routing(ZONE, connection={"port": third.port, "addresses": 2}) as routed:
         result = await routed.send_one()
         assert (result.outcome.enhanced, result.remote) == ("4.4.1", f"mx2.test[127.0.0.2]:{third.port}")
         assert third.connections == 0
 
 
-async def test_no_more_sessions_than_allowed() -> None:
+async def test_the_number_of_tried_sessions_is_limited() -> None:
     async with (
         ScriptedPeer(*PLAIN, "MAIL", CLOSE) as peer,
         sinks("2", port=peer.port) as (second,),

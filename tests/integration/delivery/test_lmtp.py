@@ -49,7 +49,7 @@ async def speak(peer: ScriptedPeer, *recipients: str, **limits: float) -> tuple[
 
 
 @pytest.mark.parametrize("way", ["tcp", "unix"])
-async def test_dovecot_takes_mail_for_some_and_not_for_others(dovecot: Starts, way: str) -> None:
+async def test_dovecot_answers_for_each_recipient(dovecot: Starts, way: str) -> None:
     async with dovecot() as peer:
         place = {"port": peer.port} if way == "tcp" else {"socket": str(peer.socket)}
         async with routing({}, **lmtp(**place)) as routed:
@@ -62,7 +62,7 @@ async def test_dovecot_takes_mail_for_some_and_not_for_others(dovecot: Starts, w
         assert [outcome.kind for outcome in outcomes] == ["delivered", "failed", "failed", "delivered"], peer.log
         assert [(o.reply_code, o.phase, o.scope) for o in outcomes[1:3]] == [
             (550, "rcpt", "recipient"),
-            (552, "dot", "recipient"),  # a full mailbox, which only the final reply can tell
+            (552, "dot", "recipient"),  # a full mailbox, which only the final reply reports
         ]
         assert [len(peer.mails(name)) for name in ("bob", "full", "carol")] == [2, 0, 1]
         assert again[0].result == "success"
@@ -99,7 +99,7 @@ async def test_a_connection_lost_between_replies_leaves_the_others_uncertain(aft
     assert not usable
 
 
-async def test_a_421_among_the_replies_is_one_recipients_and_ends_the_connection() -> None:
+async def test_a_421_among_the_replies_counts_for_one_recipient_and_ends_the_connection() -> None:
     replies = OK + b"421 4.3.2 going\r\n" + b"250 2.0.0 but this one\r\n"
     async with ScriptedPeer(*GREETING, *ENVELOPE, OK, OK, OK, OK, GO, CONTENT, replies, HANG) as peer:
         result, usable = await speak(peer, *THREE)
@@ -123,7 +123,7 @@ FULL, GONE = b"452 4.2.2 full\r\n", b"550 5.1.1 gone\r\n"
 
 
 @pytest.mark.parametrize("replies", [(OK, FULL, OK, OK), (OK, OK, GONE, OK), (FULL, OK, OK, OK), (OK, OK, OK, GONE)])
-async def test_a_reply_too_many_among_different_ones_leaves_all_uncertain(replies: tuple[bytes, ...]) -> None:
+async def test_a_surplus_reply_among_different_ones_makes_all_uncertain(replies: tuple[bytes, ...]) -> None:
     """The first may be the one too many: then each has the reply of the one before it."""
     script = (*GREETING, *ENVELOPE, OK, OK, OK, OK, GO, CONTENT, b"".join(replies), HANG)
     async with ScriptedPeer(*script) as peer:
@@ -132,7 +132,7 @@ async def test_a_reply_too_many_among_different_ones_leaves_all_uncertain(replie
     assert not usable
 
 
-async def test_a_reply_too_many_that_comes_late_is_seen_where_replies_differ() -> None:
+async def test_a_late_surplus_reply_is_detected_if_replies_differ() -> None:
     script = (*GREETING, *ENVELOPE, OK, OK, OK, OK, GO, CONTENT, OK + OK + GONE, "QUIT", OK, BYE, HANG)
     async with ScriptedPeer(*script) as peer:
         result, usable = await speak(peer, *THREE)
@@ -140,7 +140,7 @@ async def test_a_reply_too_many_that_comes_late_is_seen_where_replies_differ() -
     assert not usable
 
 
-async def test_a_421_among_too_many_replies_is_not_believed_either() -> None:
+async def test_a_421_among_surplus_replies_makes_all_uncertain() -> None:
     script = (*GREETING, *ENVELOPE, OK, OK, OK, OK, GO, CONTENT, OK + b"421 4.3.2 going\r\n" + OK + OK, HANG)
     async with ScriptedPeer(*script) as peer:
         result, _ = await speak(peer, *THREE)
@@ -148,7 +148,7 @@ async def test_a_421_among_too_many_replies_is_not_believed_either() -> None:
 
 
 @pytest.mark.parametrize("nonsense", [b"what?\r\n", b"354 go on\r\n"])
-async def test_who_has_the_message_by_its_own_reply_is_not_sent_it_again_for_what_follows(nonsense: bytes) -> None:
+async def test_a_delivered_recipient_stays_delivered_after_a_later_invalid_reply(nonsense: bytes) -> None:
     script = (*GREETING, *ENVELOPE, OK, OK, OK, OK, GO, CONTENT, OK + GONE + nonsense, HANG)
     async with ScriptedPeer(*script) as peer:
         result, usable = await speak(peer, *THREE)
@@ -160,7 +160,7 @@ async def test_who_has_the_message_by_its_own_reply_is_not_sent_it_again_for_wha
     assert not usable
 
 
-async def test_content_for_nobody_is_not_sent() -> None:
+async def test_content_is_not_sent_without_a_valid_recipient() -> None:
     """RFC 2033 section 4.2: to a lone dot nothing would be answered."""
     refused = b"550 5.1.1 who\r\n"
     async with ScriptedPeer(*GREETING, *ENVELOPE, OK, refused, refused, refused, GO, HANG) as peer:
@@ -170,7 +170,7 @@ async def test_content_for_nobody_is_not_sent() -> None:
     assert b"." not in peer.heard
 
 
-async def test_a_refused_data_refuses_all() -> None:
+async def test_a_refused_data_command_keeps_the_refusal_of_each_recipient() -> None:
     refused = b"550 5.1.1 who\r\n"
     script = (*GREETING, *ENVELOPE, OK, refused, refused, refused, b"503 5.5.1 nobody\r\n", "QUIT", BYE, HANG)
     async with ScriptedPeer(*script) as peer:
@@ -179,7 +179,7 @@ async def test_a_refused_data_refuses_all() -> None:
     assert not usable
 
 
-async def test_who_is_full_at_the_dot_is_not_sent_the_message_again_at_once() -> None:
+async def test_a_452_after_the_dot_is_not_retried_at_once() -> None:
     """452 to RCPT means too many recipients; at the dot it does not."""
     script = (*GREETING, "MAIL", "RCPT", "RCPT", "DATA", OK, OK, OK, GO, CONTENT, OK, b"452 no room\r\n", HANG)
     async with ScriptedPeer(*script) as peer, routing({}, **lmtp(port=peer.port)) as routed:
@@ -188,8 +188,8 @@ async def test_who_is_full_at_the_dot_is_not_sent_the_message_again_at_once() ->
         assert peer.heard.count(b"DATA") == 1
 
 
-@pytest.mark.parametrize(("offers", "told"), [(b"250 PIPELINING\r\n", "delivered"), (b"250 DSN\r\n", None)])
-async def test_who_asked_hears_that_mail_is_delivered(offers: bytes, told: str | None) -> None:
+@pytest.mark.parametrize(("offers", "expected"), [(b"250 PIPELINING\r\n", "delivered"), (b"250 DSN\r\n", None)])
+async def test_notify_success_causes_a_delivered_notice(offers: bytes, expected: str | None) -> None:
     """RFC 3461 section 5.2: mail has arrived where it ends. A host with DSN says so itself."""
     greeting = (b"220 peer.example LMTP\r\n", "LHLO", b"250-peer.example\r\n" + offers)
     both = b"PIPELINING" in offers
@@ -198,10 +198,10 @@ async def test_who_asked_hears_that_mail_is_delivered(offers: bytes, told: str |
     async with ScriptedPeer(*script) as peer, routing({}, **lmtp(port=peer.port)) as routed:
         [result] = await routed.send("bob@example.net", _dsn={"notify": ["SUCCESS"]})
     assert result.result == "success"
-    assert notice(result) == told
+    assert notice(result) == expected
 
 
-async def test_a_socket_that_is_not_there_is_deferred(tmp_path: Path) -> None:
+async def test_a_missing_socket_is_deferred(tmp_path: Path) -> None:
     async with routing({}, **lmtp(socket=str(tmp_path / "gone"))) as routed:
         [result] = await routed.send("bob@example.net")
     assert (result.outcome.kind, result.outcome.scope) == ("deferred", "destination")

@@ -53,7 +53,7 @@ def configured(factory: Factory, port: int = 1, **sections: Any) -> QueuedConfig
 
 
 def unchanged() -> QueuedConfig:
-    raise AssertionError("nobody asked for a reload")
+    raise AssertionError("no reload was requested")
 
 
 async def boom() -> None:
@@ -61,7 +61,7 @@ async def boom() -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_the_worker_stops_and_says_which(
+async def test_the_worker_stops_and_names_the_failed_part(
     factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     made = daemon._Daemon._parts
@@ -80,7 +80,7 @@ async def test_the_worker_stops_and_says_which(
     assert heard.all("daemon.stopped")
 
 
-async def test_a_stop_says_for_whom_it_waits(factory: Factory, heard: Heard) -> None:
+async def test_a_stop_logs_the_deliveries_it_waits_for(factory: Factory, heard: Heard) -> None:
     factory.rows(2)
     factory.sql("UPDATE pillarbox.queue SET recipientlocalpart = id || '.hangdot'")
     async with Sink() as sink:

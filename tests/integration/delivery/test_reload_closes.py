@@ -1,6 +1,6 @@
 """test_reload_closes — resources replaced by a reload are closed after their last session, so that reloads do not leak
 
-Owns: proofs about smtpd.connection.listener.Listeners.use, with the table of users, whose pool holds connections to
+Owns: proofs about smtpd.connection.listener.Listeners.use, with the table of users and its pool of connections to
     PostgreSQL. See: tests/scenario/acceptance/test_smtpd_reloads.py for SIGHUP from end to end.
 """
 
@@ -25,7 +25,7 @@ def asking(factory: Factory) -> set[int]:
     return {row.pid for row in found}
 
 
-async def test_the_connections_of_what_was_replaced_go_with_its_last_session(factory: Factory) -> None:
+async def test_replaced_connections_are_closed_after_their_last_session(factory: Factory) -> None:
     config = configured(**BY_TABLE)
     async with listening(factory.uri, config) as (port, listeners), Dialogue(port) as old:
         assert (await old.say(LOGIN))[0].startswith("535")
@@ -36,6 +36,6 @@ async def test_the_connections_of_what_was_replaced_go_with_its_last_session(fac
             async with Dialogue(port) as client:
                 assert (await client.say(LOGIN))[0].startswith("535")
         await until(lambda: len(asking(factory) - first) <= 2, "those in between to be closed")
-        assert (await old.say(LOGIN))[0].startswith("535"), "what an open session began with is there for it"
+        assert (await old.say(LOGIN))[0].startswith("535"), "an open session keeps its resources"
         assert (await old.say(b"QUIT"))[0].startswith("221")
         await until(lambda: not asking(factory) & first, "the first to be closed")

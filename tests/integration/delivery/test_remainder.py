@@ -29,11 +29,11 @@ def to(peer: ScriptedPeer) -> dict[str, object]:
 
 
 async def outcomes(routed: Routed, *recipients: str) -> list[tuple[str, str | None]]:
-    """What became of each: result or outcome, and the enhanced code."""
+    """The fate of each recipient: result or outcome, and the enhanced code."""
     return [(r.result or r.outcome.kind, r.outcome.enhanced) for r in await routed.send(*recipients)]
 
 
-async def test_one_at_a_time_until_nobody_is_left() -> None:
+async def test_recipients_over_the_limit_follow_in_further_transactions() -> None:
     end = ("DATA", GO, CONTENT, b"250 2.0.0 taken\r\n")
     script = (*TAKEN, "RCPT", TOO_MANY, "RCPT", TOO_MANY, *end, *TAKEN, "RCPT", TOO_MANY, *end, *TAKEN, *end)
     async with ScriptedPeer(*PLAIN, *script) as peer, routing({}, connection=to(peer)) as routed:
@@ -42,7 +42,7 @@ async def test_one_at_a_time_until_nobody_is_left() -> None:
         assert [line for line in peer.heard if line.startswith(b"RCPT")][-1] == b"RCPT TO:<three@example.test>"
 
 
-async def test_552_without_an_enhanced_code_means_the_same() -> None:
+async def test_a_552_without_enhanced_code_means_too_many_recipients() -> None:
     end = ("DATA", GO, CONTENT, b"250 2.0.0 taken\r\n")
     script = (*TAKEN, "RCPT", b"552 too many\r\n", *end, *TAKEN, *end)
     async with ScriptedPeer(*PLAIN, *script) as peer, routing({}, connection=to(peer)) as routed:
@@ -50,21 +50,21 @@ async def test_552_without_an_enhanced_code_means_the_same() -> None:
 
 
 @pytest.mark.parametrize("said", [b"452 4.2.2 mailbox full\r\n", b"452 4.3.1 disk full\r\n", b"451 4.7.1 later\r\n"])
-async def test_what_means_something_else_waits_for_its_retry(said: bytes) -> None:
+async def test_other_452_replies_wait_for_the_retry(said: bytes) -> None:
     script = (*TAKEN, "RCPT", said, "DATA", GO, CONTENT, b"250 2.0.0 taken\r\n")
     async with ScriptedPeer(*PLAIN, *script) as peer, routing({}, connection=to(peer)) as routed:
         [one, two] = await outcomes(routed, ONE, TWO)
         assert (one, two) == (("success", "2.0.0"), ("deferred", said.decode().split()[1]))
 
 
-async def test_a_host_that_took_no_recipient_is_not_asked_again() -> None:
+async def test_a_host_that_accepted_no_recipient_gets_no_further_transaction() -> None:
     script = ("MAIL", OK, "RCPT", TOO_MANY, "RCPT", TOO_MANY)
     async with ScriptedPeer(*PLAIN, *script) as peer, routing({}, connection=to(peer)) as routed:
         assert await outcomes(routed, ONE, TWO) == [("deferred", "4.5.3")] * 2
         assert sum(line.startswith(b"MAIL") for line in peer.heard) == 1
 
 
-async def test_a_host_that_ends_the_session_leaves_the_others_their_452() -> None:
+async def test_a_lost_session_leaves_the_remaining_recipients_deferred_with_452() -> None:
     script = (*TAKEN, "RCPT", TOO_MANY, "DATA", GO, CONTENT, b"250 2.0.0 taken\r\n", "MAIL", OK, "RCPT", CLOSE)
     async with ScriptedPeer(*PLAIN, *script) as peer, routing({}, connection=to(peer)) as routed:
         peer_results = await outcomes(routed, ONE, TWO)
@@ -80,7 +80,7 @@ async def test_a_lost_reply_to_the_next_transaction_is_uncertain() -> None:
 
 
 @pytest.mark.parametrize("phase", ["rcpt", "dot"])
-async def test_what_ends_the_next_transaction_takes_no_delivery_back(phase: str) -> None:
+async def test_an_aborted_next_transaction_keeps_earlier_deliveries(phase: str) -> None:
     """The lease of the attempt is cut, as the watchdog does it, while the second recipient's transaction goes on."""
     end = ("DATA", GO, CONTENT)
     last: tuple[bytes | str, ...] = ("MAIL", OK, "RCPT", HANG) if phase == "rcpt" else (*TAKEN, *end, HANG)
@@ -98,7 +98,7 @@ async def test_what_ends_the_next_transaction_takes_no_delivery_back(phase: str)
     assert two.outcome.enhanced == ("4.5.3" if phase == "rcpt" else two.outcome.enhanced)
 
 
-async def test_a_fault_of_ours_takes_no_delivery_back(monkeypatch: pytest.MonkeyPatch, heard: Heard) -> None:
+async def test_a_fault_of_ours_keeps_earlier_deliveries(monkeypatch: pytest.MonkeyPatch, heard: Heard) -> None:
     end = ("DATA", GO, CONTENT, b"250 2.0.0 taken\r\n")
     async with (
         ScriptedPeer(*PLAIN, *TAKEN, "RCPT", TOO_MANY, *end, "QUIT") as peer,

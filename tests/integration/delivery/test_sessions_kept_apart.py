@@ -41,7 +41,7 @@ async def send(pool: ConnectionPool, host: Sink | TlsPeer, session: SessionWante
         return connection.transactions
 
 
-async def test_another_name_of_ours_is_another_connection() -> None:
+async def test_another_ehlo_name_uses_another_connection() -> None:
     async with Sink() as sink:
         pool = make_pool()
         other = US._replace(hostname="d.example")
@@ -50,7 +50,7 @@ async def test_another_name_of_ours_is_another_connection() -> None:
         await pool.close()
 
 
-async def test_another_source_is_another_connection_and_is_seen_by_the_host() -> None:
+async def test_another_source_address_uses_another_connection() -> None:
     seen: list[str] = []
 
     async def look(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,7 +70,7 @@ async def test_another_source_is_another_connection_and_is_seen_by_the_host() ->
     assert seen == ["127.0.0.5", "127.0.0.6", "127.0.0.1"]
 
 
-async def test_an_address_that_is_not_ours_is_a_fault_that_names_it() -> None:
+async def test_a_foreign_source_address_is_a_fault_that_names_it() -> None:
     async with Sink() as sink:
         pool = make_pool()
         with pytest.raises(ConversationError) as caught:
@@ -80,7 +80,7 @@ async def test_an_address_that_is_not_ours_is_a_fault_that_names_it() -> None:
         await pool.close()
 
 
-async def test_what_is_asked_of_the_host_keeps_connections_apart(authority: Authority) -> None:
+async def test_another_tls_requirement_uses_another_connection(authority: Authority) -> None:
     contexts = Contexts(TransportTls.model_validate({"ca": str(authority.file)}))
     async with TlsPeer(server_context(authority.issue("peer.example"))) as host:
         pool = make_pool(contexts=contexts)
@@ -90,7 +90,7 @@ async def test_what_is_asked_of_the_host_keeps_connections_apart(authority: Auth
         await pool.close()
 
 
-async def test_as_many_are_kept_for_all_sessions_as_may_be_borrowed() -> None:
+async def test_idle_connections_of_all_sessions_share_the_limit() -> None:
     async with Sink() as sink:
         pool = make_pool(concurrency=2)
         for number in range(5):
@@ -100,7 +100,7 @@ async def test_as_many_are_kept_for_all_sessions_as_may_be_borrowed() -> None:
         await pool.close()
 
 
-async def test_the_gate_is_passed_for_each_new_connection_and_for_no_kept_one() -> None:
+async def test_the_gate_applies_to_new_connections_only() -> None:
     passed: list[str] = []
 
     async def gate(_: Rest) -> None:
@@ -111,12 +111,12 @@ async def test_the_gate_is_passed_for_each_new_connection_and_for_no_kept_one() 
         gated = US._replace(connect_gate=gate)
         assert [await send(pool, sink, gated) for _ in range(3)] == [1, 2, 3]
         assert passed == ["gate"]
-        # Another gate, as every attempt has its own, is no other session.
+        # Another gate does not make another session: every attempt has its own.
         assert await send(pool, sink, US) == 4
         await pool.close()
 
 
-async def test_what_the_gate_raises_ends_the_attempt_before_a_connection() -> None:
+async def test_an_exception_in_the_gate_prevents_the_connection() -> None:
     class Shut(Exception):
         pass
 
@@ -132,7 +132,7 @@ async def test_what_the_gate_raises_ends_the_attempt_before_a_connection() -> No
         await pool.close()
 
 
-async def test_another_login_is_another_connection(authority: Authority) -> None:
+async def test_another_login_uses_another_connection(authority: Authority) -> None:
     """Logins do not share connections; mail without a login does not use a connection with one."""
     made = []
     for name in ("alice", "bob"):

@@ -71,7 +71,7 @@ def scripted(authority: Authority, *script: bytes | str) -> ScriptedPeer:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256", "PLAIN", "LOGIN", None])
-async def test_our_own_smtpd_lets_us_in(
+async def test_our_own_smtpd_accepts_the_login(
     factory: Factory, authority: Authority, heard: Heard, mechanism: str | None
 ) -> None:
     offers = [mechanism] if mechanism else ["PLAIN", "LOGIN", "SCRAM-SHA-256"]
@@ -91,7 +91,7 @@ async def test_our_own_smtpd_lets_us_in(
     assert [(each["user"], each["mechanism"]) for each in said] == [("alice", mechanism or "SCRAM-SHA-256")]
 
 
-async def test_a_wrong_password_waits_and_is_told_without_it(
+async def test_a_wrong_password_defers_mail_and_is_not_logged(
     factory: Factory, authority: Authority, heard: Heard
 ) -> None:
     wrong = "not the password at all"
@@ -112,7 +112,7 @@ async def test_a_wrong_password_waits_and_is_told_without_it(
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN", "LOGIN"])
-async def test_postfix_lets_us_in(
+async def test_postfix_accepts_the_login(
     mechanism: str,
     postfix: Callable[..., AbstractAsyncContextManager[Postfix]],
     dovecot: Callable[..., AbstractAsyncContextManager[Dovecot]],
@@ -143,7 +143,7 @@ async def test_postfix_lets_us_in(
 
 
 @pytest.mark.parametrize("code", [503, 530, 534, 535, 538])
-async def test_a_host_that_wants_a_login_of_us_bounces_nothing(code: int, heard: Heard) -> None:
+async def test_a_host_that_requires_a_login_defers_mail(code: int, heard: Heard) -> None:
     script = (*GREETING, b"250 peer.example\r\n", "MAIL", f"{code} 5.7.0 log in\r\n".encode(), HANG)
     async with ScriptedPeer(*script) as peer:
         connection = {"mode": "smarthost", "server": "127.0.0.1", "port": peer.port}
@@ -156,7 +156,7 @@ async def test_a_host_that_wants_a_login_of_us_bounces_nothing(code: int, heard:
     assert verdict([result]).barred
 
 
-async def test_a_stranger_is_not_shown_the_password(authority: Authority) -> None:
+async def test_a_host_with_another_certificate_gets_no_password(authority: Authority) -> None:
     """tls.mode is optional, which takes any certificate; for credentials that is not enough."""
     script = (*TLS, offering("PLAIN"), HANG)
     async with ScriptedPeer(*script, later=server_context(authority.issue("other.example"))) as peer:
@@ -167,7 +167,7 @@ async def test_a_stranger_is_not_shown_the_password(authority: Authority) -> Non
     assert "other.example" in result.outcome.text
 
 
-async def test_a_host_without_tls_is_not_shown_the_password(authority: Authority) -> None:
+async def test_a_host_without_tls_gets_no_password(authority: Authority) -> None:
     """An attacker in between may have removed STARTTLS from the reply."""
     async with ScriptedPeer(*GREETING, offering("PLAIN"), HANG) as peer:
         async with routing({}, **relay(peer.port, authority)) as routed:
@@ -178,7 +178,7 @@ async def test_a_host_without_tls_is_not_shown_the_password(authority: Authority
 
 
 @pytest.mark.parametrize(("over", "mode"), [("any_tls", "optional"), ("cleartext", "disabled")])
-async def test_who_says_so_in_so_many_words_logs_in_without_proof(authority: Authority, over: str, mode: str) -> None:
+async def test_unverified_or_plain_logins_work_only_if_configured(authority: Authority, over: str, mode: str) -> None:
     accepted = (offering("PLAIN"), "AUTH PLAIN", b"235 2.7.0 in\r\n", *SENT)
     stranger = server_context(authority.issue("other.example"))
     script = (*GREETING, *accepted) if over == "cleartext" else (*TLS, *accepted)
@@ -189,7 +189,7 @@ async def test_who_says_so_in_so_many_words_logs_in_without_proof(authority: Aut
             assert (await routed.send_one()).result == "success"
 
 
-async def test_auth_that_was_offered_before_tls_only_does_not_count(authority: Authority) -> None:
+async def test_auth_offered_only_before_tls_is_ignored(authority: Authority) -> None:
     script: list[bytes | str] = [*GREETING, b"250-peer.example\r\n250-STARTTLS\r\n250 AUTH PLAIN\r\n"]
     script += ["STARTTLS", b"220 go on\r\n", HANDSHAKE, "EHLO", b"250 peer.example\r\n", HANG]
     async with ScriptedPeer(*script, later=server_context(authority.issue("127.0.0.1"))) as peer:
@@ -200,7 +200,7 @@ async def test_auth_that_was_offered_before_tls_only_does_not_count(authority: A
     assert "does not offer AUTH" in result.outcome.text
 
 
-async def test_the_strongest_mechanism_that_both_may_use(authority: Authority) -> None:
+async def test_the_strongest_common_mechanism_is_used(authority: Authority) -> None:
     script = (offering("LOGIN", "PLAIN", "CRAM-MD5"), "AUTH PLAIN", b"235 2.7.0 in\r\n", *SENT)
     async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
         assert (await routed.send_one()).result == "success"
@@ -208,7 +208,7 @@ async def test_the_strongest_mechanism_that_both_may_use(authority: Authority) -
         assert b64decode(line.split()[2]) == b"\0alice\0" + SECRET.encode()
 
 
-async def test_a_list_restricts_what_is_used(authority: Authority) -> None:
+async def test_a_list_restricts_the_mechanisms(authority: Authority) -> None:
     async with scripted(authority, offering("LOGIN", "PLAIN"), HANG) as peer:
         async with routing({}, **relay(peer.port, authority, mechanisms=["SCRAM-SHA-256"])) as routed:
             result = await routed.send_one()
@@ -246,7 +246,7 @@ HOSTILE: Final[dict[str, tuple[str, tuple[bytes | str, ...], str]]] = {
 
 
 @pytest.mark.parametrize("how", HOSTILE)
-async def test_a_hostile_host_gets_nowhere(authority: Authority, how: str) -> None:
+async def test_a_hostile_host_learns_no_secret(authority: Authority, how: str) -> None:
     mechanism, script, text = HOSTILE[how]
     async with scripted(authority, offering(mechanism), *script) as peer:
         sections = relay(peer.port, authority)
@@ -260,7 +260,7 @@ async def test_a_hostile_host_gets_nowhere(authority: Authority, how: str) -> No
 
 
 class ScramPeer:
-    """A host that takes any proof, and whose own is wrong, or whose hash is dear. said: what came after it."""
+    """A host that accepts any proof, with a wrong proof of its own or an expensive hash. said: later commands."""
 
     def __init__(self, authority: Authority, iterations: int, signature: bytes) -> None:
         self._context = server_context(authority.issue("127.0.0.1"))
@@ -288,7 +288,7 @@ class ScramPeer:
 @pytest.mark.parametrize(
     ("iterations", "text"), [(4096, "does not prove"), (2_000_000_000, "invalid SCRAM"), (1, "invalid SC")]
 )
-async def test_scram_asks_the_host_for_proof_too(authority: Authority, iterations: int, text: str) -> None:
+async def test_scram_verifies_the_host(authority: Authority, iterations: int, text: str) -> None:
     host = ScramPeer(authority, iterations, b"x" * 32)
     server = await asyncio.start_server(host.serve, "127.0.0.1", 0, ssl=host._context)
     async with server:
@@ -308,7 +308,7 @@ async def test_scram_asks_the_host_for_proof_too(authority: Authority, iteration
         ("OAUTHBEARER", f"n,a=alice,\x01host=127.0.0.1\x01port={{port}}\x01auth=Bearer {TOKEN}\x01\x01"),
     ],
 )
-async def test_a_token_is_shown_as_each_mechanism_has_it(authority: Authority, mechanism: str, says: str) -> None:
+async def test_a_token_is_sent_in_the_form_of_its_mechanism(authority: Authority, mechanism: str, says: str) -> None:
     token = {"file": written(authority.folder, TOKEN)}
     script = (offering(mechanism, "PLAIN"), f"AUTH {mechanism}", b"235 2.7.0 in\r\n", *SENT)
     async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority, token=token)) as routed:
@@ -318,7 +318,7 @@ async def test_a_token_is_shown_as_each_mechanism_has_it(authority: Authority, m
 
 
 @pytest.mark.parametrize(("mechanism", "answer"), [("XOAUTH2", b""), ("OAUTHBEARER", b"AQ==")])
-async def test_a_refused_token_is_told_with_its_reason(authority: Authority, mechanism: str, answer: bytes) -> None:
+async def test_a_refused_token_is_reported_with_its_reason(authority: Authority, mechanism: str, answer: bytes) -> None:
     why = b64encode(json.dumps({"status": "invalid_token", "schemes": "bearer"}).encode())
     script = (offering(mechanism), "AUTH", b"334 " + why + b"\r\n", answer.decode(), b"535 5.7.8 no\r\n", HANG)
     token = {"file": written(authority.folder, TOKEN)}
@@ -328,7 +328,7 @@ async def test_a_refused_token_is_told_with_its_reason(authority: Authority, mec
     assert result.outcome.text == f"cannot log in: host refused our login by {mechanism}: 535 5.7.8 no (invalid_token)"
 
 
-async def test_a_long_token_waits_for_leave(authority: Authority) -> None:
+async def test_a_long_token_is_sent_after_the_challenge(authority: Authority) -> None:
     """RFC 4954 section 4: a command has 512 octets at most."""
     token = "x" * 3000
     script = (offering("XOAUTH2"), "AUTH XOAUTH2", b"334 \r\n", "", b"235 2.7.0 in\r\n", *SENT)
@@ -339,7 +339,7 @@ async def test_a_long_token_waits_for_leave(authority: Authority) -> None:
         assert token.encode() in b64decode(peer.heard[peer.heard.index(b"AUTH XOAUTH2") + 1])
 
 
-async def test_what_a_host_says_back_to_us_shows_nothing(authority: Authority, heard: Heard) -> None:
+async def test_an_echoed_secret_in_a_reply_is_masked(authority: Authority, heard: Heard) -> None:
     response = b64encode(b"\0alice\0" + SECRET.encode())
     echo = b"535 5.7.8 you said %s, that is %s\r\n" % (response, SECRET.encode())
     script = (offering("PLAIN"), "AUTH PLAIN", echo, HANG)
@@ -353,20 +353,20 @@ async def test_what_a_host_says_back_to_us_shows_nothing(authority: Authority, h
 
 
 @pytest.mark.parametrize("said", ["syntax error: AUTH PLAIN %s", "syntax error: " + SECRET])
-async def test_what_is_no_reply_shows_nothing_either(authority: Authority, heard: Heard, said: str) -> None:
+async def test_an_echoed_secret_in_an_invalid_reply_is_masked(authority: Authority, heard: Heard, said: str) -> None:
     response = b64encode(b"\0alice\0" + SECRET.encode()).decode()
     echo = f"{said.replace('%s', response)}\r\n".encode()
     script = (offering("PLAIN"), "AUTH PLAIN", echo, HANG)
     async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
         result = await routed.send_one()
     assert (result.outcome.kind, result.outcome.text) == ("deferred", "not an SMTP reply to AUTH")
-    for told in (str(heard.events), repr(result)):
-        assert SECRET[:12] not in told
-        assert response[:12] not in told
+    for text in (str(heard.events), repr(result)):
+        assert SECRET[:12] not in text
+        assert response[:12] not in text
 
 
 BASE64: Final = b64encode(b"\0alice\0" + SECRET.encode())
-#: What a host says back to us, and what is left of it.
+#: Echoes of a host, and the stored text.
 ECHOES: Final = {
     "raw": (b"550 5.7.1 you said %s\r\n" % SECRET.encode(), "550 5.7.1 you said ***"),
     "base64": (b"550 5.7.1 you said %s!\r\n" % BASE64, "550 5.7.1 you said ***!"),
@@ -378,7 +378,7 @@ ECHOES: Final = {
 
 @pytest.mark.parametrize("echo", ECHOES)
 @pytest.mark.parametrize("step", ["MAIL", "dot"])
-async def test_what_a_host_says_back_after_the_login_shows_nothing_either(
+async def test_an_echoed_secret_after_the_login_is_masked(
     authority: Authority, heard: Heard, step: str, echo: str
 ) -> None:
     said, stored = ECHOES[echo]
@@ -387,17 +387,17 @@ async def test_what_a_host_says_back_after_the_login_shows_nothing_either(
     async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
         result = await routed.send_one()
     assert result.outcome.text == stored
-    shows_nothing(heard, result)
+    shows_no_secret(heard, result)
 
 
-def shows_nothing(heard: Heard, *told: object) -> None:
-    for text in (str(heard.events), *map(repr, told)):
+def shows_no_secret(heard: Heard, *results: object) -> None:
+    for text in (str(heard.events), *map(repr, results)):
         for part in (SECRET[:12], quote(SECRET)[:12], quote_plus(SECRET)[:12], BASE64.decode()[:12]):
             assert part not in text
 
 
 @pytest.mark.parametrize("surplus", [ECHOES[echo][0] for echo in ("raw", "base64", "folded", "plus")])
-async def test_a_reply_too_many_after_the_login_shows_nothing_either(
+async def test_an_echoed_secret_in_a_surplus_reply_is_masked(
     authority: Authority, heard: Heard, surplus: bytes
 ) -> None:
     script = (offering("PLAIN"), "AUTH PLAIN", b"235 2.7.0 in\r\n" + surplus, HANG)
@@ -405,19 +405,19 @@ async def test_a_reply_too_many_after_the_login_shows_nothing_either(
         result = await routed.send_one()
     assert result.outcome.kind == "deferred"
     assert "***" in result.outcome.text
-    shows_nothing(heard, result)
+    shows_no_secret(heard, result)
 
 
-async def test_what_is_no_reply_to_mail_shows_nothing_either(authority: Authority, heard: Heard) -> None:
+async def test_an_echoed_secret_in_an_invalid_reply_to_mail_is_masked(authority: Authority, heard: Heard) -> None:
     echo = b"you said %s\r\n" % SECRET.encode()
     script = (offering("PLAIN"), "AUTH PLAIN", b"235 2.7.0 in\r\n", "MAIL", echo, HANG)
     async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
         result = await routed.send_one()
     assert result.outcome.text == "not an SMTP reply: ***"
-    shows_nothing(heard, result)
+    shows_no_secret(heard, result)
 
 
-async def test_a_temporary_failure_is_no_alarm(authority: Authority, heard: Heard) -> None:
+async def test_a_temporary_login_failure_raises_no_alarm(authority: Authority, heard: Heard) -> None:
     script = (offering("PLAIN"), "AUTH PLAIN", b"454 4.7.0 not now\r\n", "QUIT")
     async with scripted(authority, *script) as peer, routing({}, **relay(peer.port, authority)) as routed:
         result = await routed.send_one()
@@ -443,7 +443,7 @@ async def test_each_host_has_its_own_login_and_the_next_one_is_tried(authority: 
     assert [b64decode(each).split(b"\0")[1] for each in shown] == [b"alice", b"bob"]
 
 
-async def test_a_host_that_refuses_us_is_not_asked_again_with_each_message_the_next_one_takes(
+async def test_a_host_that_refused_the_login_is_skipped_for_later_messages(
     authority: Authority,
 ) -> None:
     refusing = scripted(authority, offering("PLAIN"), "AUTH PLAIN", b"535 5.7.8 no\r\n", HANG)
@@ -460,7 +460,7 @@ async def test_a_host_that_refuses_us_is_not_asked_again_with_each_message_the_n
         assert (refusing.connections, taking.connections) == (1, 4)
 
 
-async def test_hosts_of_routes_are_not_shown_the_password(authority: Authority) -> None:
+async def test_hosts_of_routes_get_no_password(authority: Authority) -> None:
     async with ScriptedPeer(*GREETING, offering("PLAIN"), *SENT) as other:
         sections = {**relay(1, authority), "routes": {"example.test": f"127.0.0.1:{other.port}"}}
         async with routing({}, **sections) as routed:
@@ -477,7 +477,7 @@ async def test_hosts_of_routes_are_not_shown_the_password(authority: Authority) 
         (None, 0o600, "cannot be read: No such file or directory"),
     ],
 )
-def test_a_secret_that_cannot_be_used_is_told_at_once(
+def test_an_unusable_secret_file_is_a_configuration_error(
     tmp_path: Path, content: str | None, mode: int, wrong: str
 ) -> None:
     file = tmp_path / "secret"
@@ -485,13 +485,13 @@ def test_a_secret_that_cannot_be_used_is_told_at_once(
         file.write_text(content)
         file.chmod(mode)
     auth = {"user": "alice", "password": {"file": str(file)}}
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         Transport(TransportSettings.model_validate({"connection": {"auth": auth}}), "us.test")
-    assert str(told.value).startswith(f"transports[default].connection.auth: {file} ")
-    assert wrong in str(told.value)
+    assert str(raised.value).startswith(f"transports[default].connection.auth: {file} ")
+    assert wrong in str(raised.value)
 
 
-def test_a_variable_that_is_not_set_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unset_variable_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
     auth = {"user": "alice", "password": {"environment": "PILLARBOX_TEST_RELAY"}}
     settings = TransportSettings.model_validate({"connection": {"auth": auth}})
     with pytest.raises(ConfigError, match="PILLARBOX_TEST_RELAY is not set"):

@@ -38,26 +38,26 @@ def fault_of(result: TransactionResult) -> Fault:
     return result.fault
 
 
-async def test_a_host_that_stops_reading_the_content() -> None:
+async def test_a_host_that_stops_reading_the_content_times_out() -> None:
     async with ScriptedPeer(*UP_TO_354, HANG) as peer:
         fault = fault_of(await send(peer, SHORT))
         assert (fault.kind, fault.phase, fault.uncertain) == ("timeout", "body", False)
 
 
-async def test_a_refusal_in_mid_content_is_not_believed_since_no_reply_was_due() -> None:
+async def test_a_refusal_in_mid_content_is_deferred_since_no_reply_was_due() -> None:
     async with ScriptedPeer(*UP_TO_354, b"552 5.3.4 too big\r\n", HANG) as peer:
         result = await send(peer, Timeouts())
         assert [(o.kind, o.enhanced) for o in classify(result)] == [("deferred", "4.5.0")] * 2
         assert classify(result)[0].text == "unexpected reply: 552 5.3.4 too big"
 
 
-async def test_accepted_before_the_end_is_not_believed() -> None:
+async def test_a_250_before_the_end_of_content_is_not_a_delivery() -> None:
     async with ScriptedPeer(*UP_TO_354, b"250 OK\r\n", HANG) as peer:
         fault = fault_of(await send(peer, Timeouts()))
         assert (fault.kind, fault.phase, fault.uncertain) == ("protocol", "body", False)
 
 
-async def test_a_refusal_stops_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusal_stops_sending_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = 0
 
     def counted(content: bytes, prefix: bytes) -> Iterator[bytes]:
@@ -72,7 +72,7 @@ async def test_a_refusal_stops_the_content(monkeypatch: pytest.MonkeyPatch) -> N
     assert taken < len(list(wire_pieces(LARGE.content))) / 2
 
 
-async def test_a_host_that_says_no_more_and_reads_no_more() -> None:
+async def test_a_host_that_closes_and_stops_reading_is_noticed() -> None:
     """Octets still wait to leave, so the end is known from the end of file alone."""
     async with ScriptedPeer(*UP_TO_354, EOF) as peer:
         connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=Timeouts())
@@ -84,7 +84,7 @@ async def test_a_host_that_says_no_more_and_reads_no_more() -> None:
         assert (fault.kind, fault.phase, fault.uncertain) == ("closed", "body", False)
 
 
-async def test_gone_together_with_its_354() -> None:
+async def test_a_host_that_closes_with_its_354_is_not_uncertain() -> None:
     """One TLS record can bring both; as nothing was sent yet, nothing is uncertain."""
     small = Transaction("alice@example.com", ("bob@example.net", "carol@example.net"), b"x\r\n")
     async with ScriptedPeer(*UP_TO_354[:-1], HANG) as peer:
@@ -99,7 +99,7 @@ async def test_gone_together_with_its_354() -> None:
         assert (fault.kind, fault.phase, fault.uncertain) == ("closed", "body", False)
 
 
-async def test_others_get_their_turn_between_pieces() -> None:
+async def test_sending_large_content_does_not_block_the_loop() -> None:
     turns: list[int] = []
     async with ScriptedPeer(*PLAIN, HANG) as peer:
         connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=Timeouts())

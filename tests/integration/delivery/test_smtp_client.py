@@ -17,7 +17,7 @@ from tests.fixtures.peers.scripted_peer import until
 
 
 @pytest.mark.parametrize("extensions", [EXTENSIONS, EXTENSIONS - {"PIPELINING"}, frozenset()])
-async def test_a_message_arrives_as_it_is(extensions: frozenset[str]) -> None:
+async def test_a_message_arrives_unaltered(extensions: frozenset[str]) -> None:
     async with Sink(keep_content=True, extensions=extensions) as sink:
         result = await send_once(sink, to(BOB, "carol@example.net"))
         assert codes(result) == [250, 250]
@@ -29,7 +29,7 @@ async def test_a_message_arrives_as_it_is(extensions: frozenset[str]) -> None:
         assert sink.violations == []
 
 
-async def test_null_sender_and_odd_but_legal_addresses() -> None:
+async def test_the_null_sender_and_unusual_addresses_are_sent() -> None:
     odd = ('"two words"@example.com', '"a>b\\"c"@example.com', "a.+-_%b@example.com", "postmaster")
     async with Sink() as sink:
         result = await send_once(sink, to(*odd, sender=""))
@@ -38,7 +38,7 @@ async def test_null_sender_and_odd_but_legal_addresses() -> None:
 
 
 @pytest.mark.parametrize("ehlo", [500, 502, 550])
-async def test_helo_where_ehlo_is_not_known(ehlo: int) -> None:
+async def test_helo_is_used_if_ehlo_is_refused(ehlo: int) -> None:
     async with Sink(ehlo=ehlo) as sink:
         connection = await connect(sink)
         assert connection.extensions == {}
@@ -64,7 +64,7 @@ async def test_each_recipient_gets_its_own_reply(extensions: frozenset[str]) -> 
 
 
 @pytest.mark.parametrize("extensions", [EXTENSIONS, EXTENSIONS - {"PIPELINING"}])
-async def test_all_recipients_refused_then_quit_proves_that_each_has_its_own_reply(extensions: frozenset[str]) -> None:
+async def test_the_reply_to_quit_proves_the_refusal_of_all_recipients(extensions: frozenset[str]) -> None:
     async with Sink(extensions=extensions) as sink:
         connection = await connect(sink)
         result = await connection.send(to("permerror@x.example", "temperror@x.example"))
@@ -76,7 +76,7 @@ async def test_all_recipients_refused_then_quit_proves_that_each_has_its_own_rep
 
 
 @pytest.mark.parametrize("code", [451, 550, 421])
-async def test_refused_after_the_final_dot(code: int) -> None:
+async def test_a_refusal_after_the_dot_fails_the_recipients(code: int) -> None:
     async with Sink() as sink:
         connection = await connect(sink)
         result = await connection.send(to(BOB, f"{code}dot@x.example"))
@@ -88,13 +88,13 @@ async def test_refused_after_the_final_dot(code: int) -> None:
         await connection.close()
 
 
-async def test_greylisting_lets_the_second_try_through() -> None:
+async def test_the_second_try_passes_greylisting() -> None:
     async with Sink() as sink:
         assert codes(await send_once(sink, to("greylist@x.example"))) == [451]
         assert codes(await send_once(sink, to("greylist@x.example"))) == [250]
 
 
-async def test_a_host_that_never_answers_rcpt() -> None:
+async def test_a_missing_reply_to_rcpt_times_out() -> None:
     async with Sink() as sink:
         result = await send_once(sink, to(BOB, "timeout@x.example"), rcpt=0.05)
         assert result.fault is not None
@@ -103,7 +103,7 @@ async def test_a_host_that_never_answers_rcpt() -> None:
         assert sink.received == []
 
 
-async def test_a_host_that_never_answers_data() -> None:
+async def test_a_missing_reply_to_data_times_out() -> None:
     async with Sink() as sink:
         result = await send_once(sink, to("hangdata@x.example"), data=0.05)
         assert result.fault is not None
@@ -117,13 +117,13 @@ async def test_no_reply_to_the_final_dot_is_uncertain(word: str, kind: str) -> N
         result = await connection.send(to("permerror@x.example", f"{word}@x.example"))
         assert result.fault is not None
         assert (result.fault.kind, result.fault.phase, result.fault.uncertain) == (kind, "dot", True)
-        assert codes(result) == [550, None]  # what was decided before stays decided
+        assert codes(result) == [550, None]  # earlier replies stay valid
         assert [o.uncertain for o in classify(result)] == [False, True]
         assert [record.answered for record in sink.received] == [False]  # and indeed it had arrived
         assert not connection.usable
 
 
-async def test_hung_up_in_mid_content_is_not_uncertain() -> None:
+async def test_a_disconnect_in_mid_content_is_not_uncertain() -> None:
     content = b"x" * 62 + b"\r\n"
     async with Sink() as sink:
         result = await send_once(sink, to("dropdata@x.example", content=content * 200_000))
@@ -154,7 +154,7 @@ async def test_a_callback_is_awaited_before_the_reply() -> None:
         assert codes(await sending) == [250]
 
 
-async def test_a_large_message_leaves_the_loop_to_others() -> None:
+async def test_a_large_message_does_not_block_the_loop() -> None:
     content = (b"." + b"x" * 61 + b"\r\n") * 200_000
     turns = 0
     loop = asyncio.get_running_loop()
@@ -175,7 +175,7 @@ async def test_a_large_message_leaves_the_loop_to_others() -> None:
         assert turns > len(content) // PIECE
 
 
-async def test_many_transactions_on_one_connection() -> None:
+async def test_many_transactions_use_one_connection() -> None:
     async with Sink() as sink:
         connection = await connect(sink)
         for number in range(200):
@@ -187,7 +187,7 @@ async def test_many_transactions_on_one_connection() -> None:
         assert (sink.connections, len(sink.received), sink.commands["QUIT"]) == (1, 200, 1)
 
 
-async def test_cancelled_in_mid_transaction_the_connection_is_cut() -> None:
+async def test_a_transaction_cancelled_midway_cuts_the_connection() -> None:
     async with Sink() as sink:
         connection = await connect(sink)
         sending = asyncio.ensure_future(connection.send(to("hangdot@x.example")))
@@ -213,7 +213,7 @@ async def test_an_unused_connection_notices_that_the_host_left() -> None:
 
 
 @pytest.mark.parametrize("greeting", [421, 450, 554])
-async def test_a_greeting_that_refuses(greeting: int) -> None:
+async def test_a_refused_greeting_raises_its_reply(greeting: int) -> None:
     async with Sink(greeting=greeting) as sink:
         with pytest.raises(ConversationError) as caught:
             await connect(sink)
@@ -224,7 +224,7 @@ async def test_a_greeting_that_refuses(greeting: int) -> None:
         await sink.wait_until_empty()
 
 
-async def test_one_connection_too_many() -> None:
+async def test_a_connection_over_the_hosts_limit_is_refused() -> None:
     async with Sink(max_connections=1) as sink:
         first = await connect(sink)
         with pytest.raises(ConversationError, match=r"421 4\.7\.0 too many connections"):
@@ -242,14 +242,14 @@ async def test_a_refused_connection_is_a_connect_fault() -> None:
 
 
 @pytest.mark.parametrize(("host", "port"), [("x" * 64 + ".example", 25), ("a\x00b", 25), ("127.0.0.1", 99999)])
-async def test_routes_that_lead_nowhere(host: str, port: int) -> None:
+async def test_unreachable_addresses_are_connect_faults(host: str, port: int) -> None:
     with pytest.raises(ConversationError) as caught:
         await SmtpConnection.open(host, port, hostname="h.example", timeouts=Timeouts())
     assert caught.value.fault.kind == "connect"
 
 
 @pytest.mark.parametrize("hostname", ["", "two words", "a\r\nMAIL", "grün.example"])
-async def test_a_name_of_ours_that_is_none(hostname: str) -> None:
+async def test_an_invalid_ehlo_name_is_refused(hostname: str) -> None:
     async with Sink() as sink:
         with pytest.raises(ValueError, match="host name"):
             await SmtpConnection.open(sink.host, sink.port, hostname=hostname, timeouts=Timeouts())

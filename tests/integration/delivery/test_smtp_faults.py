@@ -37,7 +37,7 @@ MAIL = ("MAIL FROM:<alice@example.com>", b"250 OK\r\n")
 RCPTS = (f"RCPT TO:<{BOB}>", b"250 OK\r\n", "RCPT TO:<carol@example.net>", b"250 OK\r\n")
 DATA = ("DATA", b"354 go on\r\n")
 
-# What a peer has said and heard when the phase begins, for each phase of a conversation step by step.
+# The dialogue before each phase of a conversation without pipelining.
 BEFORE: dict[Phase, tuple[bytes | str, ...]] = {
     "greeting": (),
     "helo": GREETING,
@@ -87,14 +87,14 @@ async def test_a_trickle_does_not_extend_the_limit(phase: Phase) -> None:
 
 @pytest.mark.parametrize("phase", BEFORE)
 @pytest.mark.parametrize("how", [CLOSE, RESET])
-async def test_hung_up_in_every_step(phase: Phase, how: str) -> None:
+async def test_a_disconnect_in_every_step_is_a_fault(phase: Phase, how: str) -> None:
     async with ScriptedPeer(*BEFORE[phase], how) as peer:
         fault = fault_of(await converse(peer, PATIENT))
         assert (fault.kind, fault.phase, fault.uncertain) == ("closed", phase, phase == "dot")
 
 
 @pytest.mark.parametrize("phase", BEFORE)
-async def test_half_closed_in_every_step(phase: Phase) -> None:
+async def test_a_half_close_in_every_step_is_a_fault(phase: Phase) -> None:
     """No reply can come from a peer that has said its last, though it goes on listening: that is known at once."""
     async with ScriptedPeer(*BEFORE[phase], EOF) as peer:
         peer.go.set()
@@ -107,7 +107,7 @@ async def test_half_closed_in_every_step(phase: Phase) -> None:
             assert {(o.kind, o.uncertain) for o in classify(result)} == {("deferred", True)}
 
 
-async def test_half_closed_with_the_reply_in_front_is_delivered() -> None:
+async def test_a_final_reply_before_the_half_close_is_a_delivery() -> None:
     async with ScriptedPeer(*BEFORE["dot"], b"250 OK\r\n", EOF) as peer:
         peer.go.set()
         connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=PATIENT)
@@ -118,7 +118,7 @@ async def test_half_closed_with_the_reply_in_front_is_delivered() -> None:
 
 @pytest.mark.parametrize("phase", BEFORE)
 @pytest.mark.parametrize("garbage", [b"SSH-2.0-OpenSSH\r\n", b"999 what\r\n", b"\x00" * 9000, b"250-a\r\n251 b\r\n"])
-async def test_garbage_in_every_step(phase: Phase, garbage: bytes) -> None:
+async def test_garbage_in_every_step_is_a_fault(phase: Phase, garbage: bytes) -> None:
     async with ScriptedPeer(*BEFORE[phase], garbage, HANG) as peer:
         fault = fault_of(await converse(peer, PATIENT))
         assert (fault.kind, fault.phase, fault.uncertain) == ("protocol", phase, phase == "dot")
@@ -126,13 +126,13 @@ async def test_garbage_in_every_step(phase: Phase, garbage: bytes) -> None:
 
 
 @pytest.mark.parametrize("phase", ["mail", "rcpt", "dot"])
-async def test_a_reply_that_does_not_fit(phase: Phase) -> None:
+async def test_an_overlong_reply_is_a_fault(phase: Phase) -> None:
     async with ScriptedPeer(*BEFORE[phase], b"354 go on\r\n", HANG) as peer:
         fault = fault_of(await converse(peer, PATIENT))
         assert (fault.kind, fault.phase) == ("protocol", phase)
 
 
-async def test_data_answered_250_is_not_delivery() -> None:
+async def test_a_250_to_data_is_not_a_delivery() -> None:
     async with ScriptedPeer(*BEFORE["data"], b"250 OK\r\n", HANG) as peer:
         fault = fault_of(await converse(peer, PATIENT))
         assert (fault.kind, fault.phase, fault.uncertain) == ("protocol", "data", False)
@@ -147,7 +147,7 @@ async def test_421_ends_the_conversation_with_a_reply(phase: Phase) -> None:
         assert [(o.kind, o.scope, o.reply_code) for o in classify(result)] == [("deferred", "destination", 421)] * 2
 
 
-async def test_refused_helo() -> None:
+async def test_a_refused_helo_is_a_fault() -> None:
     script = (*GREETING, b"502 no\r\n", "HELO", b"550 5.7.1 not you\r\n", "QUIT")
     async with ScriptedPeer(*script) as peer:
         fault = fault_of(await converse(peer, PATIENT))
@@ -155,13 +155,13 @@ async def test_refused_helo() -> None:
         await until(lambda: peer.heard[-1] == b"QUIT")
 
 
-async def test_ehlo_refused_for_now_is_not_tried_as_helo() -> None:
+async def test_a_4yz_to_ehlo_is_not_followed_by_helo() -> None:
     async with ScriptedPeer(*GREETING, b"451 later\r\n", "QUIT") as peer:
         assert fault_of(await converse(peer, PATIENT)).kind == "refused"
         assert b"HELO" not in b"".join(peer.heard)
 
 
-async def test_one_group_when_pipelining() -> None:
+async def test_the_envelope_is_sent_as_one_group_when_pipelining() -> None:
     """The peer says nothing before it has heard DATA: only a client that pipelines gets past it."""
     group = ("MAIL", "RCPT", "RCPT", "DATA", b"250 OK\r\n250 OK\r\n550 no\r\n354 go\r\n", CONTENT, b"250 OK\r\n")
     async with ScriptedPeer(*PIPELINING, *group, HANG) as peer:
@@ -173,7 +173,7 @@ async def test_one_group_when_pipelining() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"554 no valid recipients\r\n", b"250 OK\r\n"])
-async def test_a_lone_dot_when_data_is_let_through_for_nobody(answer: bytes) -> None:
+async def test_a_single_dot_is_sent_if_data_is_accepted_without_recipients(answer: bytes) -> None:
     refused = ("MAIL", "RCPT", "RCPT", "DATA", b"250 OK\r\n550 no\r\n450 later\r\n354 go\r\n")
     async with ScriptedPeer(*PIPELINING, *refused, ".", answer, "RSET", "MAIL", "RCPT", "DATA", HANG) as peer:
         connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=SHORT)
@@ -187,7 +187,7 @@ async def test_a_lone_dot_when_data_is_let_through_for_nobody(answer: bytes) -> 
 
 
 @pytest.mark.parametrize("end", [HANG, CLOSE, RESET, b"421 bye\r\n"])
-async def test_trouble_after_everybody_was_refused_changes_nothing(end: bytes | str) -> None:
+async def test_a_fault_after_all_recipients_were_refused_changes_no_outcome(end: bytes | str) -> None:
     refused = ("MAIL", "RCPT", "RCPT", "DATA", b"250 OK\r\n550 no\r\n550 no\r\n354 go\r\n", ".")
     async with ScriptedPeer(*PIPELINING, *refused, end) as peer:
         result = await converse(peer, SHORT)
@@ -196,7 +196,7 @@ async def test_trouble_after_everybody_was_refused_changes_nothing(end: bytes | 
         assert (result.final, result.fault) == (None, None)
 
 
-async def test_mail_refused_when_pipelining() -> None:
+async def test_a_refused_mail_command_when_pipelining_refuses_all_recipients() -> None:
     group = ("MAIL", "RCPT", "RCPT", "DATA", b"550 5.7.1 go away\r\n503 first MAIL\r\n503 first MAIL\r\n503 no\r\n")
     async with ScriptedPeer(*PIPELINING, *group, "MAIL", HANG) as peer:
         connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=SHORT)
@@ -204,11 +204,11 @@ async def test_mail_refused_when_pipelining() -> None:
         assert result.mail is not None
         assert result.recipients == (result.mail, result.mail)
         assert connection.usable
-        await connection.send(MESSAGE)  # no RSET: there is no transaction to reset
+        await connection.send(MESSAGE)  # no RSET: no transaction is open
         await connection.close()
 
 
-async def test_data_refused_then_reset() -> None:
+async def test_a_refused_data_command_is_followed_by_rset() -> None:
     script = (*BEFORE["data"], b"451 4.3.0 no\r\n", "RSET", b"250 OK\r\n", *MAIL, HANG)
     async with ScriptedPeer(*script) as peer:
         connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=SHORT)
@@ -218,7 +218,7 @@ async def test_data_refused_then_reset() -> None:
         assert fault_of(await connection.send(MESSAGE)).phase == "rcpt"
 
 
-async def test_reset_refused() -> None:
+async def test_a_refused_rset_ends_the_connection() -> None:
     script = (*BEFORE["data"], b"451 4.3.0 no\r\n", "RSET", b"500 what\r\n", HANG)
     async with ScriptedPeer(*script) as peer:
         connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=SHORT)
@@ -229,7 +229,7 @@ async def test_reset_refused() -> None:
 
 
 @pytest.mark.parametrize("then", [CLOSE, HANG])
-async def test_421_to_an_idle_connection(then: str) -> None:
+async def test_a_421_on_an_idle_connection_makes_it_unusable(then: str) -> None:
     async with ScriptedPeer(*PLAIN, b"421 4.4.2 idle too long\r\n", then) as peer:
         connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=SHORT)
         await until(lambda: not connection.usable)
@@ -248,7 +248,7 @@ async def test_a_flood_of_replies_is_cut_off() -> None:
         assert len(connection._wire._replies) <= 1
 
 
-async def test_what_a_host_says_cannot_harm_a_terminal() -> None:
+async def test_control_characters_in_a_reply_are_escaped() -> None:
     async with ScriptedPeer(*BEFORE["mail"], b"550 \x1b]0;owned\x07 \xff\r\n", HANG) as peer:
         connection = await SmtpConnection.open("127.0.0.1", peer.port, hostname="c.example", timeouts=SHORT)
         (outcome, _) = classify(await connection.send(MESSAGE))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         "grün@example.com",  # without SMTPUTF8 declared
     ],
 )
-async def test_addresses_that_must_not_reach_the_wire(address: str) -> None:
+async def test_invalid_addresses_are_refused_before_sending(address: str) -> None:
     async with Sink() as sink:
         connection = await connect(sink)
         result = await connection.send(to(address, BOB))
@@ -52,7 +52,7 @@ async def test_addresses_that_must_not_reach_the_wire(address: str) -> None:
 UTF8 = "Subject: grün\r\n\r\ntext\r\n".encode()
 
 
-async def test_smtputf8_is_used_where_it_is_offered() -> None:
+async def test_smtputf8_is_used_if_offered() -> None:
     async with Sink() as sink:
         result = await send_once(sink, to("grün@example.com", sender="ü@example.com", content=UTF8, smtputf8=True))
         assert codes(result) == [250]
@@ -70,7 +70,7 @@ async def test_smtputf8_is_used_where_it_is_offered() -> None:
         (to(BOB, BOB, content=UTF8), 250),  # raw 8-bit header of old: as it came
     ],
 )
-async def test_smtputf8_where_it_is_not_offered(transaction: Transaction, code: int) -> None:
+async def test_international_mail_fails_if_smtputf8_is_not_offered(transaction: Transaction, code: int) -> None:
     async with Sink(extensions=EXTENSIONS - {"SMTPUTF8"}) as sink:
         result = await send_once(sink, transaction)
         assert codes(result) == [code, code]
@@ -81,7 +81,7 @@ async def test_smtputf8_where_it_is_not_offered(transaction: Transaction, code: 
         assert sink.violations == []
 
 
-async def test_a_message_larger_than_the_host_takes() -> None:
+async def test_a_message_over_the_size_limit_of_the_host_fails() -> None:
     async with Sink(size_limit=100) as sink:
         connection = await connect(sink)
         assert codes(await connection.send(to(BOB, content=b"x" * 98 + b"\r\n"))) == [250]

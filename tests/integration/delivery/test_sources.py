@@ -47,7 +47,7 @@ six = pytest.mark.skipif(not has_ipv6(), reason="this host has no ::1")
 
 
 def warm(address: str, *days: int, since: int = 0) -> dict[str, Any]:
-    """A source whose warm-up began so many days ago."""
+    """A source with a warm-up that began so many days ago."""
     begins = datetime.now(UTC).date() - timedelta(days=since)
     return {"address": address, "warmup": {"from": begins.isoformat(), "days": list(days)}}
 
@@ -56,7 +56,7 @@ def pacing(**policy: Any) -> Paces:
     return Paces(Pacing.model_validate({"policies": [{"id": "p", **policy}]}))
 
 
-async def test_each_attempt_speaks_from_a_source_and_by_its_name() -> None:
+async def test_each_attempt_uses_a_source_address_and_its_ehlo_name() -> None:
     async with Witness("127.0.0.2") as witness, routing(ZONE, connection={"port": witness.port}, sources=TWO) as routed:
         results = [await routed.send_one() for _ in range(40)]
         assert {result.result for result in results} == {"success"}
@@ -64,13 +64,13 @@ async def test_each_attempt_speaks_from_a_source_and_by_its_name() -> None:
         assert [result.spoken.source for result in results] == [peer for peer, _ in witness.seen]
 
 
-async def test_without_sources_the_system_chooses() -> None:
+async def test_without_sources_the_system_chooses_the_address() -> None:
     async with Witness("127.0.0.2") as witness, routing(ZONE, connection={"port": witness.port}) as routed:
         assert (await routed.send_one()).spoken.source is None
         assert [hostname for _, hostname in witness.seen] == [US]
 
 
-async def test_a_source_without_a_name_of_its_own_has_the_transports() -> None:
+async def test_a_source_without_hostname_uses_that_of_the_transport() -> None:
     sections: dict[str, Any] = {"sources": [{"address": "127.0.0.13"}], "hostname": "mail.test"}
     async with Witness("127.0.0.2") as witness, routing(ZONE, connection={"port": witness.port}, **sections) as routed:
         await routed.send_one()
@@ -87,7 +87,7 @@ async def test_each_family_has_its_source_within_one_attempt() -> None:
 
 
 @six
-async def test_hosts_of_a_family_without_source_are_left_out() -> None:
+async def test_hosts_of_a_family_without_source_are_skipped() -> None:
     async with Witness("::1") as witness, routing(ZONE, connection={"port": witness.port}, sources=TWO[:1]) as routed:
         result = await routed.send_one("bob@both.test")
         assert (result.outcome.kind, result.remote) == ("deferred", f"dead.test[127.0.0.9]:{witness.port}")
@@ -103,7 +103,7 @@ async def test_an_address_this_host_does_not_have_defers() -> None:
             assert "203.0.113.77" in result.outcome.text
 
 
-async def test_a_source_under_warmup_is_used_up_and_another_one_taken() -> None:
+async def test_a_source_at_its_warmup_limit_is_replaced_by_another() -> None:
     sources = [{**warm("127.0.0.11", 1, 3, since=1), "weight": 65535}, {"address": "127.0.0.12"}]
     async with Witness("127.0.0.2") as witness:
         async with routing(ZONE, connection={"port": witness.port}, sources=sources) as routed:
@@ -112,20 +112,20 @@ async def test_a_source_under_warmup_is_used_up_and_another_one_taken() -> None:
         assert sorted(peer for peer, _ in witness.seen) == ["127.0.0.11"] * 3 + ["127.0.0.12"] * 2
 
 
-async def test_mail_waits_for_tomorrow_when_every_source_is_used_up() -> None:
+async def test_mail_waits_for_tomorrow_when_every_source_is_at_its_limit() -> None:
     sources = [warm("127.0.0.11", 1), warm("127.0.0.12", 1)]
     async with Witness("127.0.0.2") as witness:
         async with routing(ZONE, connection={"port": witness.port}, sources=sources) as routed:
             await routed.send_one()
             await routed.send_one()
-            told = await routed.attempt("bob@example.test")
-        assert isinstance(told, Deferral)
-        assert 0 < told.seconds <= 86400
-        assert "has sent its 1 message " in told.reason
+            deferral = await routed.attempt("bob@example.test")
+        assert isinstance(deferral, Deferral)
+        assert 0 < deferral.seconds <= 86400
+        assert "has sent its 1 message " in deferral.reason
         assert len(witness.seen) == 2
 
 
-async def test_what_reached_nobody_is_not_counted() -> None:
+async def test_a_failed_connection_is_not_counted_in_the_warmup() -> None:
     port = free_port()
     sources = [warm("127.0.0.11", 1)]
     async with routing(ZONE, connection={"port": port}, sources=sources) as routed:
@@ -135,7 +135,7 @@ async def test_what_reached_nobody_is_not_counted() -> None:
             assert isinstance(await routed.attempt("bob@example.test"), Deferral)
 
 
-async def test_a_source_held_back_by_a_policy_leaves_the_work_to_another() -> None:
+async def test_a_source_limited_by_a_policy_is_replaced_by_another() -> None:
     sources = [{"address": "127.0.0.11", "weight": 65535}, {"address": "127.0.0.12"}]
     paces = pacing(fields=["source"], match={"source": ["127.0.0.11"]}, rate="1/hour")
     async with Witness("127.0.0.2") as witness:
@@ -150,9 +150,9 @@ async def test_a_policy_on_the_site_parks_and_names_itself() -> None:
     async with Witness("127.0.0.2") as witness:
         async with routing(ZONE, connection={"port": witness.port}, paces=paces) as routed:
             await routed.send_one()
-            told = await routed.attempt("bob@example.test")
-        assert isinstance(told, Deferral)
-        assert told.seconds > 60
+            deferral = await routed.attempt("bob@example.test")
+        assert isinstance(deferral, Deferral)
+        assert deferral.seconds > 60
         assert len(witness.seen) == 1
 
 
@@ -162,7 +162,7 @@ async def test_a_long_interval_between_connections_parks() -> None:
         sections: dict[str, Any] = {"connection": {"port": witness.port}, "pooling": {"transactions": 1}}
         async with routing(ZONE, paces=paces, **sections) as routed:
             await routed.send_one()
-            told = await routed.attempt("bob@example.test")
-        assert isinstance(told, Deferral)
-        assert told.seconds > 60
+            deferral = await routed.attempt("bob@example.test")
+        assert isinstance(deferral, Deferral)
+        assert deferral.seconds > 60
         assert len(witness.seen) == 1

@@ -30,7 +30,7 @@ SECRETS = {"secret": "client-secret-7", "refresh": "refresh-token-1"}
 
 
 class TokenServer:
-    """answers: what each request gets, the last one for ever: status and body. asked: the forms."""
+    """answers: status and body for each request, the last one repeated. asked: the forms."""
 
     def __init__(self, *answers: tuple[int, Any]) -> None:
         self.answers = list(answers)
@@ -81,7 +81,7 @@ def oauth(port: int, authority: Authority, *, refresh: bool = True, trusted: boo
     return tokens.source(Auth.model_validate({"user": "alice", "oauth": settings}))
 
 
-async def test_a_token_is_asked_for_once_and_kept(authority: Authority) -> None:
+async def test_a_token_is_requested_once_and_cached(authority: Authority) -> None:
     async with token_server(authority, (200, {"access_token": "one", "expires_in": 3600})) as server:
         source = oauth(server.port, authority, scope="mail.send")
         assert set(await asyncio.gather(*(source.get() for _ in range(20)))) == {"one"}
@@ -96,7 +96,7 @@ async def test_a_token_is_asked_for_once_and_kept(authority: Authority) -> None:
     ]
 
 
-async def test_a_refused_token_is_used_no_more_and_a_new_refresh_token_is(authority: Authority) -> None:
+async def test_a_refused_token_is_discarded_and_a_new_refresh_token_used(authority: Authority) -> None:
     first = {"access_token": "one", "expires_in": 3600, "refresh_token": "refresh-token-2"}
     async with token_server(authority, (200, first), (200, {"access_token": "two"})) as server:
         source = oauth(server.port, authority)
@@ -106,7 +106,7 @@ async def test_a_refused_token_is_used_no_more_and_a_new_refresh_token_is(author
     assert [form["refresh_token"] for form in server.asked] == [SECRETS["refresh"], "refresh-token-2"]
 
 
-async def test_a_token_that_is_about_to_end_is_replaced(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expiring_token_is_replaced(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(tokens, "monotonic", lambda: now)
     answers = [(200, {"access_token": name, "expires_in": 600}) for name in ("one", "two")]
@@ -120,7 +120,7 @@ async def test_a_token_that_is_about_to_end_is_replaced(authority: Authority, mo
         assert await source.get() == "two"
 
 
-async def test_a_failure_reaches_all_that_wait_and_is_not_kept(
+async def test_a_failure_reaches_all_waiting_requests_and_is_not_cached(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
@@ -134,7 +134,7 @@ async def test_a_failure_reaches_all_that_wait_and_is_not_kept(
         assert await source.get() == "one"
 
 
-async def test_without_a_refresh_token_the_client_asks_in_its_own_name(authority: Authority) -> None:
+async def test_without_a_refresh_token_client_credentials_are_used(authority: Authority) -> None:
     async with token_server(authority, (200, {"access_token": "one"})) as server:
         assert await oauth(server.port, authority, refresh=False).get() == "one"
     assert server.asked == [{"grant_type": "client_credentials", "client_id": "us", "client_secret": SECRETS["secret"]}]
@@ -155,22 +155,22 @@ async def test_without_a_refresh_token_the_client_asks_in_its_own_name(authority
         (200, {"access_token": "in jected\r\nMAIL"}, True, "characters that are not allowed"),
     ],
 )
-async def test_what_a_server_may_say_instead(
+async def test_each_error_of_the_server_has_its_text_and_duration(
     *, authority: Authority, status: int, body: Any, lasting: bool, text: str
 ) -> None:
     async with token_server(authority, (status, body)) as server:
-        with pytest.raises(NoTokenError) as told:
+        with pytest.raises(NoTokenError) as raised:
             await oauth(server.port, authority).get()
-    assert text in str(told.value)
-    assert told.value.lasting is lasting
-    assert not any(secret in str(told.value) for secret in SECRETS.values())
+    assert text in str(raised.value)
+    assert raised.value.lasting is lasting
+    assert not any(secret in str(raised.value) for secret in SECRETS.values())
 
 
-async def test_a_server_that_does_not_prove_its_name_is_shown_nothing(authority: Authority) -> None:
+async def test_an_unverified_server_gets_no_secret(authority: Authority) -> None:
     async with token_server(authority, (200, {"access_token": "one"})) as server:
-        with pytest.raises(NoTokenError, match="certificate verify failed") as told:
+        with pytest.raises(NoTokenError, match="certificate verify failed") as raised:
             await oauth(server.port, authority, trusted=False).get()
-    assert not told.value.lasting
+    assert not raised.value.lasting
     assert server.asked == []
 
 
@@ -203,20 +203,20 @@ async def test_a_program_is_run_again_when_its_token_is_old(tmp_path: Path, monk
         ("exec sleep 60", "within 0.3 s"),
     ],
 )
-async def test_a_program_that_prints_no_token(
+async def test_a_program_without_output_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, text: str
 ) -> None:
     monkeypatch.setattr(tokens, "_PATIENCE", 0.3 if "sleep" in script else 20.0)
-    with pytest.raises(NoTokenError, match=text) as told:
+    with pytest.raises(NoTokenError, match=text) as raised:
         await printing(tmp_path, script).get()
-    assert "hush" not in str(told.value)
+    assert "hush" not in str(raised.value)
 
 
-async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+async def test_a_missing_program_is_an_error(tmp_path: Path) -> None:
     source = tokens.source(Auth.model_validate({"user": "a", "token": {"command": [str(tmp_path / "gone")]}}))
-    with pytest.raises(NoTokenError, match="does not start: No such file") as told:
+    with pytest.raises(NoTokenError, match="does not start: No such file") as raised:
         await source.get()
-    assert told.value.lasting
+    assert raised.value.lasting
 
 
 async def test_a_file_is_read_for_each_login(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""test_slowly — who takes its time to keep us busy is cut off
+"""test_slow_clients — a client that sends slowly to keep us busy is cut off
 
-Owns: silence, lines and content that drip, and what a limit on the rate of content does and does not end.
+Owns: silence, dripping lines and content, and the limit on the rate of content.
 See: RFC 5321 section 4.5.3.2; Postfix smtpd_timeout, smtpd_per_request_deadline, smtpd_min_data_rate.
 """
 
@@ -34,7 +34,7 @@ async def drip(client: Dialogue, octets: bytes, pause: float) -> None:
 
 
 async def ending(client: Dialogue, octets: bytes, pause: float = 0.02) -> bytes:
-    """What the server says at last to somebody who drips."""
+    """The last reply to a client that drips."""
     dripping = asyncio.create_task(drip(client, octets, pause))
     try:
         return await client.ended()
@@ -47,17 +47,17 @@ async def test_silence_ends_with_421(factory: Factory) -> None:
         assert (await client.ended()).startswith(b"421 4.4.2")
 
 
-async def test_who_says_nothing_at_all_is_not_kept(factory: Factory) -> None:
+async def test_a_silent_client_is_closed_before_ehlo(factory: Factory) -> None:
     async with serving(factory.uri, server=patient("100ms")) as port, Dialogue(port, ehlo=None) as client:
         assert (await client.ended()).startswith(b"421 4.4.2")
 
 
-async def test_a_command_that_drips_has_no_more_time_than_a_silent_one(factory: Factory) -> None:
+async def test_a_dripping_command_has_the_time_limit_of_silence(factory: Factory) -> None:
     async with serving(factory.uri, server=patient("300ms")) as port, Dialogue(port) as client:
         assert (await ending(client, b"N")).startswith(b"421 4.4.2")
 
 
-async def test_content_that_drips_is_cut_off(factory: Factory) -> None:
+async def test_dripping_content_is_cut_off(factory: Factory) -> None:
     """Fifty octets a second for ever would be three hundred seconds each time without a rate."""
     async with serving(factory.uri, server=patient("300ms", rate=10_000)) as port, Dialogue(port) as client:
         await client.envelope()
@@ -66,7 +66,7 @@ async def test_content_that_drips_is_cut_off(factory: Factory) -> None:
     assert factory.bodies() == {}
 
 
-async def test_a_chunk_that_drips_is_cut_off(factory: Factory) -> None:
+async def test_a_dripping_chunk_is_cut_off(factory: Factory) -> None:
     async with serving(factory.uri, server=patient("300ms", rate=10_000)) as port, Dialogue(port) as client:
         await client.envelope()
         await client.send(b"BDAT 1000000 LAST\r\n")
@@ -74,8 +74,8 @@ async def test_a_chunk_that_drips_is_cut_off(factory: Factory) -> None:
 
 
 @pytest.mark.parametrize("octets", [b"BDAT 1\r\nx", b"BDAT 0\r\n", b"MAIL\r\n"])
-async def test_a_message_whose_chunks_drip_is_cut_off(factory: Factory, octets: bytes) -> None:
-    """Each reply would begin the time anew, and so hold what has come of the message for ever."""
+async def test_a_message_in_dripping_chunks_is_cut_off(factory: Factory, octets: bytes) -> None:
+    """If each reply restarted the time limit, the partial message would be held for ever."""
     limits = {"junkcommands": 1_000_000, "harderrors": 10_000, "softerrors": 10_000, "datarate": 10_000}
     server = {"timeout": {"idle": "300ms"}, "limits": limits}
     async with serving(factory.uri, server=server) as port, Dialogue(port) as client:
@@ -104,7 +104,7 @@ async def test_content_above_the_rate_may_take_longer_than_the_limit(factory: Fa
         assert (await client.reply())[0].startswith("250 2.0.0")
 
 
-async def test_who_is_cut_off_and_still_sends_can_read_why(factory: Factory, heard: Heard) -> None:
+async def test_a_client_cut_off_while_sending_can_read_the_421(factory: Factory, heard: Heard) -> None:
     """A reset would come before the reply, or throw it away."""
     async with serving(factory.uri, server=patient("100ms", rate=10_000)) as port, Dialogue(port) as client:
         await client.envelope()
@@ -115,7 +115,7 @@ async def test_who_is_cut_off_and_still_sends_can_read_why(factory: Factory, hea
         assert (await client.ended()).startswith(b"421 4.4.2")
 
 
-async def test_a_client_that_answers_no_challenge_is_not_waited_for(factory: Factory) -> None:
+async def test_a_client_that_does_not_answer_a_challenge_is_cut_off(factory: Factory) -> None:
     authentication = {"users": {"alice": "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAA"}, "tlsonly": False}
     settings = patient("100ms")
     async with serving(factory.uri, server=settings, authentication=authentication) as port, Dialogue(port) as client:

@@ -1,4 +1,4 @@
-"""test_what_a_host_lacks — a message that needs an extension that the host does not offer fails, and nothing is sent"""
+"""test_missing_extensions — a message that needs a missing extension of the host fails, and nothing is sent"""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ EIGHT_BIT = "Subject: hello\r\n\r\ngrüße\r\n".encode()
         ("REQUIRETLS", to("bob@example.net", requiretls=True), "5.7.30"),
     ],
 )
-async def test_it_is_refused_without_a_word(lacking: str, transaction: Transaction, enhanced: str) -> None:
+async def test_a_message_that_needs_a_missing_extension_fails_unsent(
+    lacking: str, transaction: Transaction, enhanced: str
+) -> None:
     async with Sink(extensions=EXTENSIONS - {lacking}) as sink:
         [outcome] = classify(await send_once(sink, transaction))
         assert (outcome.kind, outcome.enhanced) == ("failed", enhanced)
         assert (sink.received, sink.commands.get("MAIL", 0)) == ([], 0)
 
 
-async def test_what_is_declared_and_not_needed_goes_out() -> None:
+async def test_a_declared_extension_that_is_not_needed_is_ignored() -> None:
     async with Sink(extensions=EXTENSIONS - {"8BITMIME", "SMTPUTF8"}) as sink:
         [outcome] = classify(await send_once(sink, to("bob@example.net", body8bit=True, smtputf8=True)))
         assert (outcome.kind, len(sink.received)) == ("delivered", 1)
 
 
-def test_a_host_that_offers_everything_is_asked() -> None:
+def test_a_host_with_all_extensions_gets_the_message() -> None:
     offered = dict.fromkeys(("8BITMIME", "SMTPUTF8", "REQUIRETLS"), "")
     assert refuse_message(to("bob@example.net", content=EIGHT_BIT, requiretls=True), offered) is None

@@ -1,4 +1,4 @@
-"""test_together — workers with overlapping conditions never claim the same row, under any concurrent activity
+"""test_concurrent_claims — workers with overlapping conditions never claim the same row, under any concurrent activity
 
 Owns: proofs about claim.sql under concurrency: other claims, holds and releases.
 """
@@ -27,7 +27,7 @@ SETTINGS = Claim.model_validate({"lease": "15m", "poll": "1ms"})
 
 
 async def drain(uri: str, where: str, number: int, left: asyncio.Event) -> list[Claimed]:
-    """Claim until no row is left: an empty claim alone only says that the others hold what there is."""
+    """Claim until no row is left: an empty claim may only mean that the others hold the rest."""
     connection = await db.connect(uri, f"worker {number}")
     claimer = Claimer(where, f"worker-{number}", SETTINGS)
     taken: list[Claimed] = []
@@ -69,7 +69,7 @@ async def test_every_row_is_claimed_exactly_once(factory: Factory, conditions: l
     assert sum(len(each) for each in tokens) == len(set().union(*tokens))
 
 
-async def test_rows_another_session_holds_are_passed_over_not_waited_for(factory: Factory) -> None:
+async def test_rows_locked_by_another_session_are_skipped_without_waiting(factory: Factory) -> None:
     locked, free = factory.row(due=timedelta(hours=-1)), factory.row()
     connection = await db.connect(factory.uri, "worker")
     claimer = Claimer("true", "worker", SETTINGS)
@@ -81,7 +81,7 @@ async def test_rows_another_session_holds_are_passed_over_not_waited_for(factory
     await connection.close()
 
 
-async def test_a_row_that_is_being_put_on_hold_is_passed_over(factory: Factory) -> None:
+async def test_a_row_that_is_being_held_is_skipped(factory: Factory) -> None:
     """A claim that met the moved row would end with SQLSTATE 40001."""
     moving, free = factory.row(due=timedelta(hours=-1)), factory.row()
     connection = await db.connect(factory.uri, "worker")
@@ -94,7 +94,7 @@ async def test_a_row_that_is_being_put_on_hold_is_passed_over(factory: Factory) 
     await connection.close()
 
 
-async def test_claims_go_on_while_an_operator_holds_and_releases(factory: Factory) -> None:
+async def test_claims_continue_while_an_operator_holds_and_releases(factory: Factory) -> None:
     ids = factory.rows(400)
     stop = asyncio.Event()
 
@@ -108,7 +108,7 @@ async def test_claims_go_on_while_an_operator_holds_and_releases(factory: Factor
         await session.close()
 
     async def move(session: psycopg.AsyncConnection[Any], status: str, chosen: list[int]) -> None:
-        """What an operator's command does when a claim got in between: again."""
+        """As an operator's command does: repeat if a claim came in between."""
         while True:
             try:
                 await session.execute(
