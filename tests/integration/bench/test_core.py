@@ -48,7 +48,7 @@ async def test_a_tiny_run_measures_everything_and_its_ledgers_agree(tmp_path: Pa
             assert min(cell["WAL octets"]) > 1024, "a body was not written"
 
 
-async def test_a_file_for_pgmq_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+async def test_a_missing_pgmq_file_is_one_line(tmp_path: Path) -> None:
     status, _, complaints = await run("core", "--quick", "--var", str(tmp_path), PGMQ_SQL=str(tmp_path / "absent.sql"))
     assert status == 78
     [line] = complaints.splitlines()
@@ -82,7 +82,7 @@ def book(*, peers: bool) -> Results:
     return made
 
 
-def test_the_best_is_set_against_the_best_and_alike_against_alike() -> None:
+def test_best_is_compared_with_best_and_equal_settings_with_equal_ones() -> None:
     line = last_line(book(peers=True).figures())
     assert line == (
         "schedule_rows_s=7 settle_rows_s=180 settle_vs_pgmq=1.00 settle_vs_pgmq_alike=2.00 settle_vs_pgmq_worst=0.50 "
@@ -102,13 +102,13 @@ def test_the_cells_in_which_pgmq_is_ahead_are_named() -> None:
     assert book(peers=False).worst() == []
 
 
-def test_what_was_not_measured_is_no_number() -> None:
+def test_an_unmeasured_figure_has_no_number() -> None:
     figures = book(peers=False).figures()
     assert figures["settle_vs_pgmq"] is None
     assert "settle_vs_pgmq_worst=unmeasured drain_vs_pgqueuer=unmeasured" in last_line(figures)
 
 
-def test_figures_are_shown_with_their_least_and_their_most() -> None:
+def test_figures_are_shown_with_minimum_median_and_maximum() -> None:
     [figures] = [table for table in book(peers=True).tables() if table.name == "figures"]
     assert figures.columns == ("least", "median", "most")
     assert ("settle_vs_pgmq_alike", "1.00", "2.00", "3.00") in figures.rows
@@ -116,7 +116,7 @@ def test_figures_are_shown_with_their_least_and_their_most() -> None:
     assert cells.rows[0] == ("batch 500, 1 process", "90.00 (10.00 to 100)")
 
 
-def test_rounds_of_other_machines_count_where_they_measured_the_same() -> None:
+def test_rounds_of_other_machines_count_for_the_same_cells() -> None:
     ours, theirs = book(peers=True), book(peers=True)
     theirs.settings["machine"] = "another"
     ours.absorb(theirs.document(), "theirs.json")
@@ -149,7 +149,7 @@ def test_a_page_is_written_between_its_marks(tmp_path: Path) -> None:
     ("page", "command"),
     [("benchmarks", "bench-core"), ("benchmarks-flow", "bench-flow"), ("benchmarks-acceptance", "bench-smtpd")],
 )
-def test_each_page_has_a_place_for_its_run(page: str, command: str, tmp_path: Path) -> None:
+def test_each_page_has_marks_for_its_run(page: str, command: str, tmp_path: Path) -> None:
     copy = tmp_path / "page.md"
     copy.write_text(Path(f"docs/explanation/{page}.md").read_text())
     write(copy, f"make {command}", "the tables of a run")
@@ -157,8 +157,8 @@ def test_each_page_has_a_place_for_its_run(page: str, command: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("size", [100, 1024, 51_200])
-def test_bodies_have_their_size_and_whole_lines(size: int) -> None:
+def test_bodies_have_their_size_and_complete_lines(size: int) -> None:
     made = content(size)
     assert len(made) == size
     assert made.endswith(b"\r\n")
-    assert made != content(size), "PostgreSQL could compress what repeats"
+    assert made != content(size), "PostgreSQL could compress repeated text"

@@ -63,7 +63,7 @@ def test_ratios_compare_figures_of_the_same_round() -> None:
     )
 
 
-def test_without_postfix_no_ratio_is_a_number() -> None:
+def test_without_postfix_ratios_are_unmeasured() -> None:
     found = results(peer=False)
     assert list(found.figures().values()) == [None, None, 840.0, 5.0, 10.0]
 
@@ -85,14 +85,14 @@ def test_a_cell_in_which_postfix_was_ahead_once_is_named() -> None:
     assert found.worst() == [f"Postfix is ahead at: {table}, in 1 of 3 rounds", f"lowest ratio: {table}"]
 
 
-def test_of_a_log_only_what_is_new_is_read_and_only_whole_lines(tmp_path: Path) -> None:
+def test_only_new_complete_lines_of_a_log_are_read(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"A: to=<x>, status=sent (250 ok)\nA: remo")
     log = Log(path)
     log.look()
     assert (log.sent, log.removed) == (1, 0)
     with path.open("r+b") as written:
-        written.write(b"x" * 10)  # what was read is not read again
+        written.write(b"x" * 10)  # a line is read once
         written.seek(0, 2)
         written.write(b"ved\nB: status=deferred\nB: to=<y>, status=sent (250 ok)\n")
     log.look()
@@ -101,7 +101,7 @@ def test_of_a_log_only_what_is_new_is_read_and_only_whole_lines(tmp_path: Path) 
 
 
 @pytest.mark.slow
-async def test_our_time_goes_on_until_the_last_body_is_deleted(database: str) -> None:
+async def test_our_time_ends_when_the_last_body_is_deleted(database: str) -> None:
     connection = await connect(database, "test")
     try:
         await fill(connection, 20, 1024)

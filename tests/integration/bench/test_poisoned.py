@@ -41,17 +41,17 @@ def results(quiet: float, poisoned: float, rate: float) -> Results:
     return made
 
 
-def test_the_worst_poison_counts_and_both_absolute_values_are_told() -> None:
+def test_the_worst_poison_counts_and_both_absolute_values_are_printed() -> None:
     line = last_line(results(20.0, 30.0, 220.0).figures())
     assert line == "poisoned_p99_ratio=1.50 quiet_p99_ms=20.00 poisoned_p99_ms=30.00 healthy_messages_s=220"
 
 
 @pytest.mark.parametrize(("quiet", "rate"), [(50.1, 220.0), (20.0, 199.0)])
-def test_where_the_terms_do_not_hold_there_is_no_ratio(quiet: float, rate: float) -> None:
+def test_without_its_preconditions_the_ratio_is_unmeasured(quiet: float, rate: float) -> None:
     assert results(quiet, 30.0, rate).figures()["poisoned_p99_ratio"] is None
 
 
-def test_poison_that_was_gone_is_no_poison() -> None:
+def test_poison_that_ended_early_does_not_count() -> None:
     made = results(20.0, 30.0, 220.0)
     made.notes.append("gone")
     assert made.figures()["poisoned_p99_ratio"] is None

@@ -58,13 +58,13 @@ def test_ratios_compare_figures_of_the_same_round() -> None:
     )
 
 
-def test_without_postfix_no_ratio_is_a_number() -> None:
+def test_without_postfix_ratios_are_unmeasured() -> None:
     found = results(peer=False)
     assert list(found.figures().values()) == [None, None, None, 30.0]
     assert all("ratio" not in cell.values for cell in found.cells.values())
 
 
-def test_each_ratio_stands_beside_its_cell() -> None:
+def test_each_ratio_is_in_the_row_of_its_cell() -> None:
     found = results(peer=True)
     assert found.cells[accept_table(4096), row(20, reuse=True)].values["ratio"] == [3.0, 1.5, 2.0]
     assert POSTFIX in found.cells[accept_table(4096), row(20, reuse=True)].values

@@ -1,8 +1,8 @@
 """test_conditions — PostgreSQL evaluates a worker's WHERE for doctor
 
-Owns: every fault of a condition, by name; how far its answer for a partition id holds; that a stranger's text runs
-    nothing.
-See: scripts/doctor/conditions.py; tests/integration/doctor/test_workers.py for what doctor makes of it.
+Owns: every fault of a condition, by name; its answers for partition ids; that a condition in the
+    register runs no foreign function.
+See: scripts/doctor/conditions.py; tests/integration/doctor/test_workers.py for the findings of doctor.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ TRUE = [
     'metadata @> \'{"_partid": "3"}\' OR priority = 5',
     "metadata->>'tenant' = 'x'",
 ]
-# How PostgreSQL could be brought to run a stranger's function without its being called.
+# Ways to make PostgreSQL run a foreign function without a call.
 HIDDEN = [
     "'{x}'::evil.words[] IS NULL",
     r"E'\'' = '{x}'::evil.words[]::text OR 'a' = 'b'",
@@ -142,7 +142,7 @@ async def test_each_fault_is_named(connection: database.Connection) -> None:
     assert {where: said for where, said in found.items() if FAULTS[where] not in (said or "")} == {}
 
 
-async def test_how_far_an_answer_holds(connection: database.Connection) -> None:
+async def test_conditions_serve_a_partition_always_partly_or_never(connection: database.Connection) -> None:
     asked = ["1", "2", None]
     proofs = {where: await proof(connection, where, asked) for where in ANSWERS}
     assert {where: each.fault for where, each in proofs.items() if each.fault} == {}
@@ -150,7 +150,7 @@ async def test_how_far_an_answer_holds(connection: database.Connection) -> None:
     assert found == ANSWERS
 
 
-async def test_what_is_said_of_an_id_is_true_of_its_rows(connection: database.Connection, factory: Factory) -> None:
+async def test_the_answer_for_an_id_is_true_of_its_rows(connection: database.Connection, factory: Factory) -> None:
     asked: list[Any] = ["1", "2", "3", None]
     for partid in asked:
         for priority in (-5, 0, 5):
@@ -170,19 +170,19 @@ async def test_what_is_said_of_an_id_is_true_of_its_rows(connection: database.Co
     assert wrong == []
 
 
-async def test_more_ids_than_a_select_has_outputs(connection: database.Connection) -> None:
+async def test_more_ids_than_select_columns_are_proven(connection: database.Connection) -> None:
     asked: list[Any] = [str(number) for number in range(2000)]
     answers = (await proof(connection, f"({PARTID})::int < 1500", asked)).answers
     assert [partid for partid in asked if answers[partid] is A] == asked[:1500]
 
 
-async def test_an_id_with_any_character(connection: database.Connection) -> None:
+async def test_ids_with_any_character_are_proven(connection: database.Connection) -> None:
     odd = 'it\'s 100% \\ "odd"; %(x)s'
     quoted = odd.replace("'", "''")
     assert (await proof(connection, f"{PARTID} = '{quoted}'", [odd, "1"])).answers[odd] is A
 
 
-async def test_nothing_stays(connection: database.Connection, factory: Factory) -> None:
+async def test_the_proof_leaves_no_table_behind(connection: database.Connection, factory: Factory) -> None:
     await proof(connection, "true")
     await proof(connection, "nosuch = 1")
     assert connection.info.transaction_status.name == "IDLE"
@@ -190,7 +190,9 @@ async def test_nothing_stays(connection: database.Connection, factory: Factory) 
     assert await cursor.fetchone() == (0,)
 
 
-async def test_a_strangers_text_runs_nothing(connection: database.Connection, factory: Factory) -> None:
+async def test_a_condition_in_the_register_runs_no_foreign_function(
+    connection: database.Connection, factory: Factory
+) -> None:
     factory.sql("CREATE SCHEMA evil")
     factory.sql("CREATE SEQUENCE evil.touched")
     factory.sql(

@@ -50,8 +50,8 @@ async def report(config: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Exit status and the JSON object."""
     status, out, err = await ask(config, "--json", *arguments)
     assert err == ""
-    told: dict[str, Any] = json.loads(out)
-    return status, told
+    printed: dict[str, Any] = json.loads(out)
+    return status, printed
 
 
 def as_demo(folder: Path, uri: str, port: int) -> Path:
@@ -73,17 +73,17 @@ async def test_a_fresh_demo_is_healthy_and_a_stopped_one_with_mail_is_not(
             await supervisor.start(child)
         await eventually(lambda: factory.one("SELECT count(*) = 3 FROM pillarbox.workers"), "three workers signed on")
         samples = iter(list(sample_mail.made_up(20, 1)))
-        await demo._session(children[0], samples, ledger, _Quiet())  # type: ignore[arg-type]  # nobody looks at this face
+        await demo._session(children[0], samples, ledger, _Quiet())  # type: ignore[arg-type]  # its output is not used
         await eventually(lambda: factory.one("SELECT count(*) = 0 FROM pillarbox.queue"), "all mail is delivered")
-        status, told = await report(folder)
-        assert [f for f in told["findings"] if f["verdict"] in {"warn", "alarm"}] == []
+        status, printed = await report(folder)
+        assert [f for f in printed["findings"] if f["verdict"] in {"warn", "alarm"}] == []
         assert status == 0
-        assert {f["check"] for f in told["findings"]} == set(CHECKS) - {"disk.var"}
+        assert {f["check"] for f in printed["findings"]} == set(CHECKS) - {"disk.var"}
     factory.row(partid="1")
-    status, told = await report(folder, "--offline")
+    status, printed = await report(folder, "--offline")
     assert status == 1
-    assert told["verdict"] == "alarm"
-    assert [f["check"] for f in told["findings"] if f["verdict"] == "alarm"] == ["partition.waiting"]
+    assert printed["verdict"] == "alarm"
+    assert [f["check"] for f in printed["findings"] if f["verdict"] == "alarm"] == ["partition.waiting"]
 
 
 class _Quiet:
@@ -106,9 +106,9 @@ async def test_the_table_names_check_verdict_and_remedy(database: str, tmp_path:
 
 async def test_an_embedded_server_that_does_not_run_is_not_started() -> None:
     with temporary_var() as var:
-        status, told = await report(as_demo(var, "embedded:", 9), "--offline")
+        status, printed = await report(as_demo(var, "embedded:", 9), "--offline")
         assert status == 1
-        [alarm] = [finding for finding in told["findings"] if finding["verdict"] == "alarm"]
+        [alarm] = [finding for finding in printed["findings"] if finding["verdict"] == "alarm"]
         assert alarm["check"] == "server.reached"
         assert alarm["found"].startswith("no PostgreSQL runs under")
         assert "`pillarbox database start`" in alarm["found"]
@@ -116,33 +116,33 @@ async def test_an_embedded_server_that_does_not_run_is_not_started() -> None:
 
 
 @pytest.mark.slow
-async def test_a_database_without_our_schema_and_with_it_and_its_disk() -> None:
+async def test_a_database_is_checked_without_and_with_our_schema_and_its_disk() -> None:
     with temporary_var() as var:
         folder = as_demo(var, "embedded:", 9)
         embedded.ensure_running(var)
-        status, told = await report(folder, "--offline")
+        status, printed = await report(folder, "--offline")
         assert status == 1
-        assert [f["check"] for f in told["findings"] if f["verdict"] == "alarm"] == ["schema.version"]
-        assert "disk.var" in {f["check"] for f in told["findings"]}
+        assert [f["check"] for f in printed["findings"] if f["verdict"] == "alarm"] == ["schema.version"]
+        assert "disk.var" in {f["check"] for f in printed["findings"]}
 
 
-async def test_without_postgresql_the_other_checks_are_made(tmp_path: Path) -> None:
+async def test_without_postgresql_the_other_checks_run(tmp_path: Path) -> None:
     async with Sink() as sink:
-        status, told = await report(as_demo(tmp_path, "postgresql://127.0.0.1:1/none", sink.port))
+        status, printed = await report(as_demo(tmp_path, "postgresql://127.0.0.1:1/none", sink.port))
     assert status == 1
-    first, *rest = told["findings"]
+    first, *rest = printed["findings"]
     assert (first["check"], first["verdict"]) == ("server.reached", "alarm")
     assert first["found"].startswith("PostgreSQL is unavailable")
     assert {"transport.reached", "host.dns", "tls.certificates", "retry.windows"} <= {each["check"] for each in rest}
     assert all(each["verdict"] != "alarm" for each in rest)
 
 
-def test_what_was_found_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_are_not_interpreted_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
     doctor.show([Finding("mail.dead", Severity.NOTE, "[bold]x[/bold] [0]")])
     assert "[bold]x[/bold] [0]" in capsys.readouterr().out
 
 
-def test_what_is_wrong_comes_first_and_what_is_fine_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_faults_are_listed_first_and_passed_checks_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     findings = [
         Finding("mail.dead", Severity.WARN, "many", "read them"),
         *(Finding(check, Severity.OK, "fine") for check in ("mail.lease", "disk.var")),

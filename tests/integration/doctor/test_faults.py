@@ -27,7 +27,7 @@ OK, NOTE, WARN, ALARM = Severity.OK, Severity.NOTE, Severity.WARN, Severity.ALAR
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-async def test_a_healthy_queue_has_nothing_to_warn_of(patient: Patient) -> None:
+async def test_a_healthy_queue_has_no_warning(patient: Patient) -> None:
     patient.factory.rows(3, partid="1")
     patient.factory.rows(2, partid="4", status="HOLD")
     patient.factory.row(partid="5", due=HOUR)
@@ -35,7 +35,7 @@ async def test_a_healthy_queue_has_nothing_to_warn_of(patient: Patient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "verdict", "told", "fault"),
+    ("check", "verdict", "expected", "fault"),
     [
         ("leaf.triggers", ALARM, "queue_def_123: queue_left", "DROP TRIGGER queue_left ON pillarbox.queue_def_123"),
         (
@@ -68,20 +68,22 @@ async def test_a_healthy_queue_has_nothing_to_warn_of(patient: Patient) -> None:
         ("schema.partitions", WARN, "7 ids", "UPDATE pillarbox.settings SET partitions = 7"),
     ],
 )
-async def test_a_damaged_schema(patient: Patient, check: str, verdict: Severity, told: str, fault: str) -> None:
+async def test_a_damaged_schema_is_reported(
+    patient: Patient, check: str, verdict: Severity, expected: str, fault: str
+) -> None:
     patient.factory.sql(fault)
     finding = await patient.worst(check)
     assert finding.verdict is verdict
-    assert told in finding.found
+    assert expected in finding.found
 
 
-async def test_a_leaf_made_by_hand_lacks_everything(patient: Patient) -> None:
+async def test_a_leaf_created_by_hand_lacks_triggers_indexes_and_storage_parameters(patient: Patient) -> None:
     patient.factory.sql("CREATE TABLE pillarbox.queue_def_9 PARTITION OF pillarbox.queue_def FOR VALUES IN ('9')")
     for check in ("leaf.triggers", "leaf.unique", "leaf.storage"):
         assert "queue_def_9" in (await patient.worst(check)).found
 
 
-async def test_an_invalid_index(patient: Patient, superuser: Factory) -> None:
+async def test_an_invalid_index_is_reported(patient: Patient, superuser: Factory) -> None:
     superuser.sql(
         """UPDATE pg_index SET indisvalid = false
             WHERE indexrelid = 'pillarbox.queue_def_123_next_retry_id_idx'::regclass"""
@@ -91,23 +93,23 @@ async def test_an_invalid_index(patient: Patient, superuser: Factory) -> None:
     assert "queue_def_123" in finding.found
 
 
-async def test_dead_rows_that_nobody_cleans(patient: Patient) -> None:
+async def test_dead_rows_without_vacuum_are_reported(patient: Patient) -> None:
     patient.factory.sql("ALTER TABLE pillarbox.queue_def_123 SET (autovacuum_enabled = off)")
     ids = patient.factory.rows(50, partid="1")
     for _ in range(2):
         patient.factory.lease(ids, ends=HOUR)
     patient.factory.sql("SELECT pg_stat_force_next_flush()")
 
-    async def told() -> bool:
+    async def reported() -> bool:
         finding = await patient.worst("leaf.bloat", dead=50)
         return finding.verdict is WARN and "queue_def_123" in finding.found
 
-    await eventually(told, "doctor sees 50 dead rows")
+    await eventually(reported, "doctor sees 50 dead rows")
     assert (await patient.worst("leaf.bloat")).verdict is OK
 
 
 @pytest.mark.parametrize(("days", "verdict"), [(0, ALARM), (1, ALARM), (3, WARN), (5, OK)])
-async def test_a_missing_day(patient: Patient, days: int, verdict: Severity) -> None:
+async def test_a_missing_day_partition_is_reported(patient: Patient, days: int, verdict: Severity) -> None:
     day = patient.factory.one(
         "SELECT 'attempts_' || to_char((now() AT TIME ZONE 'UTC')::date + %(days)s, 'YYYYMMDD')", days=days
     )
@@ -118,7 +120,7 @@ async def test_a_missing_day(patient: Patient, days: int, verdict: Severity) -> 
 
 
 @pytest.mark.parametrize("count", [1, 30])
-async def test_a_wrong_count(patient: Patient, count: int) -> None:
+async def test_a_wrong_refcount_is_reported(patient: Patient, count: int) -> None:
     for _ in range(count):
         patient.factory.row()
     assert (await patient.worst("refcount.drift", sample=100)).found == f"{how_many(count, 'message')} looked at"
@@ -133,7 +135,7 @@ async def test_a_wrong_count(patient: Patient, count: int) -> None:
     assert (await patient.worst("refcount.drift", sample=100)).verdict is OK
 
 
-async def test_a_body_that_was_never_needed(patient: Patient) -> None:
+async def test_a_body_without_recipients_is_reported(patient: Patient) -> None:
     """No sweep would find it; a young one may wait for its first commit."""
     message = patient.factory.message()
     assert (await patient.worst("refcount.drift")).verdict is OK
@@ -143,7 +145,7 @@ async def test_a_body_that_was_never_needed(patient: Patient) -> None:
     assert (await patient.worst("refcount.drift")).verdict is OK
 
 
-async def test_a_body_that_is_gone(patient: Patient) -> None:
+async def test_a_missing_body_is_reported(patient: Patient) -> None:
     ids = patient.factory.rows(2)
     patient.factory.sql("DELETE FROM pillarbox.messages")
     finding = await patient.worst("refcount.body")
@@ -154,7 +156,7 @@ async def test_a_body_that_is_gone(patient: Patient) -> None:
 @pytest.mark.parametrize(
     ("due", "verdict"), [(-timedelta(minutes=11), WARN), (-2 * HOUR, ALARM), (-timedelta(minutes=9), OK)]
 )
-async def test_overdue_mail_by_partition(patient: Patient, due: timedelta, verdict: Severity) -> None:
+async def test_overdue_mail_is_reported_by_partition(patient: Patient, due: timedelta, verdict: Severity) -> None:
     patient.factory.rows(3, partid="5", due=due)
     patient.factory.rows(3, partid="1")
     finding = await patient.worst("mail.overdue")
@@ -172,7 +174,7 @@ async def test_a_bulk_or_urgent_message_can_be_overdue_too(patient: Patient) -> 
     assert "partition 4: 1 wait" in found
 
 
-async def test_a_claim_that_nobody_took_over(patient: Patient) -> None:
+async def test_an_expired_claim_that_stays_is_reported(patient: Patient) -> None:
     ids = patient.factory.rows(2, partid="2")
     patient.factory.lease(ids, ends=timedelta(minutes=-1))
     assert (await patient.worst("mail.lease")).verdict is OK
@@ -194,7 +196,7 @@ async def test_a_claim_that_nobody_took_over(patient: Patient) -> None:
         ("waiting: DNS does not answer about evil.test", "DNS"),
     ],
 )
-async def test_mail_that_waits_for_a_dead_host_or_for_dns(patient: Patient, reason: str, gate: str) -> None:
+async def test_mail_that_waits_for_a_dead_host_or_for_dns_is_reported(patient: Patient, reason: str, gate: str) -> None:
     assert (await patient.worst("mail.hosts")).verdict is OK
     patient.factory.rows(7, partid="1")
     patient.factory.sql(
@@ -207,7 +209,7 @@ async def test_mail_that_waits_for_a_dead_host_or_for_dns(patient: Patient, reas
 
 
 @pytest.mark.parametrize(("age", "limit", "verdict"), [(HOUR, 100, NOTE), (HOUR, 3, WARN), (2 * DAY, 1, OK)])
-async def test_dead_letters(patient: Patient, age: timedelta, limit: int, verdict: Severity) -> None:
+async def test_dead_letters_are_counted(patient: Patient, age: timedelta, limit: int, verdict: Severity) -> None:
     patient.factory.sql("SELECT pillarbox.history_create(now() - %(age)s, 1)", age=age)
     patient.factory.sql(
         """INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, recipientlocalpart,
@@ -222,7 +224,7 @@ async def test_dead_letters(patient: Patient, age: timedelta, limit: int, verdic
     assert ("3 failed" in finding.found) is (verdict is not OK)
 
 
-async def test_an_old_snapshot_and_whose_it_is(patient: Patient) -> None:
+async def test_an_old_snapshot_is_reported_with_its_session(patient: Patient) -> None:
     with patient.factory.another("nightly backup") as session:
         session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         session.execute("SELECT 1 FROM pillarbox.queue")
@@ -233,7 +235,7 @@ async def test_an_old_snapshot_and_whose_it_is(patient: Patient) -> None:
         assert (await patient.worst("server.horizon")).verdict is OK
 
 
-async def test_a_replication_slot_nobody_reads(patient: Patient, superuser: Factory) -> None:
+async def test_an_unread_replication_slot_is_reported(patient: Patient, superuser: Factory) -> None:
     superuser.sql("SELECT pg_create_physical_replication_slot('forgotten', true)")
     try:
         finding = await patient.worst("server.slots")
@@ -245,7 +247,7 @@ async def test_a_replication_slot_nobody_reads(patient: Patient, superuser: Fact
         superuser.sql("SELECT pg_drop_replication_slot('forgotten')")
 
 
-async def test_notifications_that_cannot_be_forgotten(patient: Patient) -> None:
+async def test_a_listener_that_blocks_the_notification_queue_is_reported(patient: Patient) -> None:
     with patient.factory.another("deaf listener") as listener:
         listener.execute("LISTEN pillarbox")
         listener.commit()
@@ -259,7 +261,7 @@ async def test_notifications_that_cannot_be_forgotten(patient: Patient) -> None:
         assert "deaf listener in a transaction" in finding.found
 
 
-async def test_commits_that_do_not_last(patient: Patient, superuser: Factory) -> None:
+async def test_commits_without_durability_are_reported(patient: Patient, superuser: Factory) -> None:
     database = patient.factory.one("SELECT current_database()")
     patient.factory.sql(f"ALTER DATABASE {database} SET synchronous_commit = off")
     assert (await patient.worst("server.durability")).verdict is WARN
@@ -267,17 +269,17 @@ async def test_commits_that_do_not_last(patient: Patient, superuser: Factory) ->
     try:
         superuser.sql("SELECT pg_reload_conf()")
 
-        async def told() -> bool:
+        async def reported() -> bool:
             finding = await patient.worst("server.durability")
             return finding.verdict is ALARM and "full_page_writes" in finding.found
 
-        await eventually(told, "doctor sees that full_page_writes is off")
+        await eventually(reported, "doctor sees that full_page_writes is off")
     finally:
         superuser.sql("ALTER SYSTEM RESET full_page_writes")
         superuser.sql("SELECT pg_reload_conf()")
 
 
-async def test_hardly_a_connection_left(patient: Patient) -> None:
+async def test_a_lack_of_connections_is_reported(patient: Patient) -> None:
     used = patient.factory.one("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
     most = patient.factory.one("SELECT current_setting('max_connections')::integer")
     limit = (used + 10) / most
@@ -292,7 +294,7 @@ async def test_hardly_a_connection_left(patient: Patient) -> None:
 
 
 @pytest.mark.parametrize(("ahead", "verdict"), [(2, WARN), (-2, WARN), (60, ALARM)])
-async def test_a_clock_that_is_off(
+async def test_clock_skew_is_reported(
     patient: Patient, monkeypatch: pytest.MonkeyPatch, ahead: int, verdict: Severity
 ) -> None:
     monkeypatch.setattr("scripts.doctor.examine.time", lambda: time() + ahead)  # this host's clock
@@ -301,7 +303,7 @@ async def test_a_clock_that_is_off(
     assert ("ahead of" if ahead > 0 else "behind") in finding.found
 
 
-async def test_what_a_role_may_not_see_is_said_and_the_rest_goes_on(patient: Patient, administrator: str) -> None:
+async def test_checks_without_permission_are_reported_and_the_rest_run(patient: Patient, administrator: str) -> None:
     separator = "&" if "?" in administrator else "?"
     uri = f"{administrator}{separator}options=-c%20role%3Dpillarbox_analyst"
     findings = {finding.check: finding for finding in await patient.findings(uri)}
@@ -310,7 +312,7 @@ async def test_what_a_role_may_not_see_is_said_and_the_rest_goes_on(patient: Pat
     assert findings["server.durability"].verdict is OK
 
 
-async def test_nothing_is_left_behind_and_nothing_changed(patient: Patient, server: ServerUnderTest) -> None:
+async def test_doctor_changes_nothing(patient: Patient, server: ServerUnderTest) -> None:
     patient.factory.rows(3)
 
     def state() -> list[object]:
@@ -325,7 +327,7 @@ async def test_nothing_is_left_behind_and_nothing_changed(patient: Patient, serv
     assert state() == before
 
 
-async def test_mail_that_waits_for_a_login_is_told(patient: Patient) -> None:
+async def test_mail_that_waits_for_a_login_is_reported(patient: Patient) -> None:
     for said in (
         "cannot log in: host refused our login by PLAIN: 535 5.7.8 no",
         "waiting: transport default is left alone: 530 5.7.0 log in",

@@ -58,7 +58,7 @@ async def test_states_and_partitions_are_those_of_the_view(factory: Factory) -> 
     assert by_labels(readings, "pillarbox_queue_leaf_rows").keys() >= {("queue_hold",), ("queue_def_def",)}
 
 
-async def test_a_worker_tells_of_its_own_rows(factory: Factory) -> None:
+async def test_a_worker_counts_its_own_rows_only(factory: Factory) -> None:
     factory.rows(3, partid="1")
     factory.rows(2, partid="4")
     factory.rows(2, partid="4", status="HOLD")
@@ -73,7 +73,7 @@ def read_by(plan: dict[str, Any]) -> int:
     return int(own if "Relation Name" in plan else 0) + below
 
 
-async def test_however_long_the_queue_no_more_than_the_bound_is_read(factory: Factory) -> None:
+async def test_no_more_rows_than_the_bound_are_read(factory: Factory) -> None:
     for due in (-HOUR, HOUR):
         factory.rows(20_000, partid="1", due=due)
         factory.rows(20_000, partid="4", due=due)
@@ -93,7 +93,7 @@ async def test_however_long_the_queue_no_more_than_the_bound_is_read(factory: Fa
     assert sum(value for (state, _), value in counted.items() if state == "SCHEDULED") == 1000
 
 
-async def test_it_is_asked_once_in_a_while_and_not_more_often(factory: Factory) -> None:
+async def test_the_queue_is_read_once_per_interval(factory: Factory) -> None:
     pool = await database.open_pool(factory.uri, WORKER, 1)
     try:
         queue = Queue(pool, "true", 3600)
@@ -107,7 +107,7 @@ async def test_it_is_asked_once_in_a_while_and_not_more_often(factory: Factory) 
         await pool.close()
 
 
-async def test_nobody_waits_long_for_a_postgresql_that_is_silent(factory: Factory) -> None:
+async def test_a_silent_postgresql_does_not_delay_a_scrape(factory: Factory) -> None:
     async with relaying(factory.uri) as proxy:
         pool = await database.open_pool(proxy.uri, WORKER, 1)
         queue = Queue(pool, "true", 0)
@@ -139,7 +139,7 @@ async def test_the_rights_of_a_worker_suffice(factory: Factory, logins: Logins) 
     assert by_labels(readings, "pillarbox_queue_leaf_rows")
 
 
-async def test_without_postgresql_it_says_that_it_does_not_know(factory: Factory) -> None:
+async def test_without_postgresql_the_queue_is_reported_as_unknown(factory: Factory) -> None:
     pool = await database.open_pool(factory.uri, WORKER, 1)
     await pool.close()
     assert by_labels(await Queue(pool, "true", 15).readings(), "pillarbox_queue_known") == {(): 0}

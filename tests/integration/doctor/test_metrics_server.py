@@ -50,7 +50,7 @@ async def said(port: int, octets: bytes) -> bytes:
     writer.write(octets)
     try:
         async with asyncio.timeout(PATIENCE):
-            # Content-Length is what tells the end of an answer; the server waits for us to close.
+            # Content-Length marks the end of an answer; the server waits for us to close.
             answer = b""
             while more := await reader.read(65536):
                 answer += more
@@ -90,13 +90,13 @@ async def test_only_the_first_of_pipelined_requests_is_answered() -> None:
     ],
     ids=["unknown", "nonsense", "tls", "body", "long field", "endless line"],
 )
-async def test_what_cannot_be_answered_is_refused_and_the_next_is_served(octets: bytes, first: bytes) -> None:
+async def test_an_invalid_request_is_refused_and_the_next_one_served(octets: bytes, first: bytes) -> None:
     async with answering() as (_, port):
         assert status(await said(port, octets)) == b"HTTP/1.1 " + first
         assert status(await said(port, GET)) == b"HTTP/1.1 200 OK"
 
 
-async def test_a_page_that_raises_is_500_without_a_word_of_why(heard: Heard) -> None:
+async def test_a_page_that_raises_is_500_without_details(heard: Heard) -> None:
     async with answering() as (_, port):
         answer = await said(port, GET.replace(b"/page", b"/broken"))
         assert status(answer) == b"HTTP/1.1 500 Internal Server Error"
@@ -105,7 +105,7 @@ async def test_a_page_that_raises_is_500_without_a_word_of_why(heard: Heard) -> 
         assert failed["page"] == "/broken"
 
 
-async def test_a_client_that_says_nothing_is_told_and_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_client_gets_408_and_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "_PATIENCE", 0.2)
     async with answering() as (server, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -115,7 +115,7 @@ async def test_a_client_that_says_nothing_is_told_and_cut(monkeypatch: pytest.Mo
         writer.close()
 
 
-async def test_more_than_a_few_at_once_are_turned_away() -> None:
+async def test_requests_over_the_limit_get_503() -> None:
     async with answering() as (server, port):
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
         await until(lambda: len(server._serving) == 16)
@@ -126,7 +126,7 @@ async def test_more_than_a_few_at_once_are_turned_away() -> None:
         assert status(await said(port, GET)) == b"HTTP/1.1 200 OK"
 
 
-async def test_a_flood_is_cut() -> None:
+async def test_connections_over_the_hard_limit_are_cut() -> None:
     async with answering() as (server, port):
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(32)]
         await until(lambda: len(server._serving) == 32)
@@ -139,7 +139,7 @@ async def test_a_flood_is_cut() -> None:
         await until(lambda: not server._serving)
 
 
-async def test_a_client_that_hangs_up_leaves_nothing() -> None:
+async def test_a_disconnected_client_leaves_no_task() -> None:
     async with answering() as (server, port):
         for octets in (b"", b"GET /pa", GET):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -148,7 +148,7 @@ async def test_a_client_that_hangs_up_leaves_nothing() -> None:
         await until(lambda: not server._serving)
 
 
-async def test_a_client_that_resets_while_its_page_is_made_is_no_fault() -> None:
+async def test_a_reset_while_the_page_is_made_is_not_a_fault() -> None:
     asked, gone, faults = asyncio.Event(), asyncio.Event(), list[str]()
 
     async def slow() -> Page:
@@ -165,14 +165,14 @@ async def test_a_client_that_resets_while_its_page_is_made_is_no_fault() -> None
         await asked.wait()
         [task] = server._serving
         client.close()
-        await asyncio.sleep(0.1)  # nothing tells that the reset was seen here
+        await asyncio.sleep(0.1)  # the reset itself cannot be observed here
         gone.set()
         await until(lambda: not server._serving)
         assert task.exception() is None
     assert faults == []
 
 
-async def test_closing_cuts_who_is_still_there() -> None:
+async def test_closing_cuts_open_connections() -> None:
     async with answering() as (server, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await until(lambda: len(server._serving) == 1)
@@ -192,6 +192,6 @@ async def test_a_port_in_use_is_one_clear_line() -> None:
         assert "\n" not in str(raised.value)
 
 
-async def test_a_port_beyond_the_last_is_one_clear_line() -> None:
+async def test_a_port_over_65535_is_one_clear_line() -> None:
     with pytest.raises(ListenFailed, match=r"^metrics\.listen: \[::1\]:65536: cannot listen: "):
         await MetricsServer({}).open(ListenAddress("::1", 65536), "metrics.listen")

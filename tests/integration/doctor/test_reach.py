@@ -49,7 +49,7 @@ async def test_a_host_that_answers_is_fine_and_gets_no_mail() -> None:
     assert sink.violations == []
 
 
-async def test_no_host_is_an_alarm_and_one_of_two_a_warning() -> None:
+async def test_an_unreachable_transport_is_an_alarm_and_one_of_two_hosts_a_warning() -> None:
     async with Sink() as sink, Sink(greeting=554) as closed:
         alone, one_of_two, refusing = await reached(queued(to(NONE), to(NONE, sink.port), to(closed.port)), frozenset())
     assert (alone.verdict, one_of_two.verdict, refusing.verdict) == (Severity.ALARM, Severity.WARN, Severity.ALARM)
@@ -73,7 +73,7 @@ async def test_a_transport_without_a_next_hop_is_not_tried_at_this_host() -> Non
 
 
 @pytest.mark.parametrize(("password", "verdict"), [("right", Severity.OK), ("wrong", Severity.ALARM)])
-async def test_tls_is_demanded_and_the_login_tried(authority: Authority, password: str, verdict: Severity) -> None:
+async def test_required_tls_and_the_login_are_checked(authority: Authority, password: str, verdict: Severity) -> None:
     secret = authority.folder / "secret"
     secret.write_text(f"{password}\n")
     secret.chmod(0o600)
@@ -93,7 +93,7 @@ async def test_tls_is_demanded_and_the_login_tried(authority: Authority, passwor
         assert "certificate" in finding.found
 
 
-def test_our_names_in_dns() -> None:
+def test_our_host_names_are_checked_in_dns() -> None:
     found: Answer[object] = Answer("found", ())
     nothing: Answer[object] = Answer("nothing")
     failed: Answer[object] = Answer("failed")
@@ -119,7 +119,7 @@ def delivered(factory: Factory, ago: timedelta) -> None:
     )
 
 
-async def test_mail_that_waits_while_nothing_is_delivered(patient: Patient, factory: Factory) -> None:
+async def test_waiting_mail_without_any_delivery_is_reported(patient: Patient, factory: Factory) -> None:
     assert (await flow(patient)).verdict is Severity.OK
     old = datetime.now(UTC) - timedelta(hours=2)
     factory.row(received=old, domain="one.example")
@@ -136,7 +136,7 @@ async def test_mail_that_waits_while_nothing_is_delivered(patient: Patient, fact
     assert (await flow(patient)).verdict is Severity.OK
 
 
-async def test_scheduled_mail_does_not_wait(patient: Patient, factory: Factory) -> None:
+async def test_scheduled_mail_is_not_counted_as_waiting(patient: Patient, factory: Factory) -> None:
     for domain in ("one.example", "two.example"):
         factory.row(received=datetime.now(UTC) - timedelta(hours=2), domain=domain, due=timedelta(hours=5))
     assert (await flow(patient)).verdict is Severity.OK

@@ -30,14 +30,16 @@ def server(**tls: Any) -> Server:
         (2, 60, Severity.ALARM, " begins "),
     ],
 )
-def test_time(authority: Authority, begins: int, ends: int, verdict: Severity, words: str) -> None:
+def test_the_days_left_of_a_certificate_have_their_verdict(
+    authority: Authority, begins: int, ends: int, verdict: Severity, words: str
+) -> None:
     pair = authority.ending("mx.example", NOW + timedelta(days=ends), not_before=NOW + timedelta(days=begins))
     [finding] = certificates([server(**pair)], NOW)
     assert (finding.verdict, words in finding.found) == (verdict, True)
     assert bool(finding.remedy) is (verdict is not Severity.OK)
 
 
-def test_every_certificate_of_every_server_is_looked_at(authority: Authority) -> None:
+def test_every_certificate_of_every_server_is_checked(authority: Authority) -> None:
     fine, other = authority.issue("mx.example"), authority.issue("other.example")
     missing = {**other, "certificate": "/nowhere.pem"}
     [finding] = certificates([server(**fine, certificates=[missing]), Server()], NOW)

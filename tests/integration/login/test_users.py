@@ -56,7 +56,7 @@ ALICE = User(
 )
 
 
-async def test_a_user_of_the_file(tmp_path: Path) -> None:
+async def test_a_user_of_the_file_authenticates(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "users.yaml")
     assert store.add("alice", UserEntry.model_validate(WHOLE))
     assert store.add("bob", UserEntry())
@@ -83,7 +83,7 @@ async def test_a_changed_file_is_read_before_the_next_login(tmp_path: Path, hear
     assert [each["users"] for each in heard.all("users.read")] == [2, 2, 1]
 
 
-async def test_a_file_that_cannot_be_used_leaves_the_old_users(tmp_path: Path, heard: Heard) -> None:
+async def test_an_invalid_file_keeps_the_old_users(tmp_path: Path, heard: Heard) -> None:
     file = tmp_path / "users.yaml"
     file.write_text(text({"alice": UserEntry(argon2=HASH)}))
     async with authentication(tmp_path, file=str(file)) as auth:
@@ -98,7 +98,7 @@ async def test_a_file_that_cannot_be_used_leaves_the_old_users(tmp_path: Path, h
         assert len(heard.all("users.refused")) == 2
 
 
-def test_at_the_start_a_file_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+def test_an_invalid_file_at_the_start_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"authentication\.file: .*users\.yaml: cannot be read"):
         FileUsers(tmp_path / "users.yaml").prepare()
     (tmp_path / "users.yaml").write_text("users: {alice: {sender: [a@b]}}")
@@ -106,7 +106,7 @@ def test_at_the_start_a_file_that_cannot_be_used_is_an_error(tmp_path: Path) -> 
         FileUsers(tmp_path / "users.yaml").prepare()
 
 
-async def test_a_user_of_the_table(factory: Factory, logins: Logins) -> None:
+async def test_a_user_of_the_table_authenticates(factory: Factory, logins: Logins) -> None:
     store = TableStore(factory.uri)
     assert await asyncio.to_thread(store.entries) == {}
     assert await asyncio.to_thread(store.add, "alice", UserEntry.model_validate(WHOLE))
@@ -128,7 +128,7 @@ def costs(iterations: set[int], hashes: set[str]) -> Costs:
     return Costs(frozenset(iterations), frozenset(hashes))
 
 
-async def test_what_verifiers_cost(factory: Factory, logins: Logins, tmp_path: Path) -> None:
+async def test_the_costs_of_all_verifiers_are_known(factory: Factory, logins: Logins, tmp_path: Path) -> None:
     """Of the file at once, of the table after a while."""
     dear = "$argon2id$v=19$m=65536,t=6,p=4"
     entries = [
@@ -159,7 +159,7 @@ async def test_what_verifiers_cost(factory: Factory, logins: Logins, tmp_path: P
 
 
 @pytest.mark.parametrize("role", ["queued", "reviewer", "analyst", "maintainer", "application"])
-def test_nobody_but_smtpd_reads_verifiers(factory: Factory, logins: Logins, role: str) -> None:
+def test_only_smtpd_may_read_verifiers(factory: Factory, logins: Logins, role: str) -> None:
     with logins.session(role) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
         session.execute("SELECT name FROM pillarbox.users")
 
@@ -192,7 +192,7 @@ def test_smtpd_changes_no_user(factory: Factory, logins: Logins, statement: str)
         ("quarantineid", "x" * 65),
     ],
 )
-def test_the_table_refuses_what_smtpd_could_not_read(factory: Factory, column: str, value: Any) -> None:
+def test_the_table_refuses_invalid_users(factory: Factory, column: str, value: Any) -> None:
     columns = {"name": "alice", column: value}
     with psycopg.connect(factory.uri, autocommit=True) as connection, pytest.raises(psycopg.errors.CheckViolation):
         connection.execute(
@@ -203,7 +203,7 @@ def test_the_table_refuses_what_smtpd_could_not_read(factory: Factory, column: s
         )
 
 
-async def test_while_postgresql_is_away_a_login_is_454_and_afterwards_it_works(
+async def test_while_postgresql_is_down_a_login_is_454_and_afterwards_it_works(
     factory: Factory, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(user_sources, "_PATIENCE", 0.5)

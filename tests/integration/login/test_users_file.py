@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def test_written_users_come_first(tmp_path: Path) -> None:
+async def test_users_in_smtpd_yaml_take_precedence_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "users.yaml"
     file.write_text(text({"alice": UserEntry(), "bob": UserEntry(argon2=HASH)}))
     async with authentication(tmp_path, file=str(file), users={"alice": HASH}) as auth:
@@ -30,7 +30,7 @@ async def test_written_users_come_first(tmp_path: Path) -> None:
             assert (await log_in(auth, name, PASSWORD)).user is not None
 
 
-def test_two_commands_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_commands_lose_no_user(tmp_path: Path) -> None:
     async def everybody() -> None:
         stores = [FileStore(tmp_path / "users.yaml") for _ in range(8)]
         await asyncio.gather(
@@ -69,12 +69,12 @@ def test_the_file_is_read_by_its_owner_only_and_keeps_its_rights(tmp_path: Path)
         (("example.com", ""), None, True),
     ],
 )
-def test_a_user_s_own_senders(senders: tuple[str, ...], sender: str | None, allowed: bool) -> None:  # noqa: FBT001
+def test_a_user_has_own_senders(senders: tuple[str, ...], sender: str | None, allowed: bool) -> None:  # noqa: FBT001
     address = None if sender is None else parse(sender)
     assert User("alice", senders=senders).may_send_as(address) is allowed
 
 
-async def test_a_login_never_waits_for_another_s_file(tmp_path: Path) -> None:
+async def test_reading_the_file_does_not_delay_other_logins(tmp_path: Path) -> None:
     """Reading a large file again is done beside the event loop."""
     file = tmp_path / "users.yaml"
     file.write_text(text({f"user{number}": UserEntry(argon2=HASH) for number in range(3000)}))

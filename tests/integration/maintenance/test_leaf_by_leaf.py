@@ -1,7 +1,7 @@
 """test_leaf_by_leaf — a call of maintenance looks for overdue mail in a few leaves, and the rounds go through all
 
 Owns: proofs about maintain_renotify_since and maintain_unserved_since with more leaves than a call looks at.
-See: sql/schema/15_maintenance.sql; queued/maintain.py; test_size.py for what is read in one leaf.
+See: sql/schema/15_maintenance.sql; queued/maintain.py; test_size.py for the rows read in one leaf.
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ async def connection(database: str) -> AsyncIterator[db.Connection]:
 
 @pytest.mark.parametrize("since", ["'-infinity'", "now() - interval '6 minutes'"])
 @pytest.mark.parametrize("step", CALLS)
-def test_a_call_locks_the_leaves_that_it_looks_at_and_the_next_one_goes_on(
-    split: Factory, step: str, since: str
-) -> None:
+def test_a_call_locks_only_its_leaves_and_the_next_call_continues(split: Factory, step: str, since: str) -> None:
     split.sql("SELECT pillarbox.maintain_unserved(now(), '1m', 10)")
     after: str | None = ""
     seen: list[str] = []
@@ -83,7 +81,7 @@ def test_a_call_locks_the_leaves_that_it_looks_at_and_the_next_one_goes_on(
     assert {row.partid for row in split.sql(NOTED)} == NAMES
 
 
-def test_notes_of_leaves_that_had_no_turn_stay(split: Factory) -> None:
+def test_notes_of_unvisited_leaves_stay(split: Factory) -> None:
     split.sql("SELECT pillarbox.maintain_unserved(now(), '1m', 10)")
     split.sql("UPDATE pillarbox.unserved SET noted = noted - interval '1 hour'")
     split.sql("DELETE FROM pillarbox.queue WHERE metadata->>'_partid' IN ('leaf00', 'leaf39')")
@@ -96,8 +94,8 @@ def test_notes_of_leaves_that_had_no_turn_stay(split: Factory) -> None:
     assert split.one("SELECT bool_and(noted < now() - interval '50 minutes') FROM pillarbox.unserved")
 
 
-def test_notes_of_leaves_that_there_are_no_more_are_deleted_at_the_end(split: Factory) -> None:
-    """What lies in another leaf by now stays, since when it stood there."""
+def test_notes_of_removed_leaves_are_deleted_after_the_last_leaf(split: Factory) -> None:
+    """Notes about mail that is in another leaf now keep their time."""
     split.sql("SELECT pillarbox.maintain_unserved(now(), '1m', 10)")
     split.sql("UPDATE pillarbox.unserved SET leaf = 'queue_def_gone', noted = now() - interval '1 hour'")
     split.sql("INSERT INTO pillarbox.unserved VALUES (0, 'queue_def_gone', 'gone', now(), now())")
@@ -113,7 +111,7 @@ def test_notes_of_leaves_that_there_are_no_more_are_deleted_at_the_end(split: Fa
     assert split.one(f"{kept} FROM pillarbox.unserved")
 
 
-async def test_every_leaf_has_its_turn_though_no_round_gets_to_the_end(
+async def test_every_leaf_is_visited_although_no_round_is_complete(
     split: Factory, connection: db.Connection, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One leaf for which no time is enough costs the others a round."""

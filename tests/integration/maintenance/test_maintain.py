@@ -37,7 +37,7 @@ async def one_round(connection: db.Connection, **settings: Any) -> bool:
 
 
 def released(factory: Factory, *messages: UUID, ago: timedelta = HOUR) -> None:
-    """As if the last recipients of these had left some time ago, whatever is counted."""
+    """As if the last recipients of these had left some time ago, with any refcount."""
     factory.sql(
         "INSERT INTO pillarbox.released SELECT id, now() - %(ago)s FROM unnest(%(ids)s::uuid[]) AS id",
         ago=ago,
@@ -46,7 +46,7 @@ def released(factory: Factory, *messages: UUID, ago: timedelta = HOUR) -> None:
 
 
 @pytest.mark.parametrize(("status", "result"), [("DELETE", "deleted"), ("BOUNCE", "bounced")])
-async def test_what_was_asked_for_is_finished_with_its_archive_row(
+async def test_requested_deletions_and_bounces_are_finished_with_an_archive_row(
     factory: Factory, connection: db.Connection, heard: Heard, status: str, result: str
 ) -> None:
     message = factory.message()
@@ -65,7 +65,7 @@ async def test_what_was_asked_for_is_finished_with_its_archive_row(
     assert heard.all("maintain.finished") == [{result: 3}]
 
 
-async def test_what_is_being_sent_is_left_until_its_lease_ends(factory: Factory, connection: db.Connection) -> None:
+async def test_a_leased_recipient_is_finished_after_its_lease(factory: Factory, connection: db.Connection) -> None:
     sending, gone = factory.row(), factory.row()
     factory.lease([sending], ends=HOUR)
     factory.lease([gone], ends=-HOUR)
@@ -85,7 +85,7 @@ async def test_more_than_one_batch_is_finished_in_one_round(factory: Factory, co
     assert len(factory.archive()) == 2500
 
 
-async def test_a_body_goes_when_its_grace_is_over_and_not_before(factory: Factory, connection: db.Connection) -> None:
+async def test_a_body_is_deleted_after_its_grace_period(factory: Factory, connection: db.Connection) -> None:
     old, fresh, never = factory.message(), factory.message(), factory.message()
     released(factory, old, ago=timedelta(minutes=11))
     released(factory, fresh, ago=timedelta(minutes=9))
@@ -93,7 +93,7 @@ async def test_a_body_goes_when_its_grace_is_over_and_not_before(factory: Factor
     assert set(factory.bodies()) == {fresh, never}
 
 
-async def test_the_last_recipient_starts_the_grace_and_a_new_one_ends_it(
+async def test_the_last_recipient_starts_the_grace_period_and_a_new_one_ends_it(
     factory: Factory, connection: db.Connection
 ) -> None:
     message = factory.message()
@@ -110,7 +110,7 @@ async def test_the_last_recipient_starts_the_grace_and_a_new_one_ends_it(
     assert factory.bodies() == {}
 
 
-async def test_a_wrong_count_never_costs_a_body_that_is_needed(factory: Factory, connection: db.Connection) -> None:
+async def test_a_wrong_refcount_never_deletes_a_needed_body(factory: Factory, connection: db.Connection) -> None:
     """The counter proposes, the anti-join decides."""
     needed, held, unneeded = factory.message(), factory.message(), factory.message()
     factory.row(message=needed)
@@ -122,7 +122,7 @@ async def test_a_wrong_count_never_costs_a_body_that_is_needed(factory: Factory,
     assert set(factory.bodies()) == {needed, held}
 
 
-async def test_more_bodies_than_one_batch_go_in_one_round(
+async def test_one_round_deletes_several_batches_of_bodies(
     factory: Factory, connection: db.Connection, heard: Heard
 ) -> None:
     factory.sql(
@@ -137,7 +137,7 @@ async def test_more_bodies_than_one_batch_go_in_one_round(
     assert sum(swept["messages"] for swept in heard.all("maintain.swept")) == 2500
 
 
-async def test_a_body_that_another_session_holds_is_passed_over(factory: Factory, connection: db.Connection) -> None:
+async def test_a_locked_body_is_skipped(factory: Factory, connection: db.Connection) -> None:
     busy, free = factory.message(), factory.message()
     released(factory, busy, free)
     with factory.another() as other:
@@ -150,7 +150,7 @@ async def test_a_body_that_another_session_holds_is_passed_over(factory: Factory
 
 @pytest.mark.parametrize("priority", [5, 0, -5])
 @pytest.mark.parametrize("error", [None, "451 Later"])
-async def test_workers_of_overdue_mail_are_woken_whatever_its_class(
+async def test_workers_of_overdue_mail_of_any_class_are_notified(
     factory: Factory, connection: db.Connection, heard: Heard, priority: int, error: str | None
 ) -> None:
     factory.row(partid="1", due=-HOUR)
@@ -161,12 +161,12 @@ async def test_workers_of_overdue_mail_are_woken_whatever_its_class(
     factory.lease([leased], ends=HOUR)
     factory._connection.execute(LISTEN)
     await one_round(connection, overdue="1m")
-    told = sorted(n.payload for n in factory._connection.notifies(timeout=1, stop_after=2))
-    assert told == ["", "1"]
+    payloads = sorted(n.payload for n in factory._connection.notifies(timeout=1, stop_after=2))
+    assert payloads == ["", "1"]
     assert heard.all("maintain.renotified") == [{"partitions": 2}]
 
 
-async def test_the_backlog_of_one_leaf_keeps_no_other_from_being_woken(
+async def test_the_backlog_of_one_leaf_does_not_prevent_notifications_of_others(
     factory: Factory, connection: db.Connection
 ) -> None:
     factory.rows(2000, partid="1", due=-2 * HOUR)
@@ -176,7 +176,9 @@ async def test_the_backlog_of_one_leaf_keeps_no_other_from_being_woken(
     assert sorted(n.payload for n in factory._connection.notifies(timeout=1, stop_after=2)) == ["1", "4"]
 
 
-async def test_coming_days_are_made_once(factory: Factory, connection: db.Connection, heard: Heard) -> None:
+async def test_partitions_of_coming_days_are_created_once(
+    factory: Factory, connection: db.Connection, heard: Heard
+) -> None:
     await one_round(connection, ahead=9)
     assert heard.all("maintain.days") == [{"partitions": 4}]  # the fixture's migration made 7: two more of each kind
     await one_round(connection, ahead=9)
@@ -191,7 +193,7 @@ async def test_coming_days_are_made_once(factory: Factory, connection: db.Connec
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/St_Johns"])
-def test_days_are_utc_whatever_the_sessions_zone(factory: Factory, zone: str) -> None:
+def test_days_are_utc_in_any_session_time_zone(factory: Factory, zone: str) -> None:
     """Over a change of daylight-saving time too: a UTC day has 24 hours."""
     factory.sql("SELECT set_config('TimeZone', %(zone)s, false)", zone=zone)
     factory.sql("SELECT pillarbox.history_create('2031-03-08 23:30:00+00', 3)")
@@ -206,7 +208,7 @@ def test_days_are_utc_whatever_the_sessions_zone(factory: Factory, zone: str) ->
     ]
 
 
-async def test_only_one_worker_maintains_at_a_time_and_a_dead_one_for_no_longer_than_its_lease(
+async def test_one_worker_maintains_at_a_time_until_its_lease_expires(
     factory: Factory, connection: db.Connection
 ) -> None:
     factory.row(status="DELETE")
@@ -223,12 +225,12 @@ async def test_only_one_worker_maintains_at_a_time_and_a_dead_one_for_no_longer_
     assert factory.one("SELECT holder FROM pillarbox.locks WHERE name = 'maintain'") is None
 
 
-async def test_a_lease_of_a_clock_that_was_put_back_does_not_last(factory: Factory, connection: db.Connection) -> None:
+async def test_a_lease_taken_before_a_clock_was_set_back_expires(factory: Factory, connection: db.Connection) -> None:
     factory.sql("UPDATE pillarbox.locks SET holder = 'gone', until = now() + interval '1 year' WHERE name = 'maintain'")
     assert await one_round(connection) is True
 
 
-async def test_who_lost_the_lease_stops_after_its_step(
+async def test_a_worker_that_lost_the_lease_stops_after_its_step(
     factory: Factory, connection: db.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     took: list[str] = []

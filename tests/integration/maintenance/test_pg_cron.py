@@ -46,7 +46,7 @@ A_MINUTE_AND_A_HALF = 90.0
 
 @pytest.fixture
 def cron() -> Iterator[Factory]:
-    """A migrated database whose server has pg_cron loaded."""
+    """A migrated database on a server with pg_cron."""
     for needed, package in ((BINARIES / "postgres", "postgresql-15"), (CONTROL, "postgresql-15-cron")):
         if not needed.exists():
             # .ci/run says when both must be there; elsewhere the system's archive may not have them at all.
@@ -75,14 +75,14 @@ def cron() -> Iterator[Factory]:
 
 
 @pytest.mark.slow
-async def test_the_database_maintains_itself(cron: Factory) -> None:
+async def test_the_database_runs_maintenance_by_pg_cron(cron: Factory) -> None:
     for _ in range(2):  # the second time changes nothing
         cron.sql(SCRIPT)
         jobs = {row.jobname: row.command for row in cron.sql("SELECT * FROM cron.job")}
         assert set(jobs) == {f"pillarbox {name}" for name in NAMES}
 
     plan_damage(cron)
-    # What runs once an hour or less is asked for now.
+    # Jobs that run hourly or less often are run now.
     cron.sql("SELECT cron.alter_job(jobid, schedule => '* * * * *') FROM cron.job")
     cron.sql(LISTEN.decode())
     await eventually(lambda: ran(cron) == NAMES, "every command of pg_cron has succeeded", limit=A_MINUTE_AND_A_HALF)
@@ -154,7 +154,7 @@ def plan_damage(cron: Factory) -> None:
 
 
 def ran(cron: Factory) -> set[str]:
-    """The commands that have succeeded; those of maintenance that lie by themselves are none the wiser."""
+    """The commands that have succeeded."""
     rows: list[Any] = cron.sql(
         """SELECT DISTINCT j.jobname FROM cron.job_run_details r JOIN cron.job j USING (jobid)
             WHERE r.status = 'succeeded'"""
@@ -163,7 +163,7 @@ def ran(cron: Factory) -> set[str]:
 
 
 def failures(cron: Factory) -> list[str]:
-    """What commands said that did not succeed."""
+    """The errors of failed commands."""
     return [row.return_message for row in cron.sql("SELECT * FROM cron.job_run_details WHERE status = 'failed'")]
 
 
@@ -173,6 +173,6 @@ def duration(pattern: str) -> timedelta:
 
 
 def figure(pattern: str) -> str:
-    """The one place in the script where this figure stands."""
+    """The only occurrence of this figure in the script."""
     [found] = re.findall(pattern, SCRIPT)
     return str(found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LEASE = timedelta(minutes=1)
 
 
-async def test_of_pooled_and_direct_workers_one_is_elected(factory: Factory, pgbouncer: Path) -> None:
+async def test_one_of_pooled_and_direct_workers_is_elected(factory: Factory, pgbouncer: Path) -> None:
     with pooling(pgbouncer, factory.uri) as through:
         pooled, direct = await db.connect(through, "pooled"), await db.connect(factory.uri, "direct")
         try:

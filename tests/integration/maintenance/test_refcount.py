@@ -42,7 +42,7 @@ def insert(factory: Factory, table: str, *rows: tuple[UUID, str]) -> None:
 
 
 @pytest.mark.parametrize("table", ["queue", "queue_def", *LEAVES])
-def test_rows_are_counted_wherever_they_come_in_and_go_out(factory: Factory, table: str) -> None:
+def test_rows_are_counted_in_any_table(factory: Factory, table: str) -> None:
     first, second = factory.message(), factory.message()
     partid = LEAVES.get(table, "1")
     insert(factory, table, (first, partid), (second, partid), (first, partid))
@@ -55,7 +55,7 @@ def test_rows_are_counted_wherever_they_come_in_and_go_out(factory: Factory, tab
     assert_counts_are_true(factory)
 
 
-def test_rows_that_come_in_held_are_counted(factory: Factory) -> None:
+def test_rows_inserted_on_hold_are_counted(factory: Factory) -> None:
     message = factory.message()
     factory.sql(
         """INSERT INTO pillarbox.queue_hold (status, messages__id, recipientlocalpart, recipientdomain)
@@ -68,7 +68,7 @@ def test_rows_that_come_in_held_are_counted(factory: Factory) -> None:
 
 
 @pytest.mark.parametrize("table", ["queue", "queue_def_123"])
-def test_copy_is_counted(factory: Factory, table: str) -> None:
+def test_rows_inserted_by_copy_are_counted(factory: Factory, table: str) -> None:
     messages = [factory.message() for _ in range(3)]
     with (
         factory.another() as session,
@@ -82,7 +82,7 @@ def test_copy_is_counted(factory: Factory, table: str) -> None:
     assert_counts_are_true(factory)
 
 
-def test_rows_of_many_leaves_leave_in_one_statement(factory: Factory) -> None:
+def test_rows_of_many_leaves_are_deleted_in_one_statement(factory: Factory) -> None:
     message = factory.message()
     for partid in ("1", "4", "9"):
         factory.rows(5, message=message, partid=partid)
@@ -136,7 +136,7 @@ def test_a_row_without_a_body_is_refused(factory: Factory, table: str) -> None:
 
 @pytest.mark.parametrize("column", ["id", "messages__id"])
 @pytest.mark.parametrize("table", ["queue", "queue_def_123"])
-def test_a_row_keeps_its_identity(factory: Factory, table: str, column: str) -> None:
+def test_the_id_and_message_of_a_row_cannot_change(factory: Factory, table: str, column: str) -> None:
     factory.row()
     other = {"id": 999_999, "messages__id": factory.message()}[column]
     with pytest.raises(psycopg.errors.RestrictViolation):
@@ -144,7 +144,7 @@ def test_a_row_keeps_its_identity(factory: Factory, table: str, column: str) -> 
     assert all(body.refcount == body.counted for body in factory.bodies().values())
 
 
-def test_a_transaction_that_rolls_back_counts_nothing(factory: Factory) -> None:
+def test_a_rolled_back_transaction_is_not_counted(factory: Factory) -> None:
     message = factory.message()
     factory.rows(2, message=message)
     with factory.another() as session:
@@ -185,7 +185,7 @@ async def test_counts_are_locked_in_one_order_so_that_two_sessions_cannot_deadlo
         for each in finishing:
             each.start()
         await until(lambda: factory.waiting("forth") and factory.waiting("back"), "both to wait for the first count")
-        # Neither holds a later count while it waits for the first: that is what makes a cycle impossible.
+        # No session holds a later count while it waits for the first, so a cycle is impossible.
         free = factory.sql(
             "SELECT 1 FROM pillarbox.refcounts WHERE messages__id <> %(first)s FOR UPDATE NOWAIT", first=messages[0]
         )

@@ -24,7 +24,7 @@ ADD = "INSERT INTO pillarbox.queue (messages__id, recipientlocalpart, recipientd
 
 
 def adding_late(factory: Factory, message: UUID) -> tuple[threading.Thread, list[BaseException]]:
-    """A session named late that will add a recipient, not started yet, and what it is refused with."""
+    """A session named late that will add a recipient, not started yet, and its errors."""
     refused: list[BaseException] = []
 
     def add() -> None:
@@ -38,7 +38,7 @@ def adding_late(factory: Factory, message: UUID) -> tuple[threading.Thread, list
     return threading.Thread(target=add), refused
 
 
-async def test_two_that_take_the_last_two_recipients_at_the_same_time_release_the_body(factory: Factory) -> None:
+async def test_two_concurrent_deletes_of_the_last_recipients_release_the_body(factory: Factory) -> None:
     """Each sees the other's recipient and so leaves the count to it: the later one must come to none."""
     message = factory.message()
     first, second = factory.rows(2, message=message)
@@ -60,7 +60,7 @@ async def test_two_that_take_the_last_two_recipients_at_the_same_time_release_th
     assert (body.refcount, body.counted, body.released is None) == (0, 0, False)
 
 
-async def test_a_body_that_the_sweep_is_taking_gets_no_recipient(factory: Factory) -> None:
+async def test_a_body_that_is_being_swept_gets_no_recipient(factory: Factory) -> None:
     message = factory.message()
     factory.sql("INSERT INTO pillarbox.released VALUES (%(id)s, now() - interval '1 hour')", id=message)
     requeuing, refused = adding_late(factory, message)
@@ -75,7 +75,7 @@ async def test_a_body_that_the_sweep_is_taking_gets_no_recipient(factory: Factor
     assert factory.sql("SELECT 1 FROM pillarbox.refcounts") == []
 
 
-def test_a_body_that_gets_a_recipient_in_time_is_left_by_the_sweep(factory: Factory) -> None:
+def test_a_body_that_gets_a_recipient_in_time_is_not_swept(factory: Factory) -> None:
     message = factory.message()
     factory.sql("INSERT INTO pillarbox.released VALUES (%(id)s, now() - interval '1 hour')", id=message)
     with factory.another("late") as session:
@@ -94,7 +94,7 @@ def test_the_sweep_refuses_a_snapshot_that_may_be_older_than_its_locks(factory: 
             session.execute("SELECT pillarbox.maintain_sweep(now(), '1m', '0s', 10)")
 
 
-async def test_a_body_whose_first_recipient_came_and_went_meanwhile_is_locked_or_not_there(factory: Factory) -> None:
+async def test_a_body_with_a_short_lived_first_recipient_is_locked_or_gone(factory: Factory) -> None:
     """It is committed while a second session waits for its count: that session has not locked it against the sweep."""
     message = new_message_id()
     adding, refused = adding_late(factory, message)
@@ -111,7 +111,7 @@ async def test_a_body_whose_first_recipient_came_and_went_meanwhile_is_locked_or
     assert factory.bodies() == {}
 
 
-def test_a_body_that_loses_and_gets_a_recipient_at_its_birth_is_not_released(factory: Factory) -> None:
+def test_a_new_body_that_loses_and_gets_a_recipient_is_not_released(factory: Factory) -> None:
     message = factory.message()
     with factory.another() as session:
         for _ in range(2):

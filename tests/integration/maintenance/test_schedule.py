@@ -35,7 +35,7 @@ async def connection(database: str) -> AsyncIterator[db.Connection]:
 
 
 @pytest.fixture
-async def anybody(administrator: str) -> AsyncIterator[db.Connection]:
+async def session(administrator: str) -> AsyncIterator[db.Connection]:
     """A connection that may take any role."""
     opened = await db.connect(administrator, "scheduler")
     yield opened
@@ -65,7 +65,9 @@ def schedules(factory: Factory) -> dict[str, Any]:
     return {row.id: row for row in factory.sql("SELECT * FROM pillarbox.schedules ORDER BY id")}
 
 
-async def test_a_due_schedule_is_queued_and_moved_on(factory: Factory, connection: db.Connection, heard: Heard) -> None:
+async def test_a_due_schedule_is_queued_and_gets_its_next_time(
+    factory: Factory, connection: db.Connection, heard: Heard
+) -> None:
     occurrence = scheduled(factory, metadata='{"tenant": "acme"}', priority=3, transportid="relay")
     assert await schedule.send_due(connection) == 1
     [first, second] = factory.queue()
@@ -77,17 +79,15 @@ async def test_a_due_schedule_is_queued_and_moved_on(factory: Factory, connectio
     assert left.next_at > datetime.now(UTC)
     assert left.next_at - datetime.now(UTC) <= MINUTE
     assert (left.enabled, left.error, left.last_at is not None) == (True, None, True)
-    [told] = heard.all("schedule.sent")
-    assert (told["schedule"], told["id"]) == ("report", left.last_message)
-    assert told["occurrence"] == occurrence.isoformat(timespec="seconds")
-    assert 60 <= told["seconds"] < 90
+    [event] = heard.all("schedule.sent")
+    assert (event["schedule"], event["id"]) == ("report", left.last_message)
+    assert event["occurrence"] == occurrence.isoformat(timespec="seconds")
+    assert 60 <= event["seconds"] < 90
     key = factory.one("SELECT key FROM pillarbox.idempotency")
     assert key == f"schedule:report:{occurrence:%Y%m%dT%H%M%SZ}"
 
 
-async def test_each_occurrence_has_a_date_and_a_message_id_of_its_own(
-    factory: Factory, connection: db.Connection
-) -> None:
+async def test_each_occurrence_has_its_own_date_and_message_id(factory: Factory, connection: db.Connection) -> None:
     scheduled(factory)
     for minutes in (2, 1):
         ago = timedelta(minutes=minutes)
@@ -106,7 +106,7 @@ async def test_each_occurrence_has_a_date_and_a_message_id_of_its_own(
     assert len(set(ids)) == 2
 
 
-async def test_what_was_missed_is_made_up_once(factory: Factory, connection: db.Connection, heard: Heard) -> None:
+async def test_missed_occurrences_are_sent_once(factory: Factory, connection: db.Connection, heard: Heard) -> None:
     scheduled(factory, ago=timedelta(days=3), recipients=["a@ash.example"])
     assert await schedule.send_due(connection) == 1
     assert await schedule.send_due(connection) == 0
@@ -129,7 +129,7 @@ async def test_many_workers_queue_each_occurrence_once(factory: Factory) -> None
     assert sorted(row.jobid for row in factory.queue()) == sorted(names)
 
 
-async def test_one_that_somebody_holds_is_passed_over_without_waiting(
+async def test_a_locked_schedule_is_skipped_without_waiting(
     factory: Factory, connection: db.Connection, heard: Heard
 ) -> None:
     scheduled(factory, "held")
@@ -154,7 +154,7 @@ async def test_one_that_somebody_holds_is_passed_over_without_waiting(
         ({"metadata": '{"_partid": "6"}'}, "reserved"),
     ],
 )
-async def test_a_broken_schedule_is_disabled_with_its_error_and_stops_no_other(
+async def test_a_failing_schedule_is_disabled_with_its_error_and_blocks_no_other(
     factory: Factory, connection: db.Connection, heard: Heard, columns: dict[str, Any], says: str
 ) -> None:
     scheduled(factory, "broken", **columns)
@@ -170,13 +170,13 @@ async def test_a_broken_schedule_is_disabled_with_its_error_and_stops_no_other(
     assert len(heard.all("schedule.disabled")) == 1
 
 
-async def test_what_is_disabled_is_not_sent(factory: Factory, connection: db.Connection) -> None:
+async def test_a_disabled_schedule_is_not_sent(factory: Factory, connection: db.Connection) -> None:
     scheduled(factory, enabled=False)
     assert await schedule.send_due(connection) == 0
     assert factory.queue() == []
 
 
-async def test_more_than_one_batch_is_sent_in_one_go(factory: Factory, connection: db.Connection) -> None:
+async def test_several_batches_are_sent_in_one_call(factory: Factory, connection: db.Connection) -> None:
     count = 2 * schedule._BATCH + 1
     for number in range(count):
         scheduled(factory, f"s{number:03}", recipients=["a@ash.example"])
@@ -188,15 +188,15 @@ async def test_mail_is_queued_within_a_second_of_its_time(factory: Factory, hear
     scheduled(factory, ago=timedelta(seconds=-2))
     running = asyncio.create_task(schedule.run(pool))
     try:
-        [told] = await heard.wait("schedule.sent")
+        [event] = await heard.wait("schedule.sent")
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await pool.close()
-    assert 0 <= told["seconds"] < 1
+    assert 0 <= event["seconds"] < 1
 
 
-async def test_an_outage_only_delays(factory: Factory, heard: Heard) -> None:
+async def test_an_outage_delays_an_occurrence(factory: Factory, heard: Heard) -> None:
     pool = await db.open_pool(factory.uri, "scheduler", 1)
     running = asyncio.create_task(schedule.run(pool))
     try:
@@ -210,7 +210,7 @@ async def test_an_outage_only_delays(factory: Factory, heard: Heard) -> None:
     assert isinstance(ended, asyncio.CancelledError), ended
 
 
-async def test_an_occurrence_whose_transaction_is_undone_is_sent_later(
+async def test_an_occurrence_with_a_rolled_back_transaction_is_sent_later(
     factory: Factory, connection: db.Connection
 ) -> None:
     occurrence = scheduled(factory)
@@ -223,17 +223,15 @@ async def test_an_occurrence_whose_transaction_is_undone_is_sent_later(
     assert len(factory.queue()) == 2
 
 
-async def test_the_next_occurrence_must_lie_ahead(factory: Factory) -> None:
+async def test_the_next_occurrence_must_be_in_the_future(factory: Factory) -> None:
     occurrence = scheduled(factory)
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be in the future"):
         factory.sql("SELECT pillarbox.schedule_send('report', %(at)s, now(), now())", at=occurrence)
 
 
-async def test_a_worker_can_send_a_schedule_but_neither_read_its_mail_nor_change_it(
-    factory: Factory, anybody: db.Connection
-) -> None:
+async def test_a_worker_can_send_a_schedule_but_not_read_or_change_it(factory: Factory, session: db.Connection) -> None:
     scheduled(factory)
-    await anybody.execute("SET ROLE pillarbox_queued")
+    await session.execute("SET ROLE pillarbox_queued")
     for refused in (
         "SELECT content FROM pillarbox.schedules",
         "SELECT recipients FROM pillarbox.schedules",
@@ -243,30 +241,30 @@ async def test_a_worker_can_send_a_schedule_but_neither_read_its_mail_nor_change
         "SELECT pillarbox.enqueue('', '{a@b.example}', '')",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            await anybody.execute(refused)
-    assert await schedule.send_due(anybody) == 1
-    assert await schedule.until_next(anybody) <= schedule._GLANCE
+            await session.execute(refused)
+    assert await schedule.send_due(session) == 1
+    assert await schedule.until_next(session) <= schedule._GLANCE
 
 
 @pytest.mark.parametrize("role", ["smtpd", "analyst", "reviewer", "application"])
-async def test_others_cannot_touch_schedules(factory: Factory, anybody: db.Connection, role: str) -> None:
+async def test_other_roles_have_no_access_to_schedules(factory: Factory, session: db.Connection, role: str) -> None:
     scheduled(factory)
-    await anybody.execute(f"SET ROLE pillarbox_{role}".encode())
+    await session.execute(f"SET ROLE pillarbox_{role}".encode())
     for refused in (
         "SELECT id FROM pillarbox.schedules",
         "SELECT pillarbox.schedule_send('report', now(), now(), now())",
         "SELECT pillarbox.schedule_disable('report', now(), '')",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            await anybody.execute(refused)
+            await session.execute(refused)
 
 
-async def test_a_missing_right_is_told_and_disables_nothing(
-    factory: Factory, anybody: db.Connection, heard: Heard
+async def test_a_missing_right_is_logged_and_disables_no_schedule(
+    factory: Factory, session: db.Connection, heard: Heard
 ) -> None:
     scheduled(factory)
     factory.sql("REVOKE EXECUTE ON FUNCTION pillarbox.schedule_send FROM pillarbox_queued")
-    await anybody.execute("SET ROLE pillarbox_queued")
-    assert await schedule.send_due(anybody) == 0
+    await session.execute("SET ROLE pillarbox_queued")
+    assert await schedule.send_due(session) == 0
     assert schedules(factory)["report"].enabled
     assert "permission denied" in heard.all("schedule.failed")[0]["error"]

@@ -61,7 +61,7 @@ def history(factory: Factory, rows: int) -> None:
 
 
 def reads(factory: Factory, call: str, tables: str, **values: Any) -> int:
-    """How many rows of these tables the call reads, whatever became of them."""
+    """The number of rows of these tables that the call reads, deleted ones included."""
     with factory.another() as session:
         session.execute(call.encode(), values)
         [read] = session.execute(_READ, {"tables": tables}).fetchone() or [0]
@@ -72,7 +72,7 @@ def reads(factory: Factory, call: str, tables: str, **values: Any) -> int:
 @pytest.mark.parametrize(
     ("rows", "analyzed"), [(100_000, False), (100_000, True), pytest.param(2_000_000, True, marks=pytest.mark.slow)]
 )
-def test_the_sweep_reads_no_dead_letters_but_its_own(factory: Factory, rows: int, *, analyzed: bool) -> None:
+def test_the_sweep_reads_only_the_dead_letters_of_its_bodies(factory: Factory, rows: int, *, analyzed: bool) -> None:
     history(factory, rows)
     bodies = 200
     factory.sql(_BODIES, count=bodies)
@@ -95,7 +95,7 @@ def test_the_sweep_reads_no_dead_letters_but_its_own(factory: Factory, rows: int
     ["SELECT pillarbox.maintain_hold_poison(now(), 3, 1000)", "SELECT pillarbox.maintain_renotify(now(), '1m', 100)"],
 )
 @pytest.mark.parametrize("analyzed", [False, True])
-def test_of_the_queue_only_what_is_looked_for_is_read(factory: Factory, call: str, *, analyzed: bool) -> None:
+def test_only_the_wanted_rows_of_the_queue_are_read(factory: Factory, call: str, *, analyzed: bool) -> None:
     message = factory.message()
     factory.sql(_QUEUE, message=message, partid="1", due="1 hour", rows=30_000)
     factory.sql(_QUEUE, message=message, partid="4", due="-1 hour", rows=30_000)
@@ -147,7 +147,7 @@ _REMOVED = [
 
 
 @pytest.mark.parametrize(("fill", "call", "tables"), _REMOVED, ids=[tables for _, _, tables in _REMOVED])
-def test_a_batch_is_all_that_is_read_to_remove_it(factory: Factory, fill: str, call: str, tables: str) -> None:
+def test_removing_a_batch_reads_only_its_rows(factory: Factory, fill: str, call: str, tables: str) -> None:
     """Also where statistics know how much there is, so that a join would read all of it for each batch."""
     for statement in fill.split(";"):
         factory.sql(statement)
@@ -155,10 +155,10 @@ def test_a_batch_is_all_that_is_read_to_remove_it(factory: Factory, fill: str, c
     assert reads(factory, f"SELECT pillarbox.{call}", f"^({tables})$") <= 250
 
 
-async def test_a_round_ends_in_time_and_leaves_the_rest_to_the_next(
+async def test_a_round_ends_at_its_time_limit_and_leaves_the_rest_to_the_next(
     factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However much waits for the sweep, what operators deleted is finished with every round."""
+    """Deletions by operators are finished in every round, beside any backlog of the sweep."""
     monkeypatch.setattr(maintain, "_ROUND", 0.8)
     monkeypatch.setattr(maintain, "_BATCH", 5)  # so slow that no machine is done in three rounds
     factory.sql(_BODIES, count=40_000)
@@ -169,7 +169,7 @@ async def test_a_round_ends_in_time_and_leaves_the_rest_to_the_next(
             deleted = factory.row(status="DELETE")
             started = monotonic()
             assert await maintainer.round_if_elected(connection, whole=whole)
-            assert monotonic() - started < 0.8 + 1.0  # what is under way is cancelled, on a busy machine
+            assert monotonic() - started < 0.8 + 1.0  # running work is cancelled, on a busy machine
             assert maintainer.more
             assert deleted in {row.id for row in factory.archive()}
     finally:
@@ -178,7 +178,7 @@ async def test_a_round_ends_in_time_and_leaves_the_rest_to_the_next(
     assert heard.all("maintain.swept")
 
 
-async def test_rounds_follow_at_once_until_nothing_is_left(
+async def test_rounds_follow_at_once_until_the_work_is_done(
     factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintain, "_ROUND", 0.5)
@@ -193,7 +193,7 @@ async def test_rounds_follow_at_once_until_nothing_is_left(
         await asyncio.gather(running, return_exceptions=True)
         await pool.close()
     assert len(heard.all("maintain.swept")) > 1
-    assert len(heard.all("maintain.days")) <= 1  # what is done once an interval is not done again
+    assert len(heard.all("maintain.days")) <= 1  # work done once an interval is not repeated
 
 
 async def test_a_call_that_takes_too_long_is_ended_and_the_next_batch_is_smaller(
@@ -228,7 +228,7 @@ async def test_a_call_that_takes_too_long_is_ended_and_the_next_batch_is_smaller
     assert len(heard.all("maintain.failed")) == 1
 
 
-def test_bodies_that_are_large_go_a_few_at_a_time(factory: Factory) -> None:
+def test_large_bodies_are_deleted_in_small_batches(factory: Factory) -> None:
     """To delete one costs as much as it is long."""
     factory.sql(_BODIES, count=10)
     factory.sql("UPDATE pillarbox.messages SET size = 25 * 1024 * 1024")
@@ -237,8 +237,8 @@ def test_bodies_that_are_large_go_a_few_at_a_time(factory: Factory) -> None:
     assert factory.one("SELECT pillarbox.maintain_sweep(now(), '10m', '7d', 1000)") == 1
 
 
-def test_a_sweep_goes_on_where_the_last_one_came_to(factory: Factory) -> None:
-    """Whatever is left behind it is found from the oldest note on."""
+def test_a_sweep_continues_where_the_last_one_stopped(factory: Factory) -> None:
+    """Notes left behind are found by a sweep that starts at the oldest one."""
     factory.sql(_BODIES, count=3)
     factory.sql(
         "UPDATE pillarbox.released SET ts = now() - n * interval '1 hour' FROM (SELECT messages__id AS id,"
@@ -261,7 +261,7 @@ def test_a_sweep_goes_on_where_the_last_one_came_to(factory: Factory) -> None:
     assert (whole.looked, whole.swept) == (1, 1)
 
 
-def test_under_an_old_snapshot_a_sweep_does_not_read_what_is_gone(factory: Factory) -> None:
+def test_under_an_old_snapshot_a_sweep_does_not_read_deleted_rows(factory: Factory) -> None:
     factory.sql("ALTER TABLE pillarbox.released SET (autovacuum_enabled = off)")
     factory.sql(_BODIES, count=20_000)
     with factory.another() as old:
@@ -285,10 +285,10 @@ def test_under_an_old_snapshot_a_sweep_does_not_read_what_is_gone(factory: Facto
     assert blocks[since] < 50 < blocks["-infinity"]
 
 
-async def test_a_look_for_what_is_overdue_that_takes_too_long_becomes_a_smaller_one(
+async def test_a_slow_search_for_overdue_mail_is_repeated_with_a_smaller_range(
     factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As beside an old snapshot, in millions of index entries; what was noted before stays while it is queued."""
+    """As beside an old snapshot, in millions of index entries; earlier notes stay while their mail is queued."""
     monkeypatch.setattr(maintain, "_STEP", 0.2)
     old, gone = factory.row(partid="1", due=-HOUR), factory.row(partid="1", due=-HOUR)
     maintainer = Maintainer("worker", Maintenance())
@@ -318,7 +318,7 @@ async def test_a_look_for_what_is_overdue_that_takes_too_long_becomes_a_smaller_
     assert [row.queue__id for row in factory.sql(noted)] == [old, recent]
 
 
-async def test_days_far_ahead_are_made_in_as_many_rounds_as_they_take(
+async def test_partitions_of_many_days_are_created_over_several_rounds(
     factory: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A year of them takes longer than any step may, and was made in one transaction that PostgreSQL ended."""

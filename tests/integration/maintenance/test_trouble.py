@@ -1,7 +1,7 @@
-"""test_trouble — a step of maintenance that fails stops neither other steps nor later rounds
+"""test_trouble — a failed step of maintenance does not stop other steps or later rounds
 
 Owns: proofs about queued/maintain.py when PostgreSQL refuses something, keeps it waiting, or goes away.
-See: test_maintain.py for what the steps do.
+See: test_maintain.py for the work of the steps.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def one_round(connection: db.Connection, **settings: Any) -> bool:
         "IntervalStyle = 'sql_standard'",
     ],
 )
-async def test_what_a_database_is_given_for_others_stops_no_round(factory: Factory, heard: Heard, setting: str) -> None:
+async def test_settings_of_the_database_do_not_stop_a_round(factory: Factory, heard: Heard, setting: str) -> None:
     """The sweep needs READ COMMITTED, and the driver reads times and spans in one style only."""
     factory.message()  # which no recipient needs
     factory.sql("INSERT INTO pillarbox.released SELECT id, now() - interval '1 hour' FROM pillarbox.messages")
@@ -74,7 +74,7 @@ async def test_what_a_database_is_given_for_others_stops_no_round(factory: Facto
     assert (asked.now.tzinfo is not None, span) == (True, timedelta(days=1, hours=2))
 
 
-# What takes away what each step needs, and the event that tells of its work.
+# Statements that break each step, by the event that logs its work.
 BREAKS = {
     "make_days": "ALTER FUNCTION pillarbox.history_create(timestamptz, integer) RENAME TO away",
     "hold_poison": "ALTER FUNCTION pillarbox.maintain_hold_poison(timestamptz, integer, integer) RENAME TO away",
@@ -101,7 +101,7 @@ DID = {
 
 
 @pytest.mark.parametrize("broken", BREAKS)
-async def test_a_step_that_fails_is_told_and_stops_no_other(
+async def test_a_failed_step_is_logged_and_stops_no_other(
     factory: Factory, connection: db.Connection, heard: Heard, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     plenty_to_do(factory)
@@ -135,7 +135,7 @@ def plenty_to_do(factory: Factory) -> None:
     factory.sql("SELECT pg_stat_force_next_flush()")
 
 
-async def test_a_step_that_waits_too_long_for_a_lock_stops_no_other(
+async def test_a_step_with_a_lock_timeout_stops_no_other(
     factory: Factory, connection: db.Connection, heard: Heard
 ) -> None:
     """LockNotAvailable looks like trouble with the server (class OperationalError), and is none."""
@@ -180,7 +180,7 @@ async def test_a_role_that_may_not_vacuum_does_not_try(
         await least.close()
 
 
-async def test_rounds_go_on_after_one_that_failed(factory: Factory, heard: Heard) -> None:
+async def test_rounds_continue_after_a_failed_one(factory: Factory, heard: Heard) -> None:
     factory.row(status="DELETE")
     pool = await db.open_pool(factory.uri, "maintainer", 1)
     settings = Maintenance.model_validate({"interval": "10ms"})

@@ -1,7 +1,7 @@
 """test_mistakes — each mistake of a new operator is answered by one line, with an exit status, and nothing else happens
 
 Owns: typing the rows of table.py, in one folder and one database for all.
-See: tests/scenario/acceptance/test_bad_start.py for what must not have been started or kept.
+See: tests/scenario/acceptance/test_bad_start.py for daemons and files that must not remain.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.fixtures.database.postgres import ServerUnderTest
 
-_PATIENCE: Final = 30.0  # seconds; what began to serve would outlive it
+_PATIENCE: Final = 30.0  # seconds; a daemon that began to serve would run longer
 _PROGRAMS: Final = {"pillarbox": "scripts.cli", "smtpd": "smtpd", "queued": "queued"}
 _PASSWORD: Final = "only-for-tests"  # noqa: S105 - of roles that live as long as this module
 _USUAL: Final = {
@@ -42,7 +42,7 @@ _USUAL: Final = {
 
 
 class Place:
-    """A folder and a database with the usual files; `words`: what the words in capitals of the table stand for."""
+    """A folder and a database with the usual files; `words`: the values of the words in capitals in the table."""
 
     def __init__(self, folder: Path, uri: str, words: dict[str, str]) -> None:
         self.folder, self.uri = folder, uri
@@ -52,7 +52,7 @@ class Place:
         (folder / "open").chmod(0o777)
 
     def filled(self, text: str) -> str:
-        """The text with what the words stand for."""
+        """The text with the values of its words."""
         return re.sub(r"\b[A-Z]{4,}\b", lambda word: self.words.get(word[0], word[0]), text)
 
     def type(self, mistake: Mistake) -> subprocess.CompletedProcess[str]:
@@ -133,7 +133,7 @@ def test_an_application_s_mistake_is_answered_by_one_line(place: Place, typed: s
     assert refused.value.diag.message_primary == said
 
 
-def test_there_are_more_than_25_mistakes_each_with_a_name() -> None:
+def test_more_than_25_mistakes_with_unique_names_are_listed() -> None:
     names = [mistake.name for mistake in (*TYPED, *WRITTEN, *OF_THE_DATABASE)]
     assert len(names) == len(set(names)) > 25
 
@@ -147,7 +147,7 @@ def test_there_are_more_than_25_mistakes_each_with_a_name() -> None:
         (180_001, None),
     ],
 )
-def test_a_server_that_is_too_old(version: int, why: str | None) -> None:
+def test_a_server_that_is_too_old_is_refused(version: int, why: str | None) -> None:
     assert unusable(version, "UTF8", "mail") == why
 
 

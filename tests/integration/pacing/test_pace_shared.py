@@ -49,7 +49,7 @@ class Table:
         self._worker = worker
 
     async def share(self, now: str = "2026-01-01 00:00:00Z", **values: Any) -> Any:
-        """What it is granted."""
+        """The grant."""
         asked: dict[str, Any] = {
             "rate": None,
             "burst": None,
@@ -76,7 +76,7 @@ async def until_turn(paces: Paces, fields: Fields = MAIL) -> Turn:
             await asyncio.sleep(min(asked.seconds, 0.05))
 
 
-async def test_tokens_are_handed_out_once(pool: db.Pool) -> None:
+async def test_tokens_are_granted_once(pool: db.Pool) -> None:
     one, two = Table(pool, "one"), Table(pool, "two")
     rate: dict[str, Any] = {"rate": 10.0, "burst": 10}
     assert (await one.share(**rate, want=7)).tokens == 7
@@ -88,7 +88,7 @@ async def test_tokens_are_handed_out_once(pool: db.Pool) -> None:
     assert (await two.share("2026-01-01 01:00:00Z", **rate, want=99)).tokens == 10
 
 
-async def test_a_clock_that_goes_back_brings_no_tokens(pool: db.Pool) -> None:
+async def test_a_clock_set_back_gives_no_tokens(pool: db.Pool) -> None:
     one = Table(pool, "one")
     rate: dict[str, Any] = {"rate": 10.0, "burst": 10}
     assert (await one.share("2026-01-01 01:00:00Z", **rate, want=99)).tokens == 10
@@ -96,7 +96,7 @@ async def test_a_clock_that_goes_back_brings_no_tokens(pool: db.Pool) -> None:
     assert (await one.share("2026-01-01 01:00:00Z", **rate, want=99)).tokens == 0
 
 
-async def test_slots_are_held_by_one_at_a_time_and_lapse(pool: db.Pool) -> None:
+async def test_a_slot_has_one_holder_and_expires(pool: db.Pool) -> None:
     one, two = Table(pool, "one"), Table(pool, "two")
     assert (await one.share(most=3, more=5)).slots == 3
     assert (await two.share(most=3, more=1)).slots == 0
@@ -107,7 +107,7 @@ async def test_slots_are_held_by_one_at_a_time_and_lapse(pool: db.Pool) -> None:
     assert (await two.share("2026-01-01 00:00:31Z", most=3, keep=1, more=5)).slots == 2  # one was not heard of again
 
 
-async def test_who_waited_longest_has_the_slot_that_is_free(pool: db.Pool) -> None:
+async def test_the_longest_waiting_worker_gets_a_free_slot(pool: db.Pool) -> None:
     one, two, three = (Table(pool, name) for name in ("one", "two", "three"))
     assert (await one.share(most=1, more=1)).slots == 1
     assert (await three.share("2026-01-01 00:00:01Z", most=1, more=1)).slots == 0
@@ -118,7 +118,7 @@ async def test_who_waited_longest_has_the_slot_that_is_free(pool: db.Pool) -> No
     assert (await three.share("2026-01-01 00:00:02.5Z", most=1, more=1)).slots == 1
 
 
-async def test_a_lost_answer_costs_nothing_but_time(pool: db.Pool) -> None:
+async def test_a_lost_answer_wastes_no_slot_for_good(pool: db.Pool) -> None:
     one = Table(pool, "one")
     assert (await one.share(most=3, more=3)).slots == 3  # the answer never came
     assert (await one.share(most=3, keep=0, more=2)).slots == 2
@@ -174,7 +174,7 @@ async def test_two_workers_share_the_slots_of_one_limit(pool: db.Pool, factory: 
     assert row.slots == 0
 
 
-async def test_a_limit_that_ends_while_a_worker_leaves_does_no_harm(
+async def test_a_limit_removed_while_a_worker_stops_does_no_harm(
     pool: db.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paces = sharing(concurrency=1)
@@ -194,7 +194,7 @@ async def test_a_limit_that_ends_while_a_worker_leaves_does_no_harm(
     assert len(returned) == 2
 
 
-async def test_what_is_not_needed_goes_back_by_itself(pool: db.Pool, factory: Factory) -> None:
+async def test_unused_slots_and_tokens_are_returned(pool: db.Pool, factory: Factory) -> None:
     paces = sharing(concurrency=5, rate="5/sec")
     running = asyncio.create_task(paces.run(pool, "one"))
     turn = await until_turn(paces)
@@ -213,7 +213,7 @@ async def test_what_is_not_needed_goes_back_by_itself(pool: db.Pool, factory: Fa
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_without_postgresql_what_is_shared_waits_and_asking_never_does(database: str) -> None:
+async def test_without_postgresql_shared_limits_defer_mail_without_blocking(database: str) -> None:
     pool = await db.open_pool(database, "paces", 1)
     await pool.close()
     paces = sharing(concurrency=5)
@@ -226,7 +226,7 @@ async def test_without_postgresql_what_is_shared_waits_and_asking_never_does(dat
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_limits_that_are_full_again_are_forgotten(pool: db.Pool, factory: Factory) -> None:
+async def test_unused_limits_are_deleted(pool: db.Pool, factory: Factory) -> None:
     one = Table(pool, "one")
     await one.share("2026-01-01 00:00:00Z", rate=1.0, burst=10, want=5, most=2, more=1)
     async with pool.connection() as connection:
@@ -237,24 +237,24 @@ async def test_limits_that_are_full_again_are_forgotten(pool: db.Pool, factory: 
     assert not factory.sql("SELECT FROM pillarbox.pace_shares")
 
 
-async def test_a_slow_rate_is_not_asked_for_again_and_again(pool: db.Pool) -> None:
+async def test_a_worker_does_not_poll_a_slow_rate(pool: db.Pool) -> None:
     one, two = sharing(rate="1/hour"), sharing(rate="1/hour")
     running = [asyncio.create_task(one.run(pool, "one")), asyncio.create_task(two.run(pool, "two"))]
     (await until_turn(one)).done()
     assert isinstance(two.ask(MAIL), Deferral)
-    await eventually(lambda: told(two) > 500, "the other worker is told when to come again")
+    await eventually(lambda: wait_of(two) > 500, "the other worker gets a time to ask again")
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
 
 
-def told(paces: Paces) -> float:
+def wait_of(paces: Paces) -> float:
     """Seconds this worker lets such mail wait."""
     asked = paces.ask(MAIL)
     return asked.seconds if isinstance(asked, Deferral) else 0.0
 
 
-async def test_who_did_not_reach_postgresql_in_time_keeps_only_what_is_under_way(pool: db.Pool) -> None:
+async def test_a_worker_cut_off_from_postgresql_keeps_only_its_running_slots(pool: db.Pool) -> None:
     now = 0.0
     policy = {"id": "p", "fields": ["destination"], "shared": True, "concurrency": 3}
     paces = Paces(Pacing.model_validate({"policies": [policy]}), clock=lambda: now)
@@ -270,7 +270,7 @@ async def test_who_did_not_reach_postgresql_in_time_keeps_only_what_is_under_way
     assert (plan.keep, plan.more) == (1, 1)
 
 
-async def test_a_limit_that_is_lowered_meanwhile_holds_under_load_too(pool: db.Pool) -> None:
+async def test_a_lowered_limit_holds_under_load(pool: db.Pool) -> None:
     """Two workers that never rest, each with more slots than all may have by the new configuration."""
     workers = {name: sharing(concurrency=8) for name in ("one", "two")}
     running = [asyncio.create_task(paces.run(pool, name)) for name, paces in workers.items()]

@@ -1,4 +1,4 @@
-"""test_suspends — suspended mail waits, and is due at once after the suspend ends, whoever set it
+"""test_suspends — suspended mail waits, and is due at once after the end of any suspend
 
 Owns: proofs about queued/pacing/suspends.py and the queries suspend_*.
 """
@@ -47,7 +47,7 @@ async def suspended(connection: db.Connection, seconds: float | None = None, **s
 
 
 async def follow(paces: Paces, connection: db.Connection) -> None:
-    """What a worker does at every poll, and when it hears of a change."""
+    """The work of a worker at every poll and at every notification."""
     await paces.suspends.follow(connection, "true")
 
 
@@ -64,7 +64,7 @@ def due(factory: Factory) -> set[int]:
     return {row.id for row in factory.sql("SELECT id FROM pillarbox.queue WHERE next_retry <= now()")}
 
 
-async def test_the_table_is_followed(connection: db.Connection) -> None:
+async def test_workers_follow_the_table_of_suspends(connection: db.Connection) -> None:
     paces = Paces()
     assert isinstance(paces.ask(MAIL), Turn)
     await suspended(connection, destination=["example.com"])
@@ -76,7 +76,7 @@ async def test_the_table_is_followed(connection: db.Connection) -> None:
     assert isinstance(paces.ask(MAIL), Turn)
 
 
-async def test_every_field_that_is_given_must_fit(connection: db.Connection) -> None:
+async def test_every_given_field_must_match(connection: db.Connection) -> None:
     paces = Paces()
     await suspended(connection, destination=[".example.com", "example.com"], tenant=["acme", "other"])
     await follow(paces, connection)
@@ -87,7 +87,7 @@ async def test_every_field_that_is_given_must_fit(connection: db.Connection) -> 
     assert isinstance(paces.ask(MAIL._replace(tenant=None)), Turn)
 
 
-async def test_a_suspend_ends_by_itself(connection: db.Connection) -> None:
+async def test_a_suspend_expires(connection: db.Connection) -> None:
     now = 0.0
     paces = Paces(clock=lambda: now)
     await suspended(connection, 90.0, destination=["example.com"])
@@ -99,7 +99,7 @@ async def test_a_suspend_ends_by_itself(connection: db.Connection) -> None:
     assert isinstance(paces.ask(MAIL), Turn)
 
 
-async def test_a_rule_suspends_at_once_here_and_soon_everywhere(connection: db.Connection) -> None:
+async def test_a_suspend_by_a_rule_applies_at_once_here_and_soon_in_all_workers(connection: db.Connection) -> None:
     here, there = Paces(), Paces()
     here.suspend({"destination": ["example.com"]}, 300, "421 slow down", "rule slow")
     asked = here.ask(MAIL)
@@ -117,7 +117,7 @@ async def test_a_rule_suspends_at_once_here_and_soon_everywhere(connection: db.C
     assert isinstance(here.ask(MAIL), Turn)
 
 
-async def test_a_rule_that_fires_again_puts_the_end_off(connection: db.Connection) -> None:
+async def test_a_rule_that_fires_again_extends_the_suspend(connection: db.Connection) -> None:
     paces = Paces()
     for seconds in (10, 300):
         paces.suspend({"destination": ["example.com"]}, seconds, "421", "rule slow")
@@ -126,7 +126,7 @@ async def test_a_rule_that_fires_again_puts_the_end_off(connection: db.Connectio
     assert 290 < row.seconds <= 300
 
 
-async def test_what_waited_for_a_removed_suspend_is_due_at_once(connection: db.Connection, factory: Factory) -> None:
+async def test_mail_of_a_removed_suspend_is_due_at_once(connection: db.Connection, factory: Factory) -> None:
     paces = Paces()
     await suspended(connection, destination=["example.com"])
     await follow(paces, connection)
@@ -142,7 +142,7 @@ async def test_what_waited_for_a_removed_suspend_is_due_at_once(connection: db.C
     assert scheduled not in due(factory)
 
 
-async def test_what_another_worker_parked_meanwhile_is_due_at_the_next_look(
+async def test_mail_parked_late_by_another_worker_is_due_at_the_next_poll(
     connection: db.Connection, factory: Factory
 ) -> None:
     paces = Paces()
@@ -155,10 +155,10 @@ async def test_what_another_worker_parked_meanwhile_is_due_at_the_next_look(
     assert due(factory) == {late}
     later = parked(factory)
     await follow(paces, connection)
-    assert later not in due(factory)  # nobody may park for it any more
+    assert later not in due(factory)  # mail may no longer be parked for it
 
 
-async def test_what_the_file_says_no_more_lets_its_mail_go(connection: db.Connection, factory: Factory) -> None:
+async def test_a_suspend_removed_from_the_file_makes_its_mail_due(connection: db.Connection, factory: Factory) -> None:
     written = {"suspends": [{"match": {"destination": ["example.com"]}, "reason": "they asked"}]}
     paces = Paces(Pacing.model_validate(written))
     assert paces.ask(MAIL) == Deferral(600.0, "suspended: they asked", stopped="us")
@@ -174,8 +174,8 @@ async def test_every_change_is_announced_to_all(connection: db.Connection, datab
     await listener.execute("LISTEN pillarbox")
     await suspended(connection, destination=["example.com"])
     await db.fetch(connection, "suspend_remove", ids=None)
-    told = [notice.payload async for notice in listener.notifies(timeout=10, stop_after=2)]
-    assert told == ["suspends:", "suspends:"]
+    payloads = [notice.payload async for notice in listener.notifies(timeout=10, stop_after=2)]
+    assert payloads == ["suspends:", "suspends:"]
     await listener.close()
 
 
@@ -192,7 +192,7 @@ async def test_every_change_is_announced_to_all(connection: db.Connection, datab
         (["a"], None, False),
     ],
 )
-async def test_postgresql_and_workers_mean_the_same_mail(
+async def test_postgresql_and_workers_match_the_same_mail(
     connection: db.Connection, wanted: list[str] | None, given: str | None, *, fits: bool
 ) -> None:
     async with connection.cursor() as cursor:

@@ -1,6 +1,6 @@
 """test_warmup — the daily allowance of a new address, counted by PostgreSQL for all workers together
 
-See: tests/integration/delivery/test_sources.py for what becomes of the mail.
+See: tests/integration/delivery/test_sources.py for the mail itself.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def send(warmups: Warmups, most: int, tries: int = 1000, address: str = AD
     return sent
 
 
-async def test_all_workers_together_send_exactly_what_is_allowed(database: str) -> None:
+async def test_all_workers_together_send_exactly_the_allowance(database: str) -> None:
     async with counting(database) as one, counting(database) as two:
         sent = await asyncio.gather(send(one, 130), send(two, 130))
         assert sum(sent) == 130
@@ -58,7 +58,7 @@ async def test_all_workers_together_send_exactly_what_is_allowed(database: str) 
         assert one.used_up(ADDRESS, DAY, 130)
 
 
-async def test_a_worker_that_starts_again_does_not_begin_anew(database: str) -> None:
+async def test_a_restarted_worker_continues_the_count(database: str) -> None:
     async with counting(database) as before:
         assert await send(before, 100, tries=60) == 60
     async with counting(database) as after:
@@ -80,7 +80,7 @@ async def test_each_address_and_each_day_has_its_own_allowance(database: str) ->
         assert await send(warmups, 4) == 1  # an allowance that was raised meanwhile
 
 
-async def test_what_did_not_leave_is_given_back(database: str) -> None:
+async def test_unused_allowance_is_returned(database: str) -> None:
     async with counting(database) as warmups:
         assert await send(warmups, 1) == 1
         warmups.give_back(ADDRESS, DAY)
@@ -88,7 +88,7 @@ async def test_what_did_not_leave_is_given_back(database: str) -> None:
         assert await send(warmups, 1) == 1
 
 
-async def test_days_long_past_are_forgotten(database: str) -> None:
+async def test_counts_of_past_days_are_deleted(database: str) -> None:
     async with counting(database) as warmups:
         await send(warmups, 1)
         await send(warmups, 1, day=DAY + timedelta(days=8))
@@ -98,7 +98,7 @@ async def test_days_long_past_are_forgotten(database: str) -> None:
         assert await cursor.fetchall() == [(DAY + timedelta(days=8), 1)]
 
 
-async def test_while_postgresql_is_away_nothing_more_is_granted(database: str, heard: Heard) -> None:
+async def test_while_postgresql_is_down_no_more_is_granted(database: str, heard: Heard) -> None:
     async with relaying(database) as proxy, counting(proxy.uri) as warmups:
         assert await send(warmups, 100, tries=1) == 1  # a portion is in flight
         proxy.refuse = True
@@ -107,9 +107,9 @@ async def test_while_postgresql_is_away_nothing_more_is_granted(database: str, h
         assert not await warmups.refill(ADDRESS, DAY, 100)
         assert not warmups.take(ADDRESS, DAY)
         assert not warmups.used_up(ADDRESS, DAY, 100)
-        assert [told["source"] for told in heard.all("warmup.unanswered")] == [ADDRESS]
+        assert [event["source"] for event in heard.all("warmup.unanswered")] == [ADDRESS]
 
 
-async def test_a_worker_that_has_a_workers_rights_only_can_count(logins: Logins) -> None:
+async def test_the_rights_of_a_worker_suffice_to_count(logins: Logins) -> None:
     async with counting(logins.uri("queued")) as warmups:
         assert await send(warmups, 2) == 2

@@ -62,7 +62,7 @@ def folder(factory: Factory, tmp_path: Path) -> Path:
 
 
 def faults(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
-    """What `show` finds."""
+    """The faults that `show` finds."""
     capsys.readouterr()
     status = pillarbox(folder, "show", "--json")
     found: list[dict[str, str]] = json.loads(capsys.readouterr().out)["faults"]
@@ -77,7 +77,7 @@ def test_a_queue_as_migrate_makes_it_has_no_faults(folder: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES)
-def test_each_fault_is_seen_and_mended(
+def test_each_fault_is_found_and_repaired(
     factory: Factory, folder: Path, breakage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     statement, kinds = BREAKAGES[breakage]
@@ -89,8 +89,8 @@ def test_each_fault_is_seen_and_mended(
     found = faults(folder, capsys)
     assert {fault["fault"] for fault in found} == kinds
     assert pillarbox(folder, "show") == 1
-    told = capsys.readouterr().out
-    assert all(f"fault: {fault['leaf']} " in told for fault in found)
+    printed = capsys.readouterr().out
+    assert all(f"fault: {fault['leaf']} " in printed for fault in found)
     assert pillarbox(folder, "apply", "--repair", "--yes") == 0
     assert faults(folder, capsys) == []
     assert contents(factory) == before
@@ -99,7 +99,7 @@ def test_each_fault_is_seen_and_mended(
     assert_no_traces(factory)
 
 
-def test_what_an_interrupted_run_left_is_told(
+def test_leftovers_of_an_interrupted_run_are_reported(
     factory: Factory, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     factory.sql("CREATE SCHEMA pillarbox_repartition")

@@ -1,6 +1,6 @@
 """test_interrupted — after a kill at any step, a wait or new mail, the same command finishes
 
-Owns: the crash table of sql/README.md, "Repartitioning", and what may change while rows are copied.
+Owns: the crash table of sql/README.md, "Repartitioning", and changes while rows are copied.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def test_a_kill_after_any_step_leaves_the_queue_whole_and_the_same_command
         left = steps[:number] and number < len(steps)
         async with partitions_run.connected(factory.uri) as connection:
             assert bool((await partitions_run.read_state(connection)).leftovers) == bool(left)
-        # What the same command does first; the rest of it is proven below.
+        # The first steps of the same command; the rest is proven below.
         if left:
             resumed = await planned(factory.uri, wanted)
             clearing = [step for step in resumed if "interrupted" in step.why or "back" in step.why]
@@ -83,7 +83,7 @@ async def test_a_kill_after_any_step_leaves_the_queue_whole_and_the_same_command
     assert await apply(factory.uri, wanted) == 0
 
 
-async def test_whatever_happens_to_rows_while_they_are_copied_happens_to_the_copies(
+async def test_changes_to_rows_during_the_copy_apply_to_the_copies(
     factory: Factory, mail: dict[str | None, list[int]]
 ) -> None:
     *before, switch = await planned(factory.uri, THROUGH_DEFAULT)
@@ -128,14 +128,14 @@ def meddle(factory: Factory, mail: dict[str | None, list[int]]) -> None:
         session.commit()
 
 
-async def test_a_transaction_that_began_before_is_waited_for_and_keeps_nobody_waiting(
+async def test_an_older_transaction_is_waited_for_without_blocking_others(
     factory: Factory, mail: dict[str | None, list[int]]
 ) -> None:
     with factory.another() as session:
         session.execute("DELETE FROM pillarbox.queue WHERE id = ANY(%s)", (mail["2"][10:12],))
         running = asyncio.create_task(apply(factory.uri, SPLIT))
         for _ in range(20):
-            # An error when a row waits longer: nobody but the repartitioning stands in its way.
+            # A row that waits longer is an error: only the repartitioning can block it.
             factory.sql(f"SET lock_timeout = {2 * LOCK_TIMEOUT}")
             await asyncio.to_thread(factory.rows, 1, partid="2")
         assert not running.done()
@@ -147,7 +147,7 @@ async def test_a_transaction_that_began_before_is_waited_for_and_keeps_nobody_wa
     assert_no_traces(factory)
 
 
-async def test_locks_that_are_not_to_be_had_are_given_up_with_the_name_of_the_holder(
+async def test_unavailable_locks_are_given_up_and_their_holder_named(
     factory: Factory, mail: dict[str | None, list[int]]
 ) -> None:
     whole, original = contents(factory), bounds(factory)
@@ -161,7 +161,7 @@ async def test_locks_that_are_not_to_be_had_are_given_up_with_the_name_of_the_ho
     assert_no_traces(factory)
 
 
-async def test_kill_9_in_the_middle_of_a_switch_that_waits(
+async def test_a_kill_while_the_switch_waits_leaves_the_queue_unchanged(
     factory: Factory, mail: dict[str | None, list[int]], tmp_path: Path
 ) -> None:
     whole, original = contents(factory), bounds(factory)
@@ -182,7 +182,7 @@ async def test_kill_9_in_the_middle_of_a_switch_that_waits(
     assert_no_traces(factory)
 
 
-async def test_ctrl_c_takes_the_workplace_away(factory: Factory, mail: dict[str | None, list[int]]) -> None:
+async def test_ctrl_c_removes_the_temporary_schema(factory: Factory, mail: dict[str | None, list[int]]) -> None:
     with factory.another() as session:
         session.execute("LOCK TABLE ONLY pillarbox.queue_def IN ROW EXCLUSIVE MODE")
         running = asyncio.create_task(apply(factory.uri, SPLIT))
@@ -217,7 +217,7 @@ async def test_no_row_is_read_under_the_exclusive_lock(factory: Factory, ids: in
     assert_no_traces(factory)
 
 
-async def test_whoever_may_only_submit_can_do_so_while_changes_are_noted(
+async def test_submitters_can_submit_while_changes_are_recorded(
     factory: Factory, mail: dict[str | None, list[int]], administrator: str
 ) -> None:
     *before, switch = await planned(factory.uri, SPLIT)

@@ -60,7 +60,7 @@ def folder(factory: Factory, tmp_path: Path) -> Path:
         ),
     ],
 )
-def test_a_verb_moves_rows_as_they_are_and_nothing_the_second_time(
+def test_a_verb_moves_rows_unchanged_and_repeating_it_does_nothing(
     factory: Factory,
     folder: Path,
     words: tuple[str, ...],
@@ -85,7 +85,7 @@ def test_a_verb_moves_rows_as_they_are_and_nothing_the_second_time(
     assert factory.sql("SELECT oid FROM pg_class WHERE relname LIKE 'queue_def%%' ORDER BY oid") == oids
 
 
-def test_apply_makes_what_smtpd_yaml_names_and_migrate_agrees(
+def test_apply_creates_the_leaves_of_smtpd_yaml_and_migrate_agrees(
     factory: Factory, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(factory)
@@ -112,7 +112,7 @@ def test_apply_makes_what_smtpd_yaml_names_and_migrate_agrees(
     assert late["by_id"] == {"7": 24, "8": 24}
 
 
-def test_leaves_that_only_exchange_names_keep_their_rows_in_place(factory: Factory, folder: Path) -> None:
+def test_leaves_that_swap_names_keep_their_rows_in_place(factory: Factory, folder: Path) -> None:
     before = {row.id: (row.leaf, row.partid) for row in factory.queue()}
     nodes = factory.sql("SELECT relname, relfilenode FROM pg_class WHERE relname IN ('queue_def_123', 'queue_def_456')")
     configure(folder, factory.uri, {"123": LEAVES["456"], "456": LEAVES["123"]})
@@ -125,7 +125,7 @@ def test_leaves_that_only_exchange_names_keep_their_rows_in_place(factory: Facto
         assert (row.leaf, row.partid) == (swapped.get(leaf, leaf), partid)
 
 
-def test_the_name_of_a_leaf_that_was_renamed_is_used_again(factory: Factory, folder: Path) -> None:
+def test_the_old_name_of_a_renamed_leaf_can_be_used_again(factory: Factory, folder: Path) -> None:
     before = contents(factory)
     for layout in (
         {"other": LEAVES["123"], "456": LEAVES["456"]},  # 123 gets another name
@@ -143,7 +143,7 @@ def test_the_name_of_a_leaf_that_was_renamed_is_used_again(factory: Factory, fol
         assert contents(factory) == before
 
 
-def test_names_that_an_older_version_left_behind_stop_nothing(factory: Factory, folder: Path) -> None:
+def test_index_names_left_by_an_older_version_do_no_harm(factory: Factory, folder: Path) -> None:
     """That version renamed leaves without their indexes."""
     factory.sql("ALTER TABLE pillarbox.queue_def_123 RENAME TO queue_def_other")
     assert misnamed(factory)
@@ -157,7 +157,7 @@ def test_names_that_an_older_version_left_behind_stop_nothing(factory: Factory, 
     assert misnamed(factory) == []
 
 
-def test_indexes_of_leaves_that_begin_alike_have_names_of_their_own(factory: Factory) -> None:
+def test_indexes_of_leaves_with_a_common_prefix_have_unique_names(factory: Factory) -> None:
     """As long as names can be, so that only the last characters differ, which the name of an index has no room for."""
     alike = [f"queue_def_{'x' * 50}{number:02}" for number in range(12)]
     for leaf in alike:
@@ -220,7 +220,7 @@ def test_the_new_leaves_are_like_those_migrate_makes(factory: Factory, folder: P
         (("move", "1", "456"), "there is no terminal to ask at; --yes acts, --dry-run only shows"),
     ],
 )
-def test_what_cannot_be_meant_changes_nothing_and_says_so_in_one_line(
+def test_invalid_arguments_change_nothing_and_are_one_line(
     factory: Factory, folder: Path, words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = bounds(factory)
@@ -231,14 +231,14 @@ def test_what_cannot_be_meant_changes_nothing_and_says_so_in_one_line(
     assert bounds(factory) == before
 
 
-def test_plan_changes_nothing_and_its_sql_does_the_same_by_hand(
+def test_plan_changes_nothing_and_its_sql_can_be_run_by_hand(
     factory: Factory, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(factory)
     configure(folder, factory.uri, {"all": ["1", "2", "3", "4", "5", "6", "7"]})
     assert pillarbox(folder, "plan", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rounds"][0]["makes"]["queue_def_all"] == ["1", "2", "3", "4", "5", "6", "7"]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["rounds"][0]["makes"]["queue_def_all"] == ["1", "2", "3", "4", "5", "6", "7"]
     assert pillarbox(folder, "plan") == 0
     assert "put the new leaves in place of the old ones" in capsys.readouterr().out
     assert pillarbox(folder, "plan", "--sql") == 0
@@ -250,7 +250,7 @@ def test_plan_changes_nothing_and_its_sql_does_the_same_by_hand(
     assert_no_traces(factory)
 
 
-async def test_only_one_repartitioning_goes_on_at_a_time(factory: Factory, folder: Path) -> None:
+async def test_a_second_concurrent_repartitioning_is_refused(factory: Factory, folder: Path) -> None:
     with factory.another() as session:
         session.execute("LOCK TABLE pillarbox.repartition_lock IN SHARE UPDATE EXCLUSIVE MODE")
         assert await asyncio.to_thread(pillarbox, folder, "move", "1", "456", "--yes") == 1

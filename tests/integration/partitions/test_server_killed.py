@@ -52,7 +52,7 @@ def fill(factory: Factory) -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_nothing_is_lost_or_doubled_and_the_same_command_finishes(
+async def test_no_row_is_lost_or_duplicated_and_the_same_command_finishes(
     own: Killable, point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(tmp_path, own.uri, LEAVES)
@@ -71,7 +71,7 @@ async def test_nothing_is_lost_or_doubled_and_the_same_command_finishes(
     with own.session() as session:
         factory = Factory(own.uri, session)
         assert (contents(factory), bounds(factory)) == (whole, before)
-        # Mail goes on before anybody gives the command again.
+        # Mail continues before the command is repeated.
         await work(factory)
         whole = contents(factory)
         configure(tmp_path, own.uri, {name: sorted(ids) for name, ids in WANTED.items()})
@@ -100,7 +100,7 @@ async def work(factory: Factory) -> None:
     factory.sql("DELETE FROM pillarbox.queue WHERE id = ANY(%(ids)s)", ids=[c.id for c in taken][::7])
 
 
-async def test_a_switch_that_was_committed_outlives_the_server(own: Killable, tmp_path: Path) -> None:
+async def test_a_committed_switch_survives_the_kill(own: Killable, tmp_path: Path) -> None:
     """Its rows were written into tables not yet visible; they must be as durable as others."""
     configure(tmp_path, own.uri, LEAVES)
     assert await asyncio.to_thread(pillarbox, tmp_path, "apply", "--yes") == 0

@@ -1,4 +1,4 @@
-"""test_asks — `pillarbox partitions` acts only after a yes, and reports its steps
+"""test_confirmation — `pillarbox partitions` acts only after a yes, and reports its steps
 
 Owns: proofs about the questions, the answers, the progress and the help of scripts/partitions/command.py.
 """
@@ -46,7 +46,7 @@ class Asked:
         os.write(self._terminal, keys)
 
     async def ended(self) -> tuple[int, str]:
-        """The exit status, and what it said to standard error."""
+        """The exit status, and the standard error."""
         async with asyncio.timeout(PATIENCE):
             _, said = await self.process.communicate()
         return self.process.returncode or 0, said.decode()
@@ -85,7 +85,7 @@ async def test_the_answer_yes_starts_the_move(factory: Factory, folder: Path, an
 
 
 @pytest.mark.parametrize("answer", [b"n\n", b"\n", b"yessir\n", b"\x04"], ids=["n", "enter", "typo", "ctrl-d"])
-async def test_anything_else_changes_nothing_and_says_so(factory: Factory, folder: Path, answer: bytes) -> None:
+async def test_any_other_answer_changes_nothing(factory: Factory, folder: Path, answer: bytes) -> None:
     before = bounds(factory)
     async with asked(folder, "move", "1", "456") as command:
         command.type(answer)
@@ -94,7 +94,7 @@ async def test_anything_else_changes_nothing_and_says_so(factory: Factory, folde
     assert_no_traces(factory)
 
 
-async def test_one_ctrl_c_ends_the_question(factory: Factory, folder: Path) -> None:
+async def test_ctrl_c_ends_the_question(factory: Factory, folder: Path) -> None:
     before = bounds(factory)
     async with asked(folder, "move", "1", "456") as command:
         command.process.send_signal(signal.SIGINT)
@@ -104,7 +104,7 @@ async def test_one_ctrl_c_ends_the_question(factory: Factory, folder: Path) -> N
 
 
 @pytest.mark.parametrize("words", [("123", "45", "into", "456"), ("12", "into", "123"), ("nowhere", "into", "456")])
-def test_a_merge_of_leaves_that_are_not_there_says_so(
+def test_a_merge_of_unknown_leaves_is_reported(
     factory: Factory, folder: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = bounds(factory)
@@ -118,7 +118,7 @@ def test_a_merge_of_leaves_that_are_not_there_says_so(
         assert "the leaves are as wanted" not in said.out
 
 
-def test_a_merge_done_before_is_no_error(factory: Factory, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repeated_merge_is_not_an_error(factory: Factory, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pillarbox(folder, "merge", "123", "456", "into", "123", "--yes") == 0
     capsys.readouterr()
     assert pillarbox(folder, "merge", "123", "456", "into", "123", "--yes") == 0
@@ -128,26 +128,24 @@ def test_a_merge_done_before_is_no_error(factory: Factory, folder: Path, capsys:
     )
 
 
-def test_the_default_leaf_is_not_merged_even_where_nothing_would_change(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_merging_the_default_leaf_is_always_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pillarbox(folder, "merge", "def", "into", "123", "--yes") == 1
     assert "leaf def: cannot be merged" in capsys.readouterr().err
 
 
-async def test_long_work_tells_how_far_it_is(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_work_reports_its_progress(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions_run, "PROGRESS", 5000)
     factory.rows(12_000, partid="1")
-    told: list[str] = []
+    lines: list[str] = []
     async with partitions_run.connected(factory.uri) as connection:
-        await partitions_run.apply(connection, {"1": frozenset("1"), "456": frozenset("456")}, told.append)
-    begun = next(number for number, text in enumerate(told) if text.startswith("copy the rows of queue_def_123"))
-    assert told[begun + 1 : begun + 3] == ["  5,000 so far", "  10,000 so far"]
-    assert "put the new leaves in place of the old ones" in told
+        await partitions_run.apply(connection, {"1": frozenset("1"), "456": frozenset("456")}, lines.append)
+    begun = next(number for number, text in enumerate(lines) if text.startswith("copy the rows of queue_def_123"))
+    assert lines[begun + 1 : begun + 3] == ["  5,000 so far", "  10,000 so far"]
+    assert "put the new leaves in place of the old ones" in lines
 
 
 @pytest.mark.parametrize("verb", ["show", "plan", "apply", "split", "merge", "move", "balance"])
-def test_every_word_of_every_verb_is_explained(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_argument_of_every_verb_is_explained(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["partitions", verb, "--help"])
     listed = capsys.readouterr().out.partition("\n\n")[2].splitlines()
@@ -159,6 +157,6 @@ def test_every_word_of_every_verb_is_explained(verb: str, capsys: pytest.Capture
         assert explained, listed[number]
 
 
-async def test_nothing_is_asked_where_there_is_nothing_to_do(factory: Factory, folder: Path) -> None:
+async def test_an_unchanged_layout_asks_no_question(factory: Factory, folder: Path) -> None:
     assert await asyncio.to_thread(pillarbox, folder, "apply") == 0
     assert await apply(factory.uri, {name: frozenset(ids) for name, ids in LEAVES.items()}) == 0
