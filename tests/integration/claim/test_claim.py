@@ -1,7 +1,7 @@
 """test_claim — a worker claims only due rows of its share, earliest first
 
-Owns: proofs about queued/claiming/claim.py and claim.sql, one worker at a time; test_claim_together.py has several
-    at once, test_claim_plan.py how PostgreSQL runs it.
+Owns: proofs about queued/claiming/claim.py and claim.sql, one worker at a time; test_concurrent_claims.py has several
+    at once, test_plan.py how PostgreSQL runs it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: proofs about the floors in queued/claiming/claim.py, by the blocks that claims read; about urgent mail that
     waits to be tried again; and about how often there is a full pass.
-See: queued/claiming/claim.py; queued/claiming/floor.py; test_claim_backlog.py for the time that claims of ordinary
+See: queued/claiming/claim.py; queued/claiming/floor.py; test_backlog.py for the time that claims of ordinary
     mail take.
 """
 

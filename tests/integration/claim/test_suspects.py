@@ -1,7 +1,7 @@
 """test_suspects — mail with a lost claim is found at once, however much other mail is due
 
 Owns: proofs about the part of claim.sql that takes suspects: which ones, in which order, and the pages read.
-See: queued/claiming/claim.py; sql/schema/03_queue.sql; test_claim_plan.py for the plans of ordinary claims.
+See: queued/claiming/claim.py; sql/schema/03_queue.sql; test_plan.py for the plans of ordinary claims.
 """
 
 from __future__ import annotations

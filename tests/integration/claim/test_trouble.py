@@ -1,7 +1,7 @@
 """test_trouble — a claim succeeds although a partition is missing or was just dropped
 
 Owns: proofs about queued.claiming.claim.Claimer and PostgreSQL's refusals.
-See: test_result_trouble.py for results.
+See: tests/integration/result/test_trouble.py for results.
 """
 
 from __future__ import annotations

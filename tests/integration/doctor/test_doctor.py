@@ -1,7 +1,7 @@
 """test_doctor — `pillarbox doctor` from the command line, on a system configured like the demo
 
 Owns: a clean bill for a fresh demo, the exit status, `--json`, and that nothing is started.
-See: scripts/doctor/command.py; test_doctor_faults.py and test_doctor_workers.py for each fault.
+See: scripts/doctor/command.py; test_faults.py and test_workers.py for each fault.
 """
 
 from __future__ import annotations

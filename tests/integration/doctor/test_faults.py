@@ -1,6 +1,6 @@
 """test_faults — doctor names each fault planted in the tables or the server
 
-Owns: leaves, counts, history, mail, schema and server; workers and partitions are in test_doctor_workers.py.
+Owns: leaves, counts, history, mail, schema and server; workers and partitions are in test_workers.py.
 See: scripts/doctor/checks.py for the checks.
 """
 

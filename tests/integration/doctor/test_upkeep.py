@@ -1,7 +1,7 @@
 """test_upkeep — doctor reports work that workers cannot do because a transport or a right is missing
 
 Owns: the checks mail.transport, leaf.vacuum and the index of lost mail.
-See: test_doctor_faults.py for the other faults of tables.
+See: test_faults.py for the other faults of tables.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """test_partitions — every verb changes the leaves as requested and preserves every row
 
-Owns: proofs about scripts/partitions/command.py and scripts/partitions/run.py; test_partitions_interrupted.py has
+Owns: proofs about scripts/partitions/command.py and scripts/partitions/run.py; test_interrupted.py has
     the kills.
 """
 

@@ -1,7 +1,7 @@
 """test_server_killed — kill -9 of PostgreSQL at any step of a repartitioning: the same command finishes
 
 Owns: R5 of the crash table in sql/README.md, "Repartitioning"; mail flowing: test_repartition_server_killed.py.
-See: test_partitions_interrupted.py for clients that are killed.
+See: test_interrupted.py for clients that are killed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """test_answer_lost — the connection is lost while a result is recorded: it is recorded once, and notified once
 
 Owns: proofs about queued.result.Recorder when PostgreSQL's answer to a COMMIT is lost.
-See: test_result_trouble.py for outages in which nothing was recorded.
+See: test_trouble.py for outages in which nothing was recorded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def lose_the_answer(factory: Factory, proxy: Proxy, operator: Any) -> None
 
 
 @pytest.mark.parametrize("kind", ["finished", "deferred"])
-async def test_a_result_whose_answer_is_lost_is_recorded_once(factory: Factory, heard: Heard, kind: str) -> None:
+async def test_a_result_with_a_lost_commit_answer_is_recorded_once(factory: Factory, heard: Heard, kind: str) -> None:
     ids = factory.rows(3)
     async with relaying(factory.uri) as proxy, running_recorder(proxy.uri) as recorder:
         taken = await claim(factory.uri)
@@ -62,7 +62,7 @@ async def test_a_result_whose_answer_is_lost_is_recorded_once(factory: Factory, 
         assert len(factory.attempts()) == 6
 
 
-async def test_a_backend_that_goes_on_alone_is_waited_for(factory: Factory, heard: Heard) -> None:
+async def test_a_backend_that_continues_after_the_disconnect_is_waited_for(factory: Factory, heard: Heard) -> None:
     """The connection is lost before COMMIT, and the old backend comes to it while the next one is asked."""
     [id_] = factory.rows(1)
     async with relaying(factory.uri) as proxy, running_recorder(proxy.uri) as recorder:
@@ -80,7 +80,7 @@ async def test_a_backend_that_goes_on_alone_is_waited_for(factory: Factory, hear
     assert len(heard.all("result.delivered")) == 1
 
 
-async def test_a_claim_that_was_lost_before_is_still_told(factory: Factory, heard: Heard) -> None:
+async def test_a_claim_lost_earlier_is_still_reported(factory: Factory, heard: Heard) -> None:
     ours, theirs = factory.rows(2)
     async with relaying(factory.uri) as proxy, running_recorder(proxy.uri) as recorder:
         taken = await claim(factory.uri)
@@ -102,9 +102,7 @@ async def test_a_claim_that_was_lost_before_is_still_told(factory: Factory, hear
     assert [row.id for row in factory.queue()] == [theirs]
 
 
-async def test_the_next_claims_result_is_not_taken_for_the_one_whose_answer_was_lost(
-    factory: Factory, heard: Heard
-) -> None:
+async def test_a_result_of_the_next_claim_is_not_taken_for_the_lost_one(factory: Factory, heard: Heard) -> None:
     """Deferred mail is due again before the outage ends, and delivered before its deferral is heard of."""
     [id_] = factory.rows(1)
     async with relaying(factory.uri) as proxy, running_recorder(proxy.uri) as recorder:

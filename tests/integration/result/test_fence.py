@@ -1,7 +1,7 @@
 """test_fence — a worker that survived a failover does not touch other mail, although ids are reused
 
 Owns: the proof that every fence asks for the message and a random token beside the id. `taken_over` does to the
-    database what the promotion of a standby that lagged does: rows are gone, sequences are behind, and new mail has the
+    database the effect of promoting a lagging standby: rows are gone, sequences are behind, and new mail has the
     old ids.
 See: sql/README.md, "Ids and timelines"; the same with real servers: tests/chaos/failover.py, `past_survivors`.
 """
@@ -39,7 +39,7 @@ def lagging(factory: Factory) -> None:
 
 
 async def taken_over(factory: Factory) -> tuple[list[Claimed], list[Claimed]]:
-    """What we claimed before the failover, and what another worker has claimed since: the same ids."""
+    """Our claims before the failover, and another worker's claims since: the same ids."""
     factory.rows(COUNT)
     ours = await claim(factory.uri)
     lagging(factory)
@@ -60,7 +60,7 @@ def untouched(factory: Factory, theirs: list[Claimed]) -> bool:
 
 
 @pytest.mark.parametrize("result", ["success", "failed", "deferred", "held"])
-async def test_a_late_result_settles_no_message_that_has_its_id_now(
+async def test_a_late_result_does_not_settle_new_mail_with_the_same_id(
     factory: Factory, heard: Heard, result: str
 ) -> None:
     ours, theirs = await taken_over(factory)
@@ -81,7 +81,7 @@ async def test_a_late_result_settles_no_message_that_has_its_id_now(
     assert {row.messages__id for row in factory.attempts()} == {c.message_id for c in ours}
 
 
-async def test_a_heartbeat_and_both_ways_back_leave_it_alone(factory: Factory) -> None:
+async def test_heartbeats_releases_and_parking_do_not_touch_new_mail(factory: Factory) -> None:
     ours, theirs = await taken_over(factory)
     claimer = Claimer("true", WORKER, Claim())
     pool = await database.open_pool(factory.uri, "hand", 1)
@@ -97,7 +97,7 @@ async def test_a_heartbeat_and_both_ways_back_leave_it_alone(factory: Factory) -
     assert untouched(factory, theirs)
 
 
-async def test_a_body_that_is_missing_holds_no_other_message(factory: Factory) -> None:
+async def test_a_missing_body_does_not_hold_new_mail(factory: Factory) -> None:
     ours, theirs = await taken_over(factory)
     factory.sql("DELETE FROM pillarbox.messages")
     pool = await database.open_pool(factory.uri, "bodies", 1)
@@ -108,8 +108,8 @@ async def test_a_body_that_is_missing_holds_no_other_message(factory: Factory) -
     assert untouched(factory, theirs)
 
 
-async def test_a_late_result_and_its_namesakes_are_told_apart_in_one_group(factory: Factory) -> None:
-    """One worker may have both in flight: what it sent before the failover, and what it claimed since."""
+async def test_late_and_current_results_with_the_same_id_are_distinguished_in_one_group(factory: Factory) -> None:
+    """One worker may have both in flight: mail sent before the failover, and mail claimed since."""
     ours, theirs = await taken_over(factory)
     later = datetime.now(UTC) + timedelta(hours=1)
     async with running_recorder(factory.uri) as recorder:
@@ -119,7 +119,7 @@ async def test_a_late_result_and_its_namesakes_are_told_apart_in_one_group(facto
     assert [(row.token, row.noticed) for row in factory.queue()] == [(None, None)] * COUNT
 
 
-async def test_tokens_do_not_follow_each_other(factory: Factory) -> None:
+async def test_tokens_are_not_consecutive(factory: Factory) -> None:
     factory.rows(COUNT)
     tokens = [(await claim(factory.uri, 1))[0].token for _ in range(COUNT)]
     assert len(set(tokens)) == COUNT
@@ -129,7 +129,7 @@ async def test_tokens_do_not_follow_each_other(factory: Factory) -> None:
 
 def hand_parked(c: Claimed) -> Any:
     """As InFlight.park keeps it."""
-    from queued.in_flight import _Parked  # noqa: PLC0415 - what is looked at is inside
+    from queued.in_flight import _Parked  # noqa: PLC0415 - it is internal
 
     until = Deferral(60.0, "20 connections")
     return _Parked(c, until.seconds, until.reason, 0.0)

@@ -55,7 +55,7 @@ async def test_a_held_recipient_waits_with_its_reason(factory: Factory, heard: H
     assert "_quarantineid" not in again.metadata
 
 
-async def test_a_hold_that_comes_too_late_changes_nothing(factory: Factory, heard: Heard) -> None:
+async def test_a_hold_after_a_lost_claim_changes_nothing(factory: Factory, heard: Heard) -> None:
     id_ = factory.row()
     async with running_recorder(factory.uri) as recorder:
         [c] = await claim(factory.uri)
@@ -71,7 +71,7 @@ async def test_a_hold_that_comes_too_late_changes_nothing(factory: Factory, hear
 
 
 @pytest.mark.parametrize("status", ["HOLD", "DELETE", "BOUNCE"])
-async def test_what_an_operator_said_meanwhile_stays(factory: Factory, status: str) -> None:
+async def test_a_hold_by_a_rule_keeps_the_status_set_by_an_operator(factory: Factory, status: str) -> None:
     id_ = factory.row()
     async with running_recorder(factory.uri) as recorder:
         [c] = await claim(factory.uri)
@@ -84,7 +84,7 @@ async def test_what_an_operator_said_meanwhile_stays(factory: Factory, status: s
     assert len(factory.attempts()) == 1
 
 
-async def test_holds_and_others_of_one_group_are_each_recorded_once(factory: Factory) -> None:
+async def test_holds_and_other_results_of_one_group_are_recorded_once(factory: Factory) -> None:
     message = factory.message()
     factory.rows(message=message, count=6)
     due = datetime.now(UTC) + timedelta(hours=1)
@@ -100,7 +100,7 @@ async def test_holds_and_others_of_one_group_are_each_recorded_once(factory: Fac
     assert factory.bodies()[message].refcount == 4
 
 
-async def test_how_it_was_spoken_is_in_the_attempt(factory: Factory) -> None:
+async def test_tls_and_source_are_recorded_in_the_attempt(factory: Factory) -> None:
     factory.rows(count=2)
     async with running_recorder(factory.uri) as recorder:
         one, two = await claim(factory.uri)
@@ -115,7 +115,7 @@ async def test_how_it_was_spoken_is_in_the_attempt(factory: Factory) -> None:
     assert found == {one.id: SPOKEN[:2], two.id: (None, None)}
 
 
-async def test_a_worker_may_hold_and_tell_with_its_own_rights(factory: Factory, logins: Logins) -> None:
+async def test_a_worker_may_hold_and_notify_with_its_own_rights(factory: Factory, logins: Logins) -> None:
     message = factory.message()
     factory.rows(message=message, count=3)
     async with running_recorder(logins.uri("queued")) as recorder:
@@ -128,7 +128,7 @@ async def test_a_worker_may_hold_and_tell_with_its_own_rights(factory: Factory, 
     assert len(factory.attempts()) == 3
 
 
-async def test_a_hold_that_is_refused_keeps_what_was_recorded_before_it(factory: Factory, heard: Heard) -> None:
+async def test_a_refused_hold_keeps_the_earlier_results_of_its_group(factory: Factory, heard: Heard) -> None:
     """The others of its group are recorded by then, and are not recorded again."""
     factory.rows(count=2)
     takes = "timestamptz, bigint[], uuid[], bigint[], text[], text[], text[], timestamptz[]"

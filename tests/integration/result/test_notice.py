@@ -31,7 +31,7 @@ async def connection(database: str) -> AsyncIterator[db.Connection]:
     await opened.close()
 
 
-async def test_recipients_of_one_message_are_told_of_together(
+async def test_recipients_of_one_message_share_a_notification(
     factory: Factory, connection: db.Connection, heard: Heard
 ) -> None:
     message = factory.message(ORIGINAL)
@@ -39,17 +39,17 @@ async def test_recipients_of_one_message_are_told_of_together(
     noted(factory, message=message, metadata=dsn)
     noted(factory, message=message, recipientlocalpart="r2", reply_code=None, reply_text="too old", remote=None)
     assert await notifier().send_due(connection) == 1
-    [(whom, told)] = sent(factory)
+    [(whom, report)] = sent(factory)
     assert whom == "app@sender.example"
-    assert (told["Auto-Submitted"], told.get_content_type()) == ("auto-replied", "multipart/report")
-    assert told.get_param("report-type") == "delivery-status"
-    of_message, first, second = fields(told)
+    assert (report["Auto-Submitted"], report.get_content_type()) == ("auto-replied", "multipart/report")
+    assert report.get_param("report-type") == "delivery-status"
+    of_message, first, second = fields(report)
     assert (of_message["Original-Envelope-Id"], of_message["Reporting-MTA"]) == ("QQ314", "dns; mx.test")
     assert first["Original-Recipient"] == "rfc822; old@example.com"
     assert (first["Final-Recipient"], first["Action"], first["Status"]) == ("rfc822; r1@example.com", "failed", "5.1.1")
     assert (first["Remote-MTA"], first["Diagnostic-Code"]) == ("dns; mail.example.com", "smtp; 550 5.1.1 Nobody")
     assert (second["Remote-MTA"], second["Diagnostic-Code"]) == (None, "X-Pillarbox; too old")
-    [returned] = [part for part in told.walk() if part.get_content_type() == "message/rfc822"]
+    [returned] = [part for part in report.walk() if part.get_content_type() == "message/rfc822"]
     assert returned.as_bytes().replace(b"\r\n", b"\n").endswith(ORIGINAL.replace(b"\r\n", b"\n"))
     assert factory.one(GONE) == 0
     assert await notifier().send_due(connection) == 0
@@ -57,13 +57,13 @@ async def test_recipients_of_one_message_are_told_of_together(
     assert (event["kind"], event["about"], event["recipients"]) == ("failed", message, 2)
 
 
-async def test_kinds_and_messages_are_told_of_apart(factory: Factory, connection: db.Connection) -> None:
+async def test_kinds_and_messages_have_separate_notifications(factory: Factory, connection: db.Connection) -> None:
     message = factory.message(ORIGINAL)
     noted(factory, message=message)
     noted(factory, message=message, kind="delayed", reply_code=451, reply_enhanced="4.7.1", reply_text="451 later")
     noted(factory)
     assert await notifier().send_due(connection) == 3
-    actions = [fields(told)[1]["Action"] for _, told in sent(factory)]
+    actions = [fields(report)[1]["Action"] for _, report in sent(factory)]
     assert actions == ["failed", "delayed", "failed"]
 
 
@@ -76,19 +76,21 @@ async def test_kinds_and_messages_are_told_of_apart(factory: Factory, connection
         ("FULL", 50, "text/rfc822-headers"),
     ],
 )
-async def test_what_is_returned_follows_ret_and_the_size(
+async def test_ret_and_size_decide_the_returned_part(
     factory: Factory, connection: db.Connection, ret: str | None, size: int, returned: str
 ) -> None:
     noted(factory, metadata=f'{{"_dsn": {{"ret": "{ret}"}}}}' if ret else None)
     await notifier(size=size).send_due(connection)
-    [(_, told)] = sent(factory)
-    types = [part.get_content_type() for part in told.iter_parts()]
+    [(_, report)] = sent(factory)
+    types = [part.get_content_type() for part in report.iter_parts()]
     assert types == ["text/plain", "message/delivery-status", returned]
-    assert ("The body." in told.as_string()) == (returned == "message/rfc822")
-    assert "Subject: original" in told.as_string()
+    assert ("The body." in report.as_string()) == (returned == "message/rfc822")
+    assert "Subject: original" in report.as_string()
 
 
-async def test_a_rate_holds_back_and_loses_nothing(factory: Factory, connection: db.Connection, heard: Heard) -> None:
+async def test_a_rate_delays_notifications_and_loses_none(
+    factory: Factory, connection: db.Connection, heard: Heard
+) -> None:
     for _ in range(3):
         noted(factory)
     noted(factory, sender="other@sender.example")
@@ -105,7 +107,7 @@ async def test_a_rate_holds_back_and_loses_nothing(factory: Factory, connection:
     assert factory.one(GONE) == 0
 
 
-async def test_the_rate_of_all_holds_back_everybody(factory: Factory, connection: db.Connection) -> None:
+async def test_the_overall_rate_applies_to_all_senders(factory: Factory, connection: db.Connection) -> None:
     for number in range(3):
         noted(factory, sender=f"app{number}@sender.example")
     assert await notifier(rate={"overall": 1}).send_due(connection) == 1
@@ -116,7 +118,7 @@ async def test_the_postmaster_gets_a_copy_of_failures(factory: Factory, connecti
     noted(factory)
     noted(factory, kind="delayed")
     await notifier(postmaster="postmaster@ours.example").send_due(connection)
-    assert [(whom, told["Subject"]) for whom, told in sent(factory)] == [
+    assert [(whom, report["Subject"]) for whom, report in sent(factory)] == [
         ("app@sender.example", "Undelivered Mail Returned to Sender"),
         ("postmaster@ours.example", "Postmaster Copy: Undelivered Mail Returned to Sender"),
         ("app@sender.example", "Delayed Mail (still being retried)"),
@@ -138,9 +140,7 @@ async def test_a_notification_that_postgresql_refuses_waits_and_stops_no_other(
 FORGET = "SELECT pillarbox.maintain_forget_notices(now() + %(later)s, '30 days', 100)"
 
 
-async def test_what_a_rate_holds_back_is_kept_for_as_long_as_it_takes(
-    factory: Factory, connection: db.Connection
-) -> None:
+async def test_notifications_delayed_by_a_rate_are_kept(factory: Factory, connection: db.Connection) -> None:
     for _ in range(3):
         noted(factory)
     limited = notifier(rate={"persender": 1})
@@ -149,7 +149,7 @@ async def test_what_a_rate_holds_back_is_kept_for_as_long_as_it_takes(
     assert factory.one(GONE) == 2
 
 
-async def test_what_was_refused_for_long_enough_is_forgotten(factory: Factory, connection: db.Connection) -> None:
+async def test_a_long_refused_notification_is_deleted(factory: Factory, connection: db.Connection) -> None:
     noted(factory, sender="app@bad..domain")
     assert await notifier().send_due(connection) == 0
     since = factory.one("SELECT refused FROM pillarbox.notices")
@@ -162,7 +162,7 @@ async def test_what_was_refused_for_long_enough_is_forgotten(factory: Factory, c
     assert factory.one(GONE) == 0
 
 
-async def test_the_body_stays_until_its_sender_was_told(factory: Factory, connection: db.Connection) -> None:
+async def test_the_body_stays_until_its_sender_is_notified(factory: Factory, connection: db.Connection) -> None:
     message = factory.message(ORIGINAL)
     row = factory.row(message=message)
     noted(factory, message=message)
@@ -172,7 +172,7 @@ async def test_the_body_stays_until_its_sender_was_told(factory: Factory, connec
     assert factory.one("SELECT count(*) FROM pillarbox.messages") == 1
     await notifier().send_due(connection)
     factory.sql("SELECT pillarbox.maintain_sweep(now() + interval '3 days', '0', '0', 100)")
-    assert [told.get_content_type() for _, told in sent(factory)] == ["multipart/report"]
+    assert [report.get_content_type() for _, report in sent(factory)] == ["multipart/report"]
     assert factory.one("SELECT count(*) FROM pillarbox.messages WHERE id = %(id)s", id=message) == 0
 
 
@@ -199,7 +199,7 @@ async def test_a_crash_before_commit_leaves_the_notice_and_no_mail(factory: Fact
     assert len(sent(factory)) == 1
 
 
-async def test_two_workers_at_once_tell_once(factory: Factory, database: str) -> None:
+async def test_concurrent_workers_send_each_notification_once(factory: Factory, database: str) -> None:
     for _ in range(20):
         noted(factory)
     connections = [await db.connect(database, f"worker {number}") for number in range(3)]
@@ -212,7 +212,7 @@ async def test_two_workers_at_once_tell_once(factory: Factory, database: str) ->
     assert len(sent(factory)) == 20
 
 
-async def test_without_bounces_notices_are_dropped(factory: Factory, database: str) -> None:
+async def test_with_bounces_disabled_notices_are_dropped(factory: Factory, database: str) -> None:
     noted(factory)
     pool = await db.open_pool(database, "discarding", 1)
     running = asyncio.create_task(send.run(pool, notifier(enabled=False)))
@@ -226,7 +226,7 @@ async def test_without_bounces_notices_are_dropped(factory: Factory, database: s
 
 
 @pytest.mark.parametrize("asked", [True, False])
-async def test_a_notification_and_its_copy_ask_for_tls_as_the_message_did(
+async def test_a_notification_and_its_copy_keep_requiretls(
     factory: Factory, connection: db.Connection, *, asked: bool
 ) -> None:
     noted(factory, metadata='{"_requiretls": true}' if asked else None)

@@ -1,6 +1,6 @@
 """test_notice_roles — the granted rights suffice to notify senders, to learn from reports, and to read suppressions
 
-Owns: proofs about what sql/schema/21_right.sql grants on notices.
+Owns: proofs about the rights on notices in sql/schema/21_right.sql.
 See: docs/how-to/grant-roles.md.
 """
 
@@ -67,7 +67,7 @@ async def test_a_worker_records_sends_and_learns_with_granted_rights(factory: Fa
     assert factory.one("SELECT target FROM pillarbox.suppressions") == "r1@example.com"
 
 
-async def test_smtpd_knows_who_is_suppressed_and_changes_nobody(factory: Factory, logins: Logins) -> None:
+async def test_smtpd_reads_suppressions_and_cannot_change_them(factory: Factory, logins: Logins) -> None:
     factory.sql(SUPPRESSED)
     smtpd = logins.uri("smtpd")
     async with serving(smtpd, suppression={"action": "reject"}) as port, Dialogue(port) as client:

@@ -41,7 +41,7 @@ UNSAID = {"failed": "failed", "expired": "failed", "rejected": "failed", "late":
 
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize(
-    ("notify", "told"),
+    ("notify", "expected"),
     [
         (None, UNSAID),
         (["NEVER"], {}),
@@ -52,7 +52,7 @@ UNSAID = {"failed": "failed", "expired": "failed", "rejected": "failed", "late":
     ],
 )
 async def test_notify_decides_about_notices(
-    factory: Factory, made: str, notify: list[str] | None, told: dict[str, str]
+    factory: Factory, made: str, notify: list[str] | None, expected: dict[str, str]
 ) -> None:
     factory.row()
     if notify is not None:
@@ -65,7 +65,7 @@ async def test_notify_decides_about_notices(
         [c] = await claim(factory.uri)
         recorder.add([MADE[made](c)])
         await recorder.drained()
-    assert [notice.kind for notice in notices(factory)] == ([told[made]] if made in told else [])
+    assert [notice.kind for notice in notices(factory)] == ([expected[made]] if made in expected else [])
 
 
 def notices(factory: Factory) -> list[Any]:
@@ -73,7 +73,7 @@ def notices(factory: Factory) -> list[Any]:
     return factory.sql("SELECT * FROM pillarbox.notices ORDER BY id")
 
 
-async def test_a_notice_says_all_there_is_to_say(factory: Factory) -> None:
+async def test_a_notice_has_every_field_of_the_result(factory: Factory) -> None:
     message = factory.message()
     [row] = factory.queue(factory.row(message=message))
     async with running_recorder(factory.uri) as recorder:
@@ -89,7 +89,7 @@ async def test_a_notice_says_all_there_is_to_say(factory: Factory) -> None:
     assert notice.will_retry_until is None
 
 
-async def test_a_delay_is_told_once_however_often_it_is_asked_for(factory: Factory) -> None:
+async def test_a_delay_is_noted_once(factory: Factory) -> None:
     id_ = factory.row()
     async with running_recorder(factory.uri) as recorder:
         for _ in range(3):
@@ -103,7 +103,7 @@ async def test_a_delay_is_told_once_however_often_it_is_asked_for(factory: Facto
     assert len(factory.attempts()) == 3
 
 
-async def test_the_null_sender_is_told_nothing(factory: Factory) -> None:
+async def test_mail_from_the_null_sender_causes_no_notice(factory: Factory) -> None:
     factory.rows(count=2)
     factory.sql("UPDATE pillarbox.queue SET senderlocalpart = NULL, senderdomain = NULL")
     async with running_recorder(factory.uri) as recorder:
@@ -114,7 +114,7 @@ async def test_the_null_sender_is_told_nothing(factory: Factory) -> None:
     assert len(factory.attempts()) == 2
 
 
-async def test_a_late_result_tells_nobody(factory: Factory) -> None:
+async def test_a_late_result_causes_no_notice(factory: Factory) -> None:
     """Another worker holds the claim; only that worker writes the notice."""
     factory.row()
     async with running_recorder(factory.uri) as recorder:
@@ -125,7 +125,7 @@ async def test_a_late_result_tells_nobody(factory: Factory) -> None:
     assert notices(factory) == []
 
 
-async def test_nothing_is_written_down_where_bounces_are_off(factory: Factory) -> None:
+async def test_with_bounces_disabled_no_notice_is_written(factory: Factory) -> None:
     factory.row()
     async with running_recorder(factory.uri, notices=False) as recorder:
         assert isinstance(recorder, Recorder)
@@ -135,14 +135,14 @@ async def test_nothing_is_written_down_where_bounces_are_off(factory: Factory) -
     assert notices(factory) == []
 
 
-async def test_nobody_is_told_of_a_delay_while_the_mail_is_on_hold(factory: Factory) -> None:
+async def test_mail_on_hold_causes_no_delay_notice(factory: Factory) -> None:
     held, other = factory.rows(2)
     async with running_recorder(factory.uri) as recorder:
         taken = await claim(factory.uri)
         factory.move([held], "HOLD")
         recorder.add([late(c) for c in taken])
         await recorder.drained()
-    assert [told.queue__id for told in factory.sql("SELECT queue__id FROM pillarbox.notices")] == [other]
-    # What was not told is still to be told, should it be released and late.
+    assert [notice.queue__id for notice in factory.sql("SELECT queue__id FROM pillarbox.notices")] == [other]
+    # The notice is still to be sent if the mail is released and late.
     noticed = factory.sql("SELECT id, noticed IS NOT NULL AS noticed FROM pillarbox.queue")
     assert {row.id: row.noticed for row in noticed} == {held: False, other: True}

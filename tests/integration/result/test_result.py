@@ -1,6 +1,6 @@
 """test_result — a result is recorded once, for its own claim, with every detail of the try
 
-Owns: proofs about queued/result.py and result_record_if_claimed.sql; test_result_trouble.py has outages and refusals.
+Owns: proofs about queued/result.py and result_record_if_claimed.sql; test_trouble.py has outages and refusals.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.fixtures.heard import Heard
 
 
-async def test_success_archives_the_recipient_and_lets_go_of_the_body(factory: Factory, heard: Heard) -> None:
+async def test_success_archives_the_recipient_and_releases_the_body(factory: Factory, heard: Heard) -> None:
     message = factory.message()
     before = factory.queue(factory.row(message=message, partid="4", tries=2, transportid="relay"))[0]
     async with running_recorder(factory.uri) as recorder:
@@ -52,7 +52,7 @@ async def test_success_archives_the_recipient_and_lets_go_of_the_body(factory: F
     assert (said["id"], said["tries"], said["reply"]) == (message, 3, "250 2.0.0 Ok")
 
 
-async def test_deferred_sets_the_next_try_and_gives_up_the_claim(factory: Factory, heard: Heard) -> None:
+async def test_a_deferral_sets_the_next_try_and_releases_the_claim(factory: Factory, heard: Heard) -> None:
     id_ = factory.row()
     due = datetime.now(UTC) + timedelta(minutes=15)
     async with running_recorder(factory.uri) as recorder:
@@ -65,14 +65,14 @@ async def test_deferred_sets_the_next_try_and_gives_up_the_claim(factory: Factor
     assert [attempt.outcome for attempt in factory.attempts()] == ["deferred"]
     assert factory.archive() == []
     assert heard.all("result.deferred")[0]["next_retry"] == due.isoformat(timespec="seconds")
-    # A deferred row is no expired lease: the next claim must not say that it was lost.
+    # A deferred row is not an expired lease: the next claim must not report it as lost.
     factory.sql("UPDATE pillarbox.queue SET next_retry = now()")
     assert len(await claim(factory.uri)) == 1
     assert len(factory.attempts()) == 1
 
 
 @pytest.mark.parametrize("result", ["failed", "expired"])
-async def test_what_is_given_up_is_archived_with_the_last_reply(factory: Factory, heard: Heard, result: str) -> None:
+async def test_a_failed_recipient_is_archived_with_the_last_reply(factory: Factory, heard: Heard, result: str) -> None:
     factory.row()
     outcome = FAILED if result == "failed" else DEFERRED
     async with running_recorder(factory.uri) as recorder:
@@ -113,7 +113,7 @@ async def test_a_stale_token_changes_no_row_and_keeps_its_attempt(factory: Facto
     assert len(factory.archive()) == len(heard.all("result.delivered")) == 1
 
 
-async def test_a_row_that_is_gone_is_a_lost_claim(factory: Factory, heard: Heard) -> None:
+async def test_a_missing_row_is_a_lost_claim(factory: Factory, heard: Heard) -> None:
     factory.row()
     async with running_recorder(factory.uri) as recorder:
         [c] = await claim(factory.uri)
@@ -125,7 +125,9 @@ async def test_a_row_that_is_gone_is_a_lost_claim(factory: Factory, heard: Heard
 
 
 @pytest.mark.parametrize("status", ["HOLD", "DELETE", "BOUNCE"])
-async def test_delivered_is_delivered_whatever_was_asked_meanwhile(factory: Factory, heard: Heard, status: str) -> None:
+async def test_a_delivery_is_final_despite_a_concurrent_hold_or_deletion(
+    factory: Factory, heard: Heard, status: str
+) -> None:
     message = factory.message()
     id_ = factory.row(message=message)
     async with running_recorder(factory.uri) as recorder:
@@ -139,7 +141,7 @@ async def test_delivered_is_delivered_whatever_was_asked_meanwhile(factory: Fact
     assert heard.all("claim.lost") == []
 
 
-async def test_deferred_while_put_on_hold_stays_held(factory: Factory) -> None:
+async def test_a_recipient_held_during_a_deferral_stays_held(factory: Factory) -> None:
     id_ = factory.row()
     async with running_recorder(factory.uri) as recorder:
         [c] = await claim(factory.uri)
@@ -150,7 +152,7 @@ async def test_deferred_while_put_on_hold_stays_held(factory: Factory) -> None:
     assert (row.status, row.leaf, row.token, row.last_error) == ("HOLD", "queue_hold", None, DEFERRED.text)
 
 
-async def test_expired_while_put_on_hold_stays_held_and_nobody_is_told(factory: Factory, heard: Heard) -> None:
+async def test_a_recipient_held_when_it_expires_stays_held_without_a_notice(factory: Factory, heard: Heard) -> None:
     id_, other = factory.rows(2)
     due = factory.queue(id_)[0].next_retry
     async with running_recorder(factory.uri) as recorder:
@@ -163,12 +165,12 @@ async def test_expired_while_put_on_hold_stays_held_and_nobody_is_told(factory: 
     assert (row.next_retry, row.retry_count) == (due, 1)
     assert [archived.id for archived in factory.archive()] == [other]
     assert len(factory.attempts()) == 2
-    assert [told.queue__id for told in factory.sql("SELECT queue__id FROM pillarbox.notices")] == [other]
+    assert [notice.queue__id for notice in factory.sql("SELECT queue__id FROM pillarbox.notices")] == [other]
     assert [len(heard.all(f"result.{kind}")) for kind in ("deferred", "failed")] == [1, 1]
     assert heard.all("claim.lost") == []
 
 
-async def test_a_batch_of_every_kind_is_recorded_each_as_it_is(factory: Factory, heard: Heard) -> None:
+async def test_a_batch_of_all_kinds_is_recorded(factory: Factory, heard: Heard) -> None:
     message = factory.message()
     for partid in ("1", "4", None):
         factory.rows(400, message=message, partid=partid)
@@ -193,9 +195,7 @@ async def test_a_batch_of_every_kind_is_recorded_each_as_it_is(factory: Factory,
     assert factory.bodies()[message].refcount == 600
 
 
-async def test_results_that_come_within_moments_share_a_commit_while_more_is_under_way(
-    factory: Factory, heard: Heard
-) -> None:
+async def test_results_close_in_time_share_a_commit_while_attempts_run(factory: Factory, heard: Heard) -> None:
     factory.row()
     factory.row()
     async with running_recorder(factory.uri, in_flight=Held(100)) as recorder:

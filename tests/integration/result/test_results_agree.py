@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_database_takes_these_results_and_no_others(factory: Factory) -> None:
+def test_the_database_accepts_exactly_these_results(factory: Factory) -> None:
     constraint = factory.one(
         """SELECT pg_get_constraintdef(oid) FROM pg_constraint
             WHERE conrelid = 'pillarbox.archive'::regclass AND conname = 'archive_result_check'"""
@@ -26,14 +26,14 @@ def test_the_database_takes_these_results_and_no_others(factory: Factory) -> Non
     assert re.findall("'([a-z_]+)'", constraint) == list(RESULTS)
 
 
-def test_the_database_calls_the_same_ones_dead(factory: Factory) -> None:
+def test_the_database_has_the_same_dead_results(factory: Factory) -> None:
     rows = factory.sql("SELECT r FROM unnest(%(r)s::text[]) AS r WHERE pillarbox.archive_is_dead(r)", r=list(RESULTS))
     assert tuple(row.r for row in rows) == DEAD
     [index] = factory.sql("SELECT pg_get_indexdef('pillarbox.archive_dead'::regclass) AS text")
     assert set(re.findall("'([a-z_]+)'", index.text)) == set(RESULTS) - set(DEAD)
 
 
-def test_the_reference_page_says_the_same() -> None:
+def test_the_reference_page_lists_the_same_results() -> None:
     page = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (yes|no) \|", page, re.MULTILINE))
     assert rows == {name: "yes" if finish.dead else "no" for name, finish in RESULTS.items()}
@@ -41,7 +41,7 @@ def test_the_reference_page_says_the_same() -> None:
         assert finish.meaning in page
 
 
-def test_the_state_page_says_the_same() -> None:
+def test_the_state_page_lists_the_same_results() -> None:
     page = (ROOT / "sql" / "README.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+)` \| (yes|no) \|", page, re.MULTILINE))
     assert rows == {name: "yes" if finish.dead else "no" for name, finish in RESULTS.items()}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.fixtures.heard import Heard
     from tests.fixtures.peers.proxy import Proxy
 
-LEASE = timedelta(minutes=15)  # ended by hand: no test waits for it
+LEASE = timedelta(minutes=15)  # ended by the test itself
 SENT = 12
 
 
@@ -68,7 +68,7 @@ def heart(proxy: Proxy, peer: Peer, inflight: int) -> AbstractAsyncContextManage
     return dispatching(proxy.uri, peer.sink.port, LEASE, beats=False, inflight=inflight, patience=0.5)
 
 
-async def test_claims_go_on_and_leave_out_what_only_has_to_be_recorded(factory: Factory, heard: Heard) -> None:
+async def test_claims_continue_without_mail_that_awaits_recording(factory: Factory, heard: Heard) -> None:
     for _ in range(SENT):
         factory.rows(1, message=factory.message())
     peer = Peer()
@@ -80,7 +80,7 @@ async def test_claims_go_on_and_leave_out_what_only_has_to_be_recorded(factory: 
             proxy.refuse = False
             for more in (1, 2, 3):
                 factory.rows(1, message=factory.message())
-                await until(lambda: len(peer.sink.received) == SENT + more, "what is new to be sent")  # noqa: B023 - awaited here
+                await until(lambda: len(peer.sink.received) == SENT + more, "the new mail to be sent")  # noqa: B023 - awaited here
         await until(lambda: not factory.queue(), "every result to be recorded")
     assert len(peer.sink.received) == SENT + 3
     assert {row.result for row in factory.archive()} == {"success"}
@@ -88,7 +88,7 @@ async def test_claims_go_on_and_leave_out_what_only_has_to_be_recorded(factory: 
     assert heard.all("claim.expired") == heard.all("claim.lost") == []
 
 
-async def test_a_full_hand_finds_postgresql_again_though_nothing_is_claimed(factory: Factory, heard: Heard) -> None:
+async def test_a_worker_at_its_limit_reconnects_and_records_its_results(factory: Factory, heard: Heard) -> None:
     for _ in range(SENT):
         factory.rows(1, message=factory.message())
     peer = Peer()
@@ -102,7 +102,7 @@ async def test_a_full_hand_finds_postgresql_again_though_nothing_is_claimed(fact
     assert {row.outcome for row in factory.attempts()} == {"delivered"}
 
 
-async def test_a_wake_up_in_the_middle_of_trouble_stops_nothing_else(
+async def test_a_notification_during_an_outage_does_not_stop_the_worker(
     factory: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once a worker that was woken while it waited for its trouble to pass did nothing else any more."""
@@ -128,7 +128,7 @@ async def test_a_wake_up_in_the_middle_of_trouble_stops_nothing_else(
     assert [row.id for row in factory.archive()] == [id_]
 
 
-async def test_only_the_recipients_in_hand_are_left_out_not_their_message(factory: Factory) -> None:
+async def test_other_recipients_of_a_message_in_flight_are_claimed(factory: Factory) -> None:
     in_hand, *others = factory.rows(3, message=factory.message())
     connection = await database.connect(factory.uri, "worker")
     claimed = await Claimer("true", "worker", Claim()).take(connection, 10, {in_hand})

@@ -89,7 +89,7 @@ async def sent(factory: Factory, database: str, count: int = 1) -> UUID:
 async def reported(
     factory: Factory, database: str, pool: db.Pool, text: str, to: str = "b@bounces.example", **settings: Any
 ) -> list[Any]:
-    """What the table says after this report has come in."""
+    """The rows of the table after this report."""
     factory.row(domain="bounces.example")
     local, _, _ = to.partition("@")
     factory.sql("UPDATE pillarbox.queue SET recipientlocalpart = %(local)s", local=local)
@@ -109,7 +109,7 @@ def signed(tmp_path: Path) -> dict[str, Any]:
     return {"evidence": "signed", "returnpath": {"domain": "bounces.example", "secret": str(secret)}}
 
 
-async def test_a_hard_bounce_of_a_known_message_suppresses(
+async def test_a_hard_bounce_of_a_known_message_suppresses_the_recipient(
     factory: Factory, database: str, pool: db.Pool, heard: Heard
 ) -> None:
     message = await sent(factory, database)
@@ -124,8 +124,8 @@ async def test_a_hard_bounce_of_a_known_message_suppresses(
 @pytest.mark.parametrize(
     ("recipient", "message"),
     [
-        ("r1@example.com", "019a2b3c-0000-7000-8000-000000000001"),  # a message nobody sent
-        ("victim@example.com", None),  # whom the message did not go to
+        ("r1@example.com", "019a2b3c-0000-7000-8000-000000000001"),  # an unknown message
+        ("victim@example.com", None),  # not a recipient of the message
     ],
 )
 async def test_a_forged_report_changes_nothing(
@@ -136,11 +136,9 @@ async def test_a_forged_report_changes_nothing(
     assert await reported(factory, database, pool, text) == []
 
 
-async def test_nobody_suppresses_the_address_that_reports_come_to(
-    factory: Factory, database: str, pool: db.Pool
-) -> None:
+async def test_a_report_address_is_never_suppressed(factory: Factory, database: str, pool: db.Pool) -> None:
     message = factory.message()
-    factory.row(message=message, domain="bounces.example")  # anybody may send it, and hears its id
+    factory.row(message=message, domain="bounces.example")  # any client may send it, and gets its id
     [row] = await claim(database)
     async with running_recorder(database) as recorder:
         recorder.add([finished(row, FAILED, "failed")])
@@ -160,7 +158,7 @@ async def test_a_message_to_many_addresses_is_read_once(
     assert (len(done), left, read) == (10, (), [b"x"])
 
 
-async def test_only_a_signed_return_path_is_believed_where_that_is_asked(
+async def test_only_a_signed_return_path_is_accepted_if_configured(
     factory: Factory, database: str, pool: db.Pool, signed: dict[str, Any]
 ) -> None:
     message = await sent(factory, database)
@@ -173,7 +171,7 @@ async def test_only_a_signed_return_path_is_believed_where_that_is_asked(
     assert row.target == "r1@example.com"
 
 
-async def test_soft_bounces_suppress_when_there_were_enough(factory: Factory, database: str, pool: db.Pool) -> None:
+async def test_soft_bounces_suppress_at_their_limit(factory: Factory, database: str, pool: db.Pool) -> None:
     message = await sent(factory, database)
     text = REPORT.format(recipient="r1@example.com", status="5.2.2", message=message)
     found = [(await reported(factory, database, pool, text, soft=3))[0] for _ in range(3)]
@@ -204,7 +202,7 @@ async def test_feedback_suppresses_the_only_recipient(
     assert [(row.target, row.source, row.expires) for row in rows] == [("r1@example.com", "arf", None)] * count
 
 
-async def test_feedback_on_one_of_several_recipients_suppresses_nobody(
+async def test_feedback_on_a_message_with_several_recipients_suppresses_no_address(
     factory: Factory, database: str, pool: db.Pool, signed: dict[str, Any]
 ) -> None:
     message = await sent(factory, database, 2)
@@ -212,7 +210,7 @@ async def test_feedback_on_one_of_several_recipients_suppresses_nobody(
     assert await reported(factory, database, pool, text, **signed) == []
 
 
-async def test_a_suppressed_recipient_is_rejected_and_the_others_go_on(
+async def test_a_suppressed_recipient_is_rejected_and_the_others_continue(
     factory: Factory, database: str, pool: db.Pool
 ) -> None:
     factory.rows(3)
@@ -228,7 +226,7 @@ async def test_a_suppressed_recipient_is_rejected_and_the_others_go_on(
     assert await screening(pool, atdelivery="off").look(claimed, b"") == ([], tuple(claimed))
 
 
-async def test_nobody_asks_while_nobody_is_suppressed(factory: Factory, database: str, pool: db.Pool) -> None:
+async def test_an_empty_suppression_list_is_cached(factory: Factory, database: str, pool: db.Pool) -> None:
     factory.rows(1)
     claimed = await claim(database)
     screen = screening(pool)
@@ -239,7 +237,7 @@ async def test_nobody_asks_while_nobody_is_suppressed(factory: Factory, database
     assert await screening(pool).look(claimed, b"") == ([], tuple(claimed)), "mail waits for the table"
 
 
-async def test_rcpt_is_refused_or_held(factory: Factory, database: str) -> None:
+async def test_a_suppressed_rcpt_is_refused_or_held(factory: Factory, database: str) -> None:
     factory.sql(
         "INSERT INTO pillarbox.suppressions (target, reason, source)"
         " VALUES ('joe@example.com', 'x', 'operator'), ('gone.example', 'x', 'operator')"
@@ -261,7 +259,7 @@ async def test_rcpt_is_refused_or_held(factory: Factory, database: str) -> None:
     assert held == {"example.com": suppressed, "gone.example": suppressed, "ok.example": ("DELIVER", None)}
 
 
-async def test_reports_come_in_from_anybody_and_nothing_else_does(factory: Factory, database: str) -> None:
+async def test_any_client_may_send_reports_and_nothing_else(factory: Factory, database: str) -> None:
     factory.sql("INSERT INTO pillarbox.suppressions VALUES ('fbl@example.com', 'forged', 'bounce')")
     settings: dict[str, Any] = {
         "relay": {"networks": []},
@@ -274,7 +272,7 @@ async def test_reports_come_in_from_anybody_and_nothing_else_does(factory: Facto
         assert [reply[:3] for reply in said] == ["250", "250", "554"]
 
 
-def test_the_command_keeps_the_table(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_manages_the_table(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "queued.yaml").write_text(json.dumps({"environment": {"database": {"uri": database}}}))
     listed = tmp_path / "list.txt"
     listed.write_text("# from the old server\nAnn@Example.com\nMÜller.example  # a domain\n")
@@ -301,7 +299,7 @@ def test_the_command_keeps_the_table(database: str, tmp_path: Path, capsys: pyte
     assert f"{listed}:2: 'not an address'" in capsys.readouterr().err
 
 
-def test_one_report_at_a_time_opens_every_leaf(factory: Factory) -> None:
+def test_only_one_report_at_a_time_scans_all_leaves(factory: Factory) -> None:
     """With 500 leaves that takes 5,600 locks: for 32 workers at once PostgreSQL would have no room."""
     ask = "SELECT pillarbox.report_only_recipient(gen_random_uuid())"
     with factory.another() as first, factory.another() as second:

@@ -1,6 +1,6 @@
 """test_trouble — results survive outages, missing days and the refusal of a single result
 
-Owns: proofs about queued.result.Recorder when PostgreSQL does not take what it is given.
+Owns: proofs about queued.result.Recorder when PostgreSQL refuses a result.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("history", ["attempts", "archive"])
-async def test_a_missing_day_is_made_on_demand(factory: Factory, history: str) -> None:
+async def test_a_missing_day_partition_is_created_on_demand(factory: Factory, history: str) -> None:
     factory.row()
     days = factory.sql(
         "SELECT relid::regclass::text AS day FROM pg_partition_tree(%(t)s) WHERE isleaf", t=f"pillarbox.{history}"
@@ -93,10 +93,8 @@ async def test_the_pause_grows_while_the_outage_lasts(factory: Factory, heard: H
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b"], ids=["NUL", "surrogate"])
-async def test_a_success_whose_text_is_refused_is_recorded_without_it(
-    factory: Factory, heard: Heard, text: str
-) -> None:
-    """Alone: the others keep what their peers said."""
+async def test_a_success_with_a_refused_text_is_recorded_without_it(factory: Factory, heard: Heard, text: str) -> None:
+    """Only this one: the others keep the replies of their peers."""
     factory.rows(9)
     async with running_recorder(factory.uri) as recorder:
         taken = await claim(factory.uri)
@@ -127,7 +125,7 @@ CREATE TRIGGER mine BEFORE INSERT ON pillarbox.attempts FOR EACH ROW EXECUTE FUN
 
 
 async def nine_of_which_one_is_refused(factory: Factory, recorder: Recorder, code: str) -> int:
-    """Give the recorder nine successes; the id of the one whose text the trigger refuses by this SQLSTATE."""
+    """Give the recorder nine successes; the id of the one with a text that the trigger refuses by this SQLSTATE."""
     factory.rows(9)
     factory.sql(REFUSING.replace("{code}", code))
     taken = await claim(factory.uri)
@@ -137,7 +135,7 @@ async def nine_of_which_one_is_refused(factory: Factory, recorder: Recorder, cod
 
 
 @pytest.mark.parametrize("code", ["40001", "40P01"])
-async def test_a_conflict_without_end_holds_up_no_other_result(factory: Factory, heard: Heard, code: str) -> None:
+async def test_an_endless_conflict_does_not_block_other_results(factory: Factory, heard: Heard, code: str) -> None:
     async with running_recorder(factory.uri) as recorder:
         await nine_of_which_one_is_refused(factory, recorder, code)
         await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
@@ -149,7 +147,7 @@ async def test_a_conflict_without_end_holds_up_no_other_result(factory: Factory,
 
 
 @pytest.mark.parametrize("code", ["38000", "54000", "54001", "55000", "P0002", "P0004"])
-async def test_a_text_is_left_out_by_whatever_class_of_error_it_is_refused(factory: Factory, code: str) -> None:
+async def test_a_text_refused_with_any_error_class_is_left_out(factory: Factory, code: str) -> None:
     """Too long for an index of the operator's (54000), or a trigger that ends in an error of its own."""
     async with running_recorder(factory.uri) as recorder:
         refused = await nine_of_which_one_is_refused(factory, recorder, code)
@@ -161,7 +159,7 @@ async def test_a_text_is_left_out_by_whatever_class_of_error_it_is_refused(facto
     assert set(said.values()) == {DELIVERED.text}
 
 
-async def test_a_result_that_is_refused_for_an_unknown_reason_holds_up_no_other(factory: Factory) -> None:
+async def test_a_result_refused_for_an_unknown_reason_does_not_block_others(factory: Factory) -> None:
     """SQLSTATE 45000 is the operator's own, and may pass: the result waits as it is."""
     factory.rows(300)
     factory.sql(REFUSING.replace("{code}", "45000"))
@@ -181,7 +179,9 @@ async def test_a_result_that_is_refused_for_an_unknown_reason_holds_up_no_other(
 
 
 @pytest.mark.parametrize("result", ["failed", None])
-async def test_what_is_owed_after_a_refused_text_is_owed_all_the_same(factory: Factory, result: str | None) -> None:
+async def test_a_result_without_its_refused_text_still_notifies_and_reschedules(
+    factory: Factory, result: str | None
+) -> None:
     """The failure is recorded and its sender notified; the deferral waits until it is due."""
     factory.row()
     later = datetime.now(UTC) + timedelta(hours=1)
@@ -196,8 +196,8 @@ async def test_what_is_owed_after_a_refused_text_is_owed_all_the_same(factory: F
     assert [row.next_retry for row in factory.queue()] == ([] if result else [later])
 
 
-async def test_a_success_that_history_refuses_is_finished_all_the_same(factory: Factory, heard: Heard) -> None:
-    """Whatever an operator's own constraint on attempts says: it was delivered, and must not be sent again."""
+async def test_a_success_refused_by_the_history_is_finished(factory: Factory, heard: Heard) -> None:
+    """Despite an operator's own constraint on attempts: it was delivered, and must not be sent again."""
     factory.rows(3)
     factory.sql("ALTER TABLE pillarbox.attempts ADD CONSTRAINT mine CHECK (queue__id <> 2) NOT VALID")
     async with running_recorder(factory.uri) as recorder:
@@ -213,7 +213,7 @@ async def test_a_success_that_history_refuses_is_finished_all_the_same(factory: 
     ]
 
 
-async def test_what_is_refused_in_every_form_keeps_its_claim_until_it_is_taken(
+async def test_a_result_refused_in_every_form_keeps_its_claim_until_recorded(
     factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not sent again meanwhile, and holds up no other result."""
@@ -239,7 +239,7 @@ async def test_what_is_refused_in_every_form_keeps_its_claim_until_it_is_taken(
     assert factory.queue() == []
 
 
-async def test_a_result_that_meets_a_hold_in_the_making_is_recorded_after_it(factory: Factory, heard: Heard) -> None:
+async def test_a_result_during_a_concurrent_hold_is_recorded_after_it(factory: Factory, heard: Heard) -> None:
     """Deleting a row while it moves to another partition gives SQLSTATE 40001, which is not a refusal."""
     [id_] = factory.rows(1)
     async with running_recorder(factory.uri) as recorder:
@@ -257,7 +257,7 @@ async def test_a_result_that_meets_a_hold_in_the_making_is_recorded_after_it(fac
     assert len(factory.attempts()) == 1
 
 
-async def test_a_row_somebody_keeps_locked_holds_up_no_other_result(factory: Factory, heard: Heard) -> None:
+async def test_a_locked_row_does_not_block_other_results(factory: Factory, heard: Heard) -> None:
     ids = factory.rows(5)
     async with running_recorder(factory.uri) as recorder:
         taken = await claim(factory.uri)
@@ -272,7 +272,7 @@ async def test_a_row_somebody_keeps_locked_holds_up_no_other_result(factory: Fac
     assert heard.all("result.unrecorded")
 
 
-async def test_what_a_server_refuses_for_now_is_kept_until_it_does_not(factory: Factory, heard: Heard) -> None:
+async def test_results_refused_by_a_read_only_server_are_kept(factory: Factory, heard: Heard) -> None:
     """A read-only server refuses every result alike; that says nothing about the results."""
     factory.rows(5)
     taken = await claim(factory.uri)
@@ -289,7 +289,7 @@ async def test_what_a_server_refuses_for_now_is_kept_until_it_does_not(factory: 
     assert (len(factory.archive()), len(factory.attempts()), factory.queue()) == (5, 5, [])
 
 
-async def test_a_late_result_and_the_next_claims_are_told_apart_in_one_group(factory: Factory, heard: Heard) -> None:
+async def test_late_and_current_results_of_a_row_are_distinguished_in_one_group(factory: Factory, heard: Heard) -> None:
     [id_] = factory.rows(1)
     [late] = await claim(factory.uri)
     factory.sql("UPDATE pillarbox.queue SET lease_until = now()")
@@ -304,7 +304,7 @@ async def test_a_late_result_and_the_next_claims_are_told_apart_in_one_group(fac
     assert tried == sorted(expected)
 
 
-async def test_a_group_whose_late_results_fail_is_not_recorded_twice(
+async def test_a_group_with_failing_late_results_is_recorded_once(
     factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = factory.rows(5)

@@ -28,7 +28,7 @@ MX: Final = "mx.example.test"
 async def domain(
     port: int, records: Sequence[str], *, signed: Sequence[str] | None = None, **tls: Any
 ) -> AsyncIterator[Routed]:
-    """example.test with one exchanger at 127.0.0.1, whose TLSA records these are; every name signed, unless said."""
+    """example.test with one exchanger at 127.0.0.1, and these TLSA records; every name is signed by default."""
     name = f"_{port}._tcp.{MX}"
     zone = {("example.test", "MX"): [f"10 {MX}."], (MX, "A"): ["127.0.0.1"], (name, "TLSA"): records}
     names = ["example.test", MX, name] if signed is None else [n.replace("TLSA", name) for n in signed]
@@ -39,7 +39,7 @@ async def domain(
 @pytest.mark.parametrize("matching", [0, 1, 2])
 @pytest.mark.parametrize("selector", [0, 1])
 @pytest.mark.parametrize("usage", [2, 3])
-async def test_the_certificate_that_is_named_is_taken(
+async def test_a_certificate_named_by_tlsa_is_accepted(
     usage: int, selector: int, matching: int, authority: Authority, tmp_path: Path
 ) -> None:
     pair, issuer = chained(authority, tmp_path, MX)
@@ -51,7 +51,7 @@ async def test_the_certificate_that_is_named_is_taken(
             assert (host.mails, host.sni) == (["TLSv1.3"], [MX])
 
 
-async def test_names_and_dates_do_not_matter_to_dane_ee(authority: Authority) -> None:
+async def test_dane_ee_ignores_names_and_dates(authority: Authority) -> None:
     old = authority.ending("other.example", datetime.now(UTC) - timedelta(days=1))
     async with (
         TlsPeer(server_context(old)) as host,
@@ -61,11 +61,11 @@ async def test_names_and_dates_do_not_matter_to_dane_ee(authority: Authority) ->
 
 
 @pytest.mark.parametrize("wrong", ["name", "date", "issuer"])
-async def test_a_wrong_name_date_or_issuer_matters_to_dane_ta(wrong: str, authority: Authority, tmp_path: Path) -> None:
+async def test_dane_ta_checks_name_date_and_issuer(wrong: str, authority: Authority, tmp_path: Path) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
     more = {"not_after": yesterday} if wrong == "date" else {}
     pair, issuer = chained(authority, tmp_path, "other.example" if wrong == "name" else MX, **more)
-    if wrong == "issuer":  # the named authority stands in the chain, and has issued nothing in it
+    if wrong == "issuer":  # the named authority is in the chain, and issued no certificate of it
         alien = authority.issue(MX, stem="alien")
         chain = read(alien["certificate"]) + read(issuer)
         (tmp_path / "alien.pem").write_bytes(chain)
@@ -79,7 +79,7 @@ async def test_a_wrong_name_date_or_issuer_matters_to_dane_ta(wrong: str, author
         assert host.mails == []
 
 
-async def test_dane_ta_takes_the_recipient_domain_for_a_name_too(authority: Authority, tmp_path: Path) -> None:
+async def test_dane_ta_accepts_the_recipient_domain_as_a_name(authority: Authority, tmp_path: Path) -> None:
     pair, issuer = chained(authority, tmp_path, "example.test")
     async with (
         TlsPeer(server_context(pair)) as host,
@@ -88,7 +88,7 @@ async def test_dane_ta_takes_the_recipient_domain_for_a_name_too(authority: Auth
         assert (await routed.send_one()).result == "success"
 
 
-async def test_another_certificate_than_the_named_one_gets_no_mail(authority: Authority) -> None:
+async def test_a_host_with_another_certificate_gets_no_mail(authority: Authority) -> None:
     shown, named = authority.issue(MX), authority.issue(MX)
     async with (
         TlsPeer(server_context(shown)) as host,
@@ -99,7 +99,7 @@ async def test_another_certificate_than_the_named_one_gets_no_mail(authority: Au
         assert "no TLSA record names" in result.outcome.text
 
 
-async def test_one_right_record_of_several_is_enough(authority: Authority) -> None:
+async def test_one_matching_record_of_several_is_enough(authority: Authority) -> None:
     shown, other = authority.issue(MX), authority.issue(MX)
     async with TlsPeer(server_context(shown)) as host:
         records = [tlsa(3, 1, 1, other["certificate"]), tlsa(3, 1, 1, shown["certificate"]), "3 9 9 00"]
@@ -107,7 +107,7 @@ async def test_one_right_record_of_several_is_enough(authority: Authority) -> No
             assert (await routed.send_one()).result == "success"
 
 
-async def test_a_host_with_records_and_without_starttls_is_passed_over(authority: Authority) -> None:
+async def test_a_host_with_tlsa_records_but_no_starttls_is_skipped(authority: Authority) -> None:
     pair = authority.issue("mx2.example.test")
     async with (
         TlsPeer(host="127.0.0.2") as stripped,
@@ -127,7 +127,7 @@ async def test_a_host_with_records_and_without_starttls_is_passed_over(authority
             assert (stripped.connections, stripped.mails, good.mails) == (1, [], ["TLSv1.3"])
 
 
-async def test_records_we_do_not_understand_ask_for_tls_and_no_more(authority: Authority) -> None:
+async def test_unusable_records_require_tls_without_verification(authority: Authority) -> None:
     pair = authority.issue(MX)
     async with TlsPeer(server_context(pair)) as host, domain(host.port, ["1 1 1 " + "00" * 32]) as routed:
         result = await routed.send_one()
@@ -137,7 +137,7 @@ async def test_records_we_do_not_understand_ask_for_tls_and_no_more(authority: A
 
 
 @pytest.mark.parametrize("signed", [[], ["example.test", MX], [MX, "TLSA"]])
-async def test_without_validation_of_every_link_it_is_as_optional(signed: list[str], authority: Authority) -> None:
+async def test_without_dnssec_for_every_record_tls_is_opportunistic(signed: list[str], authority: Authority) -> None:
     shown, named = authority.issue(MX), authority.issue(MX)
     async with (
         TlsPeer(server_context(shown)) as host,
@@ -149,14 +149,14 @@ async def test_without_validation_of_every_link_it_is_as_optional(signed: list[s
         assert result.spoken.tls.endswith(" unverified")
 
 
-async def test_an_answer_that_is_suppressed_defers_mail(authority: Authority) -> None:
+async def test_a_suppressed_tlsa_answer_defers_mail(authority: Authority) -> None:
     async with TlsPeer(server_context(authority.issue(MX))) as host, domain(host.port, [SERVFAIL]) as routed:
         result = await routed.send_one()
         assert (result.outcome.kind, host.connections) == ("deferred", 0)
         assert f"TLSA of {MX}" in result.outcome.text
 
 
-async def test_a_server_of_an_unsigned_zone_is_not_asked_since_it_may_choke(authority: Authority) -> None:
+async def test_tlsa_is_not_queried_in_an_unsigned_zone(authority: Authority) -> None:
     async with (
         TlsPeer(server_context(authority.issue(MX))) as host,
         domain(host.port, [SERVFAIL], signed=["example.test"]) as routed,
@@ -165,7 +165,7 @@ async def test_a_server_of_an_unsigned_zone_is_not_asked_since_it_may_choke(auth
         assert "TLSA" not in {kind for _, kind in routed.dns.asked}
 
 
-async def test_a_smart_host_may_have_records_too(authority: Authority) -> None:
+async def test_tlsa_records_of_a_smart_host_apply(authority: Authority) -> None:
     # A name that /etc/hosts knows, since smart hosts are connected to by name.
     pair = authority.issue("localhost")
     async with TlsPeer(server_context(pair)) as host:
@@ -178,7 +178,7 @@ async def test_a_smart_host_may_have_records_too(authority: Authority) -> None:
             assert result.spoken.tls.endswith(" dane")
 
 
-async def test_a_name_server_is_believed_only_where_that_was_written() -> None:
+async def test_a_name_server_is_trusted_only_if_configured() -> None:
     zone = {("example.test", "MX"): ["10 mx.example.test."]}
     async with FakeDns(zone, signed=["example.test"]) as dns:
         dns.boastful = True

@@ -46,7 +46,7 @@ async def test_a_policy_is_fetched_from_its_own_host(authority: Authority) -> No
         assert host.asked == [(HOST, b""), (HOST, b"GET /.well-known/mta-sts.txt HTTP/1.1")]
 
 
-async def test_an_address_that_fails_leads_to_the_next_one(authority: Authority) -> None:
+async def test_a_failed_address_is_followed_by_the_next_one(authority: Authority) -> None:
     class Second(PolicyHost):
         async def find(self, host: str) -> Sequence[str]:
             return [f"127.0.0.1:{free_port()}", *await super().find(host)]
@@ -77,7 +77,7 @@ async def test_two_domains_at_one_address_each_prove_their_name(authority: Autho
         (None, "within 0.3 s"),
     ],
 )
-async def test_what_is_no_policy_is_refused_with_the_reason(
+async def test_an_invalid_answer_is_refused_with_the_reason(
     octets: bytes | None, reason: str, authority: Authority
 ) -> None:
     async with PolicyHost(authority.issue(HOST), octets) as host:
@@ -85,7 +85,7 @@ async def test_what_is_no_policy_is_refused_with_the_reason(
             await fetcher(host, authority, limit=0.3 if octets is None else 5.0).fetch(DOMAIN)
 
 
-async def test_the_certificate_is_for_this_very_host_and_from_somebody_we_trust(
+async def test_the_policy_host_needs_a_valid_certificate_for_its_name(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     async with PolicyHost(authority.issue(DOMAIN), answer(policy(MX))) as host:
@@ -98,7 +98,7 @@ async def test_the_certificate_is_for_this_very_host_and_from_somebody_we_trust(
             await fetcher(host, authority).fetch(DOMAIN)
 
 
-async def test_strangers_do_not_lead_us_into_our_own_network() -> None:
+async def test_a_domain_cannot_direct_a_fetch_to_a_private_address() -> None:
     async with FakeDns({(HOST, "A"): ["127.0.0.1", "10.0.0.1"]}) as dns:
         resolver = Resolver(Dns.model_validate({"servers": [dns.where]}))
         with pytest.raises(NoPolicyError, match="no address that may be connected to"):
@@ -107,7 +107,7 @@ async def test_strangers_do_not_lead_us_into_our_own_network() -> None:
 
 
 class Asking(NamedTuple):
-    """Who asks a cache, and by which means."""
+    """A user of the cache, with its resolver and fetcher."""
 
     sts: MtaSts
     resolver: Resolver
@@ -133,7 +133,7 @@ async def forget(sts: Asking) -> None:
     await sts.policy("other.test")
 
 
-async def test_many_who_ask_at_once_fetch_once(authority: Authority) -> None:
+async def test_concurrent_lookups_fetch_the_policy_once(authority: Authority) -> None:
     async with PolicyHost(authority.issue(HOST), answer(policy(MX))) as host, kept(authority, host) as (sts, _):
         found = await asyncio.gather(*(sts.policy(DOMAIN.upper()) for _ in range(20)))
         assert {each.mode for each in found if each} == {"enforce"}
@@ -143,7 +143,7 @@ async def test_many_who_ask_at_once_fetch_once(authority: Authority) -> None:
         assert len(host.requests) == 1
 
 
-async def test_a_policy_cannot_be_made_to_go_away_before_its_time(authority: Authority) -> None:
+async def test_a_policy_stays_until_its_max_age_despite_attacks(authority: Authority) -> None:
     now = 0.0
     async with (
         PolicyHost(authority.issue(HOST), answer(policy(MX, max_age=3600))) as host,
@@ -161,7 +161,7 @@ async def test_a_policy_cannot_be_made_to_go_away_before_its_time(authority: Aut
         assert await sts.policy(DOMAIN) is None
 
 
-async def test_a_new_id_has_the_policy_fetched_anew(authority: Authority) -> None:
+async def test_a_new_id_makes_the_policy_be_fetched_again(authority: Authority) -> None:
     async with PolicyHost(authority.issue(HOST), answer(policy(MX))) as host, kept(authority, host) as (sts, dns):
         assert await sts.policy(DOMAIN) == StsPolicy("enforce", 86400, (MX,))
         host.answer = answer(policy("mx2.example.test", mode="testing"))
@@ -170,7 +170,7 @@ async def test_a_new_id_has_the_policy_fetched_anew(authority: Authority) -> Non
         assert await sts.policy(DOMAIN) == StsPolicy("testing", 86400, ("mx2.example.test",))
 
 
-async def test_a_policy_that_cannot_be_had_is_not_asked_for_at_once_again(
+async def test_a_failed_fetch_is_not_repeated_at_once(
     authority: Authority,
 ) -> None:
     now = 0.0
@@ -185,7 +185,7 @@ async def test_a_policy_that_cannot_be_had_is_not_asked_for_at_once_again(
         assert await sts.policy(DOMAIN) is not None
 
 
-async def test_a_policy_that_has_to_go_while_it_is_fetched_counts_for_all_who_wait_for_it(authority: Authority) -> None:
+async def test_a_policy_evicted_while_fetched_is_returned_to_all_waiters(authority: Authority) -> None:
     go = asyncio.Event()
 
     class Slow(PolicyHost):
@@ -225,14 +225,14 @@ async def domain(
                 yield routed, host
 
 
-async def test_an_enforced_policy_is_held_to(authority: Authority) -> None:
+async def test_an_enforced_policy_is_obeyed(authority: Authority) -> None:
     async with TlsPeer(server_context(authority.issue(MX))) as peer, domain(authority, peer, policy(MX)) as (routed, _):
         result = await routed.send_one()
         assert (result.result, result.spoken.tls) == ("success", "TLSv1.3 TLS_AES_256_GCM_SHA384 verified")
 
 
 @pytest.mark.parametrize("kind", ["clear", "misnamed"])
-async def test_an_exchanger_that_breaks_it_gets_no_mail(kind: str, authority: Authority) -> None:
+async def test_an_exchanger_that_violates_the_policy_gets_no_mail(kind: str, authority: Authority) -> None:
     context = None if kind == "clear" else server_context(authority.issue("other.example"))
     async with TlsPeer(context) as peer, domain(authority, peer, policy(MX)) as (routed, _):
         result = await routed.send_one()
@@ -240,7 +240,7 @@ async def test_an_exchanger_that_breaks_it_gets_no_mail(kind: str, authority: Au
         assert "MTA-STS" in result.outcome.text
 
 
-async def test_an_exchanger_that_it_does_not_name_is_not_even_connected_to(authority: Authority) -> None:
+async def test_an_exchanger_not_in_the_policy_gets_no_connection(authority: Authority) -> None:
     async with (
         TlsPeer(server_context(authority.issue(MX))) as peer,
         domain(authority, peer, policy("mx.elsewhere.test")) as (routed, _),
@@ -250,25 +250,25 @@ async def test_an_exchanger_that_it_does_not_name_is_not_even_connected_to(autho
         assert result.outcome.text == "MTA-STS: the policy of example.test does not name mx.example.test"
 
 
-async def test_a_policy_under_test_stops_nothing(authority: Authority) -> None:
+async def test_a_policy_in_testing_mode_stops_no_mail(authority: Authority) -> None:
     body = policy("mx.elsewhere.test", mode="testing")
     async with TlsPeer() as peer, domain(authority, peer, body) as (routed, host):
         assert (await routed.send_one()).result == "success"
         assert len(host.requests) == 1
 
 
-async def test_where_it_is_switched_off_nobody_is_asked(authority: Authority) -> None:
+async def test_with_mtasts_off_no_policy_is_fetched(authority: Authority) -> None:
     async with TlsPeer() as peer, domain(authority, peer, policy(MX), mtasts=False) as (routed, host):
         result = await routed.send_one()
         assert (result.result, result.spoken.tls, host.asked) == ("success", "none", [])
         assert RECORD not in routed.dns.asked
 
 
-async def test_a_policy_that_cannot_be_had_is_told_and_stops_nothing(authority: Authority, heard: Heard) -> None:
+async def test_an_unavailable_policy_is_logged_and_stops_no_mail(authority: Authority, heard: Heard) -> None:
     async with TlsPeer() as peer, domain(authority, peer, b"<html>") as (routed, _):
         assert (await routed.send_one()).result == "success"
-        [told] = heard.all("mta_sts.failed")
-        assert (told["domain"], str(told["error"])) == (
+        [event] = heard.all("mta_sts.failed")
+        assert (event["domain"], str(event["error"])) == (
             DOMAIN,
             f"https://{HOST}: the file is not a valid MTA-STS policy",
         )

@@ -49,7 +49,7 @@ async def publishing(authority: Authority, octets: bytes | None) -> AsyncIterato
 
 
 async def proof(delivering: Delivering, transport: str) -> str:
-    """What this transport asks of the domain's exchanger."""
+    """The proof that this transport requires of the domain's exchanger."""
     plan = await delivering.transports[transport].tls.plan(DOMAIN, HOPS)
     return plan[HOPS[0]].proof
 
@@ -69,7 +69,7 @@ async def test_a_policy_is_fetched_once_for_all_transports_and_every_reload(auth
         await delivering.close()
 
 
-async def test_who_believes_other_authorities_or_goes_elsewhere_learns_for_itself(
+async def test_transports_with_other_authorities_or_routes_fetch_separately(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = type(authority)(tmp_path_factory.mktemp("elsewhere"))
@@ -88,7 +88,7 @@ async def test_who_believes_other_authorities_or_goes_elsewhere_learns_for_itsel
         await delivering.close()
 
 
-async def test_who_stops_waits_for_no_policy(authority: Authority) -> None:
+async def test_a_stop_does_not_wait_for_a_policy(authority: Authority) -> None:
     async with publishing(authority, None) as (host, dns):
         delivering = Delivering(config(dns, {"id": "a", "tls": {"ca": str(authority.file)}}))
         asking = asyncio.create_task(proof(delivering, "a"))

@@ -27,7 +27,7 @@ def domain(port: int, authority: Authority, *, signed: bool = True, **tls: Any) 
 
 
 @pytest.mark.parametrize("mode", ["optional", "require_verify", "dane"])
-async def test_it_is_handed_on_to_a_host_that_proves_itself(mode: str, authority: Authority) -> None:
+async def test_requiretls_is_passed_to_a_verified_host(mode: str, authority: Authority) -> None:
     async with (
         TlsPeer(server_context(authority.issue(MX)), later=ABLE) as host,
         domain(host.port, authority, mode=mode) as routed,
@@ -38,7 +38,7 @@ async def test_it_is_handed_on_to_a_host_that_proves_itself(mode: str, authority
         assert mail.endswith(b" REQUIRETLS")
 
 
-async def test_other_mail_says_nothing_of_it(authority: Authority) -> None:
+async def test_other_mail_is_sent_without_requiretls(authority: Authority) -> None:
     async with (
         TlsPeer(server_context(authority.issue(MX)), later=ABLE) as host,
         domain(host.port, authority) as routed,
@@ -47,14 +47,14 @@ async def test_other_mail_says_nothing_of_it(authority: Authority) -> None:
         assert not any(b"REQUIRETLS" in command for command in host.commands)
 
 
-async def test_a_host_that_does_not_offer_it_is_a_permanent_failure(authority: Authority) -> None:
+async def test_a_host_without_requiretls_is_a_permanent_failure(authority: Authority) -> None:
     async with TlsPeer(server_context(authority.issue(MX))) as host, domain(host.port, authority) as routed:
         result = await routed.send_one(_requiretls=True)
         assert (result.outcome.kind, result.outcome.enhanced) == ("failed", "5.7.30")
         assert host.mails == []
 
 
-async def test_another_host_of_the_destination_that_offers_it_gets_it(authority: Authority) -> None:
+async def test_another_host_that_offers_requiretls_gets_the_mail(authority: Authority) -> None:
     context = server_context(authority.issue("mx1.example.test", "mx2.example.test"))
     zone = {
         ("example.test", "MX"): ["10 mx1.example.test.", "20 mx2.example.test."],
@@ -73,7 +73,7 @@ async def test_another_host_of_the_destination_that_offers_it_gets_it(authority:
 
 
 @pytest.mark.parametrize("kind", ["clear", "stranger"])
-async def test_a_host_that_proves_nothing_gets_nothing(kind: str, authority: Authority) -> None:
+async def test_an_unverified_host_gets_no_requiretls_mail(kind: str, authority: Authority) -> None:
     context = server_context(authority.issue("other.example")) if kind == "stranger" else None
     async with TlsPeer(context, offers=ABLE, later=ABLE) as host, domain(host.port, authority) as routed:
         result = await routed.send_one(_requiretls=True)
@@ -81,7 +81,7 @@ async def test_a_host_that_proves_nothing_gets_nothing(kind: str, authority: Aut
         assert "REQUIRETLS" in result.outcome.text
 
 
-async def test_nor_one_whose_name_nobody_vouches_for(authority: Authority) -> None:
+async def test_a_host_with_an_unvalidated_mx_name_gets_no_requiretls_mail(authority: Authority) -> None:
     async with (
         TlsPeer(server_context(authority.issue(MX)), later=ABLE) as host,
         domain(host.port, authority, signed=False) as routed,
@@ -91,7 +91,7 @@ async def test_nor_one_whose_name_nobody_vouches_for(authority: Authority) -> No
         assert "neither DNSSEC nor MTA-STS" in result.outcome.text
 
 
-async def test_a_smart_host_is_vouched_for_by_the_operator(authority: Authority) -> None:
+async def test_a_configured_smart_host_counts_as_a_validated_name(authority: Authority) -> None:
     pair = authority.issue("127.0.0.1")
     async with TlsPeer(server_context(pair), later=ABLE) as host:
         smart = {"mode": "smarthost", "server": "127.0.0.1", "port": host.port}
@@ -101,9 +101,7 @@ async def test_a_smart_host_is_vouched_for_by_the_operator(authority: Authority)
 
 
 @pytest.mark.parametrize("able", [True, False])
-async def test_a_notification_asks_for_it_where_it_is_offered_and_goes_on_where_not(
-    authority: Authority, *, able: bool
-) -> None:
+async def test_a_notification_uses_requiretls_only_if_offered(authority: Authority, *, able: bool) -> None:
     later = ABLE if able else ("8BITMIME",)
     async with (
         TlsPeer(server_context(authority.issue("stranger.example")), later=later) as host,

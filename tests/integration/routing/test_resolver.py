@@ -57,7 +57,7 @@ async def resolving(*, lives: int = 60, **settings: object) -> AsyncIterator[tup
             await resolver.close()
 
 
-async def test_mail_exchangers_and_addresses() -> None:
+async def test_mail_exchangers_and_addresses_are_resolved() -> None:
     async with resolving() as (resolver, _):
         answer = await resolver.mx("Example.TEST")
         assert sorted(answer.records) == [(10, "mx1.example.test"), (20, "mx2.example.test")]
@@ -74,7 +74,7 @@ async def test_an_alias_is_followed() -> None:
         assert (await resolver.mx("alias.test")).state == "nothing"
 
 
-async def test_yes_no_and_no_such_name_are_three_things() -> None:
+async def test_found_nothing_and_unknown_are_distinguished() -> None:
     async with resolving() as (resolver, _):
         assert (await resolver.mx("half.test")).state == "nothing"
         assert (await resolver.mx("nowhere.test")).state == "unknown"
@@ -82,14 +82,14 @@ async def test_yes_no_and_no_such_name_are_three_things() -> None:
         assert (await resolver.addresses("null.test")).state == "nothing"
 
 
-async def test_one_family_is_enough_but_none_proves_nothing_while_the_other_is_unknown() -> None:
+async def test_one_address_family_is_enough_and_a_failed_one_leaves_none_unproven() -> None:
     async with resolving() as (resolver, _):
         assert (await resolver.addresses("half.test")).records == (ip_address("192.0.2.3"),)
         assert (await resolver.addresses("unsure.test")).state == "failed"
 
 
 @pytest.mark.parametrize("name", ["servfail.test", "refused.test", "garbage.test", "silent.test"])
-async def test_trouble_is_a_failure_and_is_remembered_for_moments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_is_cached_briefly(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(under_test, "monotonic", lambda: now)
     async with resolving(timeout="300ms") as (resolver, server):
@@ -104,20 +104,20 @@ async def test_trouble_is_a_failure_and_is_remembered_for_moments(name: str, mon
         assert (await resolver.mx(name)).records == ((1, "mx.test"),)
 
 
-async def test_nobody_listening_is_a_failure() -> None:
+async def test_an_unreachable_name_server_is_a_failure() -> None:
     async with resolving() as (_, server):
         port = server.port
     resolver = Resolver(Dns.model_validate({"servers": [f"127.0.0.1:{port}"], "timeout": "300ms"}))
     assert (await resolver.mx("example.test")).state == "failed"
 
 
-async def test_a_long_answer_comes_by_tcp() -> None:
+async def test_a_long_answer_is_fetched_by_tcp() -> None:
     async with resolving() as (resolver, server):
         assert len((await resolver.mx("long.test")).records) == 40
         assert server.by_tcp == 1
 
 
-async def test_only_what_is_read_of_texts_is_kept() -> None:
+async def test_only_the_needed_part_of_txt_records_is_cached() -> None:
     async with resolving() as (resolver, _):
         short, long = sorted((await resolver.txt("texts.test")).records)  # their order is by chance
         assert short == "v=STSv1; id=1;"
@@ -125,7 +125,7 @@ async def test_only_what_is_read_of_texts_is_kept() -> None:
         assert (await resolver.txt("unsure.test")).records == ()
 
 
-async def test_an_answer_is_kept_for_its_time_yes_and_no_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_positive_and_negative_answers_are_cached_for_their_ttl(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(under_test, "monotonic", lambda: now)
     async with resolving(lives=60) as (resolver, server):
@@ -143,9 +143,7 @@ async def test_an_answer_is_kept_for_its_time_yes_and_no_alike(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("own", "limit", "kept"), [(86400, "10m", 600), (0, "10m", 5), (0, "1s", 1)])
-async def test_the_time_an_answer_is_kept_has_bounds(
-    monkeypatch: pytest.MonkeyPatch, own: int, limit: str, kept: int
-) -> None:
+async def test_the_ttl_has_bounds(monkeypatch: pytest.MonkeyPatch, own: int, limit: str, kept: int) -> None:
     now = 1000.0
     monkeypatch.setattr(under_test, "monotonic", lambda: now)
     async with resolving(lives=own, ttl=limit) as (resolver, server):
@@ -158,7 +156,7 @@ async def test_the_time_an_answer_is_kept_has_bounds(
         assert len(server.asked) == 2
 
 
-async def test_memory_is_bounded_and_the_longest_unused_goes_first() -> None:
+async def test_the_cache_is_bounded_and_drops_the_least_recently_used() -> None:
     async with resolving(entries=2) as (resolver, server):
         for name in ("example.test", "null.test", "example.test", "half.test", "example.test"):
             await resolver.mx(name)
@@ -167,14 +165,14 @@ async def test_memory_is_bounded_and_the_longest_unused_goes_first() -> None:
         assert len(server.asked) == 4
 
 
-async def test_many_who_ask_the_same_ask_once() -> None:
+async def test_equal_concurrent_queries_are_sent_once() -> None:
     async with resolving() as (resolver, server):
         answers = await asyncio.gather(*(resolver.mx("example.test") for _ in range(50)))
         assert len(server.asked) == 1
         assert len(set(answers)) == 1
 
 
-async def test_questions_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_queries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counting:
         now = most = 0
 
@@ -193,7 +191,7 @@ async def test_questions_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert counting.most == 3
 
 
-async def test_who_asked_first_may_go_and_closing_turns_the_others_away() -> None:
+async def test_a_query_survives_its_first_caller_and_close_ends_the_others() -> None:
     async with resolving(timeout="30s") as (resolver, server):
         first, second = (asyncio.create_task(resolver.mx("silent.test")) for _ in range(2))
         await until(lambda: server.asked, "the question")
@@ -209,20 +207,20 @@ async def test_who_asked_first_may_go_and_closing_turns_the_others_away() -> Non
 
 
 @pytest.mark.parametrize("text", ["", ".", "a..b", "x" * 64 + ".test", ".".join(["abcdefgh"] * 40)])
-async def test_what_is_no_name_is_not_asked_for(text: str) -> None:
+async def test_an_invalid_name_is_not_queried(text: str) -> None:
     async with resolving() as (resolver, server):
         with pytest.raises(ValueError, match="is not a domain name"):
             await resolver.mx(text)
         assert server.asked == []
 
 
-async def test_nobody_waits_for_silent_name_servers_and_their_answer_is_kept_for_who_comes_again() -> None:
+async def test_recipients_of_silent_name_servers_are_parked_and_the_late_answer_is_cached() -> None:
     async with resolving(timeout="2500ms") as (resolver, server):
         with pytest.raises(ParkedError) as parked:
             await resolver.mx("silent.test")
         assert parked.value.until.reason == "DNS does not answer about silent.test"
         assert parked.value.until.stopped == "destination"
-        assert 1.3 <= parked.value.until.seconds <= 2.5, "who waits comes again when the question has ended"
+        assert 1.3 <= parked.value.until.seconds <= 2.5, "the recipient is due when the query has ended"
         assert (await resolver.mx("example.test")).state == "found"
         asked = server.asked.count(("silent.test", "MX"))
         await until(lambda: not resolver._asking, "the question to end")
@@ -231,7 +229,7 @@ async def test_nobody_waits_for_silent_name_servers_and_their_answer_is_kept_for
         assert server.asked.count(("silent.test", "MX")) <= asked + 1, "the same question goes on"
 
 
-async def test_silent_zones_have_a_share_of_the_questions_and_others_are_answered() -> None:
+async def test_silent_zones_take_only_their_share_of_the_queries() -> None:
     silent = {(f"d{n}.evil.test", "MX"): [SILENT] for n in range(300)} | {
         (f"{n}.e{n}.test", "MX"): [SILENT] for n in range(300)
     }
@@ -252,7 +250,7 @@ async def test_silent_zones_have_a_share_of_the_questions_and_others_are_answere
             await resolver.close()
 
 
-async def test_a_new_question_comes_before_hundreds_about_silent_domains_which_are_not_asked_again_at_once(
+async def test_a_new_query_goes_before_hundreds_of_repeated_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(under_test, "_PROMPT", 0.3)
@@ -282,7 +280,7 @@ async def test_a_new_question_comes_before_hundreds_about_silent_domains_which_a
             await resolver.close()
 
 
-async def test_while_name_servers_are_silent_an_answer_that_has_ended_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expired_answer_is_used_while_name_servers_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(under_test, "monotonic", lambda: now)
     async with resolving(lives=60, timeout="300ms") as (resolver, server):

@@ -1,7 +1,7 @@
 """test_routing — mail follows DNS and queued.yaml, over real sockets on several loopback addresses
 
-Owns: which host is asked and what its absence means; tests/unit/delivery/test_route.py has each decision by itself.
-See: test_failover.py for who is asked next.
+Owns: which host is tried and the outcome if it is missing; tests/unit/delivery/test_route.py has each decision.
+See: test_failover.py for the next host.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ ZONE: dict[tuple[str, str], Sequence[str]] = {
 }
 
 
-async def test_the_preferred_exchanger_takes_it() -> None:
+async def test_the_preferred_exchanger_gets_the_mail() -> None:
     async with sinks("2", "3") as (first, second), routing(ZONE, connection={"port": first.port}) as routed:
         result = await routed.send_one()
         assert (result.result, result.remote) == ("success", f"mx1.test[127.0.0.2]:{first.port}")
         assert (len(first.received), second.connections) == (1, 0)
 
 
-async def test_equal_exchangers_share_the_work() -> None:
+async def test_equal_exchangers_share_the_mail() -> None:
     zone = {**ZONE, MX: ["10 mx1.test.", "10 mx2.test."]}
     async with sinks("2", "3") as both, routing(zone, connection={"port": both[0].port}) as routed:
         for _ in range(40):  # that one of them gets all has a chance of one in 2 ** 39
@@ -55,13 +55,13 @@ async def test_equal_exchangers_share_the_work() -> None:
         assert all(sink.received for sink in both)
 
 
-async def test_a_domain_without_exchanger_is_its_own() -> None:
+async def test_a_domain_without_mx_is_its_own_exchanger() -> None:
     async with sinks("3") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
         result = await routed.send_one("bob@plain.test")
         assert (result.result, result.remote) == ("success", f"plain.test[127.0.0.3]:{sink.port}")
 
 
-async def test_an_address_literal_is_where_it_says() -> None:
+async def test_an_address_literal_is_delivered_to_its_address() -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
         assert (await routed.send_one("bob@[127.0.0.2]")).result == "success"
         assert sink.received[0].recipients == ("bob@[127.0.0.2]",)
@@ -89,7 +89,7 @@ async def test_a_permanent_routing_failure_is_rejected(recipient: str, enhanced:
 
 
 @pytest.mark.parametrize("domain", ["servfail.test", "silent.test", "halfway.test"])
-async def test_a_temporary_routing_failure_is_decided_again(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_temporary_routing_failure_is_resolved_again(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
         result = await routed.send_one(f"bob@{domain}")
         assert (result.outcome.kind, result.outcome.enhanced, result.result) == ("deferred", "4.4.3", None)
@@ -102,7 +102,7 @@ async def test_a_temporary_routing_failure_is_decided_again(domain: str, monkeyp
 
 
 @pytest.mark.parametrize("recipient", ["bob@example.test", "bob@[127.0.0.2]"])
-async def test_dns_does_not_lead_inside_unless_allowed(recipient: str) -> None:
+async def test_private_addresses_from_dns_are_used_only_if_allowed(recipient: str) -> None:
     async with (
         sinks("2", "3") as both,
         routing(ZONE, connection={"port": both[0].port}, allow={"private": False}) as routed,
@@ -113,20 +113,20 @@ async def test_dns_does_not_lead_inside_unless_allowed(recipient: str) -> None:
         assert [sink.connections for sink in both] == [0, 0]
 
 
-async def test_exchangers_no_better_than_ourselves_are_left_alone() -> None:
+async def test_exchangers_not_preferred_to_ourselves_are_skipped() -> None:
     async with sinks("3") as (worse,), routing(ZONE, connection={"port": worse.port}) as routed:
         result = await routed.send_one("bob@looping.test")
         assert (result.outcome.kind, result.remote) == ("deferred", f"mx1.test[127.0.0.2]:{worse.port}")
         assert worse.connections == 0
 
 
-async def test_this_hosts_own_addresses_are_ourselves_at_port_25() -> None:
+async def test_our_own_addresses_at_port_25_are_a_loop() -> None:
     async with routing(ZONE) as routed:
         result = await routed.send_one()
         assert (result.outcome.kind, result.outcome.enhanced) == ("failed", "5.4.6")
 
 
-async def test_written_addresses_are_ourselves_at_any_port() -> None:
+async def test_configured_own_addresses_at_any_port_are_a_loop() -> None:
     async with (
         sinks("2", "3") as both,
         routing(ZONE, ourselves=["127.0.0.3"], connection={"port": both[0].port}) as routed,
@@ -137,7 +137,7 @@ async def test_written_addresses_are_ourselves_at_any_port() -> None:
         assert (await routed.send_one("bob@worse.test")).outcome.enhanced == "5.4.6"
 
 
-async def test_overrides_go_before_everything() -> None:
+async def test_routes_take_precedence_over_dns() -> None:
     async with sinks("4") as (sink,):
         place = f"127.0.0.4:{sink.port}"
         routes = {"null.test": place, ".example.test": place}
@@ -147,7 +147,7 @@ async def test_overrides_go_before_everything() -> None:
             assert routed.dns.asked == []
 
 
-async def test_smart_hosts_ask_no_dns_and_take_address_literals_too() -> None:
+async def test_smart_hosts_need_no_dns_and_get_address_literals() -> None:
     async with sinks("2", "3") as (first, second):
         hosts = [
             {"server": "127.0.0.3", "port": second.port, "preference": 20},
@@ -159,7 +159,7 @@ async def test_smart_hosts_ask_no_dns_and_take_address_literals_too() -> None:
             assert (len(first.received), len(second.received), routed.dns.asked) == (1, 0, [])
 
 
-async def test_a_transport_as_it_always_was_needs_no_resolver() -> None:
+async def test_a_transport_with_one_server_needs_no_resolver() -> None:
     async with sinks("1") as (sink,):
         settings = TransportSettings.model_validate({"connection": {"server": "localhost", "port": sink.port}})
         transport = Transport(settings, US)
@@ -169,7 +169,7 @@ async def test_a_transport_as_it_always_was_needs_no_resolver() -> None:
         await transport.close()
 
 
-async def test_stopping_does_not_wait_for_dns_and_gives_the_mail_back_untried() -> None:
+async def test_a_stop_does_not_wait_for_dns_and_releases_the_mail() -> None:
     async with routing(ZONE) as routed:
         attempt = asyncio.create_task(routed.attempt("bob@silent.test"))
         await until(lambda: routed.dns.asked, "the question")
@@ -177,7 +177,7 @@ async def test_stopping_does_not_wait_for_dns_and_gives_the_mail_back_untried() 
         assert await attempt is None
 
 
-async def test_hosts_that_all_refuse_the_connection_defer() -> None:
+async def test_mail_is_deferred_if_all_hosts_refuse_the_connection() -> None:
     async with routing(ZONE, connection={"port": free_port()}) as routed:
         result = await routed.send_one()
         assert (result.outcome.kind, result.outcome.enhanced) == ("deferred", "4.4.1")

@@ -39,7 +39,7 @@ def ways(routed: Routed, *domains: str) -> int:
     return len({routed.transport.way(domain) for domain in domains})
 
 
-async def test_domains_of_one_site_go_one_way_once_they_are_known() -> None:
+async def test_domains_of_one_site_share_a_destination_once_known() -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection=shared(sink.port)) as routed:
         assert ways(routed, "one.test", "two.test", "other.test") == 3
         for recipient in (*BOTH, "c@other.test"):
@@ -49,14 +49,14 @@ async def test_domains_of_one_site_go_one_way_once_they_are_known() -> None:
         assert sink.received[-1].recipients == BOTH
 
 
-async def test_unless_asked_for_each_domain_goes_its_own_way() -> None:
+async def test_by_default_each_domain_has_its_own_destination() -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
         for recipient in BOTH:
             await routed.send_one(recipient)
         assert ways(routed, "one.test", "two.test") == 2
 
 
-async def test_a_limit_on_destinations_keeps_them_apart() -> None:
+async def test_a_policy_on_destinations_keeps_domains_separate() -> None:
     paces = Paces(Pacing.model_validate({"policies": [{"id": "p", "fields": ["destination"], "rate": "9/sec"}]}))
     async with sinks("2") as (sink,), routing(ZONE, connection=shared(sink.port), paces=paces) as routed:
         for recipient in BOTH:
@@ -64,16 +64,16 @@ async def test_a_limit_on_destinations_keeps_them_apart() -> None:
         assert ways(routed, "one.test", "two.test") == 2
 
 
-async def test_a_domain_that_moved_away_meanwhile_is_sent_apart_and_nothing_is_tried() -> None:
+async def test_a_domain_that_left_its_site_is_parked_and_sent_separately() -> None:
     async with sinks("2") as (sink,), routing(ZONE, connection=shared(sink.port)) as routed:
         await routed.send_one("c@other.test")  # as if one.test had been there before
-        told = await routed.attempt("a@one.test", "c@other.test")
-        assert isinstance(told, Deferral)
+        deferral = await routed.attempt("a@one.test", "c@other.test")
+        assert isinstance(deferral, Deferral)
         assert len(sink.received) == 1
         assert ways(routed, "one.test", "other.test") == 2
 
 
-async def test_an_exchanger_that_did_not_answer_is_not_asked_first_again(heard: Heard) -> None:
+async def test_an_exchanger_that_did_not_answer_is_tried_last(heard: Heard) -> None:
     # That chance alone avoids the dead one 30 times has a chance of one in 2 ** 30.
     async with sinks("3") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
         for _ in range(30):
@@ -81,18 +81,18 @@ async def test_an_exchanger_that_did_not_answer_is_not_asked_first_again(heard: 
     assert len(heard.all("failover.passed")) == 1
 
 
-async def test_without_memory_it_is_asked_again_and_again(heard: Heard) -> None:
+async def test_with_avoid_0_a_dead_exchanger_is_tried_each_time(heard: Heard) -> None:
     async with sinks("3") as (sink,), routing(ZONE, connection={"port": sink.port, "avoid": "0s"}) as routed:
         for _ in range(60):
             await routed.send_one("a@equal.test")
     assert len(heard.all("failover.passed")) > 1
 
 
-async def test_the_site_of_mail_stands_in_what_policies_are_asked() -> None:
+async def test_policies_can_match_the_site() -> None:
     policy = {"id": "p", "fields": ["site"], "match": {"site": ["(mx1|mx2).test"]}, "rate": "1/hour"}
     paces = Paces(Pacing.model_validate({"policies": [policy]}))
     async with sinks("2") as (sink,), routing(ZONE, connection={"port": sink.port}, paces=paces) as routed:
         await routed.send_one("a@one.test")
-        told = await routed.attempt("b@two.test")
-        assert isinstance(told, Deferral)
+        deferral = await routed.attempt("b@two.test")
+        assert isinstance(deferral, Deferral)
         assert len(sink.received) == 1

@@ -14,14 +14,14 @@ from queued.routing import system_names as under_test
 from queued.routing.system_names import SystemNames
 
 
-async def test_what_the_system_knows_is_found_and_an_address_is_its_own() -> None:
+async def test_system_names_are_resolved_and_addresses_returned_unchanged() -> None:
     names = SystemNames()
     assert "127.0.0.1" in await names.addresses("localhost")
     assert await names.addresses("192.0.2.1") == ("192.0.2.1",)
     assert await names.addresses("2001:db8::1") == ("2001:db8::1",)
 
 
-async def test_slow_names_take_their_threads_and_neither_the_loops_nor_anothers(
+async def test_slow_names_block_only_their_own_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     go, asked = threading.Event(), list[str]()
@@ -47,7 +47,7 @@ async def test_slow_names_take_their_threads_and_neither_the_loops_nor_anothers(
     assert sorted(asked) == ["quick.test", "slow0.test", "slow1.test", "slow2.test"], "a name is asked for once"
 
 
-async def test_a_name_that_was_known_is_used_while_it_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cached_name_is_used_while_it_is_resolved_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now, failing = 1000.0, False
 
     def look_up(host: str) -> under_test._Known:
@@ -59,7 +59,7 @@ async def test_a_name_that_was_known_is_used_while_it_is_asked_for_again(monkeyp
     assert await names.addresses("host.test") == ("192.0.2.9",)
     failing = True
     now += 60
-    assert await names.addresses("host.test") == ("192.0.2.9",), "what was known holds meanwhile"
+    assert await names.addresses("host.test") == ("192.0.2.9",), "the cached address is used in the meantime"
     now += 600
     with pytest.raises(OSError, match="later"):
         await names.addresses("host.test")

@@ -44,7 +44,7 @@ def certificates(**settings: Any) -> Certificates:
 
 
 class Peer:
-    """A server that shakes hands and tells what it knows; a client that shows what it was shown."""
+    """A server that reports its view of the handshake; a client that returns the certificate it got."""
 
     def __init__(self, served: Certificates) -> None:
         self._served = served
@@ -64,7 +64,7 @@ class Peer:
             writer.close()
 
     async def ask(self, trust: ssl.SSLContext, name: str | None) -> tuple[TlsFacts, bytes]:
-        """One handshake: what the server knows, and the certificate (DER) the client was shown."""
+        """One handshake: the facts that the server has, and the certificate (DER) that the client got."""
         trust.check_hostname = name is not None
         async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -94,7 +94,7 @@ def names_of(der: bytes) -> list[str]:
     return extension.value.get_values_for_type(x509.DNSName)
 
 
-async def test_the_name_a_client_asks_for_chooses_the_certificate(authority: Authority) -> None:
+async def test_sni_selects_the_certificate(authority: Authority) -> None:
     served = certificates(
         **authority.issue("mx.pillarbox.example"),
         certificates=[
@@ -121,7 +121,7 @@ async def test_the_name_a_client_asks_for_chooses_the_certificate(authority: Aut
                 await peer.ask(trust, name_unknown)
 
 
-async def test_a_client_that_asks_for_no_name_gets_the_default(authority: Authority) -> None:
+async def test_a_client_without_sni_gets_the_default_certificate(authority: Authority) -> None:
     served = certificates(**authority.issue("mx.pillarbox.example"), certificates=[authority.issue("mx.other.example")])
     async with shaking(served) as peer:
         known, der = await peer.ask(authority.trust(), None)
@@ -140,7 +140,7 @@ async def test_a_client_that_asks_for_no_name_gets_the_default(authority: Author
         ({"ciphers": "ECDHE+AESGCM"}, ssl.TLSVersion.TLSv1_2, "TLSv1.2"),
     ],
 )
-async def test_versions(
+async def test_tls_versions_below_the_minimum_are_refused(
     authority: Authority,
     settings: dict[str, str],
     client: ssl.TLSVersion,
@@ -201,7 +201,9 @@ async def shown_by(authority: Authority, tmp_path: Path, *, ask: str, by: trustm
 
 
 @pytest.mark.parametrize("ask", ["request", "require"])
-async def test_a_client_certificate_is_known_and_verified(authority: Authority, tmp_path: Path, ask: str) -> None:
+async def test_a_client_certificate_is_verified_and_its_subject_known(
+    authority: Authority, tmp_path: Path, ask: str
+) -> None:
     known = await shown_by(authority, tmp_path, ask=ask, by=authority.ca)
     assert known.verified
     assert known.subject is not None
@@ -217,14 +219,14 @@ async def test_a_client_certificate_is_known_and_verified(authority: Authority, 
     assert certificate_user(None, both) is None
 
 
-async def test_a_client_without_a_certificate(authority: Authority, tmp_path: Path) -> None:
+async def test_a_client_without_a_certificate_is_accepted_unless_required(authority: Authority, tmp_path: Path) -> None:
     known = await shown_by(authority, tmp_path, ask="request", by=None)
     assert (known.subject, known.fingerprint, known.verified) == (None, None, False)
     with pytest.raises((ssl.SSLError, OSError, AssertionError)):
         await shown_by(authority, tmp_path, ask="require", by=None)
 
 
-async def test_a_certificate_of_somebody_else_s_authority_ends_the_handshake(
+async def test_a_client_certificate_of_an_unknown_authority_ends_the_handshake(
     authority: Authority, tmp_path: Path
 ) -> None:
     with pytest.raises((ssl.SSLError, OSError, AssertionError)):
@@ -250,7 +252,7 @@ async def test_a_certificate_may_be_its_own_authority(authority: Authority, tmp_
             await peer.ask(other, NAMES[0])
 
 
-def test_an_ended_certificate_is_refused_unless_it_is_served_already(authority: Authority) -> None:
+def test_an_expired_certificate_is_refused_unless_already_in_use(authority: Authority) -> None:
     now = datetime.now(UTC)
     pair = authority.ending("mx.example", now + timedelta(days=1))
     servers = [Server.model_validate({"tls": {**authority.issue("default.example"), "certificates": [pair]}})]
@@ -262,7 +264,7 @@ def test_an_ended_certificate_is_refused_unless_it_is_served_already(authority: 
         refuse_ended(servers, later)
 
 
-def test_a_certificate_that_ends_soon_is_a_warning(authority: Authority, heard: Heard) -> None:
+def test_a_certificate_that_expires_soon_is_a_warning(authority: Authority, heard: Heard) -> None:
     now = datetime.now(UTC)
     soon = authority.ending("soon.example", now + timedelta(days=5))
     ended = authority.ending("ended.example", now - timedelta(days=3), not_before=now - timedelta(days=9))
@@ -276,7 +278,7 @@ def test_a_certificate_that_ends_soon_is_a_warning(authority: Authority, heard: 
     assert heard.all("tls.expires")[-1]["names"] == "fine.example"
 
 
-def test_what_cannot_be_used_is_one_clear_line(authority: Authority, tmp_path: Path) -> None:
+def test_unusable_certificates_are_one_clear_line(authority: Authority, tmp_path: Path) -> None:
     pair, other = authority.issue(NAMES[0]), authority.issue(NAMES[1])
     encrypted = tmp_path / "encrypted.key"
     key = load_pem_private_key((tmp_path / "certificate1.key").read_bytes(), None)

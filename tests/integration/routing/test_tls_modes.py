@@ -30,7 +30,7 @@ CLEAR_TEXT: Final = "none"
 FAULT: Final = "fault"
 OFFERED: Final = b"250-peer.example\r\n250 STARTTLS\r\n"
 
-#: mode → what it comes to with each peer of `peer`: the last word of TransactionResult.tls, or a fault.
+#: mode → the result with each peer of `peer`: the last word of TransactionResult.tls, or a fault.
 OUTCOMES: Final[dict[str, dict[str, str]]] = {
     "disabled": dict.fromkeys(
         ("plain", "good", "stranger", "expired", "misnamed", "broken", "dropped", "refusing"), "none"
@@ -148,15 +148,13 @@ async def test_clear_text_after_a_broken_handshake_is_a_new_connection(
         assert host.connections == 2
 
 
-async def test_a_refused_starttls_leaves_the_connection_in_use(authority: Authority, elsewhere: Authority) -> None:
+async def test_the_connection_is_used_after_a_refused_starttls(authority: Authority, elsewhere: Authority) -> None:
     async with peer("refusing", authority, elsewhere) as host:
         await (await opened(host.port, settings(authority))).close()
         assert host.connections == 1
 
 
-async def test_what_was_negotiated_is_said_and_the_name_was_asked_for(
-    authority: Authority, elsewhere: Authority
-) -> None:
+async def test_the_negotiated_tls_is_reported_and_sni_is_sent(authority: Authority, elsewhere: Authority) -> None:
     async with peer("good", authority, elsewhere) as host:
         connection = await opened(host.port, settings(authority, mode="require_verify"))
         assert connection.tls == "TLSv1.3 TLS_AES_256_GCM_SHA384 verified"
@@ -164,7 +162,7 @@ async def test_what_was_negotiated_is_said_and_the_name_was_asked_for(
         assert host.sni == [NAME]
 
 
-async def test_what_was_offered_before_the_handshake_is_forgotten(authority: Authority) -> None:
+async def test_extensions_offered_before_the_handshake_are_discarded(authority: Authority) -> None:
     context = server_context(authority.issue(NAME))
     async with TlsPeer(context, offers=("SMTPUTF8", "PIPELINING"), later=("8BITMIME",)) as host:
         connection = await opened(host.port, settings(authority))
@@ -194,7 +192,7 @@ async def test_a_handshake_that_never_ends_is_cut_off(authority: Authority) -> N
         assert (caught.value.fault.kind, caught.value.fault.phase) == ("tls", "starttls")
 
 
-async def test_a_name_of_the_operators_choice(authority: Authority, elsewhere: Authority) -> None:
+async def test_a_configured_certificate_name_is_accepted(authority: Authority, elsewhere: Authority) -> None:
     async with peer("misnamed", authority, elsewhere) as host:
         tls = settings(authority, mode="require_verify", names=[".example"])
         connection = await opened(host.port, tls)
@@ -202,7 +200,7 @@ async def test_a_name_of_the_operators_choice(authority: Authority, elsewhere: A
         await connection.close()
 
 
-async def test_a_host_that_knows_only_older_tls_than_we_speak(authority: Authority) -> None:
+async def test_a_host_below_the_minimum_tls_version_is_a_fault(authority: Authority) -> None:
     context = server_context(authority.issue(NAME))
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     async with TlsPeer(context) as host:
@@ -214,7 +212,7 @@ async def test_a_host_that_knows_only_older_tls_than_we_speak(authority: Authori
         assert caught.value.fault.kind == "tls"
 
 
-async def test_tls_from_the_first_octet(authority: Authority, elsewhere: Authority) -> None:
+async def test_implicit_tls_is_used_from_the_first_octet(authority: Authority, elsewhere: Authority) -> None:
     tls = settings(authority, mode="require_verify", implicit=True)
     async with TlsPeer(server_context(authority.issue(NAME)), implicit=True) as host:
         connection = await opened(host.port, tls)
@@ -228,7 +226,7 @@ async def test_tls_from_the_first_octet(authority: Authority, elsewhere: Authori
         assert (caught.value.fault.kind, caught.value.fault.phase) == ("tls", "connect")
 
 
-async def test_we_show_our_certificate_where_one_is_asked_for(authority: Authority) -> None:
+async def test_our_certificate_is_sent_on_request(authority: Authority) -> None:
     ours = authority.issue("client.example")
     context = server_context(authority.issue(NAME))
     context.verify_mode = ssl.CERT_REQUIRED
@@ -247,7 +245,7 @@ async def test_a_host_that_is_refused_is_not_connected_to(authority: Authority) 
         assert (caught.value.fault.text, host.connections) == ("MTA-STS: not this one", 0)
 
 
-def test_a_file_that_cannot_be_used_is_one_clear_line(tmp_path: Path, authority: Authority) -> None:
+def test_an_unusable_file_is_one_clear_line(tmp_path: Path, authority: Authority) -> None:
     rubbish = tmp_path / "rubbish.pem"
     rubbish.write_text("this is no certificate")
     missing = tmp_path / "missing.pem"
@@ -262,7 +260,7 @@ def test_a_file_that_cannot_be_used_is_one_clear_line(tmp_path: Path, authority:
         assert str(caught.value).startswith(line)
 
 
-async def test_a_host_that_refuses_us_under_tls_hears_quit(authority: Authority) -> None:
+async def test_a_host_that_refuses_ehlo_under_tls_gets_quit(authority: Authority) -> None:
     no = b"550 5.7.1 go away\r\n"
     script = (*GREETING, OFFERED, "STARTTLS", b"220 go on\r\n", HANDSHAKE, "EHLO", no, "HELO", no, "QUIT")
     async with ScriptedPeer(*script, later=server_context(authority.issue(NAME))) as host:

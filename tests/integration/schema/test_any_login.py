@@ -1,6 +1,6 @@
-"""test_any_login — a login that may only connect to the database stops neither mail nor maintenance
+"""test_any_login — a login that may only connect to the database cannot stop mail or maintenance
 
-Owns: what a stranger can do to us with advisory locks, with PostgreSQL's queue of notifications, and with payloads.
+Owns: attacks by a foreign login with advisory locks, with PostgreSQL's notification queue, and with payloads.
 See: sql/README.md, "Lock order"; docs/explanation/wake-up.md.
 """
 
@@ -57,14 +57,14 @@ def stranger(uri: str) -> Iterator[str]:
 
 @pytest.fixture
 def locked(factory: Factory) -> Iterator[psycopg.Connection[Any]]:
-    """A stranger's session that holds every advisory lock we ever had."""
+    """A session of a foreign login that holds every advisory lock we ever used."""
     with stranger(factory.uri) as uri, psycopg.connect(uri, autocommit=True) as session:
         for key in KEYS:
             session.execute("SELECT pg_advisory_lock(hashtext(%s))", (key,))
         yield session
 
 
-async def test_upkeep_goes_on_while_a_stranger_holds_every_advisory_lock(
+async def test_maintenance_continues_while_a_foreign_login_holds_all_advisory_locks(
     factory: Factory, locked: psycopg.Connection[Any]
 ) -> None:
     factory.row(status="DELETE")
@@ -85,13 +85,13 @@ async def test_upkeep_goes_on_while_a_stranger_holds_every_advisory_lock(
         await connection.close()
 
 
-def test_a_first_migration_goes_on_too(empty_database: str) -> None:
+def test_a_first_migration_ignores_a_foreign_advisory_lock(empty_database: str) -> None:
     with stranger(empty_database) as uri, psycopg.connect(uri, autocommit=True) as session:
         session.execute("SELECT pg_advisory_lock(hashtext('pillarbox.migrate'))")
         assert len(migrate(empty_database, LEAVES, patience=5).applied) == len(known())
 
 
-def test_no_advisory_lock_is_left(factory: Factory) -> None:
+def test_no_code_uses_advisory_locks(factory: Factory) -> None:
     functions = factory.sql(
         "SELECT proname FROM pg_proc WHERE pronamespace = 'pillarbox'::regnamespace AND prosrc LIKE '%%advisory%%'"
     )
@@ -100,7 +100,7 @@ def test_no_advisory_lock_is_left(factory: Factory) -> None:
     assert [path.name for path in queries.iterdir() if "advisory" in path.read_text(encoding="utf-8")] == []
 
 
-def test_a_stranger_takes_none_of_our_locks(factory: Factory) -> None:
+def test_a_foreign_login_cannot_take_our_locks(factory: Factory) -> None:
     with stranger(factory.uri) as uri, psycopg.connect(uri, autocommit=True) as session:
         for attack in (
             "LOCK TABLE pillarbox.repartition_lock IN SHARE UPDATE EXCLUSIVE MODE",
@@ -113,7 +113,7 @@ def test_a_stranger_takes_none_of_our_locks(factory: Factory) -> None:
                 session.execute(attack.encode())
 
 
-async def test_repartitioning_keeps_nothing_from_vacuum_and_ends_with_its_guard(factory: Factory) -> None:
+async def test_the_repartitioning_lock_does_not_block_vacuum_and_ends_with_its_session(factory: Factory) -> None:
     connection = await db.connect(factory.uri, "repartitioning")
     guard = (
         "SELECT backend_xid, backend_xmin FROM pg_stat_activity WHERE application_name = 'pillarbox partitions lock'"
@@ -140,7 +140,7 @@ def full_of_notifications(uri: str) -> Iterator[None]:
             yield
 
 
-async def test_a_full_queue_of_notifications_refuses_neither_mail_nor_results(heard: Heard) -> None:
+async def test_a_full_notification_queue_does_not_block_mail_or_results(heard: Heard) -> None:
     if choose()[0] == "debian15":
         pytest.skip("max_notify_queue_pages came with PostgreSQL 17: 8 GB would have to be written")
     with temporary_var() as var:
@@ -173,11 +173,11 @@ async def test_a_full_queue_of_notifications_refuses_neither_mail_nor_results(he
 
 
 @pytest.mark.parametrize("payload", ["²", "٣", "9" * 19, "9" * 4000, "-1", "1e3", "", "id", "\x07"])
-async def test_what_is_no_id_does_not_end_the_watch(factory: Factory, payload: str) -> None:
+async def test_an_invalid_payload_does_not_end_the_watch(factory: Factory, payload: str) -> None:
     """The first of them did: str.isdigit says yes to it, int says no."""
-    told: list[str] = []
+    printed: list[str] = []
     connection = await db.connect(factory.uri, "watch")
-    watching = asyncio.create_task(Watcher(datetime.now(UTC), told.append).follow(connection))
+    watching = asyncio.create_task(Watcher(datetime.now(UTC), printed.append).follow(connection))
     listening = """SELECT FROM pg_stat_activity
                     WHERE application_name = 'watch' AND state = 'idle' AND query LIKE '%%dead_letters%%'"""
     try:
@@ -189,8 +189,8 @@ async def test_what_is_no_id_does_not_end_the_watch(factory: Factory, payload: s
         async with running_recorder(factory.uri) as recorder:
             recorder.add([finished(claimed, FAILED, "failed")])
             await recorder.drained()
-            await until(lambda: told or watching.done(), "the dead letter to be told")
-        assert len(told) == 1
+            await until(lambda: printed or watching.done(), "the dead letter to be reported")
+        assert len(printed) == 1
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

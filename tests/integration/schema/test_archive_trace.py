@@ -20,13 +20,13 @@ SELECT CASE WHEN n %% 997 = 0 THEN n - 90000 ELSE n END, gen_random_uuid(), 1, n
 """
 
 
-def test_every_day_has_it(factory: Factory) -> None:
+def test_every_day_partition_has_the_index(factory: Factory) -> None:
     factory.sql("SELECT pillarbox.history_create(now(), 20)")
     days = factory.one("SELECT count(*) FROM pg_partition_tree('pillarbox.archive') WHERE isleaf")
     assert factory.one("SELECT count(*) FROM pg_partition_tree('pillarbox.archive_id') WHERE isleaf") == days
 
 
-def test_one_in_a_long_day_is_found_by_it(factory: Factory) -> None:
+def test_a_recipient_in_a_long_day_is_found_by_the_index(factory: Factory) -> None:
     factory.sql(_FILL, rows=ROWS)
     factory.sql("VACUUM ANALYZE pillarbox.archive")  # summarizes, as autovacuum does
     pages = factory.one("SELECT sum(relpages) FROM pg_class WHERE relname ~ '^archive_[0-9]{8}$'")

@@ -39,12 +39,12 @@ HARD = [
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.none() | st.sampled_from(HARD) | st.text(st.characters(exclude_characters="\0", codec="utf-8"))))
-def test_any_text_comes_back(factory: Factory, values: list[str | None]) -> None:
+def test_any_array_of_texts_is_read_back(factory: Factory, values: list[str | None]) -> None:
     assert factory.one("SELECT %(a)s::text[]", a=texts(values)) == values
 
 
 @pytest.mark.parametrize("value", HARD)
-def test_hard_text_comes_back_alone(factory: Factory, value: str | None) -> None:
+def test_each_difficult_text_is_read_back(factory: Factory, value: str | None) -> None:
     assert factory.one("SELECT %(a)s::text[]", a=texts([value])) == [value]
 
 

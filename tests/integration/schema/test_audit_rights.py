@@ -1,6 +1,6 @@
-"""test_audit_rights — an audit record states the actual change, whoever writes it
+"""test_audit_rights — an audit record states the actual change, for any writer
 
-Owns: the forgeries that a reviewer could try, so that an operator's `undo` does what the reviewer may not.
+Owns: the forgeries that a reviewer could try, so that an operator's `undo` exceeds the reviewer's rights.
 See: sql/schema/17_audit.sql; tests/integration/schema/test_roles_refused.py.
 """
 
@@ -30,7 +30,7 @@ def operator(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     return Pillarbox(write_config(tmp_path / "operator", database), capsys, "queue")
 
 
-def test_a_reviewers_hand_written_rows_are_refused_and_nothing_can_be_undone(
+def test_forged_audit_rows_of_a_reviewer_are_refused_and_cannot_be_undone(
     factory: Factory, logins: Logins, operator: Pillarbox
 ) -> None:
     waiting = factory.row(transportid="default")
@@ -59,7 +59,7 @@ def test_a_reviewers_hand_written_rows_are_refused_and_nothing_can_be_undone(
     assert factory.queue(waiting)[0].transportid == "default"
 
 
-def test_what_a_reviewer_remembers_and_does_not_change_is_not_undone(
+def test_rows_recorded_but_not_changed_by_a_reviewer_are_not_undone(
     factory: Factory, logins: Logins, operator: Pillarbox
 ) -> None:
     """The actual rows are recorded, not the caller's; and only those that the same transaction changes count."""
@@ -72,15 +72,15 @@ def test_what_a_reviewer_remembers_and_does_not_change_is_not_undone(
             reviewer.execute("UPDATE queue SET status = 'DELIVER' WHERE id = %s", (released,))
             reviewer.execute("UPDATE queue SET status = 'HOLD' WHERE id = %s", (left,))  # written, and as it was
             assert reviewer.execute(ADD, (audit, [released, left, waiting], 3)).fetchone() == (1,)
-        # Later, when somebody else has changed it: that was another transaction's work.
+        # Later, after another change of the row: that was another transaction's work.
         factory.move([left], "DELIVER")
         assert reviewer.execute(ADD, (audit, [left, waiting], 0)).fetchone() == (0,)
         reviewer.execute("SELECT pillarbox.audit_finish(%s)", (audit,))
         who = reviewer.info.user
         with pytest.raises(psycopg.errors.InsufficientPrivilege):  # it has ended
             reviewer.execute("SELECT pillarbox.audit_remember(%s, %s::bigint[])", (audit, [waiting]))
-    [told] = operator.lines("audit", str(audit))
-    assert (told["done"], told["skipped"], told["who"]) == (1, 2, who)
+    [line] = operator.lines("audit", str(audit))
+    assert (line["done"], line["skipped"], line["who"]) == (1, 2, who)
     factory.sql("UPDATE pillarbox.queue SET transportid = 'better'")
     assert operator.json("undo", str(audit), "--yes")["done"] == 1
     assert {row.id: (row.status, row.transportid) for row in factory.queue()} == {
@@ -90,7 +90,9 @@ def test_what_a_reviewer_remembers_and_does_not_change_is_not_undone(
     }
 
 
-def test_nobody_writes_on_in_anothers_record(factory: Factory, logins: Logins, operator: Pillarbox) -> None:
+def test_a_role_cannot_extend_the_audit_record_of_another(
+    factory: Factory, logins: Logins, operator: Pillarbox
+) -> None:
     held = factory.row(status="HOLD")
     audit = operator.json("release", f"id={held}", "--yes")["audit"]
     with logins.session("reviewer") as first, logins.session("reviewer") as second:
@@ -99,7 +101,7 @@ def test_nobody_writes_on_in_anothers_record(factory: Factory, logins: Logins, o
             for call in ("audit_remember(%s, '{1}')", "audit_add(%s, '{1}', 1)", "audit_finish(%s)"):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     another.execute(f"SELECT pillarbox.{call}".encode(), (number,))
-        # Nor is an operator's record called undone, so that it could not be undone any more.
+        # An operator's record cannot be marked as undone either, which would prevent its undo.
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             first.execute("SELECT pillarbox.audit_begin('me', 'release', '', '{}', NULL, %s, 1)", (audit,))
     assert operator.json("undo", str(audit), "--yes")["done"] == 1

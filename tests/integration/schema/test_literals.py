@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _HARMLESS = re.compile(r"E'(?:[^'\\]|\\.|'')*'|--[^\n]*")
 
 
-def test_no_body_has_a_backslash_in_a_plain_literal(factory: Factory) -> None:
+def test_function_bodies_have_no_backslash_in_a_plain_literal(factory: Factory) -> None:
     bodies = factory.sql("SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'pillarbox'::regnamespace")
     assert bodies
     assert {row.proname for row in bodies if "\\" in _HARMLESS.sub("", row.prosrc)} == set()

@@ -1,8 +1,8 @@
 """test_mail_view — the view `mail` is a simple interface to the whole queue, and `own_mail` to an application's
 
 Owns: proofs about both views of sql/schema/08_mail.sql: hold, release, delete, bounce, reprioritise, reschedule, and
-    what they refuse; and what becomes of a recipient that is being sent meanwhile.
-See: sql/README.md, "Claims"; tests/integration/schema/test_roles_refused.py for who may use them.
+    what they refuse; and changes to a recipient during an attempt.
+See: sql/README.md, "Claims"; tests/integration/schema/test_roles_refused.py for the roles that may use them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def change(factory: Factory, statement: str, **values: Any) -> int:
 
 
 def finish(factory: Factory) -> dict[str, int]:
-    """A round of maintenance for what was deleted or bounced."""
+    """A round of maintenance for deleted and bounced mail."""
     rows = factory.sql("SELECT * FROM pillarbox.maintain_finish(now(), 'maintainer', 100)")
     return {row.result: row.recipients for row in rows}
 
 
-def test_it_shows_a_recipient_a_row(factory: Factory) -> None:
+def test_the_view_has_one_row_per_recipient(factory: Factory) -> None:
     held = factory.row(status="HOLD", partid="2")
     factory.sql('UPDATE pillarbox.queue SET metadata = metadata || \'{"_quarantineid": "q"}\'')
     waiting = factory.row(due=HOUR, partid=None)
@@ -49,13 +49,13 @@ def test_it_shows_a_recipient_a_row(factory: Factory) -> None:
 @pytest.mark.parametrize(
     ("before", "state"), [("DELIVER", "HOLD"), ("HOLD", "DELIVER"), ("HOLD", "DELETE"), ("DELIVER", "BOUNCE")]
 )
-def test_state_moves_the_row(factory: Factory, before: str, state: str) -> None:
+def test_setting_the_state_moves_the_row(factory: Factory, before: str, state: str) -> None:
     moved, other = factory.row(status=before, partid="4"), factory.row(status=before, partid="1")
     assert change(factory, "UPDATE pillarbox.mail SET state = %(s)s WHERE partition = '4'", s=state) == 1
     assert [row.status for row in factory.queue(moved, other)] == [state, before]
 
 
-def test_delete_asks_for_deletion_and_maintenance_does_it(factory: Factory) -> None:
+def test_delete_requests_a_deletion_that_maintenance_executes(factory: Factory) -> None:
     factory.rows(3)
     gone = factory.row(status="HOLD")
     assert change(factory, "DELETE FROM pillarbox.mail WHERE state = 'HOLD'") == 1
@@ -64,17 +64,17 @@ def test_delete_asks_for_deletion_and_maintenance_does_it(factory: Factory) -> N
     assert len(factory.queue()) == 3
 
 
-def test_priority_and_next_retry(factory: Factory) -> None:
+def test_priority_and_next_retry_can_be_changed(factory: Factory) -> None:
     id_ = factory.row(due=HOUR)
     assert change(factory, "UPDATE pillarbox.mail SET priority = 7, next_retry = '-infinity'") == 1
     [row] = factory.queue(id_)
     assert row.priority == 7
-    assert abs(row.next_retry - datetime.now(UTC)) < timedelta(minutes=1)  # what has passed means at once
+    assert abs(row.next_retry - datetime.now(UTC)) < timedelta(minutes=1)  # a past time means at once
     assert change(factory, "UPDATE pillarbox.mail SET next_retry = now() + interval '2 hours'") == 1
     assert factory.one("SELECT state FROM pillarbox.mail") == "SCHEDULED"
 
 
-def test_what_is_made_due_wakes_its_worker(factory: Factory) -> None:
+def test_making_mail_due_notifies_its_worker(factory: Factory) -> None:
     factory.row(due=HOUR, partid="5")
     factory.row(status="HOLD", partid="6")
     with psycopg.connect(factory.uri, autocommit=True) as listening:
@@ -100,7 +100,7 @@ def test_illegal_moves_are_refused(factory: Factory, before: str, after: str) ->
 
 
 @pytest.mark.parametrize("state", ["'SENDING'", "'ACTIVE'", "'DEFER'", "'deliver'", "''", "NULL"])
-def test_a_state_that_is_only_seen_cannot_be_set(factory: Factory, state: str) -> None:
+def test_a_derived_state_cannot_be_set(factory: Factory, state: str) -> None:
     factory.row(status="HOLD")
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         change(factory, "UPDATE pillarbox.mail SET state = {}".replace("{}", state))
@@ -113,7 +113,7 @@ def test_a_state_that_is_only_seen_cannot_be_set(factory: Factory, state: str) -
         *("size = 1", "retry_count = 9", "last_error = 'x'", "quarantine = 'q'", "partition = '9'", "transport = 'x'"),
     ],
 )
-def test_nothing_else_can_be_changed(factory: Factory, change_of: str) -> None:
+def test_other_columns_cannot_be_changed(factory: Factory, change_of: str) -> None:
     factory.row()
     with pytest.raises(psycopg.errors.FeatureNotSupported):
         change(factory, "UPDATE pillarbox.mail SET {}".replace("{}", change_of))
@@ -128,7 +128,7 @@ def test_bad_values_are_refused(factory: Factory) -> None:
         change(factory, "INSERT INTO pillarbox.mail (recipient) VALUES ('a@b.example')")
 
 
-async def test_what_is_held_while_it_is_sent_is_finished_or_stays_held(factory: Factory) -> None:
+async def test_mail_held_during_an_attempt_is_finished_or_stays_held(factory: Factory) -> None:
     factory.rows(2)
     first, second = await claim(factory.uri)
     assert change(factory, "UPDATE pillarbox.mail SET state = 'HOLD' WHERE state = 'SENDING'") == 2
@@ -141,7 +141,7 @@ async def test_what_is_held_while_it_is_sent_is_finished_or_stays_held(factory: 
     assert await claim(factory.uri) == []
 
 
-async def test_what_is_deleted_while_it_is_sent_waits_for_its_result(factory: Factory) -> None:
+async def test_mail_deleted_during_an_attempt_waits_for_its_result(factory: Factory) -> None:
     factory.rows(3)
     sent, late, lost = await claim(factory.uri)
     assert change(factory, "DELETE FROM pillarbox.mail") == 3
@@ -152,12 +152,12 @@ async def test_what_is_deleted_while_it_is_sent_waits_for_its_result(factory: Fa
     assert finish(factory) == {"deleted": 1}
     assert {row.id: row.result for row in factory.archive()} == {sent.id: "success", late.id: "deleted"}
     factory.sql("UPDATE pillarbox.queue SET lease_until = now() - interval '1 second'")
-    assert await claim(factory.uri) == []  # nobody sends it again
+    assert await claim(factory.uri) == []  # it is not sent again
     assert finish(factory) == {"deleted": 1}
     assert factory.archive()[-1].id == lost.id
 
 
-async def test_a_changed_priority_survives_the_attempt_that_is_under_way(factory: Factory) -> None:
+async def test_a_changed_priority_survives_the_running_attempt(factory: Factory) -> None:
     factory.row()
     [c] = await claim(factory.uri)
     due = datetime.now(UTC) + HOUR

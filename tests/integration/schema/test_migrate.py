@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.postgres import ServerUnderTest
 
-#: What a process applies that brings three migrations more than this code does.
+#: The migrations of a process with three more than this code.
 LATER = [f"{number:04}_pre_later" for number in range(known()[-1].number + 1, known()[-1].number + 4)]
 MIGRATE = """
 import sys
@@ -37,7 +37,7 @@ steps = [*migrate.known(), *(migrate.Migration(int(name[:4]), "pre", name, "SELE
 migrate.known = lambda: steps
 print(*migrate.migrate(sys.argv[1], {"123": ["1", "2", "3"], "456": ["4", "5", "6"]}).applied)
 """
-#: What the table of migrations of a development version held at least.
+#: The least content of the migrations table of a development version.
 UNRELEASED = """
 DELETE FROM pillarbox.migrations;
 INSERT INTO pillarbox.migrations (number, name)
@@ -89,7 +89,7 @@ def either(request: pytest.FixtureRequest) -> ServerUnderTest:
     return found
 
 
-def test_an_ordinary_role_of_another_name_migrates_and_all_of_it_is_in_our_schema(either: ServerUnderTest) -> None:
+def test_an_ordinary_role_can_migrate_and_all_objects_are_in_our_schema(either: ServerUnderTest) -> None:
     with either.fresh_database() as uri:
         assert migrate(uri, LEAVES).applied == tuple(step.name for step in known())
         with psycopg.connect(uri) as connection:
@@ -133,7 +133,7 @@ def test_a_database_of_another_encoding_is_refused_before_the_first_migration(
     assert leftovers(other_encoding) == 0
 
 
-def test_an_empty_database_gets_everything_and_the_next_run_nothing(empty_database: str) -> None:
+def test_the_first_run_migrates_everything_and_the_next_nothing(empty_database: str) -> None:
     first = migrate(empty_database, LEAVES)
     assert first.applied == tuple(migration.name for migration in known())
     assert first.leaves == ("queue_def_123", "queue_def_456")
@@ -144,7 +144,7 @@ def test_an_empty_database_gets_everything_and_the_next_run_nothing(empty_databa
     assert fingerprint(empty_database) == before
 
 
-def test_two_processes_at_once_do_each_step_once(empty_database: str) -> None:
+def test_concurrent_migrations_apply_each_step_once(empty_database: str) -> None:
     both = [start(empty_database) for _ in range(2)]
     done = [name for each in both for name in each.communicate(timeout=60)[0].split()]
     assert [each.returncode for each in both] == [0, 0]
@@ -152,7 +152,7 @@ def test_two_processes_at_once_do_each_step_once(empty_database: str) -> None:
     check(empty_database)
 
 
-def test_a_process_killed_inside_a_step_leaves_those_before_it(empty_database: str, tmp_path: Path) -> None:
+def test_a_kill_inside_a_step_keeps_earlier_steps(empty_database: str, tmp_path: Path) -> None:
     kill = {"PILLARBOX_FAIL": f"migrate.before_commit:kill:{len(known()) + 2}"}
     migrating = start(empty_database, **kill, PILLARBOX_FAIL_MARK=str(tmp_path / "killed"))
     migrating.communicate(timeout=60)
@@ -163,7 +163,7 @@ def test_a_process_killed_inside_a_step_leaves_those_before_it(empty_database: s
     assert start(empty_database).communicate(timeout=60)[0].split() == LATER[1:]
 
 
-async def test_a_process_killed_in_the_middle_leaves_nothing(empty_database: str) -> None:
+async def test_a_kill_during_the_first_step_leaves_nothing(empty_database: str) -> None:
     """It is held up half-way by another session that is making a type of the same name."""
     with psycopg.connect(empty_database) as holding:
         holding.execute("CREATE SCHEMA pillarbox")
@@ -188,10 +188,10 @@ async def test_a_process_killed_in_the_middle_leaves_nothing(empty_database: str
     check(empty_database)
 
 
-def test_a_migration_that_fails_leaves_nothing(empty_database: str) -> None:
+def test_a_failed_migration_leaves_nothing(empty_database: str) -> None:
     with psycopg.connect(empty_database, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA pillarbox")
-        connection.execute("CREATE VIEW pillarbox.report_minutes AS SELECT 1")  # what the schema makes near its end
+        connection.execute("CREATE VIEW pillarbox.report_minutes AS SELECT 1")  # created near the end of the schema
     before = leftovers(empty_database)
     with pytest.raises(psycopg.errors.DuplicateTable):
         migrate(empty_database, LEAVES)
@@ -202,7 +202,7 @@ def test_a_migration_that_fails_leaves_nothing(empty_database: str) -> None:
     check(empty_database)
 
 
-def test_a_newer_schema_that_ends_old_code_is_refused_before_anything_is_touched(factory: Factory) -> None:
+def test_a_newer_incompatible_schema_is_refused_unchanged(factory: Factory) -> None:
     factory.sql(
         "INSERT INTO pillarbox.migrations (number, name) VALUES (9997, '9997_pre_x'), (9998, '9998_post_tomorrow')"
     )
@@ -213,13 +213,13 @@ def test_a_newer_schema_that_ends_old_code_is_refused_before_anything_is_touched
     assert fingerprint(factory.uri) == before
 
 
-def test_a_newer_schema_that_lets_old_code_go_on_is_accepted(factory: Factory) -> None:
+def test_a_newer_compatible_schema_is_accepted(factory: Factory) -> None:
     factory.sql("INSERT INTO pillarbox.migrations (number, name) VALUES (9998, '9998_pre_tomorrow')")
     check(factory.uri)
     assert migrate(factory.uri, LEAVES).applied == ()
 
 
-def test_new_code_demands_what_comes_before_it_and_waits_for_what_comes_after(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_code_requires_pre_migrations_and_not_post_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = [Migration(n, phase, f"{n:04}_{phase}_x", "") for n, phase in ((1, "pre"), (2, "pre"), (3, "post"))]
     monkeypatch.setattr(shared.postgres.migrate, "known", lambda: steps)
     assert compare({1: "0001_pre_x", 2: "0002_pre_x"}, "it") == []
@@ -232,7 +232,7 @@ def test_new_code_demands_what_comes_before_it_and_waits_for_what_comes_after(mo
         missing({1: "0001_pre_x", 2: "0002_pre_x"}, only_pre=True)
 
 
-def test_an_older_schema_is_refused_by_check_with_what_to_do(factory: Factory, empty_database: str) -> None:
+def test_an_older_schema_is_refused_with_the_remedy(factory: Factory, empty_database: str) -> None:
     with pytest.raises(SchemaMismatch, match=r"0001_pre_schema missing; run `pillarbox migrate`"):
         check(empty_database)
     factory.sql("DELETE FROM pillarbox.migrations")
@@ -240,7 +240,7 @@ def test_an_older_schema_is_refused_by_check_with_what_to_do(factory: Factory, e
         check(factory.uri)
 
 
-def test_the_schema_of_a_development_version_is_refused_before_anything_is_touched(factory: Factory) -> None:
+def test_the_schema_of_a_development_version_is_refused_unchanged(factory: Factory) -> None:
     factory.sql(UNRELEASED)
     before = fingerprint(factory.uri)
     for refuse in (check, lambda uri: migrate(uri, {"new": ["n"]}), lambda uri: migrate(uri, {}, only_pre=True)):
@@ -252,17 +252,15 @@ def test_the_schema_of_a_development_version_is_refused_before_anything_is_touch
 
 
 @pytest.mark.parametrize("command", ["migrate", "up", "doctor", "smtpd", "queued"])
-def test_who_meets_the_schema_of_a_development_version_is_told_what_to_do(
-    factory: Factory, tmp_path: Path, command: str
-) -> None:
+def test_each_command_gives_the_remedy_for_a_development_schema(factory: Factory, tmp_path: Path, command: str) -> None:
     factory.sql(UNRELEASED)
     line = words(command, write_config(tmp_path, factory.uri))
     wide = {**os.environ, "COLUMNS": "1000"}  # doctor prints a table
     done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=60, env=wide)
     assert done.returncode != 0
-    told = " ".join((done.stdout + done.stderr).split())
-    assert "pillarbox.migrations has 0001_pre_tables where this code has 0001_pre_schema" in told
-    assert "make a new database and run `pillarbox migrate`" in told
+    printed = " ".join((done.stdout + done.stderr).split())
+    assert "pillarbox.migrations has 0001_pre_tables where this code has 0001_pre_schema" in printed
+    assert "make a new database and run `pillarbox migrate`" in printed
     assert "Traceback" not in done.stderr
 
 
@@ -274,7 +272,7 @@ def test_who_meets_the_schema_of_a_development_version_is_told_what_to_do(
         ({"new": ["waiting"]}, "default"),  # a value for which mail waits in the default leaf
     ],
 )
-def test_leaves_that_contradict_what_there_is_are_refused(
+def test_leaves_that_contradict_existing_ones_are_refused(
     factory: Factory, leaves: Mapping[str, list[str]], why: str
 ) -> None:
     factory.row(partid="waiting")
@@ -286,18 +284,18 @@ def test_leaves_that_contradict_what_there_is_are_refused(
     assert fingerprint(factory.uri) == before
 
 
-def test_the_order_in_which_a_leaf_names_its_ids_is_of_no_account(factory: Factory) -> None:
+def test_the_order_of_ids_in_a_leaf_does_not_matter(factory: Factory) -> None:
     assert migrate(factory.uri, {"123": ["3", "1", "2"]}).leaves == ()
 
 
-def test_mail_in_the_default_leaf_stays_where_it_is_when_others_are_made(factory: Factory) -> None:
+def test_mail_in_the_default_leaf_stays_there_when_leaves_are_created(factory: Factory) -> None:
     waiting = factory.row(partid="7")
     assert migrate(factory.uri, {**LEAVES, "eight": ["8"]}).leaves == ("queue_def_eight",)
     assert [row.leaf for row in factory.queue(waiting)] == ["queue_def_def"]
     assert factory.queue(factory.row(partid="8"))[0].leaf == "queue_def_eight"
 
 
-def test_no_server_is_one_line(tmp_path: object) -> None:
+def test_an_unreachable_server_is_one_line(tmp_path: object) -> None:
     for ask in (check, lambda uri: migrate(uri, LEAVES)):
         with pytest.raises(DatabaseUnavailable) as refusal:
             ask(f"postgresql:///nowhere?host={tmp_path}&password=secret")

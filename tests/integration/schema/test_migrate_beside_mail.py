@@ -56,37 +56,37 @@ def widened(factory: Factory) -> int:
     return int(factory.one(_WIDENED))
 
 
-async def test_mail_that_wants_the_same_locks_in_another_order_gets_them_first(factory: Factory) -> None:
+async def test_a_migration_yields_its_locks_to_mail(factory: Factory) -> None:
     with factory.another("mail") as mail:
         mail.execute("LOCK TABLE pillarbox.attempts IN ROW EXCLUSIVE MODE")
         migrating = asyncio.create_task(asyncio.to_thread(migrate, factory.uri, LEAVES))
         await until(lambda: factory.one(_WORKING), "the migration to have the first of its locks")
-        # It holds what mail wants now, and will want what mail holds: PostgreSQL ends the one who waited first, unless
-        # the other gives way.
+        # It has a lock that mail wants now, and will want one that mail has: PostgreSQL ends the one that waited
+        # first, unless the other gives way.
         await asyncio.to_thread(mail.execute, "LOCK TABLE pillarbox.archive IN ROW EXCLUSIVE MODE")
         mail.commit()
     assert (await migrating).applied == (NAME,)
     assert widened(factory) == 2
 
 
-async def test_nobody_waits_behind_a_migration_that_waits(factory: Factory) -> None:
-    told: list[str] = []
+async def test_mail_does_not_wait_behind_a_waiting_migration(factory: Factory) -> None:
+    lines: list[str] = []
     with factory.another("nightly report") as report:
         report.execute("LOCK TABLE pillarbox.attempts IN ACCESS SHARE MODE")
-        migrating = asyncio.create_task(asyncio.to_thread(migrate, factory.uri, LEAVES, tell=told.append))
+        migrating = asyncio.create_task(asyncio.to_thread(migrate, factory.uri, LEAVES, tell=lines.append))
         factory.sql(f"SET lock_timeout = {10 * LOCK_TIMEOUT}")  # an error when mail waits longer
-        while not told:
+        while not lines:
             await asyncio.to_thread(factory.sql, "DELETE FROM pillarbox.attempts WHERE false")
             assert not migrating.done()
         factory.sql("RESET lock_timeout")
         report.commit()
     assert (await migrating).applied == (NAME,)
-    [line] = told
+    [line] = lines
     assert line.startswith(f"{NAME} waits for locks held by pid ")
     assert "(nightly report, idle in transaction, " in line
 
 
-async def test_what_never_gets_its_locks_changes_nothing_and_says_who_holds_them(factory: Factory) -> None:
+async def test_a_migration_without_its_locks_changes_nothing_and_names_their_holder(factory: Factory) -> None:
     with factory.another("nightly report") as report:
         report.execute("LOCK TABLE pillarbox.attempts IN ACCESS SHARE MODE")
         with pytest.raises(
@@ -98,10 +98,10 @@ async def test_what_never_gets_its_locks_changes_nothing_and_says_who_holds_them
     assert (await asyncio.to_thread(migrate, factory.uri, LEAVES)).applied == (NAME,)
 
 
-async def test_an_autovacuum_that_takes_long_gives_way(
+async def test_a_long_autovacuum_is_cancelled(
     factory: Factory, superuser: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As PostgreSQL has it end for one who waits for deadlock_timeout, and for nobody who gives up before."""
+    """PostgreSQL cancels it for a session that waits for deadlock_timeout, and not for one that gives up before."""
     factory.sql(_HISTORY)
     factory.sql(_SLOW_VACUUM)
     await eventually(lambda: superuser.one(_VACUUMING), "autovacuum comes round", limit=90.0)

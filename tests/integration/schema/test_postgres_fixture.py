@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.postgres import ServerUnderTest
 
 
-def test_server_is_new_enough_and_keeps_what_it_commits(server: ServerUnderTest) -> None:
+def test_the_server_is_new_enough_and_durable(server: ServerUnderTest) -> None:
     with psycopg.connect(server.administrator) as connection:
         assert connection.info.server_version // 10000 == server.version >= 15
         assert connection.execute("SHOW fsync").fetchone() == ("on",)

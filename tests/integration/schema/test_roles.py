@@ -2,7 +2,7 @@
 
 Owns: proofs about sql/schema/21_right.sql: real daemons as logins that have one role each, reviewers, analysts and
     maintainers at their work.
-See: tests/integration/schema/test_roles_refused.py for what they may not do.
+See: tests/integration/schema/test_roles_refused.py for refused statements.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ RETENTION = (
 
 
 def database(uri: str) -> dict[str, Any]:
-    """The section of a daemon's configuration that says as whom it connects."""
+    """The section of a daemon's configuration with its login."""
     return {"environment": {"database": {"uri": uri}}}
 
 
-async def test_both_daemons_do_all_their_work_with_their_own_rights(
-    system: System, books: Books, logins: Logins
-) -> None:
+async def test_both_daemons_work_with_their_own_rights(system: System, books: Books, logins: Logins) -> None:
     rule = {"id": "suspects", "if": {"recipientdomain": ["held.example"]}, "then": {"hold": "q"}}
     smtpd = await system.smtpd(policy={"rules": [rule]}, **database(logins.uri("smtpd")))
     # Slower to deliver than the lease lasts, so only heartbeats keep the claim.
@@ -49,7 +47,7 @@ async def test_both_daemons_do_all_their_work_with_their_own_rights(
         maintenance={"keep": {"deadletters": "7d"}},
         **database(logins.uri("queued")),
     )
-    # What maintenance is to do: a day to make, keys to forget, a deletion to finish, bodies to sweep, days to drop.
+    # Work for maintenance: a day to make, keys to forget, a deletion to finish, bodies to sweep, days to drop.
     await system.rows(
         """DO $$ BEGIN EXECUTE format('DROP TABLE pillarbox.attempts_%%s',
              to_char((now() + interval '1 day') AT TIME ZONE 'UTC', 'YYYYMMDD')); END $$""".replace("%%", "%")
@@ -97,7 +95,7 @@ async def test_both_daemons_do_all_their_work_with_their_own_rights(
     assert await smtpd.stop() == 0
 
 
-def test_a_reviewer_reads_releases_and_deletes_what_is_held(factory: Factory, logins: Logins) -> None:
+def test_a_reviewer_reads_releases_and_deletes_held_mail(factory: Factory, logins: Logins) -> None:
     released, deleted, bounced = (factory.row(status="HOLD", partid=p) for p in ("1", "4", None))
     with logins.session("reviewer") as reviewer:
         assert len(reviewer.execute("SELECT * FROM mail WHERE state = 'HOLD'").fetchall()) == 3
@@ -122,7 +120,7 @@ def test_the_manuals_retention_statement_runs_as_a_reviewer(factory: Factory, lo
 
 
 @pytest.mark.parametrize("role", ["queued", "maintainer"])
-def test_every_function_of_maintenance_runs(factory: Factory, logins: Logins, role: str) -> None:
+def test_every_maintenance_function_runs_with_granted_rights(factory: Factory, logins: Logins, role: str) -> None:
     asked = factory.row(status="DELETE")
     with logins.session(role) as session:
         finished = session.execute("SELECT * FROM maintain_finish('me', 10)").fetchall()
@@ -165,7 +163,7 @@ def test_an_analyst_reads_the_history(factory: Factory, logins: Logins) -> None:
         assert analyst.execute("SELECT * FROM attempts").fetchall() == []
 
 
-def test_the_roles_are_made_once_and_an_administrator_may_make_them_before(factory: Factory) -> None:
+def test_roles_are_created_once_or_beforehand_by_an_administrator(factory: Factory) -> None:
     """A login that may not create roles, with existing roles: every right is still granted."""
     names = ("smtpd", "queued", "reviewer", "analyst", "maintainer", "application")
     found = factory.sql(
@@ -175,7 +173,7 @@ def test_the_roles_are_made_once_and_an_administrator_may_make_them_before(facto
     assert len(found) == len(names)
 
 
-def test_a_schema_can_be_made_by_somebody_who_may_not_create_roles(
+def test_a_schema_can_be_created_without_the_right_to_create_roles(
     factory: Factory, superuser: Factory, logins: Logins
 ) -> None:
     from shared.postgres.migrate import migrate  # noqa: PLC0415 - only this test makes a schema

@@ -1,7 +1,7 @@
 """test_roles_refused — no role can exceed its rights
 
 Owns: the table of refusals, and the tricks with search_path that functions with their owner's rights must survive.
-See: tests/integration/schema/test_roles.py for what they can; PostgreSQL manual, "Writing SECURITY DEFINER Functions
+See: tests/integration/schema/test_roles.py for their rights; PostgreSQL manual, "Writing SECURITY DEFINER Functions
     Safely".
 """
 
@@ -98,7 +98,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("role", "statement"), REFUSALS)
-def test_is_refused(factory: Factory, logins: Logins, role: str, statement: str) -> None:
+def test_each_statement_beyond_a_roles_rights_is_refused(
+    factory: Factory, logins: Logins, role: str, statement: str
+) -> None:
     factory.row(partid="1")
     factory.row(status="HOLD", partid="1")
     before = (factory.queue(), factory.bodies())
@@ -125,7 +127,7 @@ SET search_path = pg_temp, pillarbox, pg_catalog;
 """
 
 
-def test_what_stands_in_pg_temp_is_not_what_our_functions_use(factory: Factory, logins: Logins) -> None:
+def test_our_functions_ignore_objects_in_pg_temp(factory: Factory, logins: Logins) -> None:
     with logins.session("application") as session:
         session.execute("CREATE TEMP TABLE pillarbox_shadowed (id bigint)")
         session.execute(SHADOWS.encode())
@@ -141,7 +143,7 @@ def test_what_stands_in_pg_temp_is_not_what_our_functions_use(factory: Factory, 
     assert row.recipientdomain == "example.com"
 
 
-def test_triggers_with_their_owners_rights_are_not_deceived_either(factory: Factory, logins: Logins) -> None:
+def test_security_definer_triggers_ignore_objects_in_pg_temp(factory: Factory, logins: Logins) -> None:
     message = factory.message()
     with logins.session("smtpd") as session:
         session.execute(
@@ -158,7 +160,7 @@ def test_triggers_with_their_owners_rights_are_not_deceived_either(factory: Fact
     assert factory.bodies()[message].refcount == 1
 
 
-def test_every_function_with_its_owners_rights_fixes_its_search_path(factory: Factory) -> None:
+def test_every_security_definer_function_sets_its_search_path(factory: Factory) -> None:
     found = factory.sql(
         """SELECT p.proname FROM pg_proc p
             WHERE p.pronamespace = 'pillarbox'::regnamespace AND p.prosecdef
@@ -167,7 +169,7 @@ def test_every_function_with_its_owners_rights_fixes_its_search_path(factory: Fa
     assert found == []
 
 
-def test_nobody_but_the_owner_gives_maintenance_the_time(factory: Factory) -> None:
+def test_only_the_owner_may_run_maintenance_with_a_given_time(factory: Factory) -> None:
     found = factory.sql(
         """SELECT p.oid::regprocedure::text FROM pg_proc p
             WHERE p.pronamespace = 'pillarbox'::regnamespace
@@ -179,7 +181,7 @@ def test_nobody_but_the_owner_gives_maintenance_the_time(factory: Factory) -> No
     assert found == []
 
 
-def test_history_of_coming_years_cannot_be_dropped_by_a_negative_span_either(factory: Factory, logins: Logins) -> None:
+def test_a_negative_span_cannot_drop_future_history(factory: Factory, logins: Logins) -> None:
     factory.sql("SELECT pillarbox.history_create('2035-03-08 12:00:00+00', 0)")
     with logins.session("maintainer") as session:
         session.execute("SELECT maintain_history_drop('0s')")
@@ -196,7 +198,7 @@ def test_history_of_coming_years_cannot_be_dropped_by_a_negative_span_either(fac
     assert factory.one("SELECT to_regclass('pillarbox.archive_20350308') IS NOT NULL")
 
 
-def test_nobody_may_run_what_was_not_granted(factory: Factory) -> None:
+def test_security_definer_functions_are_not_granted_to_public(factory: Factory) -> None:
     found = factory.sql(
         """SELECT p.proname FROM pg_proc p
             WHERE p.pronamespace = 'pillarbox'::regnamespace AND p.prosecdef
@@ -206,6 +208,6 @@ def test_nobody_may_run_what_was_not_granted(factory: Factory) -> None:
     assert found == []
 
 
-def test_history_is_made_for_a_year_at_most(factory: Factory) -> None:
+def test_history_partitions_are_created_for_at_most_a_year(factory: Factory) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="days ahead: 367"):
         factory.sql("SELECT pillarbox.history_create(367)")

@@ -1,6 +1,6 @@
 """test_schema — the layout follows the queue manual, and every leaf has the same guards
 
-Owns: proofs about what sql/schema makes; test_migrate.py has how it is applied.
+Owns: proofs about the objects of sql/schema; test_migrate.py has its application.
 See: Halon's queue manual for queue_hold, queue_def and queue_def_123.
 """
 
@@ -57,7 +57,7 @@ def triggers(factory: Factory, table: str) -> set[str]:
     return set(names)
 
 
-def test_the_layout_is_the_manuals(factory: Factory) -> None:
+def test_the_layout_is_that_of_the_manual(factory: Factory) -> None:
     tables = tree(factory)
     assert {name: (row.parent, row.bound) for name, row in tables.items()} == {
         "queue": (None, None),
@@ -71,7 +71,7 @@ def test_the_layout_is_the_manuals(factory: Factory) -> None:
     assert tables["queue_def"].key == "LIST (((metadata ->> '_partid'::text)))"
 
 
-def test_every_table_counts_and_every_leaf_checks(grown: Factory) -> None:
+def test_every_table_has_the_same_triggers(grown: Factory) -> None:
     tables = tree(grown)
     assert "queue_def_late" in tables
     for name in tables:
@@ -108,7 +108,7 @@ def test_every_leaf_has_the_indexes_of_the_root(grown: Factory) -> None:
 
 
 @pytest.mark.parametrize("column", ["token", "worker", "lease_until", "retry_count", "last_retry"])
-def test_what_a_claim_writes_is_in_no_index(factory: Factory, column: str) -> None:
+def test_columns_written_by_a_claim_are_not_indexed(factory: Factory, column: str) -> None:
     """Else no claim would be a HOT update."""
     found = factory.sql(
         """SELECT DISTINCT i.indexrelid::regclass::text AS index
@@ -149,7 +149,7 @@ def test_ids_are_unique_across_leaves(grown: Factory) -> None:
 
 
 @pytest.mark.parametrize("function", ["queue_arrived", "queue_left", "queue_moved"])
-def test_a_caller_cannot_redirect_the_triggers(factory: Factory, function: str) -> None:
+def test_the_search_path_of_a_caller_does_not_affect_triggers(factory: Factory, function: str) -> None:
     factory.sql("CREATE TEMP TABLE messages (id uuid)")
     factory.sql("CREATE TEMP TABLE refcounts (messages__id uuid, refcount integer)")
     factory.sql("CREATE TEMP TABLE released (messages__id uuid, ts timestamptz)")
@@ -181,7 +181,7 @@ def test_history_has_a_day_for_yesterday_today_and_a_week(factory: Factory, tabl
     assert {f"{table}_{row.day}" for row in wanted[:8]} <= {row.name for row in days}
 
 
-def test_history_refuses_words_it_does_not_know(factory: Factory) -> None:
+def test_history_refuses_unknown_outcomes_and_results(factory: Factory) -> None:
     factory.row()
     for table, column in (("attempts", "outcome"), ("attempts", "scope"), ("archive", "result")):
         [row] = factory.sql(

@@ -36,7 +36,7 @@ def documented() -> list[tuple[str | None, str]]:
     ]
     start = table.index(["from", "to", "who"])
     rows = table[start + 2 :]
-    assert all(len(row) == 3 and row[2] for row in rows), "every move says who makes it"
+    assert all(len(row) == 3 and row[2] for row in rows), "every transition names its actor"
     return [(None if previous == "(new)" else previous, following) for previous, following, _ in rows]
 
 
@@ -54,7 +54,7 @@ def test_code_and_database_have_the_same_statuses(factory: Factory) -> None:
 
 
 @pytest.mark.parametrize(("previous", "following"), LEGAL)
-def test_a_legal_move_is_made(factory: Factory, previous: Status, following: Status) -> None:
+def test_a_legal_transition_is_accepted(factory: Factory, previous: Status, following: Status) -> None:
     assert may_move(previous, following)
     id_ = factory.row(status=previous, partid="2")
     factory.move([id_], following)
@@ -64,7 +64,7 @@ def test_a_legal_move_is_made(factory: Factory, previous: Status, following: Sta
 
 @pytest.mark.parametrize("aim", ["root", "leaf"])
 @pytest.mark.parametrize(("previous", "following"), ILLEGAL)
-def test_an_illegal_move_is_refused(factory: Factory, previous: Status, following: Status, aim: str) -> None:
+def test_an_illegal_transition_is_refused(factory: Factory, previous: Status, following: Status, aim: str) -> None:
     assert not may_move(previous, following)
     id_ = factory.row(status=previous, partid="2")
     table = "queue" if aim == "root" else LEAF.get(previous, "queue_def_123")
@@ -73,7 +73,7 @@ def test_an_illegal_move_is_refused(factory: Factory, previous: Status, followin
     assert [row.status for row in factory.queue()] == [previous]
 
 
-def test_one_illegal_row_refuses_the_whole_statement(factory: Factory) -> None:
+def test_one_illegal_transition_refuses_the_whole_statement(factory: Factory) -> None:
     good, bad = factory.row(), factory.row(status="DELETE")
     with pytest.raises(psycopg.errors.CheckViolation):
         factory.move([good, bad], "HOLD")
@@ -96,14 +96,14 @@ def test_a_new_row_in_a_later_status_is_refused(factory: Factory, table: str, st
     assert factory.bodies()[message].refcount == 0
 
 
-def test_a_status_that_stays_is_no_move(factory: Factory) -> None:
+def test_an_unchanged_status_is_not_a_transition(factory: Factory) -> None:
     for status in Status:
         factory.row(status=status)
     factory.sql("UPDATE pillarbox.queue SET status = status, priority = 3")
     assert {row.priority for row in factory.queue()} == {3}
 
 
-def test_people_see_the_status_refined_by_time(factory: Factory) -> None:
+def test_the_view_refines_the_status_by_time(factory: Factory) -> None:
     hour = timedelta(hours=1)
     active, scheduled = factory.row(), factory.row(due=hour)
     deferred, overdue = factory.row(due=hour, tries=2), factory.row(tries=2)

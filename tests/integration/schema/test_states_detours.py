@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ENDED = ["DELETE", "BOUNCE"]
 COLUMNS = "id, messages__id, recipientlocalpart, recipientdomain, metadata"
-#: What a function may do, once it has read the row into `old` and made of it what it is to be.
+#: Statements of a function that has read the row into `old` and changed it there.
 _TAKE, _PUT = (
     "DELETE FROM pillarbox.{table} WHERE id = moved AND status = was;",
     "INSERT INTO pillarbox.queue SELECT (old).*;",
@@ -65,7 +65,7 @@ def test_a_function_that_deletes_and_inserts_is_refused(
 
 
 @pytest.mark.parametrize("previous", ENDED)
-def test_one_statement_that_does_both_is_refused(factory: Factory, previous: str) -> None:
+def test_a_statement_that_deletes_and_inserts_is_refused(factory: Factory, previous: str) -> None:
     id_ = factory.row(status=previous, partid="2")
     moved = f"SELECT {COLUMNS}, 'HOLD' FROM"
     for text in (
@@ -90,7 +90,7 @@ def test_the_view_refuses_what_the_table_refuses(factory: Factory, state: str, p
 
 @pytest.mark.parametrize("table", ["queue", "queue_def", "queue_def_123"])
 @pytest.mark.parametrize("status", ENDED)
-def test_copy_brings_in_no_later_status(factory: Factory, table: str, status: str) -> None:
+def test_copy_cannot_insert_a_later_status(factory: Factory, table: str, status: str) -> None:
     message = factory.message()
     with (
         factory.another() as session,
@@ -105,7 +105,7 @@ def test_copy_brings_in_no_later_status(factory: Factory, table: str, status: st
 
 @pytest.mark.parametrize("aim", ["queue", "queue_hold"])
 @pytest.mark.parametrize("previous", ENDED)
-def test_copy_brings_nothing_back(factory: Factory, previous: str, aim: str) -> None:
+def test_copy_cannot_restore_an_ended_recipient(factory: Factory, previous: str, aim: str) -> None:
     id_ = factory.row(status=previous)
     [row] = factory.queue()
     with factory.another() as session:
@@ -120,7 +120,7 @@ def test_copy_brings_nothing_back(factory: Factory, previous: str, aim: str) -> 
 
 
 @pytest.mark.parametrize("previous", ENDED)
-def test_on_conflict_and_merge_refuse_what_update_refuses(factory: Factory, previous: str) -> None:
+def test_on_conflict_and_merge_refuse_illegal_transitions(factory: Factory, previous: str) -> None:
     id_ = factory.row(status=previous)
     for text in (
         f"""INSERT INTO pillarbox.queue_def_123 ({COLUMNS}) SELECT {COLUMNS} FROM pillarbox.queue
@@ -143,7 +143,7 @@ def test_on_conflict_and_merge_refuse_what_update_refuses(factory: Factory, prev
     ],
     ids=["delete", "insert"],
 )
-def test_a_merge_that_moves_rows_and_does_more_is_counted_right(factory: Factory, besides: str, move: str) -> None:
+def test_a_merge_that_moves_and_changes_rows_is_counted_correctly(factory: Factory, besides: str, move: str) -> None:
     """Its transition tables hold the moved rows as well."""
     message = factory.message()
     factory.rows(6, message=message)
@@ -165,13 +165,13 @@ def test_a_merge_that_moves_rows_and_does_more_is_counted_right(factory: Factory
 @pytest.mark.parametrize(
     "change", ["token = 5", "lease_until = now()", "worker = 'w'", "retry_count = -1", "lost_count = -1"]
 )
-def test_half_a_lease_is_refused(factory: Factory, change: str) -> None:
+def test_an_incomplete_lease_is_refused(factory: Factory, change: str) -> None:
     factory.row()
     with pytest.raises(psycopg.errors.CheckViolation, match="queue_lease"):
         factory.sql(f"UPDATE pillarbox.queue SET {change}")  # noqa: S608 - our own text
 
 
-def test_counting_looks_up_bodies_however_few_there_were_at_first(factory: Factory) -> None:
+def test_counting_uses_the_index_of_bodies_in_a_grown_table(factory: Factory) -> None:
     """The triggers' plans are kept by the session: none may read all bodies."""
 
     def queue(*messages: UUID) -> None:

@@ -1,6 +1,6 @@
 """test_upgrade_from_released — the database of each release upgrades to the schema of a new one, and keeps its mail
 
-Owns: proofs about sql/migrations: what they make of tests/fixtures/database/schema-*.sql is what a new database gets.
+Owns: proofs that sql/migrations turn tests/fixtures/database/schema-*.sql into the schema of a new database.
     A fixture is the plain dump of a database as a release's `pillarbox migrate` made it with LEAVES, by
     pg_dump 15 --no-owner --column-inserts --exclude-table='pillarbox.*_20??????', without psql's own commands.
 See: sql/migrations/README.md; docs/how-to/upgrade.md.
@@ -38,7 +38,7 @@ def either(request: pytest.FixtureRequest) -> ServerUnderTest:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_released_database_becomes_what_a_fresh_one_is(either: ServerUnderTest, release: str) -> None:
+def test_an_upgraded_database_equals_a_new_one(either: ServerUnderTest, release: str) -> None:
     with either.fresh_database() as fresh, either.fresh_database() as old:
         migrate(fresh, LEAVES)  # which makes the roles, too, that a dump has no word of
         restore(old, release)
@@ -52,7 +52,7 @@ def test_a_released_database_becomes_what_a_fresh_one_is(either: ServerUnderTest
         assert migrate(old, LEAVES).applied == ()
 
 
-def test_a_comparison_sees_what_differs(database: str) -> None:
+def test_the_comparison_finds_differences(database: str) -> None:
     before = described(database)
     execute(database, "GRANT SELECT (id) ON pillarbox.notices TO pillarbox_analyst")
     execute(database, "ALTER FUNCTION pillarbox.kept(interval) STABLE")
@@ -66,7 +66,7 @@ def test_a_comparison_sees_what_differs(database: str) -> None:
 
 
 def restore(uri: str, release: str) -> None:
-    """Fill an empty database with what this release's would hold."""
+    """Fill an empty database with the content of this release."""
     execute(uri, (_FIXTURES / f"schema-{release}.sql").read_text(encoding="utf-8"))
 
 

@@ -35,7 +35,7 @@ NONE = b"Authentication-Results: mx.relay.example; arc=none; dkim=pass header.d=
 
 
 async def judged(zone: FakeDns, message: bytes) -> str:
-    """What Mail::DKIM says of the chain."""
+    """The verdict of Mail::DKIM on the chain."""
     perl = shutil.which("perl")
     if perl is None:
         pytest.skip(how_to_get("dkimproxy-verify"))
@@ -56,7 +56,7 @@ async def sealed(by: Signer, content: bytes) -> bytes:
     return (await by.sign(Body(content, smtputf8=False), claimed())).fields + content
 
 
-async def test_mail_dkim_finds_our_chains_good(tmp_path: Path) -> None:
+async def test_mail_dkim_verifies_our_chains(tmp_path: Path) -> None:
     by = signer(rule(key_files(tmp_path, "rsa")), arc=arc(tmp_path))
     record = [zone_strings(key("rsa").record())]
     zone = {(f"rsa._domainkey.{domain}", "TXT"): record for domain in ("relay.example", "origin.example")}

@@ -1,4 +1,4 @@
-"""test_sign_deferred — mail that cannot be signed waits in the queue, and is neither sent nor bounced
+"""test_sign_deferred — mail that cannot be signed waits in the queue, and is not sent or bounced
 
 See: queued/signing/sign.py; docs/how-to/sign-with-dkim.md, "When signing fails".
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MINUTE = timedelta(minutes=1)
 
 
-async def test_mail_without_a_key_for_now_waits_even_when_it_is_old(
+async def test_mail_without_a_current_key_waits_past_its_age_limit(
     factory: Factory, heard: Heard, tmp_path: Path
 ) -> None:
     ended = signer(rule(key_files(tmp_path, "ed", notafter="2020-01-01T00:00:00Z")))
@@ -30,7 +30,7 @@ async def test_mail_without_a_key_for_now_waits_even_when_it_is_old(
     factory.rows(3, message=factory.message(MESSAGE), received=old, tries=40)
     async with Sink() as sink, dispatching(factory.uri, sink.port, MINUTE, signer=ended) as dispatcher:
         await heard.wait("result.deferred", 3)
-        await until(lambda: dispatcher.inflight == 0, "them to be out of hand")
+        await until(lambda: dispatcher.inflight == 0, "both to be recorded")
         assert sink.received == []
     assert len(heard.all("sign.failed")) == 1
     reason = "cannot be signed: signing rule origin has no key for this time"
@@ -41,7 +41,7 @@ async def test_mail_without_a_key_for_now_waits_even_when_it_is_old(
     assert factory.archive() == []
 
 
-async def test_with_onerror_unsigned_it_leaves_as_it_is(factory: Factory, heard: Heard, tmp_path: Path) -> None:
+async def test_with_onerror_unsigned_mail_leaves_unsigned(factory: Factory, heard: Heard, tmp_path: Path) -> None:
     ended = signer(rule(key_files(tmp_path, "ed", notafter="2020-01-01T00:00:00Z")), onerror="unsigned")
     factory.row(message=factory.message(MESSAGE))
     async with (
@@ -49,19 +49,19 @@ async def test_with_onerror_unsigned_it_leaves_as_it_is(factory: Factory, heard:
         dispatching(factory.uri, sink.port, MINUTE, signer=ended) as dispatcher,
     ):
         await heard.wait("result.delivered")
-        await until(lambda: dispatcher.inflight == 0, "it to be out of hand")
+        await until(lambda: dispatcher.inflight == 0, "it to be recorded")
     assert [record.content for record in sink.received] == [MESSAGE]
     assert [event["onerror"] for event in heard.all("sign.failed")] == ["unsigned"]
 
 
-async def test_the_stored_body_stays_as_it_was(factory: Factory, heard: Heard, tmp_path: Path) -> None:
+async def test_the_stored_body_is_unchanged(factory: Factory, heard: Heard, tmp_path: Path) -> None:
     message = factory.message(MESSAGE)
     factory.rows(2, message=message)
     kept = factory.row(message=message, due=timedelta(days=1))
     by = signer(rule(key_files(tmp_path, "rsa", "ed")))
     async with Sink(keep_content=True) as sink, dispatching(factory.uri, sink.port, MINUTE, signer=by) as dispatcher:
         await heard.wait("result.delivered", 2)
-        await until(lambda: dispatcher.inflight == 0, "them to be out of hand")
+        await until(lambda: dispatcher.inflight == 0, "both to be recorded")
     [record] = sink.received
     assert record.content is not None
     assert verified(record.content) == 2

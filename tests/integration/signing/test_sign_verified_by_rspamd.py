@@ -1,4 +1,4 @@
-"""test_sign_verified_by_rspamd — rspamd, whose cryptography is OpenSSL's, verifies the signatures of both algorithms
+"""test_sign_verified_by_rspamd — rspamd, which uses OpenSSL, verifies the signatures of both algorithms
 
 See: tests/integration/signing/test_sign_verified_elsewhere.py for Mail::DKIM, which knows RSA only; RFC 8463 (Ed25519).
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def symbols(url: str, message: bytes) -> dict[str, Any]:
-    """What rspamd finds, by name."""
+    """The symbols that rspamd finds."""
     with urlopen(Request(f"{url}/checkv2", data=message), timeout=30) as answer:  # noqa: S310 - our own server
         found: dict[str, Any] = json.load(answer)["symbols"]
     return found

@@ -28,7 +28,7 @@ _SIGNATURE = re.compile(rb"(?im)^(?:dkim|domainkey)-signature:")
 
 
 async def judged(program: Path, zone: FakeDns, message: bytes) -> list[str]:
-    """What the verifier says of each signature."""
+    """The verdict on each signature."""
     environ = {**os.environ, "RES_NAMESERVERS": "127.0.0.1", "RES_OPTIONS": f"port:{zone.port} retrans:1 retry:2"}
     pipe = asyncio.subprocess.PIPE
     verifier = await asyncio.create_subprocess_exec(program, stdin=pipe, stdout=pipe, stderr=pipe, env=environ)

@@ -52,8 +52,8 @@ async def test_an_empty_last_chunk_ends_the_message(factory: Factory) -> None:
     assert content_of(factory) == MESSAGE
 
 
-async def test_envelope_and_chunks_come_in_one_packet(factory: Factory) -> None:
-    """RFC 3030 section 4.2: BDAT may be pipelined, DATA's pause is what it saves."""
+async def test_envelope_and_chunks_may_arrive_in_one_packet(factory: Factory) -> None:
+    """RFC 3030 section 4.2: BDAT may be pipelined, without the pause of DATA."""
     packet = (
         b"MAIL FROM:<a@sender.example>\r\nRCPT TO:<b@example.com>\r\n" + chunk(MESSAGE) + chunk(b"x\r\n", last=True)
     )
@@ -70,7 +70,7 @@ async def test_envelope_and_chunks_come_in_one_packet(factory: Factory) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 7, 12, 13, 14, 20])
-async def test_a_chunk_may_come_in_pieces(factory: Factory, cut: int) -> None:
+async def test_a_chunk_may_arrive_in_pieces(factory: Factory, cut: int) -> None:
     octets = chunk(MESSAGE, last=True)
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope()
@@ -79,7 +79,7 @@ async def test_a_chunk_may_come_in_pieces(factory: Factory, cut: int) -> None:
     assert content_of(factory) == MESSAGE
 
 
-async def test_a_refused_chunk_is_swallowed_with_its_commands(factory: Factory) -> None:
+async def test_the_octets_of_a_refused_chunk_are_discarded(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         for content in (b"MAIL FROM:<smuggled@sender.example>\r\n", b""):
             assert (await reply(client, chunk(content, last=True))).startswith("503 5.5.1")
@@ -87,7 +87,7 @@ async def test_a_refused_chunk_is_swallowed_with_its_commands(factory: Factory) 
     assert factory.bodies() == {}
 
 
-async def test_after_an_error_in_the_middle_every_chunk_is_refused_until_the_last(factory: Factory) -> None:
+async def test_after_an_error_all_chunks_up_to_the_last_are_refused(factory: Factory) -> None:
     server = {"phases": {"data": {"maxsize": 1000}}}
     async with serving(factory.uri, server=server) as port, Dialogue(port) as client:
         await client.envelope()
@@ -110,7 +110,7 @@ async def test_rset_forgets_chunks(factory: Factory) -> None:
 
 
 @pytest.mark.parametrize("command", [b"DATA", b"RCPT TO:<c@example.com>", b"MAIL FROM:<a@sender.example>"])
-async def test_between_chunks_the_envelope_is_closed(factory: Factory, command: bytes) -> None:
+async def test_mail_and_rcpt_are_refused_between_chunks(factory: Factory, command: bytes) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope()
         assert (await reply(client, chunk(MESSAGE))).startswith("250")
@@ -121,7 +121,7 @@ async def test_between_chunks_the_envelope_is_closed(factory: Factory, command: 
 
 @pytest.mark.parametrize("argument", [b"", b"x", b"-1", b"1 FIRST", b"1 LAST x", b"0x10", b"9" * 16, "٣".encode()])
 async def test_a_chunk_of_unknown_size_ends_the_connection(factory: Factory, argument: bytes) -> None:
-    """What follows could be anything; none of it is taken for a command."""
+    """The octets that follow are unknown, and not taken for commands."""
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope()
         await client.send(b"BDAT " + argument + b"\r\nRSET\r\n")
@@ -130,20 +130,20 @@ async def test_a_chunk_of_unknown_size_ends_the_connection(factory: Factory, arg
 
 
 @pytest.mark.parametrize("content", [b"a\nb\r\n", b"a\rb\r\n", b"a\0b\r\n"])
-async def test_chunks_keep_the_rules_of_content(factory: Factory, content: bytes) -> None:
+async def test_content_rules_apply_to_chunks(factory: Factory, content: bytes) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope()
         assert (await reply(client, chunk(content, last=True))).startswith("554 5.6.0")
     assert factory.bodies() == {}
 
 
-async def test_binarymime_is_neither_offered_nor_taken(factory: Factory) -> None:
+async def test_binarymime_is_not_offered_and_refused(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert "BINARYMIME" not in [line[4:] for line in client.offered]
         assert (await client.ask(b"MAIL FROM:<a@sender.example> BODY=BINARYMIME"))[:9] in {"501 5.5.4", "555 5.5.4"}
 
 
-async def test_a_stop_between_chunks_lets_the_message_finish(factory: Factory) -> None:
+async def test_a_stop_between_chunks_waits_for_the_message(factory: Factory) -> None:
     finished: list[str] = []
     async with serving(factory.uri) as port:
         client = Dialogue(port)

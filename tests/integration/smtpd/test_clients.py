@@ -2,7 +2,7 @@
 
 Owns: one test for each client and mechanism: swaks, CPython's smtplib, aiosmtplib, curl, msmtp, nodemailer.
 Guarantees: each client verifies our certificate, and its name if the client can be configured with it.
-See: tests/integration/smtpd/test_submission.py for what a user may do then; test_session_login.py for refusals.
+See: tests/integration/smtpd/test_submission.py for the rights of a user; test_session_login.py for refusals.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ MECHANISMS = ["PLAIN", "LOGIN", "SCRAM-SHA-256"]
 
 @HOW
 @pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
-async def test_swaks(factory: Factory, authority: Authority, swaks: Path, tls: str, mechanism: str) -> None:
+async def test_swaks_submits_with_tls_and_auth(
+    factory: Factory, authority: Authority, swaks: Path, tls: str, mechanism: str
+) -> None:
     async with serving(factory.uri, **settings(authority, tls, [mechanism])) as port:
         said = await run(
             swaks,
@@ -59,7 +61,9 @@ async def test_swaks(factory: Factory, authority: Authority, swaks: Path, tls: s
 
 @HOW
 @pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
-async def test_smtplib(factory: Factory, authority: Authority, tls: str, mechanism: str) -> None:
+async def test_smtplib_submits_with_tls_and_auth(
+    factory: Factory, authority: Authority, tls: str, mechanism: str
+) -> None:
     def send(port: int) -> None:
         with named(smtplib.SMTP if tls == "starttls" else smtplib.SMTP_SSL)(
             local_hostname="client.example", timeout=PATIENCE, **({"context": trust} if tls == "implicit" else {})
@@ -78,7 +82,9 @@ async def test_smtplib(factory: Factory, authority: Authority, tls: str, mechani
 
 @HOW
 @pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
-async def test_aiosmtplib(factory: Factory, authority: Authority, tls: str, mechanism: str) -> None:
+async def test_aiosmtplib_submits_with_tls_and_auth(
+    factory: Factory, authority: Authority, tls: str, mechanism: str
+) -> None:
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = SENDER, RECIPIENT, "hello"
     message.set_content("body")
@@ -103,7 +109,9 @@ async def test_aiosmtplib(factory: Factory, authority: Authority, tls: str, mech
 
 @HOW
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_curl(factory: Factory, authority: Authority, curl: Path, tls: str, mechanism: str) -> None:
+async def test_curl_submits_with_tls_and_auth(
+    factory: Factory, authority: Authority, curl: Path, tls: str, mechanism: str
+) -> None:
     if mechanism.startswith("SCRAM") and "gsasl" not in await run(curl, "--version"):
         pytest.skip("this curl was built without GNU SASL, and knows no SCRAM")
     scheme = "smtp" if tls == "starttls" else "smtps"
@@ -115,7 +123,9 @@ async def test_curl(factory: Factory, authority: Authority, curl: Path, tls: str
 
 @HOW
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_msmtp(factory: Factory, authority: Authority, msmtp: Path, tls: str, mechanism: str) -> None:
+async def test_msmtp_submits_with_tls_and_auth(
+    factory: Factory, authority: Authority, msmtp: Path, tls: str, mechanism: str
+) -> None:
     async with serving(factory.uri, **settings(authority, tls)) as port:
         await run_msmtp(
             msmtp,
@@ -129,7 +139,7 @@ async def test_msmtp(factory: Factory, authority: Authority, msmtp: Path, tls: s
     arrived(factory)
 
 
-async def test_msmtp_left_to_choose_takes_scram(factory: Factory, authority: Authority, msmtp: Path) -> None:
+async def test_msmtp_chooses_scram(factory: Factory, authority: Authority, msmtp: Path) -> None:
     async with serving(factory.uri, **settings(authority, "starttls")) as port:
         said = await run_msmtp(
             msmtp,
@@ -144,7 +154,9 @@ async def test_msmtp_left_to_choose_takes_scram(factory: Factory, authority: Aut
 
 @HOW
 @pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
-async def test_nodemailer(factory: Factory, authority: Authority, nodemailer: Path, tls: str, mechanism: str) -> None:
+async def test_nodemailer_submits_with_tls_and_auth(
+    factory: Factory, authority: Authority, nodemailer: Path, tls: str, mechanism: str
+) -> None:
     async with serving(factory.uri, **settings(authority, tls)) as port:
         transport = {
             "host": "127.0.0.1",

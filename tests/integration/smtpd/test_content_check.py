@@ -42,7 +42,7 @@ async def check(peer: HttpPeer, content: bytes = CONTENT, **settings: Any) -> Ch
         return await made.check(content, ENVELOPE)
 
 
-async def test_the_envelope_and_the_content_are_told() -> None:
+async def test_the_request_contains_envelope_and_content() -> None:
     symbols = {"A": {"name": "A", "score": 2.5}}
     async with HttpPeer(verdict("add header", 7.5, symbols=symbols)) as peer:
         recipients = ("c@d.example", "e@f.example")
@@ -72,7 +72,7 @@ async def test_connections_are_kept_and_replaced_when_the_server_has_closed_them
         assert peer.connections == 2
 
 
-async def test_a_kept_connection_that_was_reset_meanwhile_is_replaced() -> None:
+async def test_a_reset_idle_connection_is_replaced() -> None:
     async with HttpPeer() as peer, checker(peer) as asked:
         assert isinstance(await asked.check(CONTENT, ENVELOPE), CheckResult)
         peer.reset()
@@ -80,7 +80,7 @@ async def test_a_kept_connection_that_was_reset_meanwhile_is_replaced() -> None:
         assert peer.connections == 2
 
 
-async def test_a_kept_connection_that_is_closed_instead_of_an_answer_is_replaced_once() -> None:
+async def test_a_connection_closed_instead_of_an_answer_is_replaced_once() -> None:
     async with HttpPeer(verdict(), CLOSE, verdict(), CLOSE) as peer, checker(peer) as asked:
         for _ in range(2):
             assert isinstance(await asked.check(CONTENT, ENVELOPE), CheckResult)
@@ -105,7 +105,7 @@ async def test_a_kept_connection_that_is_closed_instead_of_an_answer_is_replaced
     ],
     ids=["close", "reset", "garbage", "no json", "cut off", "no score", "unknown action", "nan", "500", "endless"],
 )
-async def test_an_answer_that_is_none_is_down_and_one_event(step: bytes | str, heard: Heard) -> None:
+async def test_an_invalid_answer_counts_as_down_and_is_logged_once(step: bytes | str, heard: Heard) -> None:
     async with HttpPeer(step) as peer:
         assert await check(peer) == "down"
     [event] = heard.all("content.unavailable")
@@ -113,7 +113,7 @@ async def test_an_answer_that_is_none_is_down_and_one_event(step: bytes | str, h
 
 
 @pytest.mark.parametrize("step", [HANG, DEAF])
-async def test_a_server_that_says_nothing_is_given_up_in_time(step: str, heard: Heard) -> None:
+async def test_a_silent_server_times_out(step: str, heard: Heard) -> None:
     async with HttpPeer(step) as peer:
         started = monotonic()
         assert await check(peer, b"x" * 8 * 2**20, timeout="200ms") == "down"
@@ -122,7 +122,7 @@ async def test_a_server_that_says_nothing_is_given_up_in_time(step: str, heard: 
     assert "0.2 s" in str(event["error"])
 
 
-async def test_nobody_listening_is_down(heard: Heard) -> None:
+async def test_an_unreachable_server_counts_as_down(heard: Heard) -> None:
     async with HttpPeer() as peer:
         pass
     assert await check(peer) == "down"
@@ -143,7 +143,7 @@ async def test_a_large_message_is_not_checked(heard: Heard) -> None:
     assert heard.all("content.skipped") == [{"client": "192.0.2.7", "size": len(CONTENT) + 1}]
 
 
-async def test_only_so_many_are_checked_at_once() -> None:
+async def test_concurrent_checks_are_limited() -> None:
     async with HttpPeer() as peer, checker(peer, concurrency=3) as asked:
         peer.go.clear()
         checks = [asyncio.create_task(asked.check(CONTENT, ENVELOPE)) for _ in range(10)]
@@ -155,7 +155,7 @@ async def test_only_so_many_are_checked_at_once() -> None:
     assert peer.connections == 3
 
 
-async def test_a_client_that_gives_up_frees_its_place() -> None:
+async def test_a_cancelled_check_frees_its_slot() -> None:
     async with HttpPeer() as peer, checker(peer, concurrency=1) as asked:
         peer.go.clear()
         given_up = asyncio.create_task(asked.check(CONTENT, ENVELOPE))
@@ -166,7 +166,7 @@ async def test_a_client_that_gives_up_frees_its_place() -> None:
         assert isinstance(await asked.check(CONTENT, ENVELOPE), CheckResult)
 
 
-async def test_clients_that_give_up_at_any_moment_leave_no_connection_behind() -> None:
+async def test_checks_cancelled_at_any_moment_leave_no_connection() -> None:
     async with HttpPeer() as peer, checker(peer, concurrency=1) as asked:
         for turns in range(40):
             given_up = asyncio.create_task(asked.check(CONTENT, ENVELOPE))

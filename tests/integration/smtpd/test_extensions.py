@@ -35,14 +35,14 @@ def limited(**settings: Any) -> dict[str, Any]:
     return {"limits": settings}
 
 
-async def test_ehlo_offers_what_there_is(factory: Factory) -> None:
+async def test_ehlo_offers_our_extensions(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert client.offered[0] == f"250-{HOSTNAME}"
         assert [line[4:] for line in client.offered[1:-1]] == OFFERED
         assert re.fullmatch(r"250 FUTURERELEASE 604800 [0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z", client.offered[-1])
 
 
-async def test_helo_offers_nothing_and_takes_no_parameter(factory: Factory) -> None:
+async def test_helo_offers_no_extension_and_refuses_parameters(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port, ehlo=b"HELO client.example") as client:
         assert client.offered == [f"250 {HOSTNAME}"]
         assert (await client.ask(b"MAIL FROM:<a@sender.example> SIZE=1")).startswith("555 5.5.4")
@@ -51,20 +51,20 @@ async def test_helo_offers_nothing_and_takes_no_parameter(factory: Factory) -> N
 
 
 @pytest.mark.parametrize("command", [b"HELO", b"EHLO", b"HELO ", b"EHLO a b", b"EHLO " + b"a" * 256])
-async def test_a_greeting_needs_a_name(factory: Factory, command: bytes) -> None:
+async def test_ehlo_requires_a_name(factory: Factory, command: bytes) -> None:
     async with serving(factory.uri) as port, Dialogue(port, ehlo=None) as client:
         assert (await client.ask(command)).startswith("501 5.5.4")
         assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("503 5.5.1")
 
 
-async def test_a_second_greeting_forgets_the_transaction(factory: Factory) -> None:
+async def test_a_second_ehlo_resets_the_transaction(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope()
         assert (await client.say(b"EHLO other.example"))[0].startswith("250-")
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("503 5.5.1")
 
 
-async def test_one_transaction_at_a_time(factory: Factory) -> None:
+async def test_a_second_mail_within_a_transaction_is_503(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope()
         assert (await client.ask(b"MAIL FROM:<other@sender.example>")).startswith("503 5.5.1")
@@ -80,15 +80,15 @@ async def test_the_messages_of_a_connection_may_be_limited(factory: Factory) -> 
         assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("452 4.5.3")
 
 
-async def test_future_release_can_be_left_out(factory: Factory) -> None:
+async def test_futurerelease_can_be_disabled(factory: Factory) -> None:
     server = {"phases": {"mailfrom": {"maxhold": None}}}
     async with serving(factory.uri, server=server) as port, Dialogue(port) as client:
         assert not any("FUTURERELEASE" in line for line in client.offered)
         assert (await client.ask(b"MAIL FROM:<a@sender.example> HOLDFOR=60")).startswith("555 5.5.4")
 
 
-async def test_future_release_is_offered_to_who_may_have_it(factory: Factory) -> None:
-    """To who may relay, and to who may log in: RFC 4954 asks for no second EHLO after AUTH."""
+async def test_futurerelease_is_offered_to_relay_clients_and_if_auth_is_possible(factory: Factory) -> None:
+    """To relay clients, and to clients that may authenticate: RFC 4954 requires no second EHLO after AUTH."""
     settings: dict[str, Any] = {"relay": {"networks": ["127.0.0.2"]}}
     auth = {"authentication": {"users": {"alice": HASH}, "tlsonly": False}}
     cases: list[tuple[str, dict[str, Any], bool]] = [
@@ -146,7 +146,7 @@ async def test_quit_ends_the_connection(factory: Factory, command: bytes) -> Non
         ("smtpd.commands.data.not_ready", [b"MAIL FROM:<a@sender.example>", b"RCPT TO:<b@example.com>", b"DATA"]),
     ],
 )
-async def test_a_fault_of_ours_is_451_with_an_id_in_the_log_and_the_session_goes_on(
+async def test_a_fault_of_ours_is_451_with_an_id_in_the_log_and_the_session_continues(
     factory: Factory, heard: Heard, monkeypatch: pytest.MonkeyPatch, broken: str, lines: list[bytes]
 ) -> None:
     def fail(*_: object, **__: object) -> None:

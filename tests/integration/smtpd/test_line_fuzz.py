@@ -32,7 +32,7 @@ GROWTH = 40  # MiB of resident memory that all these sessions may leave; one tha
 
 
 class Faults(logging.Handler):
-    """What went wrong on our side; nothing else is kept, since there is very much else."""
+    """The faults on our side; other events are too many to keep."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -56,7 +56,7 @@ def faults() -> Iterator[Faults]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pipelining", ["reject", "allow"])
-async def test_random_lines_find_no_fault(
+async def test_random_lines_cause_no_fault(
     factory: Factory, faults: Faults, pytestconfig: pytest.Config, pipelining: str
 ) -> None:
     wanted = pytestconfig.getoption("--lines") // 2
@@ -95,5 +95,5 @@ async def test_random_lines_find_no_fault(
 
 
 def resident() -> int:
-    """What this process has in memory now, in MiB; at times 64 more, while a password is hashed."""
+    """The memory of this process now, in MiB; at times 64 more, while a password is hashed."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() >> 20

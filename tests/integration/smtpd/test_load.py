@@ -32,9 +32,7 @@ async def greeting(port: int) -> str:
         return client.greeting[0]
 
 
-async def test_a_full_process_says_421_at_once_and_greets_again_when_somebody_leaves(
-    database: str, heard: Heard
-) -> None:
+async def test_a_full_process_refuses_with_421_until_a_session_ends(database: str, heard: Heard) -> None:
     async with serving(database, load={"sessions": 5}) as port:
         async with AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(Dialogue(port)) for _ in range(5)]
@@ -48,11 +46,11 @@ async def test_a_full_process_says_421_at_once_and_greets_again_when_somebody_le
         async def welcome() -> bool:
             return (await greeting(port)).startswith("220")
 
-        await eventually(welcome, "the room of who left is free")
-    assert len(heard.all("session.opened")) == 6, "who is turned away is no session"
+        await eventually(welcome, "the ended session is released")
+    assert len(heard.all("session.opened")) == 6, "a refused client is not a session"
 
 
-async def test_those_inside_do_not_wait_for_those_outside(database: str) -> None:
+async def test_open_sessions_do_not_wait_for_refused_clients(database: str) -> None:
     """300 clients knock all the time; the one that is served gets each reply within a bound."""
     async with serving(database, load={"sessions": 1}) as port, Dialogue(port) as client:
         turned_away = 0
@@ -75,7 +73,7 @@ async def test_those_inside_do_not_wait_for_those_outside(database: str) -> None
     assert longest < 2, "clients and server share this process and its processor, and still"
 
 
-async def test_a_process_that_is_late_takes_nobody_until_it_has_caught_up(database: str, heard: Heard) -> None:
+async def test_a_lagging_process_refuses_clients_until_it_has_caught_up(database: str, heard: Heard) -> None:
     async with serving(database, load={"lag": "200ms"}) as port, Dialogue(port) as client:
         # `serving` does not watch the clock for us as smtpd.process.serve does.
         load = Load(Settings(), ())
@@ -101,7 +99,7 @@ async def test_a_stressed_process_gives_each_client_less_time(database: str, hea
 
 
 @pytest.mark.parametrize(("sessions", "stressed"), [(80, False), (81, True)])
-def test_stress_begins_above_its_part(sessions: int, stressed: bool) -> None:  # noqa: FBT001 - a table
+def test_stress_begins_above_the_configured_share(sessions: int, stressed: bool) -> None:  # noqa: FBT001 - a table
     load = Load(Settings.model_validate({"sessions": 100}), range(sessions))
     assert load.stressed == stressed
     assert load.patience(300) == (10 if stressed else 300)

@@ -27,13 +27,13 @@ def policy(*rules: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"rules": [{"id": f"rule-{number}", **rule} for number, rule in enumerate(rules)], **more}
 
 
-async def test_a_client_can_be_refused_in_place_of_a_greeting(factory: Factory) -> None:
+async def test_a_client_can_be_refused_instead_of_greeted(factory: Factory) -> None:
     written = policy({"phase": "connect", "if": LOCAL, "then": {"reject": "554 5.7.1 Not from there"}})
     async with serving(factory.uri, policy=written) as port, Dialogue(port, ehlo=None) as client:
         assert client.greeting == ["554 5.7.1 Not from there"]
 
 
-async def test_each_command_can_be_refused_for_good_or_for_now(factory: Factory) -> None:
+async def test_each_command_can_be_rejected_or_deferred(factory: Factory) -> None:
     written = policy(
         {"phase": "helo", "if": {"helo": ["bad.*"]}, "then": {"reject": "550 5.7.1 Not you"}},
         {"phase": "mailfrom", "if": {"senderdomain": ["*.bad.example"]}, "then": {"reject": "550 5.7.1 Not from it"}},
@@ -100,7 +100,7 @@ async def test_a_client_cannot_inject_a_header_through_an_added_one(factory: Fac
     assert b"\r\nX-Helo: a.example\r\n" in bytes(stored.content)
 
 
-async def test_a_standing_hold_holds_what_rules_accept(factory: Factory) -> None:
+async def test_a_standing_hold_applies_to_mail_accepted_by_rules(factory: Factory) -> None:
     holds = [
         {"id": "review", "if": {"senderdomain": ["sender.example"]}, "hold": "standing", "holdreason": "by {sender}"},
         {"id": "large", "if": {"size": ">1MiB"}, "hold": "large"},
@@ -119,7 +119,7 @@ async def test_a_standing_hold_holds_what_rules_accept(factory: Factory) -> None
     assert (two.status, two.metadata["_quarantineid"]) == ("HOLD", "large")
 
 
-async def test_what_a_session_was_told_at_helo_is_forgotten_at_the_next(factory: Factory) -> None:
+async def test_changes_at_helo_end_with_the_next_helo(factory: Factory) -> None:
     written = policy({"phase": "helo", "if": {"helo": ["held"]}, "then": {"hold": "q"}})
     async with serving(factory.uri, policy=written) as port, Dialogue(port, ehlo=b"EHLO held") as client:
         await client.submit(MESSAGE)
@@ -128,7 +128,7 @@ async def test_what_a_session_was_told_at_helo_is_forgotten_at_the_next(factory:
     assert [row.status for row in factory.queue()] == ["HOLD", "DELIVER"]
 
 
-async def test_a_delay_holds_up_one_client_only(factory: Factory) -> None:
+async def test_a_delay_applies_to_one_client_only(factory: Factory) -> None:
     written = policy({"phase": "helo", "if": {"helo": ["slow"]}, "then": {"delay": "1m"}})
     async with serving(factory.uri, policy=written) as port, Dialogue(port, ehlo=None) as slow:
         await slow.send(b"EHLO slow\r\n")
@@ -140,7 +140,7 @@ async def test_a_delay_holds_up_one_client_only(factory: Factory) -> None:
         slow.writer.close()
 
 
-async def test_a_short_delay_ends_with_the_reply(factory: Factory) -> None:
+async def test_the_reply_follows_a_short_delay(factory: Factory) -> None:
     written = policy({"if": {"recipientdomain": ["slow.example"]}, "then": {"delay": "50ms"}})
     async with serving(factory.uri, policy=written) as port, Dialogue(port) as client:
         before = asyncio.get_running_loop().time()
@@ -148,7 +148,7 @@ async def test_a_short_delay_ends_with_the_reply(factory: Factory) -> None:
         assert asyncio.get_running_loop().time() - before >= 0.05
 
 
-async def test_a_rate_counts_what_matches_and_over_it_the_rule_decides(factory: Factory) -> None:
+async def test_a_rate_counts_matching_mail_and_its_rule_applies_above_it(factory: Factory) -> None:
     condition = {"recipientdomain": ["few.example"], "rate": {"key": ["client"], "over": "2/1h"}}
     written = policy({"if": condition, "then": {"defer": "450 4.7.1 Enough of it"}})
     async with serving(factory.uri, policy=written) as port, Dialogue(port) as client:
@@ -184,7 +184,7 @@ async def test_a_list_in_a_file_is_read_again_when_it_changes(factory: Factory, 
     assert len(heard.all("policy.list_unreadable")) == 2
 
 
-async def test_a_list_behind_a_query_is_asked_with_a_bound_value_and_kept(factory: Factory) -> None:
+async def test_a_list_by_query_uses_a_bound_value_and_is_cached(factory: Factory) -> None:
     factory.sql("CREATE TABLE customers (name text PRIMARY KEY, suspended boolean NOT NULL)")
     factory.sql("INSERT INTO customers VALUES ('a@b.example', true), ('it''s@b.example', false)")
     query = "SELECT 1 FROM customers WHERE suspended AND name = %(value)s"
@@ -214,7 +214,7 @@ async def test_a_list_behind_a_query_is_asked_with_a_bound_value_and_kept(factor
     ],
     ids=["broken", "writes", "slow"],
 )
-async def test_a_query_that_cannot_say_defers_and_tells_nothing(query: str, factory: Factory, heard: Heard) -> None:
+async def test_a_failed_query_is_451_without_details(query: str, factory: Factory, heard: Heard) -> None:
     factory.message()
     written = policy(
         {"if": {"in": {"list": "odd", "of": "recipientdomain"}}, "then": {"accept": True}},

@@ -22,7 +22,7 @@ from tests.fixtures.daemons.system import ROOT
 ACCOUNT = "nobody"
 ROOTED = os.geteuid() == 0
 
-# What a process is after it has dropped privileges, and whether it can have them back.
+# The ids of a process after it has dropped privileges, and whether it can regain them.
 _DROPPED = """
 import json, os, sys
 from pathlib import Path
@@ -57,7 +57,7 @@ def dropped(user: str, group: str = "") -> dict[str, object]:
     return found
 
 
-def test_user_and_groups_are_the_accounts_for_good() -> None:
+def test_user_and_groups_are_changed_permanently() -> None:
     found = dropped(ACCOUNT)
     if not ROOTED:
         assert "only root can become nobody" in str(found["refused"])
@@ -70,7 +70,7 @@ def test_user_and_groups_are_the_accounts_for_good() -> None:
     assert found["listening"]
 
 
-def test_a_group_takes_the_place_of_the_accounts_groups() -> None:
+def test_a_configured_group_replaces_the_groups_of_the_account() -> None:
     group = grp.getgrnam("daemon")
     found = dropped(ACCOUNT, "daemon")
     if not ROOTED:
@@ -80,7 +80,7 @@ def test_a_group_takes_the_place_of_the_accounts_groups() -> None:
     assert found["Groups"] == [group.gr_gid]
 
 
-def test_becoming_oneself_needs_no_root() -> None:
+def test_keeping_the_same_user_needs_no_root() -> None:
     found = dropped(pwd.getpwuid(os.geteuid()).pw_name)
     assert found["Uid"] == [os.geteuid()] * 4
 
@@ -93,10 +93,10 @@ def test_becoming_oneself_needs_no_root() -> None:
         (None, "daemon", "group: daemon is set without user"),
     ],
 )
-def test_an_account_that_is_not_there_is_one_line(user: str | None, group: str | None, words: str) -> None:
+def test_an_unknown_account_is_one_line(user: str | None, group: str | None, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         identity(user, group)
 
 
-def test_nobody_named_is_nobody_to_become() -> None:
+def test_without_a_configured_user_no_privileges_are_dropped() -> None:
     assert identity(None, None) is None

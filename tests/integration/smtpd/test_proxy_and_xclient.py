@@ -1,6 +1,6 @@
 """test_proxy_and_xclient — PROXY and XCLIENT are accepted only from configured networks
 
-Owns: the PROXY protocol, versions 1 and 2, and XCLIENT, from the socket to the rows, and what others attempt with them.
+Owns: the PROXY protocol, versions 1 and 2, and XCLIENT, from the socket to the rows, and attempts by untrusted clients.
 See: haproxy's proxy-protocol.txt; https://www.postfix.org/XCLIENT_README.html
 """
 
@@ -66,7 +66,7 @@ async def line(reader: asyncio.StreamReader) -> bytes:
         (v2("192.0.2.7", command=0), "127.0.0.1"),
     ],
 )
-async def test_a_trusted_proxy_names_the_client(factory: Factory, header: bytes, client: str) -> None:
+async def test_a_trusted_proxy_gives_the_client_address(factory: Factory, header: bytes, client: str) -> None:
     relay = {"networks": ["192.0.2.0/24", "2001:db8::/32", "127.0.0.0/8"]}
     async with serving(factory.uri, server=listener(proxy=LOOPBACK), relay=relay) as port:
         for cut in (0, 1, 6, len(header) - 1):
@@ -93,7 +93,7 @@ async def test_a_trusted_proxy_names_the_client(factory: Factory, header: bytes,
         V2 + b"\x21\x11\xff\xff" + bytes(600),
     ],
 )
-async def test_a_bad_header_ends_the_connection(factory: Factory, header: bytes) -> None:
+async def test_an_invalid_proxy_header_ends_the_connection(factory: Factory, header: bytes) -> None:
     async with serving(factory.uri, server=listener(proxy=LOOPBACK)) as port:
         reader, writer = await proxied(port, header)
         assert (await line(reader)).startswith(b"554 5.7.0")
@@ -101,7 +101,7 @@ async def test_a_bad_header_ends_the_connection(factory: Factory, header: bytes)
         writer.close()
 
 
-async def test_a_proxy_that_says_nothing_is_not_waited_for(factory: Factory) -> None:
+async def test_a_silent_proxy_times_out(factory: Factory) -> None:
     settings = listener(proxy={**LOOPBACK, "timeout": "50ms"})
     async with serving(factory.uri, server=settings) as port:
         reader, writer = await proxied(port, b"PROXY TCP4 ")
@@ -109,7 +109,7 @@ async def test_a_proxy_that_says_nothing_is_not_waited_for(factory: Factory) -> 
         writer.close()
 
 
-async def test_a_proxy_cut_off_as_silent_is_told_nothing_else(factory: Factory, heard: Heard) -> None:
+async def test_a_proxy_cut_off_as_silent_gets_no_further_reply(factory: Factory, heard: Heard) -> None:
     """The time for the header is over while the client still has time to read why it is cut off."""
     settings = {**listener(proxy={**LOOPBACK, "timeout": "200ms"}), "timeout": {"idle": "100ms"}}
     async with serving(factory.uri, server=settings) as port:
@@ -122,7 +122,7 @@ async def test_a_proxy_cut_off_as_silent_is_told_nothing_else(factory: Factory, 
 
 
 @pytest.mark.parametrize("header", [b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n", v2("127.0.0.1")])
-async def test_anybody_else_who_says_proxy_talks_early(factory: Factory, header: bytes) -> None:
+async def test_a_proxy_header_from_an_untrusted_client_is_early_talk(factory: Factory, header: bytes) -> None:
     settings = {**listener(proxy=OTHERS), "phases": {"connect": {"greetdelay": "5s"}}}
     async with serving(factory.uri, server=settings) as port:
         reader, writer = await proxied(port, header)
@@ -130,7 +130,7 @@ async def test_anybody_else_who_says_proxy_talks_early(factory: Factory, header:
         writer.close()
 
 
-async def test_who_comes_through_a_proxy_may_not_relay_as_the_proxy(factory: Factory) -> None:
+async def test_a_client_behind_a_proxy_has_no_relay_rights_of_the_proxy(factory: Factory) -> None:
     """The open relay of a proxy in relay.networks."""
     async with serving(factory.uri, server=listener(proxy=LOOPBACK)) as port:
         reader, writer = await proxied(port, b"PROXY TCP4 198.51.100.9 192.0.2.1 4321 25\r\n")
@@ -143,14 +143,14 @@ async def test_who_comes_through_a_proxy_may_not_relay_as_the_proxy(factory: Fac
         writer.close()
 
 
-async def test_what_follows_the_header_too_early_is_early_talk(factory: Factory) -> None:
+async def test_octets_after_the_proxy_header_are_early_talk(factory: Factory) -> None:
     async with serving(factory.uri, server=listener(proxy=LOOPBACK)) as port:
         reader, writer = await proxied(port, b"PROXY TCP4 192.0.2.7 192.0.2.1 4321 25\r\nEHLO x\r\n")
         assert (await line(reader)).startswith(b"554 5.5.1")
         writer.close()
 
 
-async def test_xclient_names_another_client(factory: Factory) -> None:
+async def test_xclient_sets_the_client_address_and_helo(factory: Factory) -> None:
     settings = listener(xclient=LOOPBACK)
     relay = {"networks": ["192.0.2.0/24"]}
     async with serving(factory.uri, server=settings, relay=relay) as port, Dialogue(port) as client:
@@ -165,7 +165,7 @@ async def test_xclient_names_another_client(factory: Factory) -> None:
     assert (row.senderip, row.senderhelo) == ("192.0.2.9", "other.example")
 
 
-async def test_xclient_login_is_a_login_and_its_absence_none(factory: Factory) -> None:
+async def test_xclient_login_sets_and_removes_the_user(factory: Factory) -> None:
     async with serving(factory.uri, server=listener(xclient=LOOPBACK), relay=OTHERS) as port, Dialogue(port) as client:
         assert (await client.ask(b"XCLIENT LOGIN=alice HELO=c.example")).startswith("220")
         assert (await client.submit()).startswith("250")
@@ -185,7 +185,7 @@ def users(tmp_path: Path) -> dict[str, Any]:
     return {"file": str(tmp_path / "users.yaml")}
 
 
-async def test_xclient_login_frees_nobody_from_what_restricts_the_user(factory: Factory, users: Any) -> None:
+async def test_xclient_login_keeps_the_restrictions_of_the_user(factory: Factory, users: Any) -> None:
     settings = listener(xclient=LOOPBACK)
     async with (
         serving(factory.uri, server=settings, relay=OTHERS, authentication=users) as port,
@@ -210,7 +210,7 @@ async def test_xclient_login_of_a_disabled_user_changes_nothing(factory: Factory
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("554 5.7.1")
 
 
-async def test_xclient_login_while_users_cannot_be_asked_is_454(
+async def test_xclient_login_with_unavailable_users_is_454(
     factory: Factory, users: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def find(_users: FileUsers, _name: str) -> None:
@@ -225,7 +225,7 @@ async def test_xclient_login_while_users_cannot_be_asked_is_454(
     assert row.saslusername is None
 
 
-async def test_xclient_of_somebody_not_listed_changes_nothing(factory: Factory) -> None:
+async def test_xclient_from_an_unlisted_client_changes_nothing(factory: Factory) -> None:
     async with serving(factory.uri, server=listener(xclient=OTHERS), relay=OTHERS) as port, Dialogue(port) as client:
         assert not any("XCLIENT" in line for line in client.offered)
         assert (await client.ask(b"XCLIENT ADDR=192.0.2.9 LOGIN=alice")).startswith("550 5.7.0")
@@ -233,7 +233,7 @@ async def test_xclient_of_somebody_not_listed_changes_nothing(factory: Factory) 
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("554 5.7.1")
 
 
-async def test_a_client_gives_the_right_to_xclient_away_with_its_address(factory: Factory) -> None:
+async def test_a_client_loses_the_right_to_xclient_with_its_address(factory: Factory) -> None:
     async with serving(factory.uri, server=listener(xclient=LOOPBACK)) as port, Dialogue(port) as client:
         assert (await client.ask(b"XCLIENT ADDR=198.51.100.9")).startswith("220")
         assert (await client.ask(b"XCLIENT ADDR=127.0.0.1")).startswith("550 5.7.0")
@@ -256,7 +256,7 @@ async def test_a_client_gives_the_right_to_xclient_away_with_its_address(factory
         "NAME=grüße".encode(),
     ],
 )
-async def test_a_bad_attribute_changes_nothing(factory: Factory, attributes: bytes) -> None:
+async def test_an_invalid_attribute_changes_nothing(factory: Factory, attributes: bytes) -> None:
     async with serving(factory.uri, server=listener(xclient=LOOPBACK)) as port, Dialogue(port) as client:
         assert (await client.ask(b"XCLIENT " + attributes)).startswith("501 5.5.4")
         assert (await client.submit()).startswith("250")
@@ -264,14 +264,14 @@ async def test_a_bad_attribute_changes_nothing(factory: Factory, attributes: byt
     assert (row.senderip, row.senderhelo) == ("127.0.0.1", "client.example")
 
 
-async def test_xclient_waits_for_the_end_of_a_transaction(factory: Factory) -> None:
+async def test_xclient_within_a_transaction_is_refused(factory: Factory) -> None:
     async with serving(factory.uri, server=listener(xclient=LOOPBACK)) as port, Dialogue(port) as client:
         await client.envelope()
         assert (await client.ask(b"XCLIENT ADDR=192.0.2.9")).startswith("503 5.5.1")
         assert (await client.data()).startswith("250")
 
 
-async def test_whom_policy_does_not_let_in_xclient_does_not_let_in_either(factory: Factory) -> None:
+async def test_xclient_to_a_client_refused_by_policy_ends_the_session(factory: Factory) -> None:
     rule = {
         "id": "out",
         "phase": "connect",

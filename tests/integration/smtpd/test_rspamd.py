@@ -45,7 +45,9 @@ def checking(url: str, *rules: dict[str, Any], **settings: Any) -> dict[str, Any
         ("rewrite", b"body", "250 2.0.0"),
     ],
 )
-async def test_each_verdict(subject: str, body: bytes, reply: str, factory: Factory, rspamd: str, heard: Heard) -> None:
+async def test_each_rspamd_verdict_has_its_reply(
+    subject: str, body: bytes, reply: str, factory: Factory, rspamd: str, heard: Heard
+) -> None:
     async with serving(factory.uri, policy=checking(rspamd)) as port, Dialogue(port) as client:
         assert (await client.submit(mail(subject, body), b"<b@example.com>", b"<c@example.com>")).startswith(reply)
     [event] = heard.all("content.checked")
@@ -59,11 +61,11 @@ async def test_each_verdict(subject: str, body: bytes, reply: str, factory: Fact
     assert marks == (1 if subject in {"add-header", "rewrite"} else 0)
     queueid = str(rows[0].messages__id)
     assert f"X-Seen: 127.0.0.1 client.example - a@sender.example 2 {queueid}\r\n".encode() in content
-    assert content.endswith(mail(subject, body))  # what was submitted is stored as submitted, subject and all
+    assert content.endswith(mail(subject, body))  # the submitted content is stored unaltered, subject included
     assert event["action"] == {"add-header": "add header", "rewrite": "rewrite subject"}.get(subject, "no action")
 
 
-async def test_a_thousand_recipients_with_long_names_are_no_trouble(rspamd: str, heard: Heard) -> None:
+async def test_a_thousand_recipients_with_long_names_are_checked(rspamd: str, heard: Heard) -> None:
     recipients = tuple(f"{number:04}-{'x' * 50}@{'y' * 60}.{'z' * 60}.example" for number in range(1000))
     checker = ContentChecker(ContentCheck.model_validate({"url": rspamd}))
     envelope = Envelope("192.0.2.7", None, "a", None, "a@sender.example", recipients)
@@ -72,7 +74,7 @@ async def test_a_thousand_recipients_with_long_names_are_no_trouble(rspamd: str,
     assert heard.all("content.unavailable") == []
 
 
-async def test_a_reject_can_hold_instead(factory: Factory, rspamd: str) -> None:
+async def test_a_reject_can_be_configured_to_hold(factory: Factory, rspamd: str) -> None:
     policy = checking(rspamd, hold="spam", actions={"reject": "hold"})
     async with serving(factory.uri, policy=policy) as port, Dialogue(port) as client:
         assert (await client.submit(mail(body=GTUBE))).startswith("250")
@@ -106,7 +108,7 @@ async def test_rules_read_score_and_symbols(factory: Factory, rspamd: str) -> No
     ("whendown", "reply", "status"),
     [("accept", "250 2.0.0", "DELIVER"), ("hold", "250 2.0.0", "HOLD"), ("defer", "451 4.3.0", None)],
 )
-async def test_while_rspamd_is_down_the_choice_is_ours(
+async def test_whendown_applies_while_rspamd_is_down(
     whendown: str, reply: str, status: str | None, factory: Factory, heard: Heard
 ) -> None:
     policy = checking(f"http://127.0.0.1:{free_port()}", whendown=whendown)

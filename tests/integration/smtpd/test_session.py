@@ -1,7 +1,7 @@
 """test_session — submitted mail is stored unaltered behind our Received field, and refused mail leaves nothing
 
 Owns: proofs about smtpd from the socket to the rows: acceptance, envelopes, policy, pipelining. test_session_limits.py
-    has what is refused, test_session_login.py who may send, test_session_trouble.py our own faults.
+    has refusals, test_session_login.py the right to send, test_session_trouble.py our own faults.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def contents(factory: Factory) -> list[bytes]:
     return [RECEIVED.sub(b"", bytes(row.content), count=1) for row in stored]
 
 
-async def test_250_names_the_message_that_is_stored(factory: Factory, heard: Heard) -> None:
+async def test_the_250_reply_has_the_id_of_the_stored_message(factory: Factory, heard: Heard) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert client.greeting[0].startswith(f"220 {HOSTNAME} ")
         reply = await client.submit(MESSAGE, b"<b@example.com>", b"<C@Example.NET>")
@@ -51,7 +51,7 @@ async def test_250_names_the_message_that_is_stored(factory: Factory, heard: Hea
     assert (committed["id"], committed["recipients"], committed["size"]) == (id_, 2, body.size)
 
 
-async def test_our_received_header_says_who_and_how(factory: Factory) -> None:
+async def test_our_received_header_names_client_and_protocol(factory: Factory) -> None:
     async with serving(factory.uri) as port:
         async with Dialogue(port) as client:
             await client.submit()
@@ -92,7 +92,7 @@ async def test_content_is_stored_octet_for_octet(factory: Factory, sent: bytes, 
     assert contents(factory) == [sent if stored is None else stored]
 
 
-async def test_the_next_transaction_may_come_with_the_end_of_the_last(factory: Factory) -> None:
+async def test_the_next_transaction_may_be_pipelined_after_the_content(factory: Factory) -> None:
     """RFC 2920 section 3.1: DATA is the last of a group, and the content the first of the next."""
     envelope = b"MAIL FROM:<a@sender.example>\r\nRCPT TO:<b@example.com>\r\nDATA\r\n"
     codes = []
@@ -105,7 +105,7 @@ async def test_the_next_transaction_may_come_with_the_end_of_the_last(factory: F
     assert contents(factory) == [b"number 1\r\n", b"number 2\r\n"]
 
 
-async def test_the_end_of_data_may_come_in_pieces(factory: Factory) -> None:
+async def test_the_end_of_data_may_arrive_in_pieces(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope()
         await client.ask(b"DATA")
@@ -116,7 +116,7 @@ async def test_the_end_of_data_may_come_in_pieces(factory: Factory) -> None:
     assert contents(factory) == [b"a\r\n"]
 
 
-async def test_the_null_sender_and_postmaster(factory: Factory) -> None:
+async def test_the_null_sender_and_postmaster_are_accepted(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.submit(MESSAGE, b"<Postmaster>", sender=b"<>")).startswith("250")
     [row] = factory.queue()
@@ -124,7 +124,7 @@ async def test_the_null_sender_and_postmaster(factory: Factory) -> None:
     assert (row.recipientlocalpart, row.recipientdomain) == ("Postmaster", HOSTNAME)
 
 
-async def test_addresses_beyond_ascii_need_smtputf8(factory: Factory) -> None:
+async def test_international_addresses_require_smtputf8(factory: Factory) -> None:
     address = "<grüße@münchen.example>".encode()
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.ask(b"MAIL FROM:" + address)).startswith("553 5.6.7")
@@ -140,7 +140,7 @@ async def test_addresses_beyond_ascii_need_smtputf8(factory: Factory) -> None:
     assert body.smtputf8
 
 
-async def test_rules_hold_route_and_place_recipients(factory: Factory) -> None:
+async def test_rules_set_hold_transport_and_partition_of_recipients(factory: Factory) -> None:
     rules = [
         {"id": "review", "if": {"recipientdomain": ["held.example"]}, "then": {"hold": "mailreview"}},
         {"id": "fixed", "if": {"recipientdomain": ["*.fixed.example"]}, "then": {"partition": "456-only"}},
@@ -171,7 +171,7 @@ async def test_rules_hold_route_and_place_recipients(factory: Factory) -> None:
     assert {c.id for c in await claim(factory.uri)} == {fixed.id, routed.id, plain.id}
 
 
-async def test_rset_forgets_the_transaction(factory: Factory) -> None:
+async def test_rset_discards_the_transaction(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.envelope(b"<forgotten@example.com>")
         assert (await client.ask(b"RSET")).startswith("250")

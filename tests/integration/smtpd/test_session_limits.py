@@ -28,7 +28,7 @@ async def test_a_declared_size_over_the_limit_is_refused_at_mail(factory: Factor
         assert (await client.ask(b"MAIL FROM:<a@sender.example> SIZE=1000")).startswith("250")
 
 
-async def test_the_limit_counts_the_content_and_nothing_else(factory: Factory) -> None:
+async def test_the_size_limit_counts_the_content_only(factory: Factory) -> None:
     async with serving(factory.uri, server=data_phase(maxsize=1000)) as port, Dialogue(port) as client:
         fits = b"..\r\n" + b"x" * 995 + b"\r\n"  # 1001 octets on the wire, 1000 once its dot is taken out
         assert (await client.submit(fits)).startswith("250")
@@ -58,7 +58,7 @@ async def test_far_more_than_the_limit_is_read_to_its_end_and_refused(factory: F
         b"\n\r\n",
     ],
 )
-async def test_bare_newlines_are_refused_and_end_nothing(factory: Factory, content: bytes) -> None:
+async def test_bare_newlines_are_refused_and_do_not_end_the_data(factory: Factory, content: bytes) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.submit(content)).startswith("554 5.6.0")
         assert (await client.ask(b"NOOP")).startswith("250")
@@ -66,7 +66,7 @@ async def test_bare_newlines_are_refused_and_end_nothing(factory: Factory, conte
     assert len(factory.bodies()) == 1
 
 
-async def test_bare_newlines_become_line_ends_where_that_is_configured(factory: Factory) -> None:
+async def test_bare_newlines_are_normalized_if_configured(factory: Factory) -> None:
     async with serving(factory.uri, server=data_phase(barenewline="normalize")) as port, Dialogue(port) as client:
         assert (await client.submit(b"S: x\n\nb\rc\r\nd\r\r\n")).startswith("250")
     [body] = factory.bodies().values()
@@ -92,7 +92,7 @@ async def test_too_many_recipients_are_452_and_the_others_are_kept(factory: Fact
     assert [row.recipientlocalpart for row in factory.queue()] == ["a", "b", "c"]
 
 
-async def test_too_many_hops_are_a_loop(factory: Factory) -> None:
+async def test_too_many_hops_are_refused_as_a_loop(factory: Factory) -> None:
     hop = b"Received: from x by y; z\r\n"
     body = b"\r\n" + hop * 10
     async with serving(factory.uri, server=data_phase(maxhops=3)) as port, Dialogue(port) as client:
@@ -117,7 +117,7 @@ async def test_too_many_hops_are_a_loop(factory: Factory) -> None:
         (b"", "501"),
     ],
 )
-async def test_bad_recipients_are_refused_and_the_session_goes_on(
+async def test_invalid_recipients_are_refused_and_the_session_continues(
     factory: Factory, heard: Heard, recipient: bytes, code: str
 ) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
@@ -128,7 +128,7 @@ async def test_bad_recipients_are_refused_and_the_session_goes_on(
     assert all(refused["client"] == "127.0.0.1" for refused in heard.all("session.refused"))
 
 
-async def test_a_bad_sender_is_refused_and_the_next_one_is_heard(factory: Factory, heard: Heard) -> None:
+async def test_an_invalid_sender_is_refused_and_the_next_one_accepted(factory: Factory, heard: Heard) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.ask(b"MAIL FROM:<a@[IPv6:nonsense]>")).startswith("501 5.1.7")
         assert (await client.ask(b"MAIL FROM:<nodomain>")).startswith("501 5.1.7")
@@ -136,7 +136,7 @@ async def test_a_bad_sender_is_refused_and_the_next_one_is_heard(factory: Factor
     assert [refused["address"] for refused in heard.all("session.refused")] == ["a@[IPv6:nonsense]", "nodomain"]
 
 
-async def test_commands_out_of_order(factory: Factory) -> None:
+async def test_commands_out_of_order_are_503(factory: Factory) -> None:
     async with serving(factory.uri) as port:
         async with Dialogue(port, ehlo=None) as client:
             for command in (b"MAIL FROM:<a@sender.example>", b"RCPT TO:<b@example.com>", b"DATA"):

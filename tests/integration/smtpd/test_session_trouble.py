@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Faulty(Spool):
-    """A spool with a fault of ours in it: what it raises is nothing that anybody expects."""
+    """A spool with a fault of ours: it raises an unexpected exception."""
 
     async def submit(self, submission: Submission) -> NoReturn:
         """Fail the first time a message comes."""
@@ -76,9 +76,7 @@ def gate(server: ServerUnderTest, database: str) -> Iterator[Gate]:
     made.open()
 
 
-async def test_a_database_that_is_away_is_451_and_mail_flows_when_it_is_back(
-    database: str, gate: Gate, heard: Heard
-) -> None:
+async def test_an_unavailable_database_is_451_until_it_is_back(database: str, gate: Gate, heard: Heard) -> None:
     async with serving(database) as port, Dialogue(port) as client:
         assert (await client.submit()).startswith("250")
         gate.close()
@@ -100,7 +98,7 @@ async def test_a_database_that_is_away_is_451_and_mail_flows_when_it_is_back(
         assert connection.execute("SELECT count(*) FROM pillarbox.messages").fetchone() == (2,)
 
 
-async def test_a_fault_of_ours_is_451_and_tells_the_client_nothing(factory: Factory, heard: Heard) -> None:
+async def test_a_fault_of_ours_is_451_without_details(factory: Factory, heard: Heard) -> None:
     async with serving(factory.uri, spool=Faulty) as port, Dialogue(port) as client:
         assert await client.submit() == "451 4.3.0 Local error in processing, try again"
         [fault] = heard.all("session.error")
@@ -108,15 +106,15 @@ async def test_a_fault_of_ours_is_451_and_tells_the_client_nothing(factory: Fact
         assert (await client.ask(b"NOOP")).startswith("250")
 
 
-async def test_after_a_fault_of_ours_the_next_transaction_begins_afresh(factory: Factory) -> None:
-    """RFC 5321 section 4.1.1.4: the end of data clears the buffers, whatever the reply to it."""
+async def test_a_fault_of_ours_at_the_end_of_data_resets_the_transaction(factory: Factory) -> None:
+    """RFC 5321 section 4.1.1.4: the end of data clears the buffers, with any reply."""
     async with serving(factory.uri, spool=Faulty) as port, Dialogue(port) as client:
         await client.submit()
         assert (await client.ask(b"RCPT TO:<b@example.com>")).startswith("503")
         assert (await client.ask(b"MAIL FROM:<next@sender.example>")).startswith("250")
 
 
-async def test_a_hang_up_in_the_middle_of_data_leaves_nothing(factory: Factory) -> None:
+async def test_a_disconnect_during_data_stores_nothing(factory: Factory) -> None:
     async with serving(factory.uri) as port:
         for unfinished in (b"", b"half a li", b"a line\r\n", b"a line\r\n.", b"a line\r\n.\r"):
             async with Dialogue(port) as client:
@@ -128,7 +126,7 @@ async def test_a_hang_up_in_the_middle_of_data_leaves_nothing(factory: Factory) 
     assert len(factory.bodies()) == len(factory.queue()) == 1
 
 
-async def test_a_hang_up_during_the_commit_is_committed_and_said_so(factory: Factory, heard: Heard) -> None:
+async def test_a_disconnect_during_the_commit_is_committed_and_logged(factory: Factory, heard: Heard) -> None:
     async with serving(factory.uri) as port:
         with factory.another() as holding:
             holding.execute("LOCK TABLE pillarbox.queue IN EXCLUSIVE MODE")
@@ -139,7 +137,7 @@ async def test_a_hang_up_during_the_commit_is_committed_and_said_so(factory: Fac
                 await until(lambda: factory.waiting(SPOOL), "the commit to be held up")
                 reset(client)
             async with Dialogue(port):
-                pass  # whoever is greeted now comes after the hang-up was seen
+                pass  # a client greeted now comes after the disconnect was noticed
         [lost] = await heard.wait("spool.reply_lost")
     [row] = factory.queue()
     assert (lost["id"], lost["client"]) == (row.messages__id, "127.0.0.1")
@@ -147,8 +145,8 @@ async def test_a_hang_up_during_the_commit_is_committed_and_said_so(factory: Fac
 
 
 @pytest.mark.parametrize("begin", [b"DATA\r\n", b"BDAT 24 LAST\r\n", b"BDAT 24 LAST\r\n" + MESSAGE + b"NOOP\r\n"])
-async def test_who_closes_his_side_after_the_content_is_told_what_became_of_it(factory: Factory, begin: bytes) -> None:
-    """Without its reply he would have to send again what is in the queue."""
+async def test_a_client_that_half_closes_after_the_content_gets_its_reply(factory: Factory, begin: bytes) -> None:
+    """Without the reply the client would have to send queued mail again."""
     assert len(MESSAGE) == 24
     rest = {b"DATA\r\n": MESSAGE + b".\r\n", b"BDAT 24 LAST\r\n": MESSAGE}.get(begin, b"")
     async with serving(factory.uri) as port, Dialogue(port) as client:
@@ -162,20 +160,20 @@ async def test_who_closes_his_side_after_the_content_is_told_what_became_of_it(f
             await until(lambda: factory.waiting(SPOOL), "the commit to be held up")
             client.writer.write_eof()
             async with Dialogue(port):
-                pass  # whoever is greeted now comes after the end was seen
+                pass  # a client greeted now comes after the end was noticed
         assert (await client.reply())[0].startswith("250 2.0.0 Queued")
         assert await client.ended() in {b"", b"250 2.0.0 Ok\r\n"}
     assert len(factory.queue()) == 1
 
 
-async def test_who_closes_his_side_after_many_commands_has_them_answered(factory: Factory) -> None:
+async def test_a_client_that_half_closes_after_many_commands_gets_all_replies(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.send(b"MAIL FROM:<a@sender.example>\r\n" + b"RCPT TO:<b@example.com>\r\n" * 900)
         client.writer.write_eof()
         assert (await client.ended()).count(b"250 2.1.5") == 900
 
 
-async def test_who_closes_his_side_in_the_middle_of_content_is_not_waited_for(factory: Factory) -> None:
+async def test_a_client_that_half_closes_during_content_is_closed(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         await client.send(b"MAIL FROM:<a@sender.example>\r\n" + b"RCPT TO:<b@example.com>\r\n" * 900 + b"BDAT 9\r\nx")
         client.writer.write_eof()
@@ -183,7 +181,7 @@ async def test_who_closes_his_side_in_the_middle_of_content_is_not_waited_for(fa
     assert factory.bodies() == {}
 
 
-async def test_stopping_tells_idle_clients_421_and_lets_a_message_finish(factory: Factory) -> None:
+async def test_a_stop_sends_421_to_idle_clients_and_waits_for_a_message(factory: Factory) -> None:
     idle, busy = asyncio.Event(), asyncio.Event()
 
     async def wait_idly(port: int) -> str:
@@ -211,8 +209,8 @@ async def test_stopping_tells_idle_clients_421_and_lets_a_message_finish(factory
     assert len(factory.queue()) == 1
 
 
-async def test_a_stop_does_not_wait_for_who_was_never_greeted(factory: Factory) -> None:
-    """One that is still being looked at: it hears 421 as soon as that is over, not after its first command."""
+async def test_a_stop_does_not_wait_for_clients_before_the_greeting(factory: Factory) -> None:
+    """A client that is still being checked gets 421 as soon as the check ends, not after its first command."""
     server = {"phases": {"connect": {"greetdelay": "200ms", "earlytalker": "allow"}}}
     async with serving(factory.uri, server=server) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -105,7 +105,7 @@ async def test_scram_plus_binds_to_the_certificate_of_the_connection(
         assert factory.queue() == []
 
 
-async def test_offering_plus_shuts_out_no_client_without_it(
+async def test_offering_scram_plus_does_not_exclude_other_clients(
     factory: Factory, authority: Authority, msmtp: Path
 ) -> None:
     """A client that could bind but was not offered it says so, and would be refused (RFC 5802 section 6)."""
@@ -121,7 +121,7 @@ async def test_offering_plus_shuts_out_no_client_without_it(
     arrived(factory)
 
 
-async def test_a_wrong_password_reaches_the_client_as_such(factory: Factory, authority: Authority) -> None:
+async def test_a_wrong_password_is_reported_to_the_client(factory: Factory, authority: Authority) -> None:
     trust = authority.trust()
     trust.check_hostname = False
     async with serving(factory.uri, **settings(authority, "starttls")) as port:
@@ -136,7 +136,7 @@ async def test_a_wrong_password_reaches_the_client_as_such(factory: Factory, aut
     assert factory.queue() == []
 
 
-async def test_another_sender_than_one_s_own_is_refused(factory: Factory, authority: Authority) -> None:
+async def test_a_foreign_sender_is_refused(factory: Factory, authority: Authority) -> None:
     trust = authority.trust()
     trust.check_hostname = False
     async with serving(factory.uri, **settings(authority, "starttls")) as port:
@@ -153,7 +153,7 @@ async def test_another_sender_than_one_s_own_is_refused(factory: Factory, author
     assert factory.queue() == []
 
 
-async def test_where_from_is_not_checked_a_foreign_one_is_marked(factory: Factory, authority: Authority) -> None:
+async def test_with_checkfrom_off_a_foreign_from_is_marked(factory: Factory, authority: Authority) -> None:
     """So that its domain is not signed for: queued/signing/sign.py."""
     trust = authority.trust()
     trust.check_hostname = False
@@ -170,7 +170,7 @@ async def test_where_from_is_not_checked_a_foreign_one_is_marked(factory: Factor
 
 
 async def test_relaying_by_certificate_needs_no_auth(factory: Factory, authority: Authority) -> None:
-    """`tls.client.relay`: the client is its certificate's user as soon as TLS stands."""
+    """`tls.client.relay`: the client is the user of its certificate as soon as TLS is established."""
     made = authority.issue("app.example", common_name="app")
     chosen = settings(authority, "starttls")
     trusting = {"ask": "request", "authorities": str(authority.file), "users": {fingerprint(made): "alice"}}
@@ -196,10 +196,10 @@ async def test_relaying_by_certificate_needs_no_auth(factory: Factory, authority
     arrived(factory)
 
 
-async def test_while_users_cannot_be_asked_a_certificate_s_client_is_told_to_come_back(
+async def test_with_unavailable_users_a_client_with_a_certificate_gets_421(
     factory: Factory, authority: Authority, heard: Heard
 ) -> None:
-    """Our trouble is 4xx: without its user the client would hear 554 from RCPT."""
+    """Our own faults are 4xx: without its user the client would get 554 to RCPT."""
     made = authority.issue("app.example", common_name="app")
     chosen = settings(authority, "starttls")
     trusting = {"ask": "request", "authorities": str(authority.file), "users": {fingerprint(made): "alice"}}
@@ -226,4 +226,4 @@ async def test_while_users_cannot_be_asked_a_certificate_s_client_is_told_to_com
     assert all(line.startswith(b"4") for line in said), said
     assert said[0].startswith(b"421 4.7.0")
     assert heard.all("users.unavailable")
-    assert heard.all("session.error") == [], "it is no fault of ours that nobody knows why"
+    assert heard.all("session.error") == [], "it is a known condition, not an internal error"

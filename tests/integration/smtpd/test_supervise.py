@@ -61,9 +61,7 @@ async def supervised(uri: str, folder: Path, **settings: float) -> AsyncIterator
 
 
 @pytest.mark.slow
-async def test_a_child_without_a_sign_of_life_is_killed_and_replaced(
-    database: str, tmp_path: Path, heard: Heard
-) -> None:
+async def test_a_hanging_child_is_killed_and_replaced(database: str, tmp_path: Path, heard: Heard) -> None:
     async with supervised(database, tmp_path, stuck=8.0) as port:
         stuck = heard.all("child.started")[0]
         os.kill(int(stuck["pid"]), signal.SIGSTOP)
@@ -78,7 +76,7 @@ async def test_a_child_without_a_sign_of_life_is_killed_and_replaced(
 
 
 @pytest.mark.slow
-async def test_a_crash_loop_ends_the_daemon_loudly(database: str, tmp_path: Path) -> None:
+async def test_a_crash_loop_ends_the_daemon_with_an_error(database: str, tmp_path: Path) -> None:
     path = tmp_path / "smtpd.yaml"
     path.write_text(json.dumps({**values(database, tmp_path), "environment": {"database": {"uri": database}}}))
     daemon = await asyncio.create_subprocess_exec(
@@ -89,7 +87,7 @@ async def test_a_crash_loop_ends_the_daemon_loudly(database: str, tmp_path: Path
     async with asyncio.timeout(LIMIT):
         while line := (await daemon.stderr.readline()).decode():
             said += line
-            # One that dies before all are ready ends the start; this is about what happens later.
+            # A child that dies before all are ready ends the start; this is a later death.
             if "daemon.started" in said and re.search(r"daemon\.started|child\.started name=smtpd-1", line):
                 os.kill(int(re.findall(r"child\.started name=smtpd-1 pid=(\d+)", said)[-1]), signal.SIGKILL)
             if "daemon.failed" in line:
@@ -101,7 +99,7 @@ async def test_a_crash_loop_ends_the_daemon_loudly(database: str, tmp_path: Path
     assert said.count("child.died") == 4
 
 
-async def test_a_child_that_cannot_start_ends_the_start(database: str, tmp_path: Path) -> None:
+async def test_a_child_that_cannot_start_fails_the_start(database: str, tmp_path: Path) -> None:
     told = values(database, tmp_path)
     doors = sockets.bind(smtpd_from(told))
     told["servers"][0]["tls"] = {"certificate": "absent.pem", "privatekey": "absent.key"}
@@ -119,7 +117,7 @@ def hanging(folder: Path) -> Path:
     return folder
 
 
-async def test_a_child_that_is_killed_while_it_starts_is_named_with_the_signal(
+async def test_a_child_killed_while_starting_is_named_with_the_signal(
     database: str, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Not ready before it is killed: it hangs at the first thing it does.
@@ -147,7 +145,7 @@ async def test_a_child_that_is_killed_while_it_starts_is_named_with_the_signal(
         ("os._exit(3)", "worker ended with status 3", 3, True),
     ],
 )
-async def test_a_daemon_that_ends_without_a_word_before_it_is_ready_is_named(
+async def test_a_daemon_that_ends_silently_before_it_is_ready_is_named(
     tmp_path: Path, ends: str, said: str, status: int, *, logged: bool
 ) -> None:
     child = up_supervise.DaemonProcess(
@@ -158,7 +156,7 @@ async def test_a_daemon_that_ends_without_a_word_before_it_is_ready_is_named(
     assert failed.value.exit_status == status
 
 
-async def test_what_a_stopped_supervisor_started_is_gone(database: str, tmp_path: Path, heard: Heard) -> None:
+async def test_children_of_a_stopped_supervisor_have_ended(database: str, tmp_path: Path, heard: Heard) -> None:
     async with supervised(database, tmp_path):
         pids = [int(line["pid"]) for line in heard.all("child.started")]
     for pid in pids:

@@ -1,7 +1,7 @@
 """test_enqueue — an application queues mail in its own transaction: all or nothing, once, and only if valid
 
 Owns: proofs about enqueue and enqueue_batch of sql/schema/07_enqueue.sql, up to a real worker that delivers.
-See: docs/how-to/enqueue-from-sql.md; tests/integration/spool/test_enqueue_refused.py for what is refused.
+See: docs/how-to/enqueue-from-sql.md; tests/integration/spool/test_enqueue_refused.py for refusals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def enqueue(factory: Factory, arguments: str = "", **values: Any) -> UUID:
     return found
 
 
-async def test_what_commits_is_delivered_and_what_rolls_back_never_was(system: System, books: Books) -> None:
+async def test_committed_mail_is_delivered_and_rolled_back_mail_is_not(system: System, books: Books) -> None:
     await system.worker(books.sink.port)
     await system.rows("CREATE TABLE public.orders (id integer)")
     with psycopg.connect(system.uri) as application:
@@ -65,7 +65,7 @@ async def test_what_commits_is_delivered_and_what_rolls_back_never_was(system: S
     assert await system.value("SELECT count(*) FROM idempotency") == 0
 
 
-async def test_mail_that_is_to_wait_is_sent_when_it_is_due_and_not_before(system: System, books: Books) -> None:
+async def test_delayed_mail_is_sent_when_due(system: System, books: Books) -> None:
     await system.worker(books.sink.port, claim={"lease": "3s", "poll": "1m"})
     due = datetime.now(UTC) + timedelta(seconds=2)
     await system.rows(
@@ -78,7 +78,7 @@ async def test_mail_that_is_to_wait_is_sent_when_it_is_due_and_not_before(system
     assert received == due  # its age begins when it is due
 
 
-async def test_mail_that_is_to_wait_is_not_claimed(factory: Factory) -> None:
+async def test_delayed_mail_is_not_claimed_early(factory: Factory) -> None:
     enqueue(factory, ", deliver_at => now() + interval '1 hour'")
     past = enqueue(factory, ", deliver_at => '-infinity'")
     connection = await db.connect(factory.uri, "worker under test")
@@ -90,7 +90,7 @@ async def test_mail_that_is_to_wait_is_not_claimed(factory: Factory) -> None:
         await connection.close()
 
 
-async def test_urgent_mail_goes_first_and_bulk_last(factory: Factory) -> None:
+async def test_urgent_mail_is_claimed_first_and_bulk_last(factory: Factory) -> None:
     bulk, ordinary, urgent = (enqueue(factory, ", priority => %(p)s", p=p) for p in (-3, 0, 5))
     connection = await db.connect(factory.uri, "worker under test")
     try:
@@ -100,7 +100,7 @@ async def test_urgent_mail_goes_first_and_bulk_last(factory: Factory) -> None:
     assert [c.message_id for c in taken] == [urgent, ordinary, bulk]
 
 
-def test_a_row_says_who_queued_what_for_whom(factory: Factory) -> None:
+def test_a_row_has_sender_recipient_and_login(factory: Factory) -> None:
     message = factory.one(
         """SELECT pillarbox.enqueue('Ann@Sender.Example', ARRAY['r@Example.COM', '"a b"@[192.0.2.1]'], %(content)s,
                   metadata => '{"order": "7"}', transportid => 'relay', jobid => 'spring', priority => 2)""",
@@ -125,14 +125,14 @@ def test_ids_grow_with_time(factory: Factory) -> None:
     assert first < enqueue(factory)
 
 
-def test_the_null_sender_and_addresses_beyond_ascii(factory: Factory) -> None:
+def test_the_null_sender_and_international_addresses_are_queued(factory: Factory) -> None:
     message = factory.one("SELECT pillarbox.enqueue('', ARRAY['zoë@example.com'], 'x')")
     [row] = factory.queue()
     assert (row.senderlocalpart, row.senderdomain, row.recipientlocalpart) == (None, None, "zoë")
     assert factory.bodies()[message].smtputf8  # such an address cannot be said without it
 
 
-def test_what_is_not_said_has_its_default(factory: Factory) -> None:
+def test_omitted_arguments_have_their_defaults(factory: Factory) -> None:
     enqueue(
         factory,
         ", NULL, NULL, priority => NULL, metadata => NULL, transportid => NULL, jobid => NULL, smtputf8 => NULL",
@@ -147,14 +147,14 @@ def test_what_is_not_said_has_its_default(factory: Factory) -> None:
     assert row.partid is not None
 
 
-def test_a_key_queues_once_and_tells_the_first_id(factory: Factory) -> None:
+def test_an_idempotency_key_queues_once_and_returns_the_first_id(factory: Factory) -> None:
     first = enqueue(factory, ", 'order-7'")
     assert enqueue(factory, ", 'order-7'") == first
     assert enqueue(factory, ", 'order-8'") != first
     assert len(factory.queue()) == 2
 
 
-def test_eight_sessions_with_one_key_queue_one_message(factory: Factory) -> None:
+def test_eight_sessions_with_one_idempotency_key_queue_one_message(factory: Factory) -> None:
     begun = threading.Barrier(8)
     ids: list[UUID] = []
 
@@ -174,7 +174,7 @@ def test_eight_sessions_with_one_key_queue_one_message(factory: Factory) -> None
     assert len(factory.queue()) == 1
 
 
-def test_a_key_whose_transaction_rolled_back_was_never_used(factory: Factory) -> None:
+def test_a_rolled_back_idempotency_key_can_be_used_again(factory: Factory) -> None:
     with factory.another() as session:
         session.execute(f"{ENQUEUE}, 'k')".encode(), {"content": CONTENT})
         session.rollback()
@@ -182,7 +182,7 @@ def test_a_key_whose_transaction_rolled_back_was_never_used(factory: Factory) ->
     assert len(factory.queue()) == 1
 
 
-def test_two_applications_may_use_the_same_key(factory: Factory, logins: Logins) -> None:
+def test_two_applications_may_use_the_same_idempotency_key(factory: Factory, logins: Logins) -> None:
     ids, names = [], []
     for _ in range(2):
         uri = logins.uri("application")
@@ -193,7 +193,7 @@ def test_two_applications_may_use_the_same_key(factory: Factory, logins: Logins)
     assert [row.saslusername for row in factory.queue()] == names
 
 
-def test_maintenance_forgets_old_keys_a_batch_at_a_time(factory: Factory) -> None:
+def test_maintenance_deletes_old_idempotency_keys_in_batches(factory: Factory) -> None:
     first = enqueue(factory, ", 'old'")
     enqueue(factory, ", 'older'")
     enqueue(factory, ", 'young'")
@@ -221,7 +221,7 @@ def test_a_batch_is_queued_in_order(factory: Factory) -> None:
     assert [(row.priority, row.jobid) for row in factory.queue() if row.messages__id == ids[1]] == [(4, "j")] * 2
 
 
-def test_one_bad_submission_refuses_the_batch(factory: Factory) -> None:
+def test_one_invalid_submission_refuses_the_batch(factory: Factory) -> None:
     good = {"sender": "a@sender.example", "recipients": ["r@example.com"], "content": "x"}
     for bad in ({**good, "recipients": []}, {**good, "deliver_At": "2030-01-01"}, {**good, "content": "a\nb"}, 7):
         with pytest.raises(psycopg.errors.InvalidParameterValue):
@@ -232,7 +232,7 @@ def test_one_bad_submission_refuses_the_batch(factory: Factory) -> None:
     assert factory.bodies() == {}
 
 
-def test_an_application_may_leave_the_waking_to_the_poll(factory: Factory) -> None:
+def test_an_application_may_leave_notification_to_the_poll(factory: Factory) -> None:
     with psycopg.connect(factory.uri, autocommit=True) as listening, factory.another() as application:
         listening.execute(LISTEN)
         for word in ("off", "no", "FALSE"):
@@ -240,13 +240,13 @@ def test_an_application_may_leave_the_waking_to_the_poll(factory: Factory) -> No
             application.execute(f"{ENQUEUE})".encode(), {"content": CONTENT})
             application.commit()
         assert list(listening.notifies(timeout=0.2)) == []
-        application.execute(f"{ENQUEUE})".encode(), {"content": CONTENT})  # what was local has ended
+        application.execute(f"{ENQUEUE})".encode(), {"content": CONTENT})  # the local setting has ended
         application.commit()
         assert len(list(listening.notifies(timeout=20, stop_after=1))) == 1
     assert len(factory.queue()) == 4
 
 
-def test_its_workers_are_woken_at_commit(factory: Factory) -> None:
+def test_workers_are_notified_at_commit(factory: Factory) -> None:
     with psycopg.connect(factory.uri, autocommit=True) as listening, factory.another() as application:
         listening.execute(LISTEN)
         application.execute(f"{ENQUEUE}, deliver_at => now() + interval '1 day')".encode(), {"content": CONTENT})

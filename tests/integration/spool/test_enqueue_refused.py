@@ -2,7 +2,7 @@
 
 Owns: proofs that CR, LF, NUL and other control characters are refused in every envelope field, whichever way they come
     in, and that content and times are sound.
-See: RFC 5321 section 4.1.2; tests/integration/schema/test_roles_refused.py for who may do what at all.
+See: RFC 5321 section 4.1.2; tests/integration/schema/test_roles_refused.py for the rights of roles.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def test_rows_with_control_characters_are_refused(factory: Factory, table: str, 
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_smtpds_own_rights_let_none_through(factory: Factory, logins: Logins, field: str) -> None:
+def test_control_characters_are_refused_with_the_rights_of_smtpd(factory: Factory, logins: Logins, field: str) -> None:
     message = factory.message()
     uri = logins.uri("smtpd")
     for control in CONTROLS:
@@ -127,14 +127,14 @@ def test_any_other_content_is_kept_octet_for_octet(factory: Factory, content: by
         "'', ARRAY['r@example.com'], 'x', priority => -10",
     ],
 )
-def test_what_makes_no_sense_is_refused(factory: Factory, arguments: str) -> None:
+def test_invalid_arguments_are_refused(factory: Factory, arguments: str) -> None:
     with pytest.raises(REFUSED):
         factory.sql(f"SELECT pillarbox.enqueue({arguments})")
     assert (factory.queue(), factory.bodies()) == ([], {})
 
 
 @pytest.mark.parametrize("asked", ["infinity", "9999-01-01 00:00+00", "100000-01-01"])
-def test_a_time_no_worker_could_read_is_refused(factory: Factory, asked: str) -> None:
+def test_a_time_outside_the_range_of_python_is_refused(factory: Factory, asked: str) -> None:
     """The driver knows no such year: one row of it would stop every claim of its partition."""
     with pytest.raises(psycopg.errors.DatetimeFieldOverflow):
         factory.sql(

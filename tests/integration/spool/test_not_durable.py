@@ -1,4 +1,4 @@
-"""test_not_durable — a COMMIT whose wait for the standby was aborted is not answered 250
+"""test_not_durable — an aborted wait of COMMIT for the standby is not answered 250
 
 Owns: proofs that an aborted wait for the synchronous standby is answered 451, for each way of committing a group.
 See: shared/spool/commit.py; PostgreSQL manual, "Synchronous Replication"; src/backend/replication/syncrep.c.
@@ -38,7 +38,7 @@ GROUPS: Final[dict[str, Callable[[], Submission]]] = {
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    """A primary whose synchronous standby is there, and hears nothing: nothing that is committed gets to it."""
+    """A primary with a silent synchronous standby: no commit reaches it."""
     with asyncio.Runner() as runner:  # an asynchronous fixture would be made again for every test
         servers = replicated()
         found = runner.run(servers.__aenter__())
@@ -57,7 +57,7 @@ def pair() -> Iterator[Pair]:
 
 
 def one(pair: Pair, text: str, *values: object) -> object:
-    """What a statement on the primary says, which waits for no standby."""
+    """The result of a statement on the primary, without waiting for the standby."""
     with psycopg.connect(pair.primary, autocommit=True) as connection:
         connection.execute("SET synchronous_commit = local")
         row = connection.execute(text.encode(), values).fetchone()
@@ -66,7 +66,7 @@ def one(pair: Pair, text: str, *values: object) -> object:
 
 
 async def ended(pair: Pair, spool: Spool, made: Submission, how: str) -> BaseException:
-    """What becomes of a submission whose COMMIT waits for the standby until `how` ends that."""
+    """The result of a submission with a COMMIT that waits for the standby until `how` ends the wait."""
     submitting = asyncio.create_task(spool.submit(made))
     await eventually(lambda: one(pair, f"SELECT count(*) {WAITING}", SPOOL) == 1, "the commit to wait for the standby")
     assert one(pair, f"SELECT {how}(pid) {WAITING}", SPOOL) is True
@@ -77,21 +77,19 @@ async def ended(pair: Pair, spool: Spool, made: Submission, how: str) -> BaseExc
 
 @pytest.mark.parametrize("how", ["pg_cancel_backend", "pg_terminate_backend"])
 @pytest.mark.parametrize("group", GROUPS)
-async def test_a_wait_for_the_standby_that_is_ended_is_not_a_commit(
-    pair: Pair, heard: Heard, group: str, how: str
-) -> None:
+async def test_an_aborted_wait_for_the_standby_is_not_a_commit(pair: Pair, heard: Heard, group: str, how: str) -> None:
     made = GROUPS[group]()
     async with running_spool(pair.primary) as spool:
         outcome = await ended(pair, spool, made, how)
     assert isinstance(outcome, SpoolUnavailable)
-    # It is there all the same: who submits it again causes a duplicate.
+    # It is stored nevertheless: a repeated submission causes a duplicate.
     assert one(pair, "SELECT count(*) FROM pillarbox.queue WHERE messages__id = %s", made.id) == len(made.recipients)
     if how == "pg_cancel_backend":
         [said] = heard.all("spool.not_durable")
         assert (said["messages"], said["recipients"]) == (1, len(made.recipients))
 
 
-async def test_a_role_that_wants_no_warnings_gets_this_one(pair: Pair, heard: Heard) -> None:
+async def test_the_warning_is_received_with_client_min_messages_error(pair: Pair, heard: Heard) -> None:
     name = one(pair, "SELECT current_user")
     with psycopg.connect(pair.primary, autocommit=True) as owner:
         owner.execute("SET synchronous_commit = local")

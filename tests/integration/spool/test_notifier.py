@@ -40,7 +40,7 @@ async def running(uri: str) -> AsyncIterator[Notifier]:
     assert isinstance(ended, asyncio.CancelledError), ended
 
 
-async def test_what_comes_while_one_is_under_way_goes_out_together(
+async def test_notifications_queued_during_a_commit_are_sent_together(
     factory: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetch, said = database.fetch, list[list[str]]()
@@ -66,7 +66,7 @@ async def test_what_comes_while_one_is_under_way_goes_out_together(
     assert said == [["1"], ["2", "3"]], "one transaction for 200 calls"
 
 
-async def test_its_commits_wait_for_no_disk(factory: Factory) -> None:
+async def test_notification_commits_are_asynchronous(factory: Factory) -> None:
     """Those of others that notify would wait behind them; and the setting does not outlive the statement."""
     async with running(factory.uri) as made:
         made.wake(["1"])
@@ -96,7 +96,7 @@ async def test_hints_outlive_a_lost_connection_and_are_counted(
             assert [n.payload for n in await first(listener, 2)] == ["2", "3"]
 
 
-def test_what_waits_is_bounded(factory: Factory, heard: Heard) -> None:
+def test_pending_notifications_are_bounded(factory: Factory, heard: Heard) -> None:
     made = Notifier(factory.uri, NAME)
     made.announce(range(10_500))
     made.wake(str(number) for number in range(10_001))

@@ -48,7 +48,7 @@ def reserved(row: Any) -> dict[str, Any]:
     return {key: value for key, value in row.metadata.items() if key.startswith("_") and key != "_partid"}
 
 
-async def test_what_is_to_be_notified_stands_with_each_recipient(factory: Factory) -> None:
+async def test_dsn_parameters_are_stored_with_each_recipient(factory: Factory) -> None:
     await submit(factory, b" RET=HDRS ENVID=QQ+2B31", b" NOTIFY=SUCCESS,DELAY ORCPT=rfc822;Bob+2Bx@example.com")
     b, c = factory.queue()
     assert reserved(b) == {
@@ -62,12 +62,12 @@ async def test_what_is_to_be_notified_stands_with_each_recipient(factory: Factor
     assert reserved(c) == {"_dsn": {"ret": "HDRS", "envid": "QQ+31"}}
 
 
-async def test_mail_that_asks_for_nothing_carries_nothing(factory: Factory) -> None:
+async def test_mail_without_parameters_has_no_reserved_metadata(factory: Factory) -> None:
     await submit(factory)
     assert [(reserved(row), row.priority) for row in factory.queue()] == [({}, 0)] * 2
 
 
-async def test_priority_and_eightbit_stand_in_the_row_and_in_the_trace(factory: Factory, heard: Heard) -> None:
+async def test_priority_and_8bitmime_are_in_the_row_and_in_the_received_header(factory: Factory, heard: Heard) -> None:
     await submit(factory, b" MT-PRIORITY=4 BODY=8BITMIME SIZE=100")
     assert [(row.priority, reserved(row)) for row in factory.queue()] == [(4, {"_body": "8BITMIME"})] * 2
     [body] = factory.bodies().values()
@@ -76,7 +76,7 @@ async def test_priority_and_eightbit_stand_in_the_row_and_in_the_trace(factory: 
     assert committed["priority"] == 4
 
 
-async def test_mail_to_be_released_later_waits_as_scheduled_and_is_due_then(factory: Factory) -> None:
+async def test_delayed_mail_is_scheduled_until_its_time(factory: Factory) -> None:
     before = datetime.now(UTC)
     await submit(factory, b" HOLDFOR=3600")
     rows = factory.queue()
@@ -113,7 +113,7 @@ async def claimed(factory: Factory, now: datetime) -> int:
     return len(rows)
 
 
-async def test_a_group_takes_mail_for_now_and_for_later_alike(factory: Factory) -> None:
+async def test_one_group_commits_immediate_and_delayed_mail(factory: Factory) -> None:
     """By COPY; few messages go another way, which the tests above have seen."""
     later = datetime(2030, 1, 1, tzinfo=UTC)
     crowd = [recipient("1", str(n), priority=n % 3 - 1) for n in range(30)]
@@ -151,7 +151,7 @@ async def receive(sent: Transaction, place: Reception, judge: Callable[[UUID], P
 CLIENT = Client("192.0.2.7", 25, "default", helo="client.example", extended=True)
 
 
-async def test_requiretls_and_the_header_that_waives_tls_are_carried(factory: Factory) -> None:
+async def test_requiretls_and_tls_required_no_are_stored(factory: Factory) -> None:
     async with running_spool(factory.uri) as spool:
         for sent in (
             transaction(requiretls=True),
@@ -163,7 +163,7 @@ async def test_requiretls_and_the_header_that_waives_tls_are_carried(factory: Fa
     assert found == [{"_requiretls": True}, {"_tlsrequired": "no"}, {"_requiretls": True}]
 
 
-async def test_policy_has_the_last_word_on_rows_and_puts_its_lines_on_top(factory: Factory) -> None:
+async def test_policy_can_replace_rows_and_prepend_header_fields(factory: Factory) -> None:
     def judge(message_id: UUID) -> PolicyResult:
         row = Recipient(Address("b", "example.com"), "3", priority=-2, metadata={"tenant": "t"})
         return PolicyResult(recipients=(row,), headers=f"X-Id: {message_id}\r\n".encode())
@@ -178,7 +178,7 @@ async def test_policy_has_the_last_word_on_rows_and_puts_its_lines_on_top(factor
     assert body.size == row.size == len(body.content)
 
 
-async def test_what_submitted_mail_lacks_is_added_and_nothing_else_changed(factory: Factory) -> None:
+async def test_missing_fields_of_submitted_mail_are_added_and_the_rest_is_unchanged(factory: Factory) -> None:
     async with running_spool(factory.uri) as spool:
         for setting in ("always", "authenticated"):
             assert (await receive(transaction(), place(spool, addheaders=setting))).startswith("250")
@@ -195,7 +195,7 @@ async def test_what_submitted_mail_lacks_is_added_and_nothing_else_changed(facto
     assert fixed.endswith(b" +0000\r\n\r\nno field\r\n")
 
 
-async def test_mail_for_later_wakes_its_worker_to_ask_when(factory: Factory) -> None:
+async def test_delayed_mail_notifies_its_worker(factory: Factory) -> None:
     """A worker that sleeps until its next poll would else send it late."""
     with psycopg.connect(factory.uri, autocommit=True) as listener:
         listener.execute(LISTEN)
@@ -204,7 +204,7 @@ async def test_mail_for_later_wakes_its_worker_to_ask_when(factory: Factory) -> 
             assert [n.payload for n in await first(listener)] == ["4"]
 
 
-async def test_who_is_named_again_in_needless_quotes_gets_the_message_once(factory: Factory) -> None:
+async def test_a_recipient_repeated_in_quotes_gets_the_message_once(factory: Factory) -> None:
     async with serving(factory.uri) as port, Dialogue(port) as client:
         assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("250")
         for written in (b"b@example.com", b'"b"@example.com', rb'"\b"@EXAMPLE.com', b'"b c"@example.com'):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LARGE = b"Subject: large\r\n\r\n" + b"x" * (1 << 21)
 
 
-async def test_it_is_ready_until_the_server_is_gone_and_again_when_it_is_back(factory: Factory, heard: Heard) -> None:
+async def test_the_spool_is_not_ready_while_the_server_is_down(factory: Factory, heard: Heard) -> None:
     async with relaying(factory.uri) as proxy, running_spool(proxy.uri, committers=2) as spool:
         assert spool.ready() is None
         await spool.submit(submission())
@@ -41,11 +41,11 @@ async def test_it_is_ready_until_the_server_is_gone_and_again_when_it_is_back(fa
         await heard.wait("spool.recovered")
         assert spool.ready() is None
         await asyncio.gather(*(spool.submit(submission()) for _ in range(4)))
-    # Two at most at once: one probes, the other takes what comes.
+    # Two at most at once: one probes, the other takes new mail.
     assert factory.one("SELECT count(*) FROM pillarbox.messages") == 5
 
 
-async def test_mail_that_comes_is_a_probe_as_well(factory: Factory) -> None:
+async def test_a_submitted_message_probes_the_server(factory: Factory) -> None:
     """A message that was on its way when the server went, and arrives when it is back, does not wait for a probe."""
     async with relaying(factory.uri) as proxy, running_spool(proxy.uri) as spool:
         proxy.refuse = True
@@ -57,11 +57,11 @@ async def test_mail_that_comes_is_a_probe_as_well(factory: Factory) -> None:
         assert spool.ready() is None
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for_twice(factory: Factory) -> None:
+async def test_a_silent_server_is_waited_for_once(factory: Factory) -> None:
     async with relaying(factory.uri) as proxy, running_spool(proxy.uri, timeout="300ms") as spool:
         await spool.submit(submission())
         proxy.deaf()
-        proxy.delay = 5.0  # also to who connects anew
+        proxy.delay = 5.0  # also for new connections
         with pytest.raises(SpoolUnavailable):
             await spool.submit(submission())
         assert isinstance(spool.ready(), SpoolUnavailable)
@@ -70,7 +70,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for_twice(factory: Facto
         await spool.submit(submission())
 
 
-async def test_commits_that_take_too_long_are_not_joined_by_more(factory: Factory) -> None:
+async def test_no_commit_is_added_to_hanging_ones(factory: Factory) -> None:
     async with running_spool(factory.uri, committers=2, maxlatency="100ms") as spool:
         with factory.another() as other:
             other.execute("LOCK TABLE pillarbox.messages IN EXCLUSIVE MODE")
@@ -81,7 +81,7 @@ async def test_commits_that_take_too_long_are_not_joined_by_more(factory: Factor
         assert spool.ready() is None
 
 
-async def test_what_would_be_too_much_is_said_before_it_comes(factory: Factory) -> None:
+async def test_mail_over_maxpending_is_refused_in_advance(factory: Factory) -> None:
     async with running_spool(factory.uri, maxpending=1000) as spool:
         with factory.another() as other:
             other.execute("LOCK TABLE pillarbox.messages IN EXCLUSIVE MODE")
@@ -95,7 +95,7 @@ async def test_what_would_be_too_much_is_said_before_it_comes(factory: Factory) 
         assert spool.ready(10_000) is None  # one message of any size may always come
 
 
-async def test_a_client_hears_it_before_354_and_the_session_goes_on(factory: Factory, heard: Heard) -> None:
+async def test_a_client_is_refused_before_354_and_the_session_continues(factory: Factory, heard: Heard) -> None:
     async with relaying(factory.uri) as proxy, serving(proxy.uri) as port, Dialogue(port) as client:
         await client.submit()
         proxy.refuse = True
@@ -116,7 +116,7 @@ async def test_a_client_hears_it_before_354_and_the_session_goes_on(factory: Fac
 
 
 @pytest.mark.parametrize("committers", [2, 3, 4])
-async def test_large_messages_keep_no_small_ones_waiting(factory: Factory, committers: int) -> None:
+async def test_large_messages_do_not_delay_small_ones(factory: Factory, committers: int) -> None:
     """Large ones are held up by a lock on their partition; small ones go on by the committer that is left for them."""
     async with running_spool(factory.uri, committers=committers, group={"maxbytes": 1}) as spool:
         await asyncio.gather(spool.submit(submission()), spool.submit(submission(content=LARGE)))
@@ -131,7 +131,7 @@ async def test_large_messages_keep_no_small_ones_waiting(factory: Factory, commi
     assert factory.one("SELECT count(*) FROM pillarbox.messages") == 10
 
 
-async def test_with_one_committer_both_kinds_take_turns(factory: Factory) -> None:
+async def test_with_one_committer_large_and_small_messages_alternate(factory: Factory) -> None:
     async with running_spool(factory.uri, group={"maxbytes": 1, "maxmessages": 1}) as spool:
         ended: list[str] = []
 

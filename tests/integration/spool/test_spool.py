@@ -1,6 +1,6 @@
 """test_spool — a submission returns once its rows are visible to all, or not at all
 
-Owns: proofs about shared/spool/spool.py while all goes well; test_spool_trouble.py has what goes wrong.
+Owns: proofs about shared/spool/spool.py without faults; test_trouble.py has the faults.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def test_submit_returns_only_when_every_row_is_visible(factory: Factory) -
     assert (body.id, body.content, body.refcount, body.released) == (made.id, made.content, 3, None)
 
 
-async def test_every_column_says_what_was_submitted(factory: Factory) -> None:
+async def test_every_column_has_the_submitted_value(factory: Factory) -> None:
     made = submission(
         recipient("2", "held", hold=True, metadata={"_quarantineid": "review", "tenant": 'a"\\\n'}),
         recipient("2", "sent", transportid="relay"),
@@ -78,12 +78,12 @@ async def test_concurrent_submissions_share_transactions(factory: Factory, heard
         await asyncio.gather(*(spool.submit(submission()) for _ in range(300)))
     groups = heard.all("spool.group")
     assert sum(group["messages"] for group in groups) == 300
-    # xmin is the transaction that inserted the row: what the events claim is what the server did.
+    # xmin is the transaction that inserted the row: it confirms the events.
     assert factory.one("SELECT count(DISTINCT xmin::text) FROM pillarbox.messages") == len(groups) <= 10
     assert factory.one("SELECT count(*) FROM pillarbox.queue") == 300
 
 
-async def test_a_group_ends_at_its_limits(factory: Factory, heard: Heard) -> None:
+async def test_a_group_commit_ends_at_its_limits(factory: Factory, heard: Heard) -> None:
     limits = {"maxmessages": 7, "maxbytes": 1000}
     async with running_spool(factory.uri, group=limits) as spool:
         await asyncio.gather(*(spool.submit(submission(content=b"x")) for _ in range(30)))
@@ -102,7 +102,7 @@ async def test_large_messages_share_smaller_groups(factory: Factory, heard: Hear
     assert max(group["messages"] for group in heard.all("spool.group")) == 4
 
 
-async def test_a_commit_may_hand_a_large_message_over_at_once(factory: Factory) -> None:
+async def test_the_send_buffer_holds_a_large_message(factory: Factory) -> None:
     connection = await database.connect(factory.uri, "roomy")
     with socket.socket(fileno=os.dup(connection.fileno())) as end:
         before = end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
@@ -118,7 +118,7 @@ def _most() -> int:
     return int(Path("/proc/sys/net/core/wmem_max").read_text())
 
 
-async def test_room_of_bodies_that_are_gone_is_kept_for_the_next(factory: Factory) -> None:
+async def test_the_space_of_deleted_bodies_is_kept_for_reuse(factory: Factory) -> None:
     async with running_spool(factory.uri) as spool:
         await spool.submit(submission(content=b"Subject: large\r\n\r\n" + b"x" * (10 << 20)))
     size = "SELECT pg_table_size('pillarbox.messages')"
@@ -129,7 +129,7 @@ async def test_room_of_bodies_that_are_gone_is_kept_for_the_next(factory: Factor
     assert factory.one(size) >= before > 10 << 20
 
 
-async def test_each_partition_is_notified_once_and_what_is_held_not_at_all(factory: Factory) -> None:
+async def test_each_partition_is_notified_once_and_held_mail_notifies_none(factory: Factory) -> None:
     with psycopg.connect(factory.uri, autocommit=True) as listener:
         listener.execute(LISTEN)
         async with running_spool(factory.uri) as spool:
@@ -152,7 +152,7 @@ async def test_a_body_of_20_megabytes_arrives_octet_for_octet(factory: Factory) 
     assert (row.digest, row.size) == (hashlib.sha256(content).digest(), len(content))
 
 
-async def test_synchronous_commit_is_what_was_asked_for_and_ends_with_the_transaction(factory: Factory) -> None:
+async def test_synchronous_commit_is_set_as_configured_for_the_transaction_only(factory: Factory) -> None:
     factory.sql("CREATE TABLE public.seen (setting text)")
     factory.sql(
         """CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS

@@ -50,7 +50,9 @@ async def committing(spool: Spool, factory: Factory, **fields: Any) -> asyncio.T
     ],
     ids=["server", "driver", "surrogate"],
 )
-async def test_poison_is_refused_alone(factory: Factory, heard: Heard, poison: dict[str, Any]) -> None:
+async def test_only_the_invalid_message_of_a_group_is_refused(
+    factory: Factory, heard: Heard, poison: dict[str, Any]
+) -> None:
     async with running_spool(factory.uri) as spool:
         good = [submission() for _ in range(4)]
         bad = submission(**poison)
@@ -65,7 +67,7 @@ async def test_poison_is_refused_alone(factory: Factory, heard: Heard, poison: d
     assert factory.one("SELECT count(*) FROM pillarbox.queue") == 5
 
 
-async def test_whoever_goes_before_the_group_is_taken_leaves_nothing(
+async def test_a_client_gone_before_the_commit_stores_nothing(
     factory: Factory, heard: Heard, stalled: psycopg.Connection[Any]
 ) -> None:
     async with running_spool(factory.uri) as spool:
@@ -83,7 +85,7 @@ async def test_whoever_goes_before_the_group_is_taken_leaves_nothing(
     assert stays.id in factory.bodies()
 
 
-async def test_whoever_goes_during_the_commit_is_committed_and_said_so(
+async def test_a_client_gone_during_the_commit_is_committed_and_logged(
     factory: Factory, heard: Heard, stalled: psycopg.Connection[Any]
 ) -> None:
     async with running_spool(factory.uri) as spool:
@@ -98,7 +100,7 @@ async def test_whoever_goes_during_the_commit_is_committed_and_said_so(
     assert (body.id, body.refcount) == (lost["id"], 1)
 
 
-async def test_a_backend_that_dies_during_the_commit_refuses_its_group_and_the_next_one_goes_on(
+async def test_a_backend_killed_during_the_commit_refuses_its_group_only(
     factory: Factory, heard: Heard, stalled: psycopg.Connection[Any]
 ) -> None:
     async with running_spool(factory.uri) as spool:
@@ -113,7 +115,7 @@ async def test_a_backend_that_dies_during_the_commit_refuses_its_group_and_the_n
     assert set(factory.bodies()) == {after.id}
 
 
-async def test_backends_that_die_while_idle_cost_no_message(factory: Factory, heard: Heard) -> None:
+async def test_idle_backends_that_are_killed_lose_no_message(factory: Factory, heard: Heard) -> None:
     async with running_spool(factory.uri, committers=2) as spool:
         await asyncio.gather(*(spool.submit(submission()) for _ in range(20)))
         assert factory.terminate(SPOOL) >= 1
@@ -123,7 +125,7 @@ async def test_backends_that_die_while_idle_cost_no_message(factory: Factory, he
     assert factory.one("SELECT count(*) FROM pillarbox.messages") == 23
 
 
-async def test_a_commit_that_takes_too_long_is_given_up(
+async def test_a_commit_over_the_time_limit_is_given_up(
     factory: Factory, heard: Heard, stalled: psycopg.Connection[Any]
 ) -> None:
     async with running_spool(factory.uri, timeout="200ms") as spool:
@@ -136,7 +138,7 @@ async def test_a_commit_that_takes_too_long_is_given_up(
     assert factory.one("SELECT count(*) FROM pillarbox.messages") == 1
 
 
-async def test_more_than_may_wait_is_refused_at_once(factory: Factory, stalled: psycopg.Connection[Any]) -> None:
+async def test_messages_over_the_limit_are_refused_at_once(factory: Factory, stalled: psycopg.Connection[Any]) -> None:
     async with running_spool(factory.uri, maxpending=1000) as spool:
         first = await committing(spool, factory)
         waiting = asyncio.create_task(spool.submit(submission(content=b"x" * 900)))
@@ -149,7 +151,7 @@ async def test_more_than_may_wait_is_refused_at_once(factory: Factory, stalled: 
     assert factory.one("SELECT count(*) FROM pillarbox.messages") == 3
 
 
-async def test_no_server_is_one_line_and_no_message(heard: Heard, tmp_path: object) -> None:
+async def test_an_unreachable_server_is_one_line_and_stores_no_message(heard: Heard, tmp_path: object) -> None:
     async with running_spool(f"postgresql:///nowhere?host={tmp_path}&password=secret") as spool:
         with pytest.raises(SpoolUnavailable) as refusal:
             await spool.submit(submission())

@@ -40,7 +40,7 @@ async def watching(conninfo: str, limit: int = 10) -> AsyncIterator[Vanished]:
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_only_what_left_nothing_behind_is_named_and_only_once(
+async def test_only_messages_without_any_trace_are_reported_and_only_once(
     factory: Factory, logins: Logins, heard: Heard
 ) -> None:
     waiting, body, finished, gone = factory.message(), factory.message(), new_message_id(), new_message_id()
@@ -61,7 +61,7 @@ async def test_only_what_left_nothing_behind_is_named_and_only_once(
         assert (again["ids"], again["before"]) == (str(later), said["history"])
 
 
-async def test_a_question_that_fails_is_said_and_asked_again(factory: Factory, heard: Heard) -> None:
+async def test_a_failed_check_is_logged_and_repeated(factory: Factory, heard: Heard) -> None:
     gone = new_message_id()
     factory.sql("ALTER FUNCTION pillarbox.spool_vanished RENAME TO elsewhere")
     async with watching(factory.uri) as watch:

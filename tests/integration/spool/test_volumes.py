@@ -1,6 +1,6 @@
 """test_volumes — free space of PostgreSQL's volumes, reported on its host and obeyed by smtpd on another
 
-Owns: proofs about `pillarbox volumes`, what smtpd reads of it, the reply to MAIL, and what doctor says.
+Owns: proofs about `pillarbox volumes`, smtpd's reading of it, the reply to MAIL, and the findings of doctor.
 See: shared/spool/space.py; scripts/commands/volumes.py.
 """
 
@@ -57,7 +57,7 @@ async def doctors(factory: Factory, *, seen: bool = False) -> Severity:
         await connection.close()
 
 
-async def test_what_is_reported_from_another_host_stops_smtpd_and_lets_it_go_on(
+async def test_reports_of_another_host_stop_and_resume_smtpd(
     factory: Factory, folder: Path, heard: Heard, quickly: None
 ) -> None:
     assert await asyncio.to_thread(report, folder, "--host", "db1") == 0
@@ -68,7 +68,7 @@ async def test_what_is_reported_from_another_host_stops_smtpd_and_lets_it_go_on(
         factory.sql(SET, free=1000, age="0s")
         [low] = await heard.wait("spool.space_low")
         assert (low["free"], low["volume"]) == (1000, f"db1:{folder}")
-        # Who pipelines gets no 5yz for what follows: that may be taken for the end of the mail.
+        # A pipelining client gets no 5yz to the following commands, which might look permanent.
         for command in (b"MAIL FROM:<a@sender.example>", b"RCPT TO:<b@example.com>", b"DATA", b"BDAT 0 LAST"):
             assert (await client.ask(command)).startswith("452 4.3.1 "), command
         factory.sql(SET, free=2 << 20, age="0s")
@@ -85,7 +85,7 @@ async def test_what_is_reported_from_another_host_stops_smtpd_and_lets_it_go_on(
         assert (await client.ask(b"MAIL FROM:<a@sender.example> SIZE=1048576")).startswith("250 ")
 
 
-async def test_a_figure_that_is_old_is_said_and_refuses_nothing(
+async def test_an_outdated_report_is_logged_and_refuses_no_mail(
     factory: Factory, folder: Path, heard: Heard, quickly: None
 ) -> None:
     assert await asyncio.to_thread(report, folder, "--every", "1s") == 0
@@ -97,7 +97,7 @@ async def test_a_figure_that_is_old_is_said_and_refuses_nothing(
     assert await doctors(factory) is Severity.ALARM
 
 
-async def test_volumes_of_this_host_are_looked_at_without_a_report(
+async def test_volumes_of_this_host_are_measured_without_a_report(
     factory: Factory, tmp_path: Path, heard: Heard, quickly: None
 ) -> None:
     settings = {"minfree": f"{HUGE >> 30}GiB", "volumes": [str(tmp_path)]}
@@ -106,7 +106,7 @@ async def test_volumes_of_this_host_are_looked_at_without_a_report(
         assert (await client.ask(b"MAIL FROM:<a@sender.example>")).startswith("452 4.3.1 ")
 
 
-async def test_doctor_knows_who_looks(factory: Factory, folder: Path) -> None:
+async def test_doctor_checks_that_volumes_are_reported(factory: Factory, folder: Path) -> None:
     assert await doctors(factory) is Severity.NOTE
     assert await doctors(factory, seen=True) is Severity.OK
     assert await asyncio.to_thread(report, folder) == 0
@@ -118,7 +118,7 @@ async def test_doctor_knows_who_looks(factory: Factory, folder: Path) -> None:
     assert factory.sql("SELECT FROM pillarbox.volumes") == []
 
 
-def test_a_path_that_is_not_there_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_path_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["volumes", "report", "/nowhere", "--once", "--config", str(folder)]) != 0
     assert "/nowhere" in capsys.readouterr().err
 
@@ -131,7 +131,7 @@ async def test_smtpd_reads_with_the_rights_of_its_role(factory: Factory, logins:
         await connection.close()
 
 
-async def test_what_one_host_reports_is_heeded_though_another_reports_no_more(
+async def test_a_current_report_counts_beside_an_outdated_one(
     factory: Factory, folder: Path, heard: Heard, quickly: None
 ) -> None:
     """As after a switchover: the figures of the old server grow old."""
@@ -147,9 +147,7 @@ async def test_what_one_host_reports_is_heeded_though_another_reports_no_more(
         assert len(heard.all("spool.space_unknown")) == 1
 
 
-async def test_what_is_forgotten_refuses_nothing_any_more(
-    factory: Factory, folder: Path, heard: Heard, quickly: None
-) -> None:
+async def test_a_deleted_report_refuses_no_mail(factory: Factory, folder: Path, heard: Heard, quickly: None) -> None:
     assert await asyncio.to_thread(report, folder, "--host", "db1") == 0
     factory.sql(SET, free=1000, age="0s")
     async with listening(factory.uri, LEAST) as (port, _), Dialogue(port) as client:

@@ -82,7 +82,7 @@ async def test_only_the_worker_that_owns_the_partition_is_woken(factory: Factory
         await one.heard()
         await spool.submit(submission(recipient("4")))
         weighed = await weighed_again(factory, "four", None)
-        # As daemons of the version before notify all mail. Weighing what comes after, it is done with what was before.
+        # As older daemons notify. When it checks a later notification, it has finished with the earlier ones.
         factory.sql("SELECT pg_notify('pillarbox', '1')")
         weighed = await weighed_again(factory, "four", weighed)
         factory.sql("SELECT pg_notify('pillarbox', 'elsewhere')")
@@ -95,7 +95,7 @@ async def test_only_the_worker_that_owns_the_partition_is_woken(factory: Factory
         assert (one.times, four.times) == (4, 3)
 
 
-async def test_what_is_held_wakes_nobody(factory: Factory) -> None:
+async def test_held_mail_wakes_no_worker(factory: Factory) -> None:
     async with listening(factory.uri, "all", "true") as due, running_spool(factory.uri) as spool:
         await spool.submit(submission(recipient("1", hold=True)))
         await spool.submit(submission(recipient("2")))
@@ -103,7 +103,7 @@ async def test_what_is_held_wakes_nobody(factory: Factory) -> None:
         assert due.times == 2
 
 
-async def test_what_postgresql_said_of_a_partition_is_remembered(factory: Factory) -> None:
+async def test_the_answer_for_a_partition_is_cached(factory: Factory) -> None:
     async with listening(factory.uri, "worker", "metadata->>'_partid' IN ('1','4')") as due:
         for partid in ("1", "4"):
             factory.sql("SELECT pg_notify('pillarbox', %(p)s)", p=partid)
@@ -117,7 +117,7 @@ async def test_what_postgresql_said_of_a_partition_is_remembered(factory: Factor
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_lost_connection_is_made_again_and_wakes(factory: Factory, heard: Heard, times: int) -> None:
+async def test_a_lost_connection_is_reopened_and_wakes_the_worker(factory: Factory, heard: Heard, times: int) -> None:
     async with listening(factory.uri, "worker", "metadata->>'_partid' = '1'") as due:
         for time in range(1, times + 1):
             assert factory.terminate("worker") == 1
@@ -138,7 +138,7 @@ async def test_a_lost_connection_is_made_again_and_wakes(factory: Factory, heard
         ("metadata->>'_partid' NOT IN ('1')", "1", False),
         ("metadata->>'_partid' = '4' OR metadata->>'_partid' IS NULL", "1", False),
         ("metadata->>'_partid' ~ '^1'", "12", True),
-        # What a notification does not tell may be so.
+        # Other columns are unknown here, so the worker is woken.
         ("transportid = 'relay'", "1", True),
         ("metadata->>'_partid' = '1' AND recipientdomain LIKE '%.example'", "1", True),
         ("metadata->>'_partid' = '1' AND recipientdomain LIKE '%.example'", "2", False),
@@ -146,15 +146,15 @@ async def test_a_lost_connection_is_made_again_and_wakes(factory: Factory, heard
         ("metadata->>'tenant' = 'acme'", "1", True),
     ],
 )
-async def test_anything_but_a_plain_no_counts_as_yes(database: str, where: str, partid: str, *, concerns: bool) -> None:
+async def test_any_answer_but_false_wakes_the_worker(database: str, where: str, partid: str, *, concerns: bool) -> None:
     connection = await db.connect(database, "asking")
     [row] = await db.fetch(connection, "wakeup_concerns", where=where, partid=partid)
     await connection.close()
     assert row[0] is concerns
 
 
-async def test_a_condition_that_cannot_be_asked_about_an_id_wakes_all_the_same(factory: Factory) -> None:
-    """Renotifying sends an empty payload for rows without a partition id, and anybody may send any."""
+async def test_a_condition_that_fails_for_an_id_wakes_the_worker(factory: Factory) -> None:
+    """Renotifying sends an empty payload for rows without a partition id, and any login may send any payload."""
     async with listening(factory.uri, "casting", "(metadata->>'_partid')::integer <= 3") as due:
         for payload in ("", "x", "2"):
             factory.sql("SELECT pg_notify('pillarbox', %(p)s)", p=payload)

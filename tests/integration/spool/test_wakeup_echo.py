@@ -27,7 +27,7 @@ OFTEN = 0.1  # seconds between two probes
 
 
 class Woken(asyncio.Event):
-    """What the listener tells: that mail is due, and that it may have missed some."""
+    """The reports of the listener: mail is due, and notifications may have been missed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Woken(asyncio.Event):
 
 @asynccontextmanager
 async def probed(listening: str, sending: str, where: str = "metadata->>'_partid' = '1'") -> AsyncIterator[Woken]:
-    """A listener by way of one URI whose echoes are sent by way of the other."""
+    """A listener over one URI with echoes sent over the other."""
     pool = await db.open_pool(sending, "echoes", 2)
     woken = Woken()
     running = asyncio.create_task(
@@ -78,14 +78,14 @@ async def echoed(uri: str, senders: int = 1) -> None:
         await connection.close()
 
 
-async def test_a_connection_that_hears_its_echoes_is_left_alone(factory: Factory, heard: Heard) -> None:
+async def test_a_connection_that_receives_its_echoes_is_kept(factory: Factory, heard: Heard) -> None:
     async with (
         relaying(factory.uri) as proxy,
         probed(proxy.uri, factory.uri) as woken,
         probed(factory.uri, factory.uri, "true") as other,
     ):
         await echoed(factory.uri, senders=2)
-        assert not woken.is_set()  # an echo, one's own or another's, is no mail
+        assert not woken.is_set()  # an echo, own or foreign, is not mail
         assert not other.is_set()
         factory.sql("SELECT pg_notify('pillarbox', '1')")
         await woken.heard()
@@ -93,14 +93,12 @@ async def test_a_connection_that_hears_its_echoes_is_left_alone(factory: Factory
     assert heard.all("wakeup.lost") + heard.all("wakeup.deaf") + heard.all("wakeup.swallowed") == []
 
 
-async def test_a_connection_gone_deaf_is_opened_anew_and_everything_is_looked_at(
-    factory: Factory, heard: Heard
-) -> None:
+async def test_a_silent_connection_is_reopened_and_the_whole_queue_checked(factory: Factory, heard: Heard) -> None:
     async with relaying(factory.uri) as proxy, probed(proxy.uri, factory.uri) as woken:
         factory.sql("SELECT pg_notify('pillarbox', '1')")
         await woken.heard()
         proxy.deaf()
-        factory.sql("SELECT pg_notify('pillarbox', '1')")  # nobody hears this
+        factory.sql("SELECT pg_notify('pillarbox', '1')")  # no worker receives this
         await heard.wait("wakeup.deaf")
         await woken.heard()
         assert (woken.missed, proxy.opened) == (2, 2)
@@ -110,7 +108,7 @@ async def test_a_connection_gone_deaf_is_opened_anew_and_everything_is_looked_at
     assert heard.all("wakeup.lost") == []
 
 
-async def test_a_connection_gone_deaf_in_the_middle_of_a_query_is_opened_anew(factory: Factory, heard: Heard) -> None:
+async def test_a_connection_that_falls_silent_during_a_query_is_reopened(factory: Factory, heard: Heard) -> None:
     async with relaying(factory.uri) as proxy, probed(proxy.uri, factory.uri, "true") as woken:
         proxy.delay = 0.3
         factory.sql("SELECT pg_notify('pillarbox', '77')")  # of an id it has yet to ask PostgreSQL about
@@ -132,7 +130,7 @@ def asked(factory: Factory) -> bool:
     return bool(found)
 
 
-async def test_a_slow_connection_is_not_taken_for_a_deaf_one(factory: Factory, heard: Heard) -> None:
+async def test_a_slow_connection_is_not_reopened(factory: Factory, heard: Heard) -> None:
     async with relaying(factory.uri) as proxy, probed(proxy.uri, factory.uri) as woken:
         proxy.delay = 0.5
         for _ in range(3):
@@ -142,7 +140,7 @@ async def test_a_slow_connection_is_not_taken_for_a_deaf_one(factory: Factory, h
     assert heard.all("wakeup.deaf") == []
 
 
-async def test_outages_are_met_with_pauses_that_grow_and_vary(factory: Factory, heard: Heard) -> None:
+async def test_reconnects_pause_for_growing_random_times(factory: Factory, heard: Heard) -> None:
     async with relaying(factory.uri) as proxy, probed(proxy.uri, factory.uri) as woken:
         proxy.refuse = True
         proxy.cut()
@@ -152,7 +150,7 @@ async def test_outages_are_met_with_pauses_that_grow_and_vary(factory: Factory, 
         proxy.refuse = False
         await woken.heard()
         await until(lambda: woken.missed == 2)
-        # What was heard proves the connection, so the next pause is a short one again.
+        # A received notification proves the connection, so the next pause is short again.
         factory.sql("SELECT pg_notify('pillarbox', '1')")
         await woken.heard()
         before = len(heard.all("wakeup.lost"))
@@ -160,7 +158,7 @@ async def test_outages_are_met_with_pauses_that_grow_and_vary(factory: Factory, 
         assert (await heard.wait("wakeup.lost", before + 1))[before]["seconds"] <= 0.3
 
 
-async def test_a_sender_that_fails_says_nothing_about_the_listener(factory: Factory, heard: Heard) -> None:
+async def test_a_failed_echo_sender_does_not_reopen_the_listener(factory: Factory, heard: Heard) -> None:
     async with relaying(factory.uri) as proxy, probed(factory.uri, proxy.uri) as woken:
         proxy.refuse = True
         proxy.cut()
@@ -173,16 +171,18 @@ async def test_a_sender_that_fails_says_nothing_about_the_listener(factory: Fact
     assert heard.all("wakeup.deaf") + heard.all("wakeup.swallowed") == []
 
 
-async def test_a_pooler_that_swallows_is_told_once_and_clearly(factory: Factory, heard: Heard, pgbouncer: Path) -> None:
+async def test_a_pooler_that_drops_notifications_is_logged_once(
+    factory: Factory, heard: Heard, pgbouncer: Path
+) -> None:
     with pooling(pgbouncer, factory.uri) as through:
         async with probed(through, through) as woken:
-            [told] = await heard.wait("wakeup.swallowed")
-            assert 60 < told["seconds"] < 300
+            [event] = await heard.wait("wakeup.swallowed")
+            assert 60 < event["seconds"] < 300
             assert woken.missed == 1
     assert heard.all("wakeup.deaf") + heard.all("wakeup.lost") == []
 
 
-async def test_a_direct_uri_hears_what_is_sent_through_the_pooler(
+async def test_a_direct_uri_receives_notifications_sent_through_the_pooler(
     factory: Factory, heard: Heard, pgbouncer: Path
 ) -> None:
     with pooling(pgbouncer, factory.uri) as through:
@@ -194,7 +194,7 @@ async def test_a_direct_uri_hears_what_is_sent_through_the_pooler(
     assert heard.all("wakeup.deaf") + heard.all("wakeup.swallowed") == []
 
 
-async def test_to_itself_a_pooled_session_is_not_deaf_which_is_why_echoes_come_from_another(
+async def test_a_pooled_session_hears_itself_so_echoes_come_from_another_session(
     factory: Factory, pgbouncer: Path
 ) -> None:
     with pooling(pgbouncer, factory.uri) as through:
@@ -209,7 +209,7 @@ async def test_to_itself_a_pooled_session_is_not_deaf_which_is_why_echoes_come_f
             await other.close()
 
 
-async def test_behind_a_pooler_nothing_is_prepared(factory: Factory, pgbouncer: Path) -> None:
+async def test_no_statement_is_prepared_behind_a_pooler(factory: Factory, pgbouncer: Path) -> None:
     with pooling(pgbouncer, factory.uri) as through:
         connections = [await db.connect(through, "pooled") for _ in range(2)]
         pool = await db.open_pool(through, "pooled", 1)

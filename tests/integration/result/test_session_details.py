@@ -1,4 +1,4 @@
-"""test_spoken — a result records the session's protocol, and whether the host will notify the sender
+"""test_session_details — a result records the session's protocol, and whether the host will notify the sender
 
 See: RFC 3461 section 5.2.1.
 """
@@ -15,19 +15,21 @@ TAKES = ("MAIL", b"250 Ok\r\n", "RCPT", b"250 Ok\r\n", "DATA", b"354 go on\r\n",
 DSN = (*GREETING, b"250-peer.example\r\n250 DSN\r\n")
 
 
-@pytest.mark.parametrize(("hello", "told"), [(PLAIN, "relayed"), (DSN, None)])
-async def test_success_is_told_by_who_knows_last(hello: tuple[bytes | str, ...], told: str | None) -> None:
+@pytest.mark.parametrize(("hello", "expected"), [(PLAIN, "relayed"), (DSN, None)])
+async def test_a_relayed_notice_is_sent_only_to_hosts_without_dsn(
+    hello: tuple[bytes | str, ...], expected: str | None
+) -> None:
     async with (
         ScriptedPeer(*hello, *TAKES) as peer,
         routing({}, connection={"mode": "smarthost", "server": "127.0.0.1", "port": peer.port}) as routed,
     ):
         result = await routed.send_one()
     asked = result._replace(claimed=result.claimed._replace(metadata={"_dsn": {"notify": ["SUCCESS"]}}))
-    assert (result.result, result.spoken.dsn, result.spoken.tls) == ("success", told is None, "none")
-    assert notice(asked) == told
+    assert (result.result, result.spoken.dsn, result.spoken.tls) == ("success", expected is None, "none")
+    assert notice(asked) == expected
 
 
-async def test_no_host_was_spoken_to() -> None:
+async def test_without_a_session_no_protocol_is_recorded() -> None:
     async with routing({}) as routed:
         result = await routed.send_one("bob@nowhere.test")
     assert (result.spoken.tls, result.spoken.source, result.spoken.dsn) == (None, None, False)

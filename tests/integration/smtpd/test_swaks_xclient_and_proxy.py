@@ -1,7 +1,7 @@
-"""test_swaks_speaks_for_others — XCLIENT and the PROXY protocol as implemented by swaks
+"""test_swaks_xclient_and_proxy — XCLIENT and the PROXY protocol as implemented by swaks
 
 Owns: swaks as a trusted gateway, for each version of the PROXY header and each attribute of XCLIENT that we take.
-See: tests/integration/smtpd/test_proxy_and_xclient.py for refusals and for what others attempt with them; swaks(1).
+See: tests/integration/smtpd/test_proxy_and_xclient.py for refusals and for untrusted clients; swaks(1).
 Bugs: the header that swaks sends for LOCAL has a command that there is not, and an octet too few; it is not tried here.
 """
 
@@ -37,7 +37,7 @@ def mail(port: int) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize(("client", "us"), [("192.0.2.7", "192.0.2.1"), ("2001:db8::7", "2001:db8::1")])
-async def test_the_address_in_its_proxy_header_is_the_client(
+async def test_the_address_in_the_proxy_header_of_swaks_is_the_client(
     factory: Factory, swaks: Path, version: str, client: str, us: str
 ) -> None:
     old = version == "1"
@@ -53,7 +53,7 @@ async def test_the_address_in_its_proxy_header_is_the_client(
     assert row.senderip == client
 
 
-async def test_what_its_xclient_says_is_what_is_known(factory: Factory, swaks: Path) -> None:
+async def test_the_xclient_attributes_of_swaks_are_applied(factory: Factory, swaks: Path) -> None:
     said_of_client = (
         *("--xclient-addr", "192.0.2.9", "--xclient-name", "client.example", "--xclient-port", "4321"),
         *("--xclient-proto", "ESMTP", "--xclient-helo", "client.example"),
@@ -68,7 +68,7 @@ async def test_what_its_xclient_says_is_what_is_known(factory: Factory, swaks: P
 
 
 @pytest.mark.parametrize("before", [True, False])
-async def test_xclient_before_and_after_starttls(
+async def test_xclient_works_before_and_after_starttls(
     factory: Factory,
     authority: Authority,
     swaks: Path,
@@ -85,7 +85,7 @@ async def test_xclient_before_and_after_starttls(
     assert row.senderip == "192.0.2.9"
 
 
-async def test_swaks_hears_that_others_may_not(factory: Factory, swaks: Path) -> None:
+async def test_xclient_from_an_unlisted_swaks_is_refused(factory: Factory, swaks: Path) -> None:
     async with serving(factory.uri, server=listener(xclient=ELSEWHERE)) as port:
         with pytest.raises(AssertionError, match="XCLIENT"):
             await run(swaks, *mail(port), "--xclient-addr", "192.0.2.9", text=TEXT)

@@ -1,6 +1,6 @@
-"""test_notice_owed — the results that cause a notification, and those that do not
+"""test_notice_causes — the results that cause a notification, and those that do not
 
-Owns: the matrix of NOTIFY and outcome; mail from the null sender; what operators bounce.
+Owns: the matrix of NOTIFY and outcome; mail from the null sender; bounces by operators.
 See: RFC 3461 section 4.1; queued/dsn/requested.py; queued/dsn/send.py.
 """
 
@@ -38,7 +38,7 @@ async def connection(database: str) -> AsyncIterator[db.Connection]:
         (["DELAY", "SUCCESS"], [], ["relayed"], ["delayed"]),
     ],
 )
-async def test_notify_says_what_is_noted(
+async def test_notify_decides_which_outcomes_are_noted(
     factory: Factory,
     database: str,
     notify: list[str] | None,
@@ -69,7 +69,7 @@ async def test_notify_says_what_is_noted(
     assert found == [failed, delivered, delayed]
 
 
-async def test_nobody_is_told_of_a_bounce(factory: Factory, database: str, connection: db.Connection) -> None:
+async def test_a_bounce_causes_no_notification(factory: Factory, database: str, connection: db.Connection) -> None:
     factory.row()
     factory.row(status="BOUNCE")
     factory.sql("UPDATE pillarbox.queue SET senderlocalpart = NULL, senderdomain = NULL")
@@ -83,13 +83,13 @@ async def test_nobody_is_told_of_a_bounce(factory: Factory, database: str, conne
     assert await notifier().send_due(connection) == 0
 
 
-async def test_what_an_operator_bounces_is_told(factory: Factory, connection: db.Connection) -> None:
+async def test_mail_bounced_by_an_operator_causes_a_notification(factory: Factory, connection: db.Connection) -> None:
     factory.row(status="BOUNCE")
     factory.sql("SELECT * FROM pillarbox.maintain_finish(now(), 'test', 10)")
     assert await notifier().send_due(connection) == 1
-    [(whom, told)] = sent(factory)
+    [(whom, report)] = sent(factory)
     assert whom == "sender@sender.example"
-    assert (fields(told)[1]["Status"], fields(told)[1]["Diagnostic-Code"]) == (
+    assert (fields(report)[1]["Status"], fields(report)[1]["Diagnostic-Code"]) == (
         "5.7.1",
         "X-Pillarbox; returned by the operator",
     )
