@@ -1,4 +1,4 @@
-"""aside — what stands still while its host has content of ours, and is not counted against what a worker may hold
+"""aside — attempts stalled while their host has content of ours, which do not count against the worker's limit
 
 Owns: the bound of it, in recipients and in octets.
 Guarantees: no await, no clock. A quarter of `claim.inflight` and of `claim.maxbytes` at most, or one attempt that is

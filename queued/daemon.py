@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # One connection each for claiming, fetching bodies, recording, maintaining, vacuuming, recurring mail, notices,
 # suspends and shared limits together, and the register.
 _CONNECTIONS = 9
-_OBSERVING = 1  # connection more where metrics are on, so that who asks takes none of those
+_OBSERVING = 1  # connection more where metrics are on, so that scrapes take none of those
 _ENDING = 5.0  # seconds for attempts to end once no connection is left
 _RECORDING = 10.0  # seconds the last results may take when stopping
 _LEAVING = 2.0  # seconds for taking ourselves off the register
@@ -178,7 +178,7 @@ class _Daemon:
         try:
             config, ignored = reload.effective(self._config, again())
             equipment = Equipment(config, self._delivering.equipment)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, what runs goes on running
+        except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
             events.emit("daemon.reload_refused", error=told(error))
             return
         if ignored:

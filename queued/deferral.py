@@ -36,7 +36,7 @@ class ParkedError(Exception):
 
 
 class ParkedLine:
-    """Those who were sent away from one gate, in the order in which they shall come back."""
+    """The deliveries deferred by one gate, in the order in which they shall return."""
 
     def __init__(self) -> None:
         self._last = 0.0  # when the last one of them is expected to have its turn

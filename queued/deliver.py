@@ -2,7 +2,7 @@
 
 Owns: the steps find hosts → talk → classify → decide about a retry, within the lease; and the result of mail whose
     transport is not configured.
-Guarantees: a Result for every recipient, whatever a peer does. An attempt ends when its lease does, so that no other
+Guarantees: a Result for every recipient, with any peer. An attempt ends when its lease does, so that no other
     worker begins while this one still talks; heartbeats extend the lease (queued.dispatch). No database connection is
     held meanwhile.
 See: RFC 5321 section 4.5.4.1 (retries); RFC 1047 (why a lost final reply duplicates).
@@ -94,7 +94,7 @@ class Transport:
         self.finder = HopFinder(settings, resolver, Ourselves(own))
         self._sites = SeenSites()
         self.tls = TlsPlanner(settings, resolver, contexts, sts)
-        #: As whom we log in where. Secrets are read here: who has other ones needs another transport.
+        #: Our logins by host. Secrets are read here: other secrets need another transport.
         self.logins = logins(settings)
         self._voice = SourceSettings.of(settings, hostname, paces or Paces(), warmups or Warmups(), self.logins)
         self._settler = Settler(settings.id, settings.retry, reactions)
@@ -251,7 +251,7 @@ class Transport:
     def _again(
         self, speaker: SourceChooser, hop: Hop, plan: Plan, lease: Lease, entrance: Entrance
     ) -> Callable[[Transaction], Awaitable[TransactionResult | None]]:
-        """How the same message is offered to the same host once more, for recipients who were too many before.
+        """How the same message is offered to the same host once more, for recipients over the limit before.
 
         However that ends, what the others got stays as it is: they have the message.
         """

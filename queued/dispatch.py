@@ -42,7 +42,7 @@ _CEILING, _HIGHEST = 0.5, 5.0
 _A_SECOND: Final = 0.01  # of it, for each recipient that is sent in a second
 _MOST: Final = 0.5  # of the claim was parked
 _NEARLY_ALL: Final = 0.9  # of the claim was for such destinations
-# Without room to claim, or for bodies, for so many seconds, the worker ends attempts that stand still.
+# Without room to claim, or for bodies, for so many seconds, the worker ends stalled attempts.
 _STARVED: Final = 5.0
 
 
@@ -70,12 +70,12 @@ class Dispatcher:
         self._claimed_at = monotonic()
         self._stopping = asyncio.Event()
         self._idle = asyncio.Event()
-        #: Set by whoever learns that there may be mail to claim.
+        #: Set when there may be mail to claim.
         self.due = in_flight.due
 
     @property
     def inflight(self) -> int:
-        """Recipients in flight: claimed, and neither recorded, parked nor given back."""
+        """Recipients in flight: claimed, and not yet recorded, parked or released."""
         return len(self._in_flight)
 
     def stop(self) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def block(number: int, found: DryRun) -> str:
-    """A few lines, of which the first says who."""
+    """A few lines; the first names the recipient."""
     c = found.claimed
     size = how_many(c.size, "octet")
     who = f"{number}  {quote(c.recipient)} from {quote(c.sender or '<>')}, {size}, message {c.message_id}"

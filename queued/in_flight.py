@@ -127,7 +127,7 @@ class InFlight:
         self.messages = MessagesInFlight(max(1, settings.inflight // 2))
         #: Those for destinations that have not been reached of late.
         self.unproven = Unproven(settings.inflight)
-        #: Those that stand still after content, and are not counted.
+        #: Those stalled after content, which are not counted.
         self.aside = Aside(settings.inflight, settings.maxbytes)
         self.room = asyncio.Event()  # something has left
         self.due = asyncio.Event()  # there may be mail to claim

@@ -47,7 +47,7 @@ _OVERDUE: Final = 100  # recipients of each leaf and class that are looked at fo
 _LEAVES: Final = 16  # that a look for what is overdue locks in one call, at most
 _RECENT: Final = 10  # intervals for which a look that took too long is a smaller one
 _UNSERVED: Final = 10  # recipients noted of each leaf and partition; the table of metrics tells it
-#: How long mail must stand unwithdrawn before it counts as unserved: some beats of the slowest worker.
+#: How long a note about mail must stay before the mail counts as unserved: some beats of the slowest worker.
 UNSERVED_GRACE: Final = "1 minute"
 # Dead rows in a leaf at which waiting for autovacuum costs claims more than vacuuming costs the disk.
 _DEAD = 10_000
@@ -134,7 +134,7 @@ class Maintainer:
         return bool(row[0])
 
     async def _round(self, connection: database.Connection, *, whole: bool) -> None:
-        """Every step, whatever becomes of those before it, as long as another worker has not been elected."""
+        """Every step, also after failed ones, as long as another worker has not been elected."""
         self._deadline = monotonic() + _ROUND
         for name, step in self._steps(whole=whole).items():
             started = monotonic()
@@ -153,7 +153,7 @@ class Maintainer:
 
     def _steps(self, *, whole: bool) -> dict[str, Callable[[database.Connection], Awaitable[None]]]:
         """In this order: what would kill its worker is held before the next claim takes it, and the sweep comes last,
-        because it may take whatever time is left.
+        because it may take all the time left.
         """
         steps = {
             "hold_poison": self._hold_poison,

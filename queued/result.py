@@ -75,7 +75,7 @@ class Recorder:
         notices: bool = True,
         untold: Callable[[Claimed], bool] = lambda _: False,
     ) -> None:
-        """in_flight: who holds what is claimed until its result is recorded.
+        """in_flight: the claimed recipients, until their results are recorded.
 
         announce: called with the ids of dead letters once they are in the archive and committed.
         notices: whether notices to senders are written down for queued.dsn.send.

@@ -84,7 +84,7 @@ class Claimed(NamedTuple):
     leaf: int = 0  # PostgreSQL's number of its table; rows of one leaf are looked for together
 
     def now(self) -> datetime:
-        """The time by PostgreSQL's clock: the queue's due times are compared with that, whatever this host's says."""
+        """The time by PostgreSQL's clock: the queue's due times are compared with that, not with this host's."""
         return self.claimed_at + timedelta(seconds=monotonic() - self.since)
 
 
@@ -133,7 +133,7 @@ class Result(NamedTuple):
 
     @staticmethod
     def later(claimed: Claimed, outcome: Outcome, wait: timedelta) -> Result:
-        """A try that failed on our side, before any peer was asked: again after `wait`, whatever the schedule says."""
+        """A try that failed on our side, before any peer was asked: again after `wait`, outside the schedule."""
         return Result(claimed, outcome, None, timedelta(0), None, claimed.now() + wait)
 
 

@@ -31,7 +31,7 @@ MOMENT: Final = 3.0  # seconds; most hosts have said something by then
 _MOST: Final = 1 / 2  # of the attempts at unproven destinations; so the others are those that begin or move
 _LONG_STANDING: Final = 30.0  # seconds in its content, where only the share of unproven destinations is full
 _DRIPPING: Final = 60.0  # seconds, however often it moved: replies that come singly end no attempt of their own accord
-_PAUSE: Final = 1.0  # seconds between two looks for those that stand still in their content
+_PAUSE: Final = 1.0  # seconds between two looks for attempts stalled in their content
 _LOOK: Final = 0.05  # seconds until another look for room, where there was none
 _CONTENT: Final = frozenset({"body", "dot"})  # the phases in which the peer has content of ours
 
@@ -130,7 +130,7 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
         self._look_at = 0.0  # monotonic seconds
         self._room_at = {True: 0.0, False: 0.0}  # when to look again, with `again` and without
-        self._aside_at = 0.0  # when to look again for those that stand still in their content
+        self._aside_at = 0.0  # when to look again for attempts stalled in their content
 
     def begin(self, progress: AttemptStep) -> None:
         """The task that runs now is this attempt, and what it begins belongs to it."""
@@ -144,7 +144,7 @@ class Watch:
         self._watched.discard(progress)
 
     def make_room(self, now: float, *, again: bool) -> bool:
-        """Cut off an attempt at an unproven destination that stands still; whether there was one.
+        """Cut off a stalled attempt at an unproven destination; whether there was one.
 
         again: only one whose recipients were tried before.
         """
@@ -165,7 +165,7 @@ class Watch:
         return True
 
     def relieve(self, now: float) -> None:
-        """Nothing can be claimed: cut off every attempt that stands still before its content, and name the others."""
+        """Nothing can be claimed: cut off every attempt stalled before its content, and name the others."""
         for each in [each for each in self._watched if each.phase not in _CONTENT]:
             if now >= min(each.moved + STANDING, each.begun + _DRIPPING):
                 self._watched.discard(each)
@@ -221,7 +221,7 @@ def gives_way(unproven: Collection[AttemptStep], now: float, *, again: bool) -> 
 
 
 def _stands(each: AttemptStep, now: float) -> bool:
-    """Whether it stands still, or is a first try that takes long though it moves."""
+    """Whether it is stalled, or is a first try that takes long although it moves."""
     return now - each.moved >= MOMENT or (each.unproven == "first" and now - each.begun >= STANDING)
 
 

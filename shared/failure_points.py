@@ -4,7 +4,7 @@ Owns: POINTS, the names of all points; `reach`, called once at each; the parsing
 Guarantees: unset, which is how every installation runs, `reach` is an empty function chosen when this module is
     imported: no lookup, no branch (measured by tests/unit/shared/test_failure_points.py). Set, one point acts once:
     at its `count`th passing in a process, and, where PILLARBOX_FAIL_MARK names a file, only in the process that
-    creates it, so that neither a sibling nor the next process dies as well.
+    creates it, so that no sibling and no later process dies as well.
     PILLARBOX_FAIL=point:action[:count]; actions: kill (SIGKILL), stop (SIGSTOP), exit (status 70), raise, hang.
 Raises: SystemExit with one line, at import, for a value that is not understood; Provoked at a point with `raise`.
 See: docs/explanation/crash-table.md; sql/README.md, "Crash table".

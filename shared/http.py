@@ -51,7 +51,7 @@ class HttpClient:
     async def ask(
         self, method: str, url: str, headers: HttpHeaders, body: bytes = b"", *, name: str | None = None
     ) -> HttpAnswer:
-        """The answer, whatever its status; raises HttpFailed. Values of `headers` are one line each.
+        """The answer, with any status; raises HttpFailed. Values of `headers` are one line each.
 
         name: what the server has to prove by its certificate, where the URL has its address instead.
         """

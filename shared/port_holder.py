@@ -1,4 +1,4 @@
-"""port_holder — who listens on a port that cannot be bound
+"""port_holder — the process that listens on a port that cannot be bound
 
 Guarantees: reads /proc only, and what this user may see there; without /proc, or for another user's process, it says as
     much as is known.

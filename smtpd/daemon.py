@@ -61,7 +61,7 @@ def _run(path: Path) -> None:
 
 
 class Daemon:
-    """smtpd as one service, whatever processes it is made of."""
+    """smtpd as one service, with one process or several."""
 
     def __init__(self, path: Path, config: SmtpdConfig, conninfo: str, doors: list[list[Bound]]) -> None:
         self._path = path
@@ -136,7 +136,7 @@ class Daemon:
             config, ignored = reload.effective(self._config, wanted)
             self._served = tls.refuse_ended(config.servers, datetime.now(UTC), self._served)
             await Serving(config, self._conninfo, LocalRateCounts(RateServer())).listeners.release()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, what runs goes on running
+        except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
             _refused(error)
             return None
         if ignored:

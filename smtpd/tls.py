@@ -232,7 +232,7 @@ def _load(settings: Tls, where: str) -> tuple[_Context, Mapping[str, _Context], 
             )
         for name in names:
             by_name.setdefault(name.lower(), context)
-    # The default certificate stands for its own names before anything a wildcard of another could match.
+    # The default certificate serves its own names before a wildcard of another can match.
     for name in first.names:
         by_name.setdefault(name.lower(), default)
 

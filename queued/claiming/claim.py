@@ -5,7 +5,7 @@ Owns: the claim query and the values made of its rows, the floor under it, the h
 Guarantees: returned recipients are leased: no other worker takes them before the lease ends, and when it ends the rows
     are due again by themselves. The try is counted before anything is sent. Two workers with overlapping conditions
     never both get a row.
-Raises: whatever psycopg raises; the caller distinguishes outage from refusal.
+Raises: psycopg's exceptions; the caller distinguishes outage from refusal.
 See: sql/queries/claim.sql; sql/README.md, "Claims".
 """
 

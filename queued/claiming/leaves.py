@@ -65,7 +65,7 @@ class Leaves:
 
 
 def among(partids: Iterable[Partid] | None) -> str:
-    """The condition that stands for {among} in a query, about the row `q`; None is the whole queue."""
+    """The condition for {among} in a query, about the row `q`; None is the whole queue."""
     if partids is None:
         return "true"
     ids = list(partids)
@@ -77,6 +77,6 @@ def among(partids: Iterable[Partid] | None) -> str:
 
 
 def _literal(text: str) -> str:
-    """A text as PostgreSQL and the driver read it, whatever is in it and whatever standard_conforming_strings says."""
+    """A text as PostgreSQL and the driver read it, for any content and any standard_conforming_strings."""
     quoted = text.replace("\\", "\\\\").replace("'", "''").replace("%", "%%")
     return f"{'E' if '\\' in text else ''}'{quoted}'"

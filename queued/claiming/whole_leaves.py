@@ -71,7 +71,7 @@ def split(
     """Leaves that are not served as a whole or not at all, and why; `answers` by id, None where it depends."""
     found = {}
     for leaf, of_leaf in ids.items():
-        # Of mail without an id a condition about ids is neither true nor false: it is not selected.
+        # Of mail without an id a condition about ids is NULL: it is not selected.
         said = {bool(answers[partid]) if partid is None else answers[partid] for partid in of_leaf}
         if None in said:
             found[leaf] = "it depends on more than the partition"

@@ -118,7 +118,7 @@ class Destination:
         self._steering = steering
         self._rest = rest
         self._why = ""
-        self._stands = False  # an attempt under way stands still after content, and none has ended since
+        self._stands = False  # a running attempt is stalled after content, and none has ended since
         self._dead_for = rest.first
         self._dead_until = 0.0
         self._gap = 0.0  # mean seconds between two turns while others wait for theirs
@@ -198,7 +198,7 @@ class Destination:
         self._advance(now)
 
     def stand(self, now: float) -> None:
-        """An attempt has content there and stands still: begin no other until one ends, unless it was just reached."""
+        """An attempt is stalled after content: begin no other until one ends, unless the host was just reached."""
         if self.active and now - self._last_end > _STANDING:
             self._stands = True
             for place in tuple(self.waiting):
@@ -249,7 +249,7 @@ class Destination:
         place.settled.set()
 
     def _park(self, now: float) -> Deferral:
-        """Behind those who wait here and those who were parked before, at the pace of late."""
+        """Behind the waiting and the parked deliveries, at the recent rate."""
         # A destination that has stood still for longer than its mean is at least that slow.
         gap = max(self._gap, (now - self._last_start) / max(1, self.active), _QUICKEST)
         ahead = max(self._last_parked, now + len(self.waiting) * gap) + gap

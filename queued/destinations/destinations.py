@@ -90,11 +90,11 @@ class Destinations:
             self._lane(known, destination, now).lower(now, "a rule of queued.yaml lowers it")
 
     def shut(self, place: Waiting, why: str) -> None:
-        """Leave a destination alone at once: its attempts stand still while the worker can claim nothing more."""
+        """Leave a destination alone at once: its attempts are stalled while the worker cannot claim more."""
         place.destination.lower(self._clock(), why, barred=True)
 
     def stand(self, place: Waiting) -> None:
-        """An attempt at it stands still after content, and the worker needs room."""
+        """An attempt at it is stalled after content, and the worker needs slots."""
         place.destination.stand(self._clock())
 
     def paced(self, wait: Deferral) -> Deferral:

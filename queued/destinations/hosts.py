@@ -80,7 +80,7 @@ class Hosts:
     def leave(self, place: Waiting, *, reached: bool | None, why: str = "", barred: bool = False) -> None:
         """The turn is over. reached: whether the host answered, None when that says nothing about it.
 
-        barred: it refused our login, and each further one may lock the account, whatever the hosts behind it take.
+        barred: it refused our login, and each further attempt may lock the account, at any of its hosts.
         """
         now = self._clock()
         if (beside := self._beside.pop(place, None)) is not None:

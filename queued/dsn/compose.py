@@ -148,7 +148,7 @@ def _typed(address: str) -> str:
 
 
 def _line(text: str, *, ascii_only: bool = False) -> str:
-    """One printable line of bounded length, whatever it was."""
+    """One printable line of bounded length, from any text."""
     plain = "".join(c if c.isprintable() and (c.isascii() or not ascii_only) else "?" for c in " ".join(text.split()))
     return plain.encode("utf-8", "replace")[:_LONGEST].decode("utf-8", "ignore")
 

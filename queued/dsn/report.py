@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from shared.mail.message import Address
 
-#: RFC 3464 section 2.3.3; its `expanded` is for who keeps lists of recipients, and we keep none.
+#: RFC 3464 section 2.3.3; its `expanded` is for mailing lists, and we have none.
 type Kind = Literal["failed", "delayed", "delivered", "relayed"]
 
 

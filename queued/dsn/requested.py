@@ -31,7 +31,7 @@ def of_message(metadata: Mapping[str, Any] | None) -> MessageDsn:
 
 
 def of_recipient(metadata: Mapping[str, Any] | None) -> RecipientDsn | None:
-    """NOTIFY and ORCPT (RFC 3461 sections 4.1, 4.2); None when neither was said."""
+    """NOTIFY and ORCPT (RFC 3461 sections 4.1, 4.2); None if both are absent."""
     asked = _asked(metadata)
     notify, orcpt = asked.get("notify"), asked.get("orcpt")
     words = frozenset(word for word in notify if word in _NOTIFY) if isinstance(notify, list) else None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # First digit of the code to what becomes of the recipient; any other digit: deferred.
 KINDS: Final[dict[int, Kind]] = {2: "delivered", 4: "deferred", 5: "failed"}
 
-# Whom a reply that is not positive concerns, by what was being answered.
+# The scope of a reply that is not positive, by its phase.
 SCOPES: Final[dict[Phase, Scope]] = {
     "connect": "destination",
     "greeting": "destination",
@@ -61,7 +61,7 @@ EXCEPTIONS: Final[tuple[tuple[Phase | None, int, Kind, Scope, Literal["any", "ba
     ("rcpt", 552, "deferred", "recipient", "bare", "means 452, too many recipients (RFC 5321 §4.5.3.1.10)"),
 )
 
-# Whom a refusal concerns whatever was being answered, by the subject and detail of its enhanced code (RFC 3463 §3). The
+# The scope of a refusal in any phase, by the subject and detail of its enhanced code (RFC 3463 §3). The
 # code still says whether it is permanent: 5.2.2, a full mailbox, bounces where a host says 552 or 550 with it. X.3.1, a
 # full disk, is not here: hosts say it at MAIL of a message that is too large for what is left.
 STATUSES: Final[dict[str, tuple[Scope, str]]] = {
@@ -85,7 +85,7 @@ STATUSES: Final[dict[str, tuple[Scope, str]]] = {
     "7.28": ("destination", "mail flood detected"),
 }
 
-# Replies about our login and not about the mail, whatever the code: they never bounce mail.
+# Replies about our login and not about the mail, with any code: they never bounce mail.
 OF_OUR_LOGIN: Final[dict[str, str]] = {
     "7.8": "authentication credentials invalid (RFC 4954)",
     "7.9": "authentication mechanism is too weak (RFC 4954)",

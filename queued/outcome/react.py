@@ -33,7 +33,7 @@ _AT_ONCE: Final = 1.0  # seconds in which replies of one destination count as on
 
 
 class Reactions:
-    """The rules, and those who carry out what they say; without any, outcomes stay as they are."""
+    """The rules, and the functions that execute their actions; without rules, outcomes are unchanged."""
 
     def __init__(
         self, rules: Iterable[ReplyRule] = (), *, suspend: Suspend | None = None, lower: Lower | None = None

@@ -57,7 +57,7 @@ async def with_remainder(
 
 
 def remainder(result: TransactionResult) -> list[int]:
-    """The positions of those who were too many, in a transaction that others' mail went through with."""
+    """The positions of recipients over the limit, in a transaction that delivered the others."""
     if result.final is None or not result.final.is_positive:
         return []
     if all(reply is result.final for reply in result.recipients):

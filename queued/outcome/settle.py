@@ -48,7 +48,7 @@ class Settler:
         spoken: Spoken = _UNKNOWN,
         site: str | None = None,
     ) -> Result:
-        """The result of one outcome. reply: what decided it; remote: who was talked to last; site: of its hosts."""
+        """The result of one outcome. reply: the deciding one; remote: the last host; site: of its hosts."""
         if outcome.kind == "delivered":
             return Result(c, outcome, remote, duration, "success", None, spoken)
         said = said_by(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class DestinationVerdict(NamedTuple):
     """The meaning of an attempt for its destination.
 
-    reached: whether it was, None when that is not told. why: the failure in words. barred: it failed for our login,
+    reached: whether it was, None if unknown. why: the failure in words. barred: it failed for our login,
     so that every other attempt would fail too, and each refused one may lock the account.
     """
 

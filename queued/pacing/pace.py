@@ -155,7 +155,7 @@ class Paces:
         return self._hosts.ask(limit)
 
     def suspend(self, selection: Mapping[str, Sequence[str]], seconds: float, reason: str, who: str = "rule") -> None:
-        """Let this mail wait from now on, in this worker at once and in the others as soon as they hear of it.
+        """Let this mail wait from now on, in this worker at once and in the others once they are notified.
 
         `selection`: values by field, such as {"destination": ["example.com"]}. What repeats one puts its end off.
         """

@@ -34,7 +34,7 @@ LEASE: Final = 30.0
 PORTION: Final = 1.0
 _IDLE: Final = 0.5  # seconds an unused slot is kept in case it is wanted again
 _HASTE, _CALM = 0.05, 0.25  # seconds between rounds while something is wanted, and while something is held
-_SLOWEST: Final = 2.0  # seconds between two looks for a slot; who waits for one keeps its place in line for five
+_SLOWEST: Final = 2.0  # seconds between two looks for a slot; a waiting worker keeps its place in the queue for five
 _FIRST_GUESS, _WEIGHT = 1.0, 0.2  # of how long a slot is used: before anything is known, and of the latest in the mean
 _FORGET: Final = 600.0  # seconds between two sweeps of unused limits
 

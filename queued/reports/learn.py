@@ -1,10 +1,10 @@
 """learn — learns from bounces and feedback reports which addresses get no more mail
 
 Owns: the proof that a report needs before it counts, and its effect on the table of suppressions.
-Guarantees: strangers cannot suppress an address by writing to us: a report counts only for an address to which we sent
+Guarantees: forged mail to us cannot suppress an address: a report counts only for an address to which we sent
     the message that it names, by a signed return path or an id that cannot be guessed. One report counts once, however
     often it is read.
-Raises: whatever psycopg raises; the caller defers.
+Raises: psycopg's exceptions; the caller defers.
 See: shared/mail/suppression.py; sql/queries/suppression.sql, suppression_note; docs/how-to/suppression.md.
 Bugs: a recipient of a message can report on its other recipients; with evidence `known`, its sender can too.
 """

@@ -148,7 +148,7 @@ def _failures(part: Message) -> Iterator[Finding]:
         code = status[1] if status else None
         said = _STATUS.search(diagnostic)
         if said and (code is None or _GENERAL.fullmatch(code)):
-            code = said[1]  # many hosts report 5.0.0 for whatever the next one said
+            code = said[1]  # many hosts report 5.0.0 for any reply of the next one
         named = (_typed(fields[name]) for name in ("original-recipient", "final-recipient") if name in fields)
         recipients = tuple(dict.fromkeys(address for address in named if address))
         if recipients and code:

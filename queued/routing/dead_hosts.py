@@ -1,7 +1,7 @@
 """dead_hosts — remembers for a short time the hosts that could not be reached
 
 Owns: the memory of places where connecting, the greeting or EHLO failed.
-Guarantees: pure; bounded: of too many the oldest is forgotten. It never takes a host out, nor moves it behind one that
+Guarantees: pure; bounded: of too many the oldest is forgotten. It never removes a host or moves it behind one that
     is less preferred, so that a wrong memory affects only the order among equals.
 See: RFC 5321 section 5.1 (hosts of equal preference); queued/destinations/hosts.py, which leaves dead hosts alone
 """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from queued.routing.dns_answer import Answer
 
-_OCTETS: Final = 2048  # of an answer, on average; an honest one takes 100 to 500, and a stranger's may take 64 KiB
+_OCTETS: Final = 2048  # of an answer, on average; an honest one takes 100 to 500, and a hostile one may take 64 KiB
 
 
 class DnsCache[Question: Hashable]:

@@ -4,7 +4,7 @@ Owns: the order of questions: decide the way, ask for MX, cut loops, ask for add
     own names and addresses.
 Guarantees: at least one Hop, best first, or Unroutable with the outcome. Hosts that queued.yaml names are passed on by
     name, so that /etc/hosts holds for them; hosts from DNS are passed on by address, the address that was checked. At
-    most _MOST_HOSTS hosts of a domain are considered, whatever it publishes.
+    most _MOST_HOSTS hosts of a domain are considered.
 See: RFC 5321 section 5.1; Postfix smtp_addr.c and inet_interfaces.
 """
 

@@ -68,7 +68,7 @@ _LATELY: Final = 0.1  # the weight of the last gap in their mean
 _MOST_RECORDS: Final = 50  # of one answer, the best MX first: more are not needed, and 64 KiB can hold 4000
 _ANNOUNCES: Final = "v=STSv1"  # RFC 8461 section 3.1; records of other kinds under that name are not read
 _LONGEST_TXT: Final = 512  # octets of one TXT record; an announcement has about 30
-_SHORT: Final = 3  # letters of a label such as co or com, below which names are given to strangers
+_SHORT: Final = 3  # letters of a label such as co or com, below which anyone can register names
 _DNS_PORT: Final = 53  # RFC 1035 section 4.2
 
 
@@ -91,7 +91,7 @@ class Resolver:
         self._unanswered = Unanswered[_Question](settings.entries)
         self._closing = False
         self._slow: Counter[str] = Counter()  # questions by zone, and all under ""
-        self._lines: dict[str, ParkedLine] = {}  # those who wait to ask again, by zone
+        self._lines: dict[str, ParkedLine] = {}  # recipients that wait to ask again, by zone
         self._gap, self._answered_at = _QUICKEST, monotonic()  # mean seconds between two answers, and the last one
         self._going: set[_Question] = set()  # the slow ones
         self.patience: float | None = _PATIENCE

@@ -110,7 +110,7 @@ def way(domain: str, transport: Transport) -> str:
 
 
 def choose(domain: str, transport: Transport) -> Way:
-    """How to find the hosts for a domain; raises Unroutable for what is neither domain nor address literal."""
+    """How to find the hosts for a domain; raises Unroutable for text that is not a domain or an address literal."""
     connection = transport.connection
     key = override(domain, transport.routes)
     if key is not None:
@@ -195,12 +195,12 @@ def may_connect(address: Address, *, private: bool) -> bool:
 
 
 def names_one_host(address: Address) -> bool:
-    """Whether it is neither a group, nor broadcast, nor of no use yet."""
+    """Whether it is an ordinary address: not multicast, broadcast or reserved."""
     return not address.is_multicast and (address.is_loopback or not address.is_reserved)
 
 
 def embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for, so that it cannot hide there; else the address itself."""
+    """The IPv4 address embedded in an IPv6 address, so that it cannot hide there; else the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:

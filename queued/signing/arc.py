@@ -157,7 +157,7 @@ def _make(message: dkim.DKIM, digest: bytes, seal: Seal, seconds: int, given: Se
     ]
     ams: Field = _AMS, b" " + message.gen_header(signed, names, _RELAXED, _AMS, seal.key)
     # A seal covers all sets, oldest first, or its own alone when the chain has failed (RFC 8617 section 5.1.2). dkimpy
-    # takes fields of one name from below, so the oldest stands last.
+    # takes fields of one name from below, so the oldest is last.
     before = () if status == "fail" else chain.sets
     message.headers = [ams, aar, *(each for sealed in reversed(before) for each in reversed(sealed))]
     covers = [*(name for _ in before for name in _ORDER), _AAR.lower(), _AMS.lower()]

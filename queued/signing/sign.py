@@ -95,7 +95,7 @@ class Signer:
             if len(content) < self._settings.thread:
                 return self.signatures(*asked, foreign_from=foreign)
             return await asyncio.to_thread(self.signatures, *asked, foreign_from=foreign)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with signing, the mail must not be lost for it
+        except Exception as error:  # noqa: BLE001 - no error in signing may lose the mail
             reason = str(error) if isinstance(error, SigningFault) else repr(error)
             events.emit("sign.failed", id=first.message_id, error=reason, onerror=self._settings.onerror)
             return Signed() if self._settings.onerror == "unsigned" else Signed(fault=f"cannot be signed: {reason}")

@@ -19,7 +19,7 @@ from shared.mail.from_header import authors
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Signed once more than there are: who adds another one breaks the signature (RFC 6376 section 8.15).
+# Signed once more than they occur: adding another one breaks the signature (RFC 6376 section 8.15).
 _OVERSIGNED: Final = (
     b"from",
     b"reply-to",
@@ -34,7 +34,7 @@ _OVERSIGNED: Final = (
     b"content-type",
     b"content-transfer-encoding",
 )
-# Signed as often as there are. Mailing lists and those who forward add these by right.
+# Signed as often as they occur. Mailing lists and forwarders may add these.
 _SIGNED: Final = (
     b"sender",
     b"content-id",

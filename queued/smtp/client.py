@@ -160,7 +160,7 @@ class SmtpConnection:
         several recipients where they differ (RFC 2033 section 4.2). The reply to QUIT tells: only QUIT is answered by
         221, while a 250 may be the answer to anything that is still due.
         """
-        # After the final dot the peer may have the message, whatever becomes of QUIT.
+        # After the final dot the peer may have the message, with any reply to QUIT.
         phase: Phase = "dot" if progress.final is not None else "mail"
         refused = not self.extensions or ("STARTTLS" in self.extensions and self.tls == "none")
         asked = not self._wire.surplus and progress.may_be_shifted(first=self.transactions == 1 and not refused)
@@ -271,7 +271,7 @@ class TransactionReplies:
         self.live = tuple(index for index, reply in enumerate(self._recipients) if reply is None)
 
     def refuse(self, index: int, reply: Reply) -> None:
-        """One recipient was refused; an earlier refusal of the whole message stands."""
+        """One recipient was refused; an earlier refusal of the whole message is kept."""
         if self._recipients[index] is None:
             self._recipients[index] = reply
 

@@ -92,7 +92,7 @@ def rcpt_command(transaction: Transaction, index: int, extensions: Mapping[str, 
 
 
 def _orcpt(kind: str, address: str) -> str:
-    """RFC 3461 §4.2, and RFC 6533 §3 for addresses beyond ASCII: in ASCII, whatever the host offers."""
+    """RFC 3461 §4.2, and RFC 6533 §3 for addresses beyond ASCII: in ASCII, with any offers of the host."""
     return f"{kind};{xtext.encode_address(address) if kind == 'utf-8' else xtext.encode(address)}"
 
 
@@ -119,7 +119,7 @@ def refuse_recipient(recipient: str, *, smtputf8: bool) -> Reply | None:
 
 
 def _is_path(address: str, *, smtputf8: bool) -> bool:
-    """Whether the address stays one path between angle brackets, whatever is in it."""
+    """Whether the address stays one path between angle brackets."""
     if _CONTROL.search(address) is not None or _PATH.fullmatch(address) is None:
         return False
     if address.isascii():

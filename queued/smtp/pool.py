@@ -205,7 +205,7 @@ class ConnectionPool:
             raise PoolClosedError
 
     async def _open(self, host: _Host, session: SessionWanted) -> SmtpConnection:
-        """A new connection; PoolClosedError when the pool begins to close before it stands."""
+        """A new connection; PoolClosedError if the pool begins to close before it is established."""
         self._refuse_if_closing()
         hostname, source, tls, login = session.key
         opening = asyncio.ensure_future(
@@ -329,7 +329,7 @@ class _Host:
         self.key = key
         self.slots = asyncio.Semaphore(concurrency)
         self.idle: deque[tuple[object, SmtpConnection]] = deque()  # each with the key of its session, newest last
-        self.users = 0  # holders of a slot and those who wait for one
+        self.users = 0  # holders of a slot and deliveries that wait for one
         self.timer: asyncio.TimerHandle | None = None
         self.returned = asyncio.Event()  # set once a connection is kept, and then replaced
         self.closing = False

@@ -68,7 +68,7 @@ class SourceSettings(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """Leave to speak to hosts of one family. source: None for whatever the system chooses."""
+    """Leave to speak to hosts of one family. source: None for the system's choice."""
 
     source: Source | None
     turn: Turn

@@ -2,7 +2,7 @@
 
 Guarantees: a token is fetched once, however many connections wait for it, and kept until it is about to expire; one
     that a host refused is fetched again. A program or a server has 30 seconds, and no more of its output is read than a
-    token can have. No error holds a token, nor the output of a program.
+    token can have. No error contains a token or the output of a program.
 Raises: NoTokenError; `lasting` says that a retry is useless until the operator has corrected something.
 See: RFC 6749 sections 4.4, 5 and 6; RFC 6750 section 2.1 (the characters of a token).
 """
@@ -132,7 +132,7 @@ def _printed(place: Token) -> Callable[[], Awaitable[tuple[str, float]]]:
 async def _run(command: list[str]) -> str:
     """The output of the program."""
     program = command[0]
-    # Not a pipe, which whatever the program leaves behind would hold open; and in memory, where no token stays.
+    # Not a pipe, which processes left by the program would hold open; and in memory, where no token stays.
     with os.fdopen(os.memfd_create("token"), "r+b") as printed:
         try:
             running = await asyncio.create_subprocess_exec(

@@ -78,7 +78,7 @@ class Transaction(NamedTuple):
     smtputf8: the submitter declared SMTPUTF8 (RFC 6531 §3.4), so addresses and header may be UTF-8.
     body8bit: the submitter declared BODY=8BITMIME (RFC 6152 §2); octets above 127 say so by themselves.
     ret, envid: what notifications about it are to be like (RFC 3461 §4.3, §4.4); None: nothing was said.
-    dsn: for each recipient what its submitter wants to hear (RFC 3461 §4.1, §4.2); empty: nothing, for any of them.
+    dsn: for each recipient the requested notifications (RFC 3461 §4.1, §4.2); empty: none, for any of them.
     priority: RFC 6710 §4.1, -9 to 9.
     requiretls: the submitter declared REQUIRETLS (RFC 8689 §2).
     """
@@ -110,7 +110,7 @@ class TransactionResult(NamedTuple):
     fault: what broke the conversation before every recipient was decided, else None.
     tls: what was negotiated, such as `TLSv1.3 TLS_AES_256_GCM_SHA384 verified`; "none" for clear text; None where it
         did not come to a session.
-    dsn: the peer offers DSN, so what the submitter wants to hear is its to tell from now on (RFC 3461 §5.2.1).
+    dsn: the peer offers DSN, so it sends the requested notifications from now on (RFC 3461 §5.2.1).
     finals: by LMTP, the replies to the final dot, one for each recipient accepted before (RFC 2033 §4.2); `final` is
         then one of them, a positive one if there is any.
     """

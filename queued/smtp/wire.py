@@ -106,7 +106,7 @@ class Wire(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection still stands, as far as we have heard."""
+        """Whether the connection is still open, as far as we know."""
         return self._end is None
 
     @property
@@ -140,7 +140,7 @@ class Wire(asyncio.BufferedProtocol):
         if self._replies or self._parser.pending:
             raise ConversationError(Fault("protocol", phase, "unexpected data from the host before the TLS handshake"))
         self.check(phase)
-        assert self._transport is not None  # noqa: S101 - `check` has seen that it stands
+        assert self._transport is not None  # noqa: S101 - `check` has seen that it is open
         try:
             # Up to its first wait start_tls has taken the connection over: no octet slips in between.
             secured = await self._loop.start_tls(

@@ -2,7 +2,7 @@
 
 Owns: the comparison of a chain with TLSA records; cryptography's second door among the daemons.
 Guarantees: pure; the time comes from the caller. An unreadable chain matches no record. For DANE-EE(3) the host's
-    own certificate counts, whatever its names and dates (RFC 7672 section 3.1.1). For DANE-TA(2) a certificate of the
+    own certificate counts, with any names and dates (RFC 7672 section 3.1.1). For DANE-TA(2) a certificate of the
     chain does, which must have issued the host's own, signature by signature, within the dates, by authorities only;
     and the host's own must have one of the names.
 See: RFC 6698 section 2.1; RFC 7671 sections 5.1 and 5.2; RFC 7672 sections 3.1.1, 3.1.2 and 3.2.

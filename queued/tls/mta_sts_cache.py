@@ -72,7 +72,7 @@ class MtaSts:
         if kept is None:
             if ident is None:
                 return None
-            # What is being fetched may have had to go meanwhile: whoever asks next still has it, and is not without.
+            # A policy being fetched may have been evicted in the meantime: the next caller still gets it.
             kept = self._kept[place] = self._fetching[place][1] if place in self._fetching else _Kept()
             if len(self._kept) > self._entries:
                 self._kept.popitem(last=False)

@@ -37,7 +37,7 @@ class NoPolicyError(Exception):
 
 
 class Trust(NamedTuple):
-    """Whom a fetcher believes and where it may go: what one has fetched holds for others with the same trust."""
+    """The authorities and hosts that a fetcher trusts: policies are shared between fetchers with the same trust."""
 
     authorities: Path | None = None  # the file of them; None for the system's
     private: bool = False  # whether addresses that only our own networks reach are allowed

@@ -55,7 +55,7 @@ def literal(text: str) -> str | None:
 
 
 def comparable(text: str) -> str:
-    """As `to_ascii`; text that has no A-labels is folded only, for places that must go on with whatever is written."""
+    """As `to_ascii`; text that has no A-labels is folded only, for places that must continue with any text."""
     try:
         return to_ascii(text)
     except DomainRefused:

@@ -3,7 +3,7 @@
 Guarantees: pure, and one parser for both, so that no spelling of the field passes the check as one author and is signed
     as another. Comments nest and may hold escapes; quoted names and groups are understood; stray line ends count as the
     spaces that they become. A field that can be read in two ways, occurs twice, or is longer or more nested than any
-    honest one is refused; parsing takes some milliseconds at most, whatever the field holds.
+    honest one is refused; parsing takes some milliseconds at most, for any field.
 See: RFC 5322 sections 3.2 (comments, quoted strings), 3.4 (mailboxes, groups), 3.6 (one From field) and 4.4 (obsolete
     forms); RFC 6376 section 8.15 (repeated fields).
 """

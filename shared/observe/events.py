@@ -1,7 +1,7 @@
 """events — one line of log for each event, and the watchers of events
 
 Owns: the log format of both daemons; the watchers of each event (metrics, health).
-Guarantees: a name not in the table cannot be emitted. One event is one line, whatever its values contain. An event that
+Guarantees: a name not in the table cannot be emitted. One event is one line, with any values. An event that
     is neither watched nor logged costs two look-ups. An outage of PostgreSQL is one line, and its end another.
 See: shared/observe/events_table.py for the names.
 """
@@ -46,7 +46,7 @@ def watched(watchers: Mapping[str, Sequence[Watcher]]) -> Iterator[None]:
 
 
 def emit(event: str, /, *, away: object = False, **fields: object) -> None:
-    """Log one event of the table, and tell who watches it. Values of any type; None is left out of the log.
+    """Log one event of the table, and call its watchers. Values of any type; None is left out of the log.
 
     away: true where it happened because PostgreSQL does not answer. All such events of one outage are one line,
     database.lost; each of them is logged at DEBUG.

@@ -89,7 +89,7 @@ class MetricsServer:
             with suppress(ConnectionError, asyncio.IncompleteReadError, TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     answer = await self._answer(reader)
-                    if writer.is_closing():  # uvloop has a RuntimeError for who writes to what is closed
+                    if writer.is_closing():  # uvloop raises RuntimeError on a write to a closed transport
                         return
                     writer.write(answer)
                     writer.write_eof()

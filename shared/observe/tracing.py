@@ -200,7 +200,7 @@ class _Told:
         """As SpanExporter has it."""
         try:
             result = self._exporter.export(spans)
-        except Exception as error:  # noqa: BLE001 - whatever it is, no mail waits for it
+        except Exception as error:  # noqa: BLE001 - no mail waits for an exporter
             self._failed(len(spans), repr(error))
             return None
         if result.value:

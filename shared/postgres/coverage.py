@@ -1,7 +1,7 @@
 """coverage — which partitions a worker's condition claims
 
 Owns: the partition ids that mail can get, what a condition claims of each, and which ids no condition claims.
-Guarantees: pure. ALL and NONE hold for every row of the partition, whatever is in its other columns and keys.
+Guarantees: pure. ALL and NONE hold for every row of the partition, with any other columns and keys.
 See: scripts/doctor/conditions.py, which asks PostgreSQL.
 """
 

@@ -100,7 +100,7 @@ def migrate(
     """Apply what is missing, make the leaves `queue_def_<suffix>` for their partition ids, and the coming days.
 
     `only_pre` leaves out what old daemons could not go on with: the first half of a rolling upgrade. `patience`:
-    seconds to go on waiting for the locks of one step. `tell` hears, once a step, who it waits for.
+    seconds to go on waiting for the locks of one step. `tell` is called, once a step, with the sessions it waits for.
     """
     with _connect(conninfo) as connection:
         applied = _applied(connection)

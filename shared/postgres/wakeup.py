@@ -169,7 +169,7 @@ class _Listener:
                 self._concerns.clear()
 
     async def _probe(self, connection: database.Connection, pool: database.Pool) -> None:
-        """Send an echo now and then; hang up on a connection that does not hear it."""
+        """Send an echo now and then; hang up on a connection that does not receive it."""
         while True:
             self._token = f"{_ECHO}{uuid.uuid4().hex}"
             self._echo.clear()

@@ -7,7 +7,7 @@ Guarantees: when `commit` returns, every submission is on disk as synchronous_co
     PostgreSQL gave up waiting for a standby does not count as one. Nothing is notified here: that could refuse the
     COMMIT, and makes commits wait for each other (shared/postgres/notifier.py). A large content is never copied as a
     whole nor handed over at once: between two slices other tasks have their turn on the event loop.
-Raises: NotDurable; whatever psycopg raises.
+Raises: NotDurable; psycopg's exceptions.
 See: PostgreSQL manual, "COPY" (binary format), "Pipeline Mode", "Synchronous Replication";
     src/backend/replication/syncrep.c, SyncRepWaitForLSN; docs/explanation/benchmarks.md.
 """

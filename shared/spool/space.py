@@ -118,7 +118,7 @@ class Space:
         rows = await database.fetch(connection, "volume_figures")
         fresh = [Volume(f"{row.host}:{row.path}", row.free, row.size) for row in rows if row.fresh]
         if old := [row for row in rows if not row.fresh]:
-            # The one that reports no more has perhaps left; what others report is heeded all the same.
+            # The one that reports no more has perhaps left; reports of other hosts still count.
             self._lost(f"{old[0].host}:{old[0].path} was last reported {old[0].age.total_seconds():.0f} s ago")
             if fresh:
                 self.room.tell(min(fresh, key=lambda volume: volume.free))

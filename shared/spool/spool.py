@@ -52,7 +52,7 @@ _LARGE_GROUP = 1 << 22
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A submission and the one who waits for its COMMIT."""
+    """A submission and the task that waits for its COMMIT."""
 
     submission: Submission
     committed: asyncio.Future[None]
@@ -221,7 +221,7 @@ class Spool:
             async with asyncio.timeout(self._settings.timeout.total_seconds()):
                 connection = await self._connected(connection)
                 await commit.probe(connection, self._settings.synchronous_commit)
-        except Exception as error:  # noqa: BLE001 - whatever it is, there is no mail to lose, and a next probe
+        except Exception as error:  # noqa: BLE001 - any error: there is no mail to lose, and a next probe
             await _close(connection)
             self._failed(who, error)
             return None
@@ -243,7 +243,7 @@ class Spool:
                 connection = await self._connected(connection)
                 await self._commit(connection, [waiting.submission for waiting in group])
         except NotDurable as error:
-            # It is committed here and will be delivered; who submits it again causes a duplicate, and loses nothing.
+            # It is committed here and will be delivered; a repeated submission causes a duplicate, and loses nothing.
             await _close(connection)
             self._health.ended(who)
             recipients = sum(len(waiting.submission.recipients) for waiting in group)
@@ -325,6 +325,6 @@ def _refuse(group: list[_Waiting], error: BaseException) -> None:
 
 
 async def _close(connection: database.Connection | None) -> None:
-    """Closing is the surest rollback: whatever state the connection is in, PostgreSQL forgets the transaction."""
+    """Closing is the surest rollback: in any state of the connection, PostgreSQL forgets the transaction."""
     if connection is not None:
         await connection.close()

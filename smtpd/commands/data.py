@@ -1,7 +1,7 @@
 """data — DATA and BDAT: the content, and the end of a transaction
 
 Owns: when content may come, where it goes, and the check for room before it is asked for.
-Guarantees: the end of content ends the transaction, whatever the reply (RFC 5321 section 4.1.1.4). Content that cannot
+Guarantees: the end of content ends the transaction, with any reply (RFC 5321 section 4.1.1.4). Content that cannot
     be accepted is read to its end and dropped, so that it is never taken for commands. The octets of a BDAT are read
     even when the command is refused (RFC 3030 section 4.2).
 Raises: Refused, which smtpd.connection.connection answers.
@@ -109,7 +109,7 @@ class ChunkIntake:
         return self._left
 
     def feed(self, octets: bytes) -> bytes | None:
-        """All octets are content, whatever they are."""
+        """All octets are content."""
         chunks = self._session.chunks
         self._left -= len(octets)
         if octets and chunks is not None:
@@ -152,7 +152,7 @@ async def _end(session: Session, content: Content) -> str:
     try:
         session.transaction = None
         session.messages += 1
-        if transaction is None:  # cannot be: an intake stands only in a transaction
+        if transaction is None:  # impossible: an intake exists only in a transaction
             return replies.R503_NEED_RCPT
         if content.refused is not None:
             return session.refused(content.refused)

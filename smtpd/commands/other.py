@@ -26,7 +26,7 @@ async def rset(session: Session, argument: str) -> str:
 
 
 async def noop(session: Session, argument: str) -> str:
-    """RFC 5321 section 4.1.1.9; whatever follows is ignored."""
+    """RFC 5321 section 4.1.1.9; the rest of the line is ignored."""
     del session, argument
     return replies.R250_NOOP
 

@@ -92,7 +92,7 @@ async def start(connection: Connection) -> None:
 async def begin_tls(connection: Connection) -> None:
     """Hand the transport to TLS. A handshake that fails ends the connection, because a reply could not be read.
 
-    Nor does it go on when a certificate's user cannot be looked up: without the user the client might get 5xx.
+    It also ends when a certificate's user cannot be looked up: without the user the client might get 5xx.
     """
     service, plain, old = connection.service, connection.transport, connection.session
     if plain is None or service.certificates is None:
@@ -124,7 +124,7 @@ async def begin_tls(connection: Connection) -> None:
     except (OSError, ssl.SSLError) as error:  # ConnectionError and TimeoutError are OSErrors
         events.emit("tls.failed", client=old.client.address, error=error)
         plain.abort()
-        connection.connection_lost(error)  # asyncio tells it only to a protocol whose handshake was done
+        connection.connection_lost(error)  # asyncio reports it only to a protocol after its handshake
         raise asyncio.CancelledError from None
     finally:
         handshake.cancel()
@@ -148,7 +148,7 @@ async def begin_tls(connection: Connection) -> None:
 
 
 async def _refused_a_handshake(connection: Connection) -> str | None:
-    """Why the client is not worth a handshake: who never begins it must not hold more sessions than another.
+    """Why the client gets no handshake: a client that never begins it must not hold more sessions than another.
 
     A certificate may give the right to relay; only the handshake tells.
     """
@@ -373,7 +373,7 @@ class Connection(Wire):
     async def _guarded(self, work: Coroutine[None, None, None]) -> None:
         try:
             await work
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client hears 421 and nothing else
+        except Exception as error:  # noqa: BLE001 - after any error the client gets 421 and nothing else
             self.session.fault(error)
             self.say(replies.R421_FAULT)
             self.hang_up()

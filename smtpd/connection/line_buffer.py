@@ -1,7 +1,7 @@
 """line_buffer — cuts a client's octets into command lines
 
 Owns: the octets that were received and not used yet, as a value machine without I/O.
-Guarantees: only CR LF ends a line, and a line holds neither CR nor LF. After a faulty line, the octets up to the next
+Guarantees: only CR LF ends a line, and a line contains no CR or LF. After a faulty line, the octets up to the next
     CR LF are never taken for a command. Memory is bounded: of a line that is too long nothing is kept.
 Raises: LineAtFault, with the reply, after which reading goes on.
 See: RFC 5321 sections 2.3.8 (lines), 4.5.3.1.4 (length of a command line); RFC 4954 section 4 (12288 octets for AUTH).

@@ -68,7 +68,7 @@ type _Place = tuple[socket.AddressFamily, tuple[str, int]]
 
 
 def _places(listener: Listener) -> list[_Place]:
-    """Every address a host name stands for, once."""
+    """Every address of a host name, once."""
     found = socket.getaddrinfo(listener.address, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((family, (str(address[0]), int(address[1]))) for family, _, _, _, address in found))
 

@@ -27,7 +27,7 @@ class Wire(SMTP):
     """A transport with replies and time, still without commands."""
 
     # SMTP.__init__ is left out on purpose: it looks up every hook of the class again for each connection, half a
-    # millisecond, and makes a StreamReader; we have neither hooks nor streams.
+    # millisecond, and makes a StreamReader; we have no hooks or streams.
     def __init__(self, service: Service) -> None:
         self.loop = asyncio.get_running_loop()
         self.service = service

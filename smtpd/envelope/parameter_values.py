@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 from smtpd.replies import Refused
 
-type Given = Mapping[str, str | None]  # value by keyword; None where a keyword stands alone
+type Given = Mapping[str, str | None]  # value by keyword; None for a keyword without value
 
 _KEYWORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")  # RFC 5321 section 4.1.2, esmtp-keyword
 _VALUE: Final = re.compile(r"[!-<>-~\u00a0-\U0010ffff]+")  # RFC 5321 section 4.1.2, RFC 6531 section 3.3
@@ -168,12 +168,12 @@ def _decoded(given: Given, keyword: str, limit: int) -> str | None:
 
 
 def auth(given: Given) -> str | None:
-    """`<>` or the address of who submitted first, as xtext (RFC 4954 section 5)."""
+    """`<>` or the address of the first submitter, as xtext (RFC 4954 section 5)."""
     return "<>" if given.get("AUTH") == "<>" else _decoded(given, "AUTH", _ORCPT_LIMIT)
 
 
 def notify(given: Given) -> frozenset[str] | None:
-    """When the sender wants to hear of this recipient (RFC 3461 section 4.1)."""
+    """When the sender wants notifications about this recipient (RFC 3461 section 4.1)."""
     value = _value(given, "NOTIFY")
     if value is None:
         return None

@@ -6,7 +6,7 @@ Guarantees: only under TLS, unless the settings say otherwise. An unknown user, 
     the same work, wait as long and get the same 535. Trouble of ours is 454 and does not count as a failure. Waiting
     holds no thread. A ban is 421 or 454 before any password is checked, and is checked again when the password has
     come. A client that cancels after it has seen SCRAM's challenge has failed.
-Raises: whatever `challenge` raises, so that a client that cancels (`*`) ends the exchange where it is.
+Raises: all that `challenge` raises, so that a client that cancels (`*`) ends the exchange where it is.
 Bugs: a client between two messages of SCRAM when smtpd stops counts as failed once.
 See: RFC 4954, RFC 4616 (PLAIN), RFC 5802, 7677 (SCRAM), RFC 4422 appendix A (EXTERNAL); LOGIN has no RFC.
 """

@@ -63,7 +63,7 @@ class _Turn:
     __slots__ = ("__weakref__", "ended", "lock", "proofs")
 
     def __init__(self) -> None:
-        self.lock = asyncio.Lock()  # held by who waits for others to end: one at a time, in the order they came
+        self.lock = asyncio.Lock()  # held by the login that waits for others to end: one at a time, in order of arrival
         self.ended = asyncio.Event()
         self.proofs = 0
 

@@ -68,7 +68,7 @@ def unknown_hash(cost: str) -> str:
 
 
 def _looked_at(known: str, password: str) -> bool:
-    """As verify, with the work of a hash of ours at least where it is wrong: time must not tell who has an account."""
+    """As verify, with the work of a hash of ours at least where it is wrong: time must not reveal which users exist."""
     right = verify(known, password)
     missing = _OUR_WORK - _work(known)
     if not right and missing > 0:

@@ -1,9 +1,9 @@
-"""proofs — checks a proof and counts it, whatever the client does meanwhile
+"""proofs — checks a proof and counts it, even if the client hangs up
 
 Owns: the order of ban, count, check and ban; the events of refused logins.
-Guarantees: a check that has begun ends: hanging up neither avoids the count of a failure nor leaves a success counted
+Guarantees: a check that has begun ends: hanging up does not avoid the count of a failure or leave a success counted
     as one. Trouble of ours does not count as a failure.
-Raises: NotProven, with its cost; Banned; whatever the check raises.
+Raises: NotProven, with its cost; Banned; the exceptions of the check.
 See: smtpd/login/failures.py for the arithmetic.
 """
 
@@ -85,7 +85,7 @@ class Proofs:
 
 
 def _refused(address: str, mechanism: str, reason: NotProven, cost: tuple[float, bool]) -> None:
-    """Tell the log."""
+    """Log the login."""
     reason.seconds, banned = cost
     user = reason.name[:_SHOWN] or None
     events.emit(

@@ -57,7 +57,7 @@ class ScramServer:
         self._binding = b""
 
     def first(self, message: bytes) -> str:
-        """Read client-first-message; the prepared name of who wants to log in."""
+        """Read client-first-message; the prepared user name."""
         match = _FIRST.fullmatch(_text(message))
         if match is None or not (bare := _BARE.fullmatch(match["bare"])):
             raise ScramRefused("malformed client-first-message")

@@ -56,7 +56,7 @@ def _make(path: Path) -> None:
             file.write(secrets.token_bytes(OCTETS))
             file.flush()
             os.fsync(file.fileno())
-        with suppress(FileExistsError):  # another process was first: its secret stands
+        with suppress(FileExistsError):  # another process was first: its secret is used
             os.link(draft, path)
     finally:
         draft.unlink()

@@ -60,7 +60,7 @@ def _slice_end(content: bytes, start: int) -> int:
 
 
 async def _look(content: bytes, *, mend: bool) -> bool:
-    """Whether any CR or LF stands alone (RFC 5321 section 2.3.8).
+    """Whether any CR or LF is bare (RFC 5321 section 2.3.8).
 
     Python's decoder of line ends notes in one pass which kinds it has met: a third of the time that counting takes.
     """

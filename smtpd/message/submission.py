@@ -123,7 +123,7 @@ def _unavailable(trouble: SpoolUnavailable) -> str:
 def _recipients(accepted: list[Accepted], judged: PolicyResult) -> tuple[Recipient, ...]:
     """The rows as policy has them, each with what the client asked for that recipient.
 
-    Who is named again gets the message once, unless another thing is asked for it: what Postfix's cleanup does, but for
+    A repeated recipient gets the message once, unless it has other parameters: as Postfix's cleanup does, but for
     the case of the local part, which only its host can tell means nothing (RFC 5321 section 2.4), except in postmaster
     (section 4.5.1). The first counts.
     """

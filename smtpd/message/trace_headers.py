@@ -113,6 +113,6 @@ def _word(text: str) -> str:
 
 
 def _address(address: Address, *, smtputf8: bool) -> str | None:
-    """An accepted address as it may stand between angle brackets; None if it may not."""
+    """An accepted address in the form for angle brackets; None if it has none."""
     text = str(address)
     return None if _UNSAFE_ADDRESS.search(text) or not (smtputf8 or text.isascii()) else text

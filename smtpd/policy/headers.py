@@ -2,7 +2,7 @@
 
 Owns: finding the fields of a header, unfolded and decoded, and writing fields that rules add. Pure.
 Guarantees: any octets can be read without an exception, and reading is bounded. Each written field is one line of
-    printable ASCII, whatever a client put into a placeholder.
+    printable ASCII, for any text of a client in a placeholder.
 See: RFC 5322 sections 2.2 and 2.2.3 (folding), RFC 2047 (encoded words).
 """
 
@@ -45,13 +45,13 @@ class HeaderFields:
         self._fields: dict[str, list[str]] | None = None
 
     def values(self, name: str) -> list[str]:
-        """Every value of a field, unfolded; an encoded one is there twice, as it stands and decoded."""
+        """Every value of a field, unfolded; an encoded one is there twice, as written and decoded."""
         if self._fields is None:
             self._fields = _read(self._content[: self._extent.octets], self._extent.fields)
         return self._fields.get(name.lower(), [])
 
     def first(self, name: str) -> str | None:
-        """The first value of a field as it stands; None where it is absent."""
+        """The first value of a field as written; None if it is absent."""
         return next(iter(self.values(name)), None)
 
 

@@ -137,7 +137,7 @@ class PolicySession:
         return replace(proven, delay=max(decision.delay, proven.delay), trail=decision.trail + proven.trail)
 
     async def auth(self) -> Decision:
-        """After the client has proven who it is, before its 235."""
+        """After the client has authenticated, before its 235."""
         decision = await self._decide("auth", self._facts(), UNCHANGED)
         if decision.accepted:
             self._auth = decision.changes
@@ -158,7 +158,7 @@ class PolicySession:
     async def rcptto(self, recipient: Address, held: Changes | None = None) -> tuple[Decision, Recipient]:
         """After a valid RCPT of a client that may relay: the decision, and the row as far as known before eod.
 
-        It counts from here on only if the decision accepts it. held: what puts it on hold, whatever rules say.
+        It counts from here on only if the decision accepts it. held: puts it on hold, despite any rule.
         """
         facts = self._facts(
             sender=self._sender, size=self._size, recipient=recipient, recipients=len(self._recipients) + 1
@@ -173,7 +173,7 @@ class PolicySession:
     async def eod(self, content: bytes, queueid: str | None = None, *, size: int | None = None) -> EndOfData:
         """After the content has passed the checks of its form; `queueid` is what the log will know it by.
 
-        `size` is for who has no content to show (`pillarbox policy test`): octets, where it is not that of `content`.
+        `size` is for callers without content (`pillarbox policy test`): octets, where it is not that of `content`.
         """
         if self._settled():
             return EndOfData(Decision(), tuple(self._rows))

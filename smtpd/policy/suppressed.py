@@ -48,7 +48,7 @@ class Suppressed:
         return bool(self._accept) and not self._accept.isdisjoint({target(str(recipient)), target(recipient.domain)})
 
     async def look(self, recipient: Address) -> str | Changes | None:
-        """The reply to who may not be sent to, what puts on hold who is to be held, or None."""
+        """The reply for a suppressed recipient, the hold for one to be held, or None."""
         if self._action == "off" or self.takes_reports(recipient):
             return None
         if self._ask is None:

@@ -78,5 +78,5 @@ def _room(config: SmtpdConfig) -> int:
 
 
 def patience(config: SmtpdConfig) -> float:
-    """Seconds that what is in hand may take to be committed when stopping."""
+    """Seconds that received messages may take to be committed when stopping."""
     return config.spool.timeout.total_seconds()

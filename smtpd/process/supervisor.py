@@ -60,7 +60,7 @@ class CrashLoop(Exception):
 
 @dataclass(slots=True, eq=False)
 class Child:
-    """The place of one process: its sockets, and who is there now."""
+    """The place of one process: its sockets, and the current child."""
 
     number: int
     doors: Sequence[Bound]
@@ -117,7 +117,7 @@ class Supervisor:
         return {child.name: self._keep_up(child) for child in self._children}
 
     async def reload(self, values: Mapping[str, Any]) -> list[str]:
-        """Give every child this configuration, which was proven usable; what those said who could not use it."""
+        """Give every child this configuration, which was proven usable; returns the errors of those that refuse it."""
         self._generation += 1
         self._start["reload"] = values
         self._reloaded.clear()

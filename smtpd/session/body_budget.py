@@ -127,7 +127,7 @@ class Content:
             self._pieces.append(bytearray(octets))
 
     def refuse(self, reply: str) -> None:
-        """Hold nothing of this message any more; the first reason stands."""
+        """Release this message; the first reason is kept."""
         if self.refused is None:
             self.refused = reply
         self.close()

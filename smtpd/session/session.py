@@ -1,7 +1,7 @@
 """session — the state of one SMTP session
 
 Owns: the state of a session between two commands, and the operations of the connection that a command may use.
-Guarantees: reset() leaves nothing of a transaction, neither recipients nor content nor reserved memory.
+Guarantees: reset() leaves nothing of a transaction: no recipients, no content, no reserved memory.
 See: RFC 5321 sections 3.1, 3.3, 4.1.1.5; RFC 3207 section 4.2 (STARTTLS discards the state).
 """
 
