@@ -155,12 +155,16 @@ class Admission:
 
     def _has_room(self, wanted: Held, now: float) -> bool:
         """Count them among unproven destinations, for which others may have to be cut off; whether that could be."""
-        while not self._unproven.enter(wanted, now):
-            again = self._unproven.crowded(wanted)
-            if not self._unproven.may_displace(wanted, now) or not self._watch.make_room(now, again=again):
-                return False
+        if self._unproven.enter(wanted, now):
+            return True
+        if not self._unproven.may_displace(wanted, now):
+            return False
+        # Asked once: for several recipients several give way, or none would be gained by those that did.
+        while self._watch.make_room(now, again=self._unproven.crowded(wanted)):
             self._unproven.displaced()
-        return True
+            if self._unproven.enter(wanted, now):
+                return True
+        return False
 
     def _shut(self, first: Claimed, *, more: bool) -> Deferral | None:
         """For how long to park what hosts or DNS stop now; None when it may go on."""

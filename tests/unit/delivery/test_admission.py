@@ -1,0 +1,49 @@
+"""test_admission — what a delivery passes before its attempt begins
+
+Owns: proofs about queued/admission.py that need no worker; tests/scenario/pace has those of the gates under attack.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from queued.admission import Admission, Admitted
+from queued.deferral import Deferral
+from queued.destinations.destinations import Destinations
+from queued.destinations.unproven import Held, Unproven
+from queued.pacing.pace import Paces
+from queued.values import Lease
+from queued.watchdog import AttemptStep, Watch
+from shared.config.queued.settings import Claim
+from tests.fixtures.daemons.in_hand import in_hand
+
+if TYPE_CHECKING:
+    from queued.deliver import Transport
+
+FULL = 300  # places among unproven destinations, of 400
+
+
+async def test_for_several_recipients_several_attempts_give_way_at_once() -> None:
+    """Were it one by one as chances come, others would take the places, and such mail would never have enough."""
+    settings = Claim.model_validate({"inflight": 400})
+    transports: dict[str, Transport] = {}
+    unproven, watch, now = Unproven(settings.inflight), Watch(), monotonic()
+    admission = Admission(transports, Destinations(transports, settings), Paces(), watch, unproven, settings)
+    silent = list[AttemptStep]()
+    for n in range(FULL):
+        held = Held(1, first=True, newest=n)
+        assert unproven.enter(held, now)
+        gone = partial(unproven.leave, held, now)
+        silent.append(AttemptStep(Lease(now + 900), 3600.0, 3600.0, unproven="first", yields=gone))
+        silent[-1].moved = now - 11.0
+        watch.begin(silent[-1])
+    assert unproven.may_displace(Held(1, first=True, newest=FULL), now)
+    for _ in range(45):
+        unproven.displaced()
+    admitted = admission.admit(tuple(in_hand(1000 + n) for n in range(40)))
+    assert isinstance(admitted, Admitted)
+    assert unproven.recipients == FULL
+    assert sum(bool(each.stuck) for each in silent) == 40
+    assert isinstance(admission.admit((in_hand(2000),)), Deferral), "later ones wait until that is made up for"
