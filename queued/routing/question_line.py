@@ -63,9 +63,11 @@ class QuestionLine:
             last.settled.set()
         return turn.placed or not turn.settled.is_set()
 
-    def is_full(self, waiting: int, *, asked: bool) -> bool:
-        """Whether one more could only wait in place of another. One never asked goes before all that were asked."""
-        return len(self._first) + (len(self._again) if asked else 0) >= waiting
+    def is_full(self, waiting: int, number: int, *, asked: bool, more: bool = False) -> bool:
+        """Whether this question would be sent away, at once or, when newer ones follow, by them."""
+        if asked:
+            return len(self._first) + len(self._again) >= waiting
+        return len(self._first) >= waiting and (more or number < self._first[0].number)
 
     def leave(self, turn: QuestionTurn) -> None:
         """It has its place no longer, or waits no longer."""

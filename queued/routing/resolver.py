@@ -134,8 +134,11 @@ class Resolver:
             return None
         if (refused := self._refused(question)) is not None:
             return refused
-        full = self._line.is_full(_WAITING, asked=self._unanswered.is_asked(question))
-        return self._crowded(question, more=more) if full and self.patience is not None else None
+        if self.patience is None:
+            return None
+        number, asked = self._unanswered.number(question), self._unanswered.is_asked(question)
+        full = self._line.is_full(_WAITING, number, asked=asked, more=more)
+        return self._crowded(question, more=more) if full else None
 
     async def alias(self, name: str) -> Answer[str]:
         """The name that a CNAME of this one names, and none further."""

@@ -88,11 +88,21 @@ def test_a_line_is_full_of_those_never_asked_for_all_and_of_others_for_those_ask
     line = QuestionLine(1, 1.0)
     for turn in (again(1), again(2), again(3)):
         assert line.enter(turn)
-    assert line.is_full(2, asked=True)
-    assert not line.is_full(2, asked=False)
+    assert line.is_full(2, 9, asked=True)
+    assert not line.is_full(2, 9, asked=False)
     for turn in (first(4), first(5), first(6)):
         assert line.enter(turn)
-    assert line.is_full(2, asked=False)
+    assert line.is_full(2, 3, asked=False)
+
+
+def test_a_line_is_not_full_for_the_newest_question_unless_newer_ones_follow() -> None:
+    """Parked, it would be older than they are when it comes again, and never have its place while they come."""
+    line = QuestionLine(1, 1.0)
+    for turn in (first(4), first(5), first(6)):
+        assert line.enter(turn)
+    assert not line.is_full(2, 7, asked=False)
+    assert line.is_full(2, 7, asked=False, more=True)
+    assert line.enter(first(7), 2)
 
 
 def test_unanswered_questions_are_repeated_at_growing_intervals() -> None:
