@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 from queued.routing.site import Hops
 
 _MOST_HOSTS: Final = 30  # by preference; the largest honest lists have about ten
+_AT_ONCE: Final = 5  # of them are asked about at the same time: a domain must not take the places of many others
 
 
 class Ourselves:
@@ -97,7 +98,10 @@ class HopFinder:
             hosts, by_mx = await self._mail_hosts(way)
             together = site(hosts)
             names = list(dict.fromkeys(host.name for host in hosts))
-            answers = dict(zip(names, await asyncio.gather(*map(self._addresses, names)), strict=True))
+            answers: dict[str, Answer[Address]] = {}
+            for i in range(0, len(names), _AT_ONCE):
+                some = names[i : i + _AT_ONCE]
+                answers |= zip(some, await asyncio.gather(*map(self._addresses, some)), strict=True)
         else:
             hosts, answers = (way.host,), {way.host.name: Answer("found", way.host.addresses)}
         # Loops first: a host of ours that may not be connected to still says where the loop begins.

@@ -55,6 +55,19 @@ async def test_equal_exchangers_share_the_mail() -> None:
         assert all(sink.received for sink in both)
 
 
+async def test_a_few_of_many_exchangers_are_asked_about_at_the_same_time() -> None:
+    """Or four messages, to domains that name thirty silent ones each, would have every place of the resolver."""
+    names = [f"mx{n}.many.test" for n in range(12)]
+    zone = {MX: [f"{n} {name}." for n, name in enumerate(names)], **{(name, "A"): [SILENT] for name in names}}
+    async with sinks("2") as (sink,), routing(zone, connection={"port": sink.port}) as routed:
+        sending = asyncio.create_task(routed.send_one())
+        await until(lambda: len(routed.dns.asked) > 2, "the first questions about addresses")
+        await asyncio.sleep(0.2)
+        assert {name for name, _ in routed.dns.asked} == {"example.test", *names[:5]}
+        await sending
+        assert {name for name, _ in routed.dns.asked} == {"example.test", *names}
+
+
 async def test_a_domain_without_mx_is_its_own_exchanger() -> None:
     async with sinks("3") as (sink,), routing(ZONE, connection={"port": sink.port}) as routed:
         result = await routed.send_one("bob@plain.test")
