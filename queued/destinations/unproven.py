@@ -80,6 +80,10 @@ class Unproven:
         """An attempt was cut off."""
         self._may_displace -= 1
 
+    def reached(self) -> None:
+        """One of those in flight has reached its destination: to let it begin was worth what it cost."""
+        self._may_displace = min(self._may_displace + 1, max(1.0, self._displacing))
+
     def parked(self, wanted: Held, now: float, *, more: bool = False) -> Deferral:
         """For how long recipients without a place are parked. more: whether newer ones follow."""
         pace = self._pace(now)

@@ -13,6 +13,7 @@ from queued.admission import Admission, Admitted
 from queued.deferral import Deferral
 from queued.destinations.destinations import Destinations
 from queued.destinations.unproven import Held, Unproven
+from queued.outcome.verdict import DestinationVerdict
 from queued.pacing.pace import Paces
 from queued.values import Lease
 from queued.watchdog import AttemptStep, Watch
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 FULL = 300  # places among unproven destinations, of 400
 
 
-async def test_for_several_recipients_several_attempts_give_way_at_once() -> None:
-    """Were it one by one as chances come, others would take the places, and such mail would never have enough."""
+def full() -> tuple[Admission, Unproven, list[AttemptStep]]:
+    """Gates whose share of unproven destinations is full of attempts that stand still."""
     settings = Claim.model_validate({"inflight": 400})
     transports: dict[str, Transport] = {}
     unproven, watch, now = Unproven(settings.inflight), Watch(), monotonic()
@@ -39,7 +40,25 @@ async def test_for_several_recipients_several_attempts_give_way_at_once() -> Non
         silent.append(AttemptStep(Lease(now + 900), 3600.0, 3600.0, unproven="first", yields=gone))
         silent[-1].moved = now - 11.0
         watch.begin(silent[-1])
-    assert unproven.may_displace(Held(1, first=True, newest=FULL), now)
+    return admission, unproven, silent
+
+
+async def test_what_reaches_its_destination_lets_the_next_begin() -> None:
+    """Or a burst of mail to new domains that answer would begin no faster beside silent hosts than poison does."""
+    admission, unproven, silent = full()
+    for n in range(100):
+        admitted = admission.admit((in_hand(1000 + n),))
+        assert isinstance(admitted, Admitted), n
+        admission.leave(admitted, DestinationVerdict(reached=True))
+        held = Held(1, first=True, newest=n)
+        assert unproven.enter(held, monotonic()), "somebody else takes the place"
+    assert sum(bool(each.stuck) for each in silent) == 100
+
+
+async def test_for_several_recipients_several_attempts_give_way_at_once() -> None:
+    """Were it one by one as chances come, others would take the places, and such mail would never have enough."""
+    admission, unproven, silent = full()
+    assert unproven.may_displace(Held(1, first=True, newest=FULL), monotonic())
     for _ in range(45):
         unproven.displaced()
     admitted = admission.admit(tuple(in_hand(1000 + n) for n in range(40)))

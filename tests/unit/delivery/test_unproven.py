@@ -107,6 +107,23 @@ def test_half_of_what_may_be_displaced_is_for_the_newest() -> None:
     assert unproven.may_displace(first(8), 1.03)
 
 
+def test_a_delivery_that_reached_its_destination_gives_its_chance_back() -> None:
+    unproven = Unproven(1000)
+    assert unproven.may_displace(first(8), 1.0)
+    for _ in range(50):
+        unproven.displaced()
+    assert not unproven.may_displace(first(9), 1.0)
+    unproven.reached()
+    assert unproven.may_displace(first(9), 1.0)
+    for _ in range(100):
+        unproven.reached()
+    taken = 0
+    while unproven.may_displace(first(9), 1.0):
+        unproven.displaced()
+        taken += 1
+    assert taken == 50
+
+
 @pytest.mark.parametrize("inflight", [1, 3, 100])
 def test_a_small_share_gives_way_too(inflight: int) -> None:
     unproven = Unproven(inflight)
