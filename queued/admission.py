@@ -159,11 +159,12 @@ class Admission:
         """Count them among unproven destinations, for which others may have to be cut off; whether that could be."""
         if self._unproven.enter(wanted, now):
             return True
-        if not self._unproven.may_displace(wanted, now):
+        chances = self._unproven.chances(wanted, now)
+        if chances is None:
             return False
         # Asked once: for several recipients several give way, or none would be gained by those that did.
         while self._watch.make_room(now, again=self._unproven.crowded(wanted)):
-            self._unproven.displaced()
+            chances.take()
             if self._unproven.enter(wanted, now):
                 return True
         return False

@@ -31,6 +31,10 @@ class Newest:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def waits(self, mine: int) -> bool:
+        """Whether this one was put off before."""
+        return mine in self._due
+
     def newer(self, mine: int, now: float) -> int:
         """How many wait that are newer than this one."""
         if now >= self._sweep_at:

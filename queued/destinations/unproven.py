@@ -4,7 +4,8 @@ Guarantees: no await, no clock. Recipients for destinations without a recent suc
     `claim.inflight` at most, so that mail for destinations that answer has the rest, whatever other hosts and name
     servers do. A hundred may always be in flight. Half of the share is kept for recipients that were never tried, and
     of these the newest go first: however many have failed, and however many wait for their first try, new mail has
-    room within moments. A recipient without a place is parked, at the recent pace: behind those parked before, or,
+    room within moments. An attempt that stands still is ended for another as often as there are chances: those for mail
+    that came just now are apart. A recipient without a place is parked, at the recent pace: behind those parked before, or,
     when it was never tried, behind those that are newer.
 See: queued/watchdog.py, which makes room at such a time; docs/explanation/admission.md.
 """
@@ -13,13 +14,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from queued.deferral import SOONEST, Deferral, ParkedLine
+from queued.deferral import Deferral, ParkedLine
+from queued.destinations.chances import Chances
 from queued.destinations.destination import LEAST
 from queued.newest import Newest
 from queued.watchdog import MOMENT, STANDING
 from shared.how_many import how_many
 
-_DISPLACED: Final = 50.0  # attempts cut off within a second: each lets another begin, which costs as much as a delivery
+_NEW, _OTHERS = 100.0, 50.0  # attempts ended within a second: for recipients that came just now, and for others
 _QUICKEST: Final = 0.001  # seconds between two recipients that leave
 
 
@@ -41,11 +43,10 @@ class Unproven:
         self._again = 0  # of them, those tried before
         self._line = ParkedLine()  # of those tried before
         self._newest = Newest()  # of those never tried
-        self._displacing = min(_DISPLACED, self._most / MOMENT)  # attempts a second
-        self._may_displace = max(1.0, self._displacing)  # at one moment
-        self._displaced_at = 0.0
+        self._for_new = Chances(min(_NEW, self._most / MOMENT))
+        self._for_others = Chances(min(_OTHERS, self._most / MOMENT))
         self._slowest = STANDING / self._most_again  # what stands still for longer gives way
-        self._gap = _QUICKEST
+        self._gap = 0.0  # mean seconds between two that left, over a MOMENT or more; 0 when not known yet
         self._left = 0.0  # when the last one did, or the first of those in flight came
         self._since, self._gone = 0.0, 0  # recipients that left since then, from which the gap will be known
 
@@ -56,7 +57,7 @@ class Unproven:
             return False
         if not self.recipients:
             self._left = self._since = now  # the time before has nothing to do with these
-            self._gone = 0
+            self._gone, self._gap = 0, 0.0
         if wanted.first:
             self._newest.leave(wanted.newest)
         self.recipients += wanted.recipients
@@ -67,22 +68,17 @@ class Unproven:
         """Whether those tried before leave these, which are of them, no room."""
         return not wanted.first and bool(self._again) and self._again + wanted.recipients > self._most_again
 
-    def may_displace(self, wanted: Held, now: float) -> bool:
-        """Whether another attempt may be cut off for these. Half of the chances are for the newest never tried."""
-        most, since, self._displaced_at = max(1.0, self._displacing), now - self._displaced_at, now
-        self._may_displace = min(self._may_displace + since * self._displacing, most)
-        newer = self._newest.newer(wanted.newest, now) if wanted.first else 1
-        if wanted.first and newer > most * SOONEST / 2:
-            return False  # those ask again within a second, and take all that may be displaced
-        return self._may_displace >= (max(1.0, most / 2) if newer else 1.0)
-
-    def displaced(self) -> None:
-        """An attempt was cut off."""
-        self._may_displace -= 1
+    def chances(self, wanted: Held, now: float) -> Chances | None:
+        """The chances to end another attempt for these; None if there is none."""
+        if wanted.first and not self._newest.waits(wanted.newest):
+            return self._for_new if self._for_new.any(now) else None
+        many = wanted.first and self._newest.newer(wanted.newest, now) > _NEW
+        return self._for_others if self._for_others.any(now, spare=many) else None
 
     def reached(self) -> None:
         """One of those in flight has reached its destination: to let it begin was worth what it cost."""
-        self._may_displace = min(self._may_displace + 1, max(1.0, self._displacing))
+        self._for_new.give_back()
+        self._for_others.give_back()
 
     def parked(self, wanted: Held, now: float, *, more: bool = False) -> Deferral:
         """For how long recipients without a place are parked. more: whether newer ones follow."""
@@ -107,4 +103,5 @@ class Unproven:
 
     def _pace(self, now: float) -> float:
         """Seconds between two recipients that leave, of late."""
-        return min(max(self._gap, (now - self._left) / self._most), self._slowest)
+        gap = self._gap or (now - self._since) / (self._gone + 1)
+        return min(max(gap, (now - self._left) / self._most, _QUICKEST), self._slowest)

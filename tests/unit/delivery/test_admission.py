@@ -58,9 +58,10 @@ async def test_what_reaches_its_destination_lets_the_next_begin() -> None:
 async def test_for_several_recipients_several_attempts_give_way_at_once() -> None:
     """Were it one by one as chances come, others would take the places, and such mail would never have enough."""
     admission, unproven, silent = full()
-    assert unproven.may_displace(Held(1, first=True, newest=FULL), monotonic())
-    for _ in range(45):
-        unproven.displaced()
+    chances = unproven.chances(Held(1, first=True, newest=FULL), monotonic())
+    assert chances is not None
+    for _ in range(90):
+        chances.take()
     admitted = admission.admit(tuple(in_hand(1000 + n) for n in range(40)))
     assert isinstance(admitted, Admitted)
     assert unproven.recipients == FULL

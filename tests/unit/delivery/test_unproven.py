@@ -71,14 +71,10 @@ def test_the_newest_recipients_go_before_any_backlog() -> None:
     assert unproven.enter(first(1, 750), 0.0)
     for n in range(2, 5002):
         unproven.parked(first(n), 3.0)
-    assert not unproven.may_displace(first(2), 3.1)
     assert unproven.parked(first(2), 3.1).seconds > 10
     assert unproven.parked(first(2), 3.1).seconds <= 60
     new = [unproven.parked(first(n), 3.2).seconds for n in range(6000, 6020)]
     assert max(new) <= 1.0
-    assert all(unproven.may_displace(first(n), 4.2) for n in range(6000, 6020))
-    assert not unproven.may_displace(first(3), 4.2)
-    assert unproven.may_displace(again(3), 4.2)
 
 
 def test_mail_of_a_flood_comes_again_at_the_pace_of_places_and_not_all_at_one_moment() -> None:
@@ -90,46 +86,50 @@ def test_mail_of_a_flood_comes_again_at_the_pace_of_places_and_not_all_at_one_mo
     assert unproven.parked(first(5002), 4.1).seconds == 1.0, "nothing follows: it is the newest"
 
 
-def test_half_of_what_may_be_displaced_is_for_the_newest() -> None:
+def taken(unproven: Unproven, wanted: Held, now: float) -> int:
+    """How many chances there are for these at one moment."""
+    count = 0
+    while (chances := unproven.chances(wanted, now)) is not None:
+        chances.take()
+        count += 1
+    return count
+
+
+def test_others_and_the_newest_never_tried_have_chances_of_their_own() -> None:
     unproven = Unproven(1000)
-    taken = 0
-    while unproven.may_displace(again(1), 1.0):
-        unproven.displaced()
-        taken += 1
-    assert taken == 26
     unproven.parked(first(7), 1.0)
-    assert not unproven.may_displace(first(6), 1.0)
-    while unproven.may_displace(first(8), 1.0):
-        unproven.displaced()
-        taken += 1
-    assert taken == 50
-    assert not unproven.may_displace(first(8), 1.01)
-    assert unproven.may_displace(first(8), 1.03)
+    assert taken(unproven, again(1), 1.0) == 50
+    assert taken(unproven, first(7), 1.0) == 0, "it was parked before"
+    assert taken(unproven, first(8), 1.0) == 100, "however many others wait"
+    assert [taken(unproven, first(n), 1.25) for n in (7, 8)] == [12, 25]
+    assert taken(unproven, first(8), 9.0) == 100
+
+
+def test_what_many_are_newer_than_leaves_half_of_the_chances_to_those_that_are_newer() -> None:
+    unproven = Unproven(1000)
+    for n in range(100, 300):
+        unproven.parked(first(n), 1.0)
+    assert taken(unproven, first(150), 1.0) == 26
+    assert taken(unproven, first(250), 1.0) == 24
 
 
 def test_a_delivery_that_reached_its_destination_gives_its_chance_back() -> None:
     unproven = Unproven(1000)
-    assert unproven.may_displace(first(8), 1.0)
-    for _ in range(50):
-        unproven.displaced()
-    assert not unproven.may_displace(first(9), 1.0)
-    unproven.reached()
-    assert unproven.may_displace(first(9), 1.0)
-    for _ in range(100):
+    for wanted, most in ((first(8), 100), (again(1), 50)):
+        assert taken(unproven, wanted, 1.0) == most
         unproven.reached()
-    taken = 0
-    while unproven.may_displace(first(9), 1.0):
-        unproven.displaced()
-        taken += 1
-    assert taken == 50
+        assert taken(unproven, wanted, 1.0) == 1
+        for _ in range(200):
+            unproven.reached()
+        assert taken(unproven, wanted, 1.0) == most
 
 
 @pytest.mark.parametrize("inflight", [1, 3, 100])
 def test_a_small_share_gives_way_too(inflight: int) -> None:
     unproven = Unproven(inflight)
-    assert unproven.may_displace(again(1), 1.0)
-    unproven.displaced()
-    assert unproven.may_displace(first(2), 5.0)
+    for wanted in (again(1), first(2)):
+        assert taken(unproven, wanted, 1.0)
+        assert taken(unproven, wanted, 5.0)
 
 
 def test_a_recipient_that_does_not_return_blocks_no_other() -> None:
