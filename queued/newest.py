@@ -17,6 +17,8 @@ from queued.deferral import SOONEST
 _LATE: Final = 10.0  # seconds, and as often those that are late are looked for
 _MOST: Final = 10_000
 _LONGEST: Final = 60.0  # seconds until one that is put off comes again
+_EXPECTED: Final = 8.0  # of them, for newer ones that may not follow
+_RETURN: Final = 0.002  # seconds between two that return, if many were put off: a claim of each costs about as much
 
 
 class Newest:
@@ -46,12 +48,14 @@ class Newest:
     def put_off(self, mine: int, pace: float, now: float, *, more: bool = False) -> float:
         """For how many seconds this one waits now: until those that are newer have gone, one every `pace` seconds.
 
-        more: whether newer ones follow; they are taken to be as many as came within the last second.
+        more: whether newer ones follow; they are taken to be as many as came within the last second, and it returns
+        among them, so that they do not all return at one moment.
         """
         self._lately *= exp(self._came_at - now)
         self._came_at = now
         self._lately += mine not in self._due
-        ahead = min((self.newer(mine, now) + more * self._lately) * pace, _LONGEST)
+        expected = min(more * self._lately * _RETURN, _EXPECTED)
+        ahead = min(self.newer(mine, now) * pace + expected, _LONGEST)
         seconds = max(SOONEST, ahead * random.uniform(0.7, 1.0))
         self.wait(mine, now + seconds)
         return seconds

@@ -5,8 +5,8 @@ Guarantees: no await, no clock. Recipients for destinations without a recent suc
     servers do. A hundred may always be in flight. Half of the share is kept for recipients that were never tried, and
     of these the newest go first: however many have failed, and however many wait for their first try, new mail has
     room within moments. An attempt that stands still is ended for another as often as there are chances: those for mail
-    that came just now are apart. A recipient without a place is parked, at the recent pace: behind those parked before, or,
-    when it was never tried, behind those that are newer.
+    that came just now are apart. A recipient without a place is parked, at the recent pace: behind those parked before,
+    or, when it was never tried, behind those that are newer.
 See: queued/watchdog.py, which makes room at such a time; docs/explanation/admission.md.
 """
 
