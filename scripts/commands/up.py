@@ -100,11 +100,11 @@ def children(
 
 
 async def _serve(options: argparse.Namespace, smtpd: SmtpdConfig, queued: QueuedConfig, conninfo: str) -> None:
-    asked = asyncio.Event()
+    asked, changed = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a daemon that starts now reads the file as it is
+    loop.add_signal_handler(signal.SIGHUP, changed.set)  # some daemons may have read the file before it was changed
     async with AsyncExitStack() as stack:
         wanted, warnings = await _examine(options, smtpd, queued, conninfo)
         next_hop = None
@@ -118,6 +118,8 @@ async def _serve(options: argparse.Namespace, smtpd: SmtpdConfig, queued: Queued
             await supervisor.start(child)
             print(f"{child.name}: {child.status}")
         loop.add_signal_handler(signal.SIGHUP, _reload, options.config, queued, supervisor, next_hop)
+        if changed.is_set():
+            _reload(options.config, queued, supervisor, next_hop)
         for warning in warnings:
             _warn(warning)
         print(f"submit to {daemons[0].status.removeprefix('listening ')}, look with pillarbox queue list")

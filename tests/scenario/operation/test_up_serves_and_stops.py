@@ -116,6 +116,22 @@ async def test_up_restarts_its_daemons_and_leaves_a_running_database_alone(books
         assert books.account().clean
 
 
+async def test_sighup_while_workers_start_is_obeyed_by_every_daemon(books: Books, tmp_path: Path) -> None:
+    """Smtpd may have read its file before it was changed."""
+    with temporary_var() as var:
+        write_configuration(tmp_path, var, books.sink.port)
+        up = Up(tmp_path)
+        await up.start()
+        try:
+            await eventually(lambda: "role=smtpd" in up.err.read_text(), "smtpd has started, and no worker has")
+            up.running.send_signal(signal.SIGHUP)
+            await eventually(
+                lambda: up.err.read_text().count(" daemon.reloaded") == 1 + len(WORKERS), "each daemon has reloaded"
+            )
+        finally:
+            assert await up.stop() == 0
+
+
 @pytest.mark.slow
 async def test_sighup_reloads_every_daemon_or_none(books: Books, tmp_path: Path) -> None:
     with temporary_var() as var:
