@@ -17,8 +17,7 @@ from queued.deferral import SOONEST
 _LATE: Final = 10.0  # seconds, and as often those that are late are looked for
 _MOST: Final = 10_000
 _LONGEST: Final = 60.0  # seconds until one that is put off comes again
-_EXPECTED: Final = 8.0  # of them, for newer ones that may not follow
-_RETURN: Final = 0.002  # seconds between two that return, if many were put off: a claim of each costs about as much
+_RETURN: Final = 0.01  # seconds between two that return, if many were put off: each costs a claim
 
 
 class Newest:
@@ -54,8 +53,7 @@ class Newest:
         self._lately *= exp(self._came_at - now)
         self._came_at = now
         self._lately += mine not in self._due
-        expected = min(more * self._lately * _RETURN, _EXPECTED)
-        ahead = min(self.newer(mine, now) * pace + expected, _LONGEST)
+        ahead = min(self.newer(mine, now) * pace + more * self._lately * _RETURN, _LONGEST)
         seconds = max(SOONEST, ahead * random.uniform(0.7, 1.0))
         self.wait(mine, now + seconds)
         return seconds
