@@ -83,7 +83,7 @@ MUTANTS: Final = (
         "results kept until recorded",
         "queued/result.py",
         "        await self._rest(pause)\n        if len(group) == 1:\n",
-        "        self._done(group)\n        return pause, limit\n        if len(group) == 1:\n",
+        "        self._done(group)\n        return\n        if len(group) == 1:\n",
         "results-wait",
         "duplicates",
     ),
