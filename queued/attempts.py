@@ -72,7 +72,7 @@ class Attempts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def admit(self, delivery: Delivery, *, more: bool) -> Admitted | None:
-        """A place for it, or None when it is parked: there is no room for it, or it must wait.
+        """Give the delivery a place; None if it was parked instead.
 
         more: whether newer mail is due.
         """

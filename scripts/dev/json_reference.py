@@ -13,8 +13,8 @@ Every command takes `--json`, except `demo`, `up`, `sink`, `psql` and `completio
 lines: one object a line, none for an empty list. A command that is about one thing prints one object. Standard output
 has nothing else; messages go to standard error, and the exit status is the same with and without `--json`. Lines are
 ASCII. A command that asks at a terminal prints its preview as one object more, before the question. Times are ISO 8601
-with an offset, sizes are octets, and `null` means that there is no value. Later versions may add fields; they keep
-names and meanings.
+with an offset. Sizes are in octets. `null` means that the value is missing. A later version may add fields, but it
+renames no field and changes no meaning.
 
 [json.schema.json](json.schema.json) is the JSON Schema (draft 2020-12) of all of it: a property for each command, a
 definition for each form."""

@@ -69,9 +69,7 @@ def run(options: argparse.Namespace) -> int:
         records.lines(taken.as_json() for taken in newest)
         return 0
     Table(_COLUMNS).print(map(_cells, newest))
-    kept = (
-        f"{how_many(len(numbers), 'message')} in {store.folder}" if numbers else f"there is no mail in {store.folder}"
-    )
+    kept = f"{how_many(len(numbers), 'message')} in {store.folder}" if numbers else f"{store.folder} has no mail"
     print(f"{kept}; shown: {len(newest)}" if numbers else kept)
     return 0
 

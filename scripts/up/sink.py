@@ -61,8 +61,8 @@ async def why_not(connection: database.Connection, smtpd: SmtpdConfig, var: Path
         [row] = await database.fetch(connection, "queue_any")
         if row.some:
             return (
-                "mail waits that was accepted while there was no sink, and a sink would take it; if nobody needs that "
-                "mail, `pillarbox queue delete --all` deletes it, and the next start has a sink"
+                "the queue has mail from a time without a sink, and the sink would take it; to discard that mail, run "
+                "`pillarbox queue delete --all`, and the next start has a sink"
             )
     return None
 

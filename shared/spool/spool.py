@@ -221,7 +221,7 @@ class Spool:
             async with asyncio.timeout(self._settings.timeout.total_seconds()):
                 connection = await self._connected(connection)
                 await commit.probe(connection, self._settings.synchronous_commit)
-        except Exception as error:  # noqa: BLE001 - any error: there is no mail to lose, and a next probe
+        except Exception as error:  # noqa: BLE001 - a probe carries no mail, and is repeated after any error
             await _close(connection)
             self._failed(who, error)
             return None

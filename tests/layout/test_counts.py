@@ -1,7 +1,7 @@
-"""test_counts — a count in a sentence of ours has the right noun: it is written by shared/how_many.py, by nobody else
+"""test_counts — every count with a noun is written by shared/how_many.py, so that singular and plural are right
 
-Guarantees: looks at every f-string. A limit that is a constant, or that follows words such as "more than", is no count
-    of what was found, and may stand before its noun.
+Guarantees: checks every f-string. It allows limits before a noun: constants, and numbers after words such as
+    "more than".
 """
 
 from __future__ import annotations
