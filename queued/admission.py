@@ -134,8 +134,11 @@ class Admission:
     def leave(self, admitted: Admitted, said: DestinationVerdict = _NOTHING, *, unused: bool = True) -> None:
         """Give destination and policies back what they gave."""
         self._step_out(admitted)
-        if said.reached and admitted.unproven is not None:
-            self._unproven.reached()
+        if said.reached:
+            if admitted.unproven is not None:
+                self._unproven.reached()
+            else:
+                self._unproven.delivered(monotonic())
         self.count_no_more(admitted)
         if admitted.turn is not None:
             admitted.turn.done(unused=unused)

@@ -11,11 +11,13 @@ Guarantees: never more recipients claimed than `claim.inflight`, and at most a q
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from queued import commit_delay
+from queued.admission import Admitted
 from shared.failure_points import reach
 from shared.observe import events
 from shared.postgres import database
@@ -23,7 +25,6 @@ from shared.postgres import database
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queued.admission import Admitted
     from queued.attempts import Attempts
     from queued.claiming.bodies import Bodies
     from queued.claiming.claim import Claimer
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 # Bodies are fetched this many messages at a time: enough to spare round trips, few enough to start soon.
 _FETCH = 50
+# Attempts at destinations that have not been reached of late that begin before mail is claimed again.
+_PORTION: Final = 20
+_FEWER: Final = 4  # times fewer are claimed after a claim that was mostly for them
 # Seconds for which, after a claim that was for destinations that move and have no room, no more is taken in flight than
 # there was then: to look past such mail for others' must not cost what sends it. Longer where it is sent faster:
 # then the others' turn comes soon anyway.
@@ -67,6 +71,8 @@ class Dispatcher:
         self._attempts = attempts
         self._settings = settings
         self._ceiling, self._ceiling_until = 0, 0.0
+        self._batch = settings.batch  # recipients to be claimed next
+        self._later = deque[Admitted]()  # those for destinations that have not been reached of late
         self._claimed_at = monotonic()
         self._stopping = asyncio.Event()
         self._idle = asyncio.Event()
@@ -112,12 +118,15 @@ class Dispatcher:
         pause = _FIRST_PAUSE
         while not self._stopping.is_set():
             self._in_flight.room.clear()
+            await self._begin_some()
             started = monotonic()
             below = started < self._ceiling_until
             ceiling = self._ceiling if below else self._settings.inflight
-            free = min(self._settings.batch, ceiling - self._in_flight.counted)
+            free = min(self._batch, ceiling - self._in_flight.counted)
             # A claim costs the same for one row as for many: wait until a good part of a batch fits.
-            if free * 4 < min(self._settings.batch, self._settings.inflight):
+            if free * 4 < min(self._batch, self._settings.inflight):
+                if self._later:
+                    continue
                 if not below and started - self._claimed_at > _STARVED:
                     self._attempts.relieve()
                 await _rest(self._in_flight.room, self._ceiling_until - started if below else _STARVED)
@@ -136,9 +145,12 @@ class Dispatcher:
                 continue
             await self._start(claimed, more=len(claimed) == free)
             if len(claimed) < free:
+                while self._later and not self._stopping.is_set() and not self.due.is_set():
+                    await self._begin_some()
                 if wait := commit_delay.seconds(self._in_flight.moving):
                     await _rest(self._stopping, wait)
                 await self._wait_for_mail()
+        await self._attempts.dismiss(self._later)
 
     async def _claim(self, limit: int) -> list[Claimed]:
         async with self._pool.connection() as connection:
@@ -174,7 +186,13 @@ class Dispatcher:
             self._ceiling = max(self._in_flight.counted - self._in_flight.leaving, self._settings.batch)
             rate = sum(1 / every for every in full.values() if every)
             self._ceiling_until = monotonic() + min(max(rate * _A_SECOND, _CEILING), _HIGHEST)
-        await self._begin(admitted)
+        strange = [each for each in admitted if each.unproven is not None]
+        known = [each for each in admitted if each.unproven is None]
+        # Where most are not for destinations that answer, the next claim comes soon: it brings those that are.
+        few = sum(len(each.delivery) for each in known) < len(claimed) // 2
+        self._batch = max(self._settings.batch // _FEWER, 1) if few else self._settings.batch
+        self._later.extend(strange)
+        await self._begin(known)
 
     def _for_full(self, admitted: Sequence[Admitted]) -> int:
         """Recipients that got the last places of destinations that have no more."""
@@ -183,6 +201,13 @@ class Dispatcher:
             for each in admitted
             if each.place.destination in self._attempts.admission.destinations.full
         )
+
+    async def _begin_some(self) -> None:
+        """Begin a few at destinations that have not been reached of late: half the newest, half the oldest."""
+        some = [self._later.popleft() for _ in range(min(_PORTION // 2, len(self._later)))]
+        some += [self._later.pop() for _ in range(min(_PORTION // 2, len(self._later)))]
+        if some:
+            await self._begin(some)
 
     async def _begin(self, admitted: list[Admitted]) -> None:
         """Fetch bodies in portions and start each attempt; what is not begun when stopping goes back."""

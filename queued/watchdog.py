@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import ContextVar
+from operator import itemgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -130,6 +131,7 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
         self._look_at = 0.0  # monotonic seconds
         self._room_at = {True: 0.0, False: 0.0}  # when to look again, with `again` and without
+        self._giving: dict[bool, list[AttemptStep]] = {True: [], False: []}  # found at the last look, the longest last
         self._aside_at = 0.0  # when to look again for attempts stalled in their content
 
     def begin(self, progress: AttemptStep) -> None:
@@ -151,18 +153,19 @@ class Watch:
         if now >= self._aside_at:
             self._aside_at = now + _PAUSE
             self._report(now - _LONG_STANDING, {each for each in self._watched if each.unproven})
-        if now < self._room_at[again]:
-            return False
-        unproven = [each for each in self._watched if each.unproven]
-        longest = gives_way(unproven, now, again=again)
-        if longest is None:
+        if now >= self._room_at[again]:
             self._room_at[again] = now + _LOOK
-            return False
-        self._watched.discard(longest)
-        seconds = now - longest.moved
-        longest.cut(f"no progress for {how_many(round(seconds), 'second')}, and others wait for their turn,", seconds)
-        longest.yields()
-        return True
+            self._giving[again] = give_way([each for each in self._watched if each.unproven], now, again=again)
+        while self._giving[again]:
+            longest = self._giving[again].pop()
+            seconds = now - longest.moved
+            if longest in self._watched and longest.phase not in _CONTENT and seconds > _LOOK:
+                self._watched.discard(longest)
+                text = f"no progress for {how_many(round(seconds), 'second')}, and others wait for their turn,"
+                longest.cut(text, seconds)
+                longest.yields()
+                return True
+        return False
 
     def relieve(self, now: float) -> None:
         """Nothing can be claimed: cut off every attempt stalled before its content, and name the others."""
@@ -202,22 +205,22 @@ class Watch:
             self._wait(min(each.due for each in self._watched) - now)
 
 
-def gives_way(unproven: Collection[AttemptStep], now: float, *, again: bool) -> AttemptStep | None:
-    """The one of these attempts to be cut off so that another can begin; None if each may go on.
+def give_way(unproven: Collection[AttemptStep], now: float, *, again: bool) -> list[AttemptStep]:
+    """Those of these attempts that may be cut off so that others can begin: the one to be cut off first comes last.
 
-    again: only one whose recipients were tried before, for others of that kind. Such an attempt always has STANDING.
+    again: only those whose recipients were tried before, for others of that kind. Such an attempt always has STANDING.
     """
     standing = sum(_stands(each, now) for each in unproven if each.phase not in _CONTENT)
     hurried, whole = (MOMENT, STANDING) if standing > _MOST * len(unproven) else (STANDING, _DRIPPING)
-    longest, since = None, 0.0
+    over = list[tuple[float, AttemptStep]]()
     for each in unproven:
         if each.phase in _CONTENT or (again and each.unproven == "first"):
             continue
         patience = (hurried, whole) if each.unproven == "first" else (STANDING, _DRIPPING)
-        over = now - min(each.moved + patience[0], each.begun + patience[1])
-        if over >= since:
-            longest, since = each, over
-    return longest
+        since = now - min(each.moved + patience[0], each.begun + patience[1])
+        if since >= 0:
+            over.append((since, each))
+    return [each for _, each in sorted(over, key=itemgetter(0))]
 
 
 def _stands(each: AttemptStep, now: float) -> bool:

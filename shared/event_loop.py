@@ -2,13 +2,16 @@
 
 Owns: the daemons' choice of event loop. uvloop's is written in C on libuv: a worker and smtpd spend a tenth less
     processor time for each message than on asyncio's own, and deliver a sixth more from a full queue.
-Guarantees: as asyncio.run: SIGINT cancels `main`, remaining tasks are cancelled, and the loop is closed.
+Guarantees: as asyncio.run: SIGINT cancels `main`, remaining tasks are cancelled, and the loop is closed. What was
+    loaded before is never looked at again by the garbage collector: with it, a full collection stops a busy worker for
+    half a second.
 See: docs/explanation/benchmarks-flow.md.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -24,4 +27,6 @@ def new() -> asyncio.AbstractEventLoop:
 
 def run[T](main: Coroutine[object, object, T]) -> T:
     """Run to its end and return what it returns."""
+    gc.collect()
+    gc.freeze()
     return asyncio.run(main, loop_factory=new)

@@ -3,10 +3,10 @@
 Guarantees: no await, no clock. Recipients for destinations without a recent success hold three quarters of
     `claim.inflight` at most, so that mail for destinations that answer has the rest, whatever other hosts and name
     servers do. A hundred may always be in flight. Half of the share is kept for recipients that were never tried, and
-    of these the newest go first: however many have failed, and however many wait for their first try, new mail has
-    room within moments. An attempt that stands still is ended for another as often as there are chances: those for mail
-    that came just now are apart. A recipient without a place is parked, at the recent pace: behind those parked before,
-    or, when it was never tried, behind those that are newer.
+    of these the newest go first: however many have failed, and however many wait for their first try, new mail has room
+    within moments. An attempt that stands still is ended for another as often as there are chances: those for mail that
+    came just now are apart, and the others are fewer while other mail is delivered. A recipient without a place is
+    parked, at the recent pace: behind those parked before, or, when it was never tried, behind those that are newer.
 See: queued/watchdog.py, which makes room at such a time; docs/explanation/admission.md.
 """
 
@@ -80,10 +80,15 @@ class Unproven:
         self._for_new.give_back()
         self._for_others.give_back()
 
+    def delivered(self, now: float) -> None:
+        """An attempt reached a destination that was reached before."""
+        self._for_others.delivered(now)
+
     def parked(self, wanted: Held, now: float, *, more: bool = False) -> Deferral:
         """For how long recipients without a place are parked. more: whether newer ones follow."""
         pace = self._pace(now)
         if wanted.first:
+            pace = max(pace, self._for_others.every(now))
             seconds = self._newest.put_off(wanted.newest, pace, now, more=more)
         else:
             seconds = self._line.seconds(now, pace)

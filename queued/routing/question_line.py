@@ -17,15 +17,16 @@ import asyncio
 from bisect import insort
 from typing import Final
 
+from queued.destinations.chances import Chances
 from queued.newest import Newest
 
-_PUT_OFF: Final = 1 / 4  # of the places go to questions that were put off: each return costs a claim as well
+_VAIN: Final = 20.0  # questions within a second that were put off or asked in vain, beside those that are answered
 
 
 class QuestionTurn:
     """One question. `settled` is set once it has its place, or is sent away: then `placed` is false."""
 
-    __slots__ = ("asked", "number", "placed", "settled")
+    __slots__ = ("asked", "number", "placed", "returns", "settled")
 
     def __init__(self, number: int, *, asked: bool) -> None:
         """number: grows with the time at which the question came first. asked: in vain, before."""
@@ -33,6 +34,7 @@ class QuestionTurn:
         self.asked = asked
         self.settled = asyncio.Event()
         self.placed = False
+        self.returns = asked  # it was asked in vain or put off before
 
     def __lt__(self, other: QuestionTurn) -> bool:
         return self.number < other.number
@@ -44,7 +46,8 @@ class QuestionLine:
     def __init__(self, places: int, seconds: float) -> None:
         """seconds: how long a question has its place at most."""
         self._places = places
-        self._pace = seconds / places / _PUT_OFF
+        self._pace = max(seconds / places, 1 / _VAIN)
+        self._chances = Chances(_VAIN)
         self._taken = self._taken_again = 0  # places, and those of questions that were asked before
         self._first: list[QuestionTurn] = []  # never asked, the newest last
         self._again: list[QuestionTurn] = []  # in the order in which they came
@@ -52,6 +55,9 @@ class QuestionLine:
 
     def enter(self, turn: QuestionTurn, waiting: int | None = None) -> bool:
         """A place now or later; False if it is sent away. waiting: how many may be without a place, None for any."""
+        turn.returns = turn.asked or self._newest.waits(turn.number)
+        if turn.returns:
+            self._chances.take()
         if turn.asked:
             self._again.append(turn)
         else:
@@ -63,8 +69,12 @@ class QuestionLine:
             last.settled.set()
         return turn.placed or not turn.settled.is_set()
 
-    def is_full(self, waiting: int, number: int, *, asked: bool, more: bool = False) -> bool:
-        """Whether this question would be sent away, at once or, when newer ones follow, by them."""
+    def is_full(self, waiting: int, number: int, now: float, *, asked: bool, more: bool = False) -> bool:
+        """Whether this question would be sent away, at once or, when newer ones follow, by them; or has no chance."""
+        if asked or self._newest.waits(number):
+            many = asked or self._newest.newer(number, now) > _VAIN
+            if not self._chances.any(now, spare=many):
+                return True
         if asked:
             return len(self._first) + len(self._again) >= waiting
         return len(self._first) >= waiting and (more or number < self._first[0].number)
@@ -79,6 +89,11 @@ class QuestionLine:
         elif not turn.settled.is_set():
             turn.settled.set()
             (self._again if turn.asked else self._first).remove(turn)
+
+    def answered(self, turn: QuestionTurn) -> None:
+        """A name server has answered it: it was worth its chance."""
+        if turn.returns:
+            self._chances.give_back()
 
     def put_off(self, number: int, now: float, *, more: bool = False) -> float:
         """For how many seconds the first try of a question is put off: until the newer ones have had their place.

@@ -137,7 +137,7 @@ class Resolver:
         if self.patience is None:
             return None
         number, asked = self._unanswered.number(question), self._unanswered.is_asked(question)
-        full = self._line.is_full(_WAITING, number, asked=asked, more=more)
+        full = self._line.is_full(_WAITING, number, monotonic(), asked=asked, more=more)
         return self._crowded(question, more=more) if full else None
 
     async def alias(self, name: str) -> Answer[str]:
@@ -293,6 +293,7 @@ class Resolver:
                 self._line.leave(turn)
             if asked.done():
                 self._heard()
+                self._line.answered(turn)
                 return asked.result()
             with self._slowly(question):
                 return await asked

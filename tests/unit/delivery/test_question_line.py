@@ -88,11 +88,11 @@ def test_a_line_is_full_of_those_never_asked_for_all_and_of_others_for_those_ask
     line = QuestionLine(1, 1.0)
     for turn in (again(1), again(2), again(3)):
         assert line.enter(turn)
-    assert line.is_full(2, 9, asked=True)
-    assert not line.is_full(2, 9, asked=False)
+    assert line.is_full(2, 9, 0.0, asked=True)
+    assert not line.is_full(2, 9, 0.0, asked=False)
     for turn in (first(4), first(5), first(6)):
         assert line.enter(turn)
-    assert line.is_full(2, 3, asked=False)
+    assert line.is_full(2, 3, 0.0, asked=False)
 
 
 def test_a_line_is_not_full_for_the_newest_question_unless_newer_ones_follow() -> None:
@@ -100,9 +100,31 @@ def test_a_line_is_not_full_for_the_newest_question_unless_newer_ones_follow() -
     line = QuestionLine(1, 1.0)
     for turn in (first(4), first(5), first(6)):
         assert line.enter(turn)
-    assert not line.is_full(2, 7, asked=False)
-    assert line.is_full(2, 7, asked=False, more=True)
+    assert not line.is_full(2, 7, 0.0, asked=False)
+    assert line.is_full(2, 7, 0.0, asked=False, more=True)
     assert line.enter(first(7), 2)
+
+
+def test_questions_that_return_have_chances_and_one_that_is_answered_gives_its_own_back() -> None:
+    line = QuestionLine(200, 1.0)
+    line.put_off(1, 1.0)
+
+    def admitted(turn: QuestionTurn, now: float) -> bool:
+        if line.is_full(200, turn.number, now, asked=turn.asked):
+            return False
+        assert line.enter(turn, 200)
+        return True
+
+    old = [again(n) for n in range(2, 30)]
+    assert sum(admitted(turn, 1.0) for turn in old) == 11, "half are kept for what was put off and is newest"
+    assert admitted(first(1), 1.0)
+    assert all(admitted(first(n), 1.0) for n in range(100, 150)), "these came just now"
+    assert not admitted(old[20], 1.0)
+    for turn in old[:2]:
+        line.answered(turn)
+    assert admitted(old[20], 1.0)
+    assert not admitted(old[21], 1.0)
+    assert admitted(old[21], 2.0)
 
 
 def test_unanswered_questions_are_repeated_at_growing_intervals() -> None:

@@ -126,6 +126,16 @@ def test_a_delivery_that_reached_its_destination_gives_its_chance_back() -> None
         assert taken(unproven, wanted, 1.0) == most
 
 
+def test_others_have_fewer_chances_while_known_destinations_take_mail_and_a_fifth_at_the_least() -> None:
+    for deliveries, expected in ((0, 50), (50, 36), (1000, 10)):
+        unproven = Unproven(1000)
+        assert taken(unproven, again(1), 1.0) == 50
+        for n in range(deliveries):
+            unproven.delivered(1.0 + n / max(deliveries, 1))
+        assert taken(unproven, again(1), 2.0) == pytest.approx(expected, abs=2)
+        assert taken(unproven, first(8), 2.0) == 100, "mail that came just now"
+
+
 @pytest.mark.parametrize("inflight", [1, 3, 100])
 def test_a_small_share_gives_way_too(inflight: int) -> None:
     unproven = Unproven(inflight)
