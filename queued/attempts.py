@@ -6,7 +6,7 @@ Guarantees: every recipient of a delivery that was admitted ends in exactly one 
     its time limits together allow, or that as a whole takes longer than `timeout.attempt`, is cut off (attempt.stuck);
     where the final dot was out its recipients are uncertain. Our own faults neither stop the worker nor lose mail, and
     never bounce it.
-See: queued/admission.py, what comes before; docs/explanation/pacing.md.
+See: queued/admission/gates.py, what comes before; docs/explanation/pacing.md.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from queued.deferral import Deferral
 from queued.deliver import without_transport
 from queued.outcome.ageing import aged
 from queued.outcome.settle import deferred
 from queued.outcome.verdict import DestinationVerdict, ours, stuck_after, verdict
 from queued.tracing import traced
 from queued.values import Lease
-from queued.watchdog import AttemptStep
+from queued.waiting.deferral import Deferral
+from queued.waiting.watchdog import AttemptStep
 from shared.failure_points import reach
 from shared.mail.outcome import Outcome
 from shared.observe import events, tracing
@@ -33,7 +33,7 @@ from shared.postgres import database
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from queued.admission import Admission, Admitted, Delivery
+    from queued.admission.gates import Admission, Admitted, Delivery
     from queued.claiming.bodies import Bodies
     from queued.deliver import Transport
     from queued.in_flight import InFlight
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from queued.result import Recorder
     from queued.signing.sign import Signer
     from queued.values import Body, Fence, Result
-    from queued.watchdog import Watch
+    from queued.waiting.watchdog import Watch
     from shared.config.queued.transport import Transport as TransportSettings
 
 

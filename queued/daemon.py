@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from queued import maintain, metrics, reload, schedule
-from queued.admission import Admission
+from queued.admission.gates import Admission
 from queued.attempts import Attempts
 from queued.claiming import whole_leaves
 from queued.claiming.bodies import Bodies
@@ -26,7 +26,7 @@ from queued.equipment import Delivering, Equipment
 from queued.in_flight import InFlight
 from queued.reports.suppression_screen import Screen
 from queued.result import Recorder
-from queued.watchdog import Watch
+from queued.waiting.watchdog import Watch
 from shared import lifecycle
 from shared.errors import ConfigError, lacks_right, told
 from shared.how_many import how_many

@@ -15,8 +15,6 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued import watchdog
-from queued.deferral import Deferral, ParkedError
 from queued.destinations.hosts import Entrance, Hosts
 from queued.outcome.classify import wants_login
 from queued.outcome.remainder import cut_off, with_remainder
@@ -38,6 +36,8 @@ from queued.smtp.transaction import Timeouts
 from queued.tls.context import Contexts
 from queued.tls.plan import TlsPlanner
 from queued.values import PoolClosedError, Spoken
+from queued.waiting import watchdog
+from queued.waiting.deferral import Deferral, ParkedError
 from shared.config.queued.routing import Dns
 from shared.config.queued.settings import Claim as ClaimSettings
 from shared.config.queued.transport import Retry

@@ -2,10 +2,10 @@
 
 Owns: the loop claim → group into deliveries → find a place → fetch bodies → attempt.
 Guarantees: never more recipients claimed than `claim.inflight`, and at most a quarter more, for those set aside
-    (queued/aside.py). No recipient in flight is claimed again when its lease may have ended: its result comes first,
-    after however long an outage. Waits for a notification, a due time or the poll interval, whichever is first. What
-    cannot be started soon is parked and leaves its room to other mail. Stopping claims nothing more, gives back what no
-    attempt has begun, and waits for the rest.
+    (queued/admission/aside.py). No recipient in flight is claimed again when its lease may have ended: its result comes
+    first, after however long an outage. Waits for a notification, a due time or the poll interval, whichever is first.
+    What cannot be started soon is parked and leaves its room to other mail. Stopping claims nothing more, gives back
+    what no attempt has begun, and waits for the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from queued import commit_delay
-from queued.admission import Admitted
+from queued.admission.gates import Admitted
 from shared.failure_points import reach
 from shared.observe import events
 from shared.postgres import database

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from queued import dry_run_report
 from queued.claiming.claim import from_row
-from queued.deferral import Deferral
 from queued.equipment import Equipment
 from queued.outcome.ageing import fate
 from queued.outcome.retry import decide, limit
@@ -26,6 +25,7 @@ from queued.routing.route import Unroutable, override
 from queued.routing.source import usable
 from queued.smtp.envelope import fields, transaction
 from queued.values import Body
+from queued.waiting.deferral import Deferral
 from shared.postgres import database, migrate
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Owns: what is in flight with the end of each lease, the heartbeat that puts it o
 Guarantees: what waits for a body, a turn, or its result to be recorded keeps its lease as much as what is being sent.
     Parking goes in groups and is tried again through an outage; a recipient stays in flight until it is parked: no
     other worker has it meanwhile. Neither way back counts as a try.
-See: sql/queries/claim.sql, claim_park_if_ours; sql/README.md, "Claims".
+See: sql/queries/delivery/claim.sql, claim_park_if_ours; sql/README.md, "Claims".
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.aside import Aside
+from queued.admission.aside import Aside
+from queued.admission.unproven import Unproven
 from queued.claiming.leaves import Leaves, among
-from queued.deferral import LATEST, SOONEST, Deferral
-from queued.destinations.unproven import Unproven
 from queued.values import fence
+from queued.waiting.deferral import LATEST, SOONEST, Deferral
 from shared.how_many import how_many
 from shared.observe import events
 from shared.postgres import database

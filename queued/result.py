@@ -11,7 +11,7 @@ Guarantees: a result is kept in memory and tried again until PostgreSQL has it, 
     If PostgreSQL refuses even that, the result is kept with its claim and tried again every minute (result.refused), so
     that nothing is sent again because of it.
     Another timeline of the server is logged (claim.timeline_changed); the fence keeps results from other mail.
-See: sql/queries/result.sql, result_record_if_claimed; sql/README.md, "Crash table".
+See: sql/queries/delivery/result.sql, result_record_if_claimed; sql/README.md, "Crash table".
 """
 
 from __future__ import annotations

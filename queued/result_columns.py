@@ -1,6 +1,6 @@
 """result_columns — a group of results by column, as the queries of queued.result take it
 
-Owns: the mapping from fields of a result to parameters of sql/queries/result.sql.
+Owns: the mapping from fields of a result to parameters of sql/queries/delivery/result.sql.
 Guarantees: pure; every column has one element for each result, in their order.
 See: shared/postgres/array_text.py, for why arrays are written as text.
 """

@@ -6,7 +6,7 @@ Guarantees: returned recipients are leased: no other worker takes them before th
     are due again by themselves. The try is counted before anything is sent. Two workers with overlapping conditions
     never both get a row.
 Raises: psycopg's exceptions; the caller distinguishes outage from refusal.
-See: sql/queries/claim.sql; sql/README.md, "Claims".
+See: sql/queries/delivery/claim.sql; sql/README.md, "Claims".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Guarantees: each statement names the partition ids of its recipients, of MOST leaves at most, because PostgreSQL locks
     every leaf that a statement does not leave out, and where it plans, all its indexes. With 500 leaves that is
     thousands of locks for one result, and `out of shared memory` for 32 workers. The ids are in the statement's text:
-    the kept plans that the daemons use (sql/queries/connection.sql, connection_walk) are made without knowing
+    the kept plans that the daemons use (sql/queries/upkeep/connection.sql, connection_walk) are made without knowing
     parameters. Leaves that are met first stay together in one block, so that texts, and with them plans, come again.
     A row that is not found where it was claimed (it was put on hold meanwhile, or given another id) is looked for once
     in the whole queue.

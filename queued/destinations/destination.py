@@ -16,9 +16,9 @@ import random
 from bisect import insort
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.deferral import LATEST, SOONEST, Deferral
 from queued.destinations import feedback
 from queued.destinations.feedback import Steering
+from queued.waiting.deferral import LATEST, SOONEST, Deferral
 from shared.how_many import how_many
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
-from queued.deferral import LATEST, SOONEST, Deferral
 from queued.destinations.destination import Busy, Destination, Rest, Waiting
 from queued.destinations.feedback import Steering
+from queued.waiting.deferral import LATEST, SOONEST, Deferral
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

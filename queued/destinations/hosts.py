@@ -17,9 +17,9 @@ from ipaddress import IPv6Address, IPv6Network, ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued.deferral import SOONEST, Deferral
 from queued.destinations.destination import Destination, Waiting, room, steered
 from queued.values import PoolClosedError
+from queued.waiting.deferral import SOONEST, Deferral
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

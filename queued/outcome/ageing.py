@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from queued.deferral import Deferral
     from queued.outcome.retry import RetrySchedule
     from queued.values import Claimed
+    from queued.waiting.deferral import Deferral
 
 type Fate = Literal["waits", "late", "expired"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from queued.smtp.transaction import Fault, FaultKind, TransactionResult
-    from queued.watchdog import Phase
+    from queued.waiting.watchdog import Phase
     from shared.mail.outcome import Kind, Scope
     from shared.mail.smtp_reply import Reply
 

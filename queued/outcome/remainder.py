@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from queued.smtp.transaction import Transaction
-    from queued.watchdog import Phase
+    from queued.waiting.watchdog import Phase
     from shared.mail.outcome import Outcome
     from shared.mail.smtp_reply import Reply
 

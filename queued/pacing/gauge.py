@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from queued.deferral import Deferral
+from queued.waiting.deferral import Deferral
 
 if TYPE_CHECKING:
     from shared.config.queued.pacing import Policy

@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.deferral import Deferral
 from queued.pacing import windows
 from queued.pacing.gauge import Gauge, LocalGauge
 from queued.pacing.match import LATE, Fields, Selection
 from queued.pacing.pace_host import HostSlots
 from queued.pacing.pace_shared import Shares
 from queued.pacing.suspends import Suspends
+from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
 
 if TYPE_CHECKING:

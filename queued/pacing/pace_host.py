@@ -19,8 +19,8 @@ from shared.how_many import how_many
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queued.deferral import Deferral
     from queued.pacing.pace_shared import Shares
+    from queued.waiting.deferral import Deferral
 
 _SWEEP: Final = 4096  # number of hosts from which on those without connections are forgotten
 

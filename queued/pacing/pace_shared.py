@@ -18,8 +18,8 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.deferral import Deferral
 from queued.pacing.gauge import LATEST
+from queued.waiting.deferral import Deferral
 from shared.observe import events
 from shared.postgres import database
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.deferral import Deferral
 from queued.pacing.match import Selection
+from queued.waiting.deferral import Deferral
 from shared.observe import events
 from shared.postgres import database
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Seconds that suspended mail is parked at a time. What lifts a suspend makes its mail due earlier.
 LONGEST: Final = 600.0
-#: How the reason begins with which such mail is parked: sql/queries/pacing.sql, suspend_release looks for it.
+#: How the reason begins with which such mail is parked: sql/queries/delivery/pacing.sql, suspend_release looks for it.
 SUSPENDED: Final = "suspended: "
 _BATCH: Final = 10_000  # recipients made due by one statement
 _UNWRITTEN: Final = 1000  # suspends of rules that may wait for PostgreSQL

@@ -27,9 +27,9 @@ from shared.postgres import database
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from queued.deferral import Deferral
     from queued.reports.read import IncomingReport
     from queued.values import Claimed
+    from queued.waiting.deferral import Deferral
     from shared.config.suppression import Suppression
 
 _GLANCE: Final = 5.0  # seconds for which it is remembered that no addresses are suppressed

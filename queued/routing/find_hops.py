@@ -39,9 +39,9 @@ from queued.routing.site import site
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queued.deferral import Deferral
     from queued.routing.resolver import Resolver
     from queued.routing.route import Address, Hop, Host
+    from queued.waiting.deferral import Deferral
     from shared.config.queued.transport import Transport
 from queued.routing.site import Hops
 

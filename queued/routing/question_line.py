@@ -8,7 +8,7 @@ thousands that came before it. Those asked before in vain never have more than h
 Guarantees: no await, no clock. Of more than `waiting` questions without a place the one that would go last is sent
     away: of those asked before the one that came last, or, when all were never asked, the oldest. Every turn ends
     with `leave`; a turn that was sent away, or has left, holds nothing.
-See: queued/routing/unanswered.py; queued/destinations/unproven.py, which does the same for the recipients.
+See: queued/routing/unanswered.py; queued/admission/unproven.py, which does the same for the recipients.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import asyncio
 from bisect import insort
 from typing import Final
 
-from queued.destinations.chances import Chances
-from queued.newest import Newest
+from queued.waiting.chances import Chances
+from queued.waiting.newest import Newest
 
 _VAIN: Final = 20.0  # questions within a second that were put off or asked in vain, beside those that are answered
 

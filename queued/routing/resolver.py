@@ -38,11 +38,11 @@ import dns.nameserver
 import dns.rdatatype
 import dns.resolver
 
-from queued.deferral import SOONEST, Deferral, ParkedError, ParkedLine
 from queued.routing.dns_answer import Answer, Tlsa
 from queued.routing.dns_cache import DnsCache
 from queued.routing.question_line import QuestionLine, QuestionTurn
 from queued.routing.unanswered import Unanswered
+from queued.waiting.deferral import SOONEST, Deferral, ParkedError, ParkedLine
 from shared.errors import in_words
 from shared.mail.domain import DomainRefused, to_ascii
 from shared.mail.smtp_reply import printable

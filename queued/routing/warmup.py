@@ -5,8 +5,8 @@ Guarantees: all workers together never send more than the allowance: each takes 
     and counts exactly within them. A portion is a fiftieth of the allowance, so that is the most that a worker which
     ends leaves unused that day. While PostgreSQL is away and grants nothing, mail waits.
 Raises: nothing.
-See: sql/queries/pacing.sql, warmup_take; sql/README.md, "Crash table"; queued/routing/source.py for how much a day
-    allows
+See: sql/queries/delivery/pacing.sql, warmup_take; sql/README.md, "Crash table"; queued/routing/source.py for how much a
+    day allows
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from queued.smtp.handshake import Opened
     from queued.smtp.transaction import Timeouts, Transaction
     from queued.tls.demanded import TlsWanted
-    from queued.watchdog import Phase
+    from queued.waiting.watchdog import Phase
     from shared.mail.smtp_reply import Reply
 
 _CLOSING = 421  # RFC 5321 §3.8: may answer any command, and the connection ends

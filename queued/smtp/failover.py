@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued import watchdog
-from queued.deferral import Deferral, ParkedError
 from queued.destinations.destination import Busy
 from queued.destinations.hosts import soonest
 from queued.smtp.commands import NEEDS_REQUIRETLS
 from queued.smtp.transaction import ConversationError, TransactionResult
+from queued.waiting import watchdog
+from queued.waiting.deferral import Deferral, ParkedError
 from shared.observe import events
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from queued.routing.route import Hop
     from queued.smtp.pool import ConnectionPool, SessionWanted
     from queued.smtp.transaction import Transaction
-    from queued.watchdog import Phase
+    from queued.waiting.watchdog import Phase
 
 _BEFORE_CONTENT: Final[frozenset[Phase]] = frozenset(
     {"connect", "greeting", "helo", "starttls", "auth", "mail", "rcpt", "data"}

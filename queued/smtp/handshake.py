@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from queued.smtp.transaction import Timeouts
     from queued.tls.context import Contexts
     from queued.tls.demanded import TlsWanted
-    from queued.watchdog import Phase
+    from queued.waiting.watchdog import Phase
     from shared.mail.smtp_reply import Reply
 
 

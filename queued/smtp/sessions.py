@@ -18,11 +18,11 @@ from datetime import UTC
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.deferral import Deferral, ParkedError
 from queued.pacing.pace_host import HostLimit
 from queued.routing.source import allowance, draw, family, fits, until_tomorrow
 from queued.smtp.pool import SessionWanted
 from queued.smtp.transaction import ConversationError, Fault
+from queued.waiting.deferral import Deferral, ParkedError
 from shared.how_many import how_many
 
 if TYPE_CHECKING:

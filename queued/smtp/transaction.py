@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from queued.watchdog import Phase
+    from queued.waiting.watchdog import Phase
     from shared.mail.message import RecipientDsn
     from shared.mail.smtp_reply import Reply
 

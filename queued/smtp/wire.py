@@ -18,9 +18,9 @@ from collections import deque
 from ssl import SSLError
 from typing import TYPE_CHECKING, Final, cast
 
-from queued import watchdog
 from queued.routing.system_names import NAMES
 from queued.smtp.transaction import ConversationError, Fault
+from queued.waiting import watchdog
 from shared.errors import cause
 from shared.mail.smtp_reply import ReplyParser
 from shared.masking import MASK
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from queued.smtp.own_secrets import OwnSecrets
     from queued.smtp.transaction import FaultKind
-    from queued.watchdog import Phase
+    from queued.waiting.watchdog import Phase
     from shared.mail.smtp_reply import Reply
 
 _READ: Final = 4096  # octets read at once; several pipelined replies

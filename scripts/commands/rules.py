@@ -16,7 +16,7 @@ from queued.outcome.classify import classify_fault, classify_reply
 from queued.outcome.rules import Judgement, judge, said_by
 from queued.outcome.rules_compile import compile_rules
 from queued.smtp.transaction import Fault
-from queued.watchdog import Phase
+from queued.waiting.watchdog import Phase
 from scripts.options import add_config
 from scripts.output import records
 from scripts.output.table import Column, Table

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from queued.outcome.classify import EXCEPTIONS, FAULT_STATUS, OF_OUR_LOGIN, STATUSES, classify_fault, classify_reply
 from queued.smtp.transaction import Fault, FaultKind
-from queued.watchdog import Phase
+from queued.waiting.watchdog import Phase
 from shared.mail.smtp_reply import Reply
 
 if TYPE_CHECKING:

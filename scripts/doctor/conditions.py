@@ -7,7 +7,7 @@ Guarantees: nothing that another login may have made is parsed, let alone run: t
     it cannot be more than one expression. No row of the queue is read. Read-only, but for a temporary table that is
     never committed.
 Raises: database.REFUSAL only where the connection or the session is at fault, not the condition.
-See: shared/config/where_condition.py; sql/queries/doctor.sql, doctor_condition_*.
+See: shared/config/where_condition.py; sql/queries/operation/doctor.sql, doctor_condition_*.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _AT_ONCE: Final = 500  # a SELECT has at most 1,664 outputs
 async def prove(
     connection: database.Connection, where: str, partids: Sequence[Partid], leaves: Sequence[database.Row]
 ) -> Proof:
-    """Everything that can be known of a condition; `leaves` as sql/queries/doctor.sql, doctor_leaves gives them."""
+    """Everything that can be known of a condition; `leaves` as the query doctor_leaves gives them."""
     if found := fault(where):
         return Proof(where, fault=found)
     try:

@@ -2,7 +2,8 @@
 
 Owns: Fault, and the steps that repair it. Pure but for `read_faults`.
 Guarantees: repairs are taken while mail flows: indexes are built concurrently, everything else is a moment's lock.
-See: sql/queries/partitions.sql, partitions_audit, which takes the requirements from pillarbox.queue_guard itself.
+See: sql/queries/operation/partitions.sql, partitions_audit, which takes the requirements from pillarbox.queue_guard
+    itself.
 """
 
 from __future__ import annotations

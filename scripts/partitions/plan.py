@@ -1,6 +1,6 @@
 """plan — the ordered steps from the present leaves to the wanted ones
 
-Owns: Step and Round; the SQL of every step, from sql/queries/partitions_*.sql. Pure.
+Owns: Step and Round; the SQL of every step, from sql/queries/operation/partitions.sql. Pure.
 Guarantees: leaves that change together, because an id or a name passes between them, make one round; the queue has a
     whole and valid layout before and after each round, in whatever order, and the wanted one after the last. Leaves
     that stay as they are appear in no round; a leaf that only gets another name keeps its rows where they are.
@@ -281,7 +281,7 @@ def _values_list(ids: frozenset[str], order: Sequence[str]) -> str:
 
 
 def fill(name: str, /, **words: str) -> str:
-    """The text of sql/queries/<name>.sql with words in place of {word}: names and ids of ours, quoted where need be."""
+    """The text of the query `name` with words in place of {word}: names and ids of ours, quoted where need be."""
     text: str = query(name)
     for word, value in words.items():
         text = text.replace(f"{{{word}}}", value)

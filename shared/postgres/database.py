@@ -196,7 +196,7 @@ async def open_pool(conninfo: str, application_name: str, size: int) -> Pool:
 
 
 async def fetch(source: Connection, name: str, /, where: str | None = None, **values: Any) -> list[Row]:
-    """Run sql/queries/<name>.sql and return its rows as named tuples; values are whatever psycopg adapts."""
+    """Run the query `name` and return its rows as named tuples; values are whatever psycopg adapts."""
     text = query(name) if where is None else where_query(name, where)
     async with source.cursor(row_factory=namedtuple_row) as cursor:
         # Without parameters the driver leaves %% as it is, and a condition has its percent signs doubled.
@@ -214,7 +214,7 @@ async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[
 async def fetch_filled(
     source: Connection, name: str, parts: Mapping[str, str], /, *, keep: bool = False, **values: Any
 ) -> list[Row]:
-    """Run sql/queries/<name>.sql with these parts in it (shared.postgres.queries.filled_query); rows as named tuples.
+    """Run the query `name` with these parts in it (shared.postgres.queries.filled_query); rows as named tuples.
 
     `keep`: the same text comes again, and planning it costs more than running it: have it prepared from the first time.
     """
@@ -226,7 +226,7 @@ async def fetch_filled(
 
 
 async def run_on(connection: Connection, name: str, table: str) -> None:
-    """Run sql/queries/<name>.sql with this table's name in place of {table}."""
+    """Run the query `name` with this table's name in place of {table}."""
     await connection.execute(sql.SQL(query(name)).format(table=sql.Identifier(table)))
 
 

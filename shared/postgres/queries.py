@@ -1,10 +1,10 @@
-"""queries — SQL by name, from the sections `-- name: x` of sql/queries/*.sql
+"""queries — SQL by name, from the sections `-- name: x` of sql/queries/*/*.sql
 
 Owns: reading them once, and filling in the variable parts of a query: an operator's WHERE for {where}, a compiled
     condition for {condition}.
 Guarantees: values are always bound parameters. The only text ever inserted is the worker's own WHERE, which its
-    operator wrote and PostgreSQL checked at start (sql/queries/claim.sql, claim_probe), and words from a fixed list, of
-    which scripts.condition.compile makes conditions.
+    operator wrote and PostgreSQL checked at start (sql/queries/delivery/claim.sql, claim_probe), and words from a fixed
+    list, of which scripts.condition.compile makes conditions.
 Raises: KeyError for a query that does not exist; ConfigError for a condition that could end the enclosing one.
 """
 
@@ -41,8 +41,10 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
 @cache
 def _queries() -> dict[str, LiteralString]:
     """Every query by its name."""
-    noun = sorted((each for each in (files("sql") / "queries").iterdir()), key=lambda each: each.name)
-    texts = (each.read_text(encoding="utf-8") for each in noun if each.name.endswith(".sql"))
+    rooms = [each for each in (files("sql") / "queries").iterdir() if each.is_dir()]
+    texts = (
+        each.read_text(encoding="utf-8") for room in rooms for each in room.iterdir() if each.name.endswith(".sql")
+    )
     return {name: _COMMENT.sub("", body).strip() for text in texts for name, body in sections(text)}
 
 

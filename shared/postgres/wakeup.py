@@ -9,7 +9,7 @@ Guarantees: a lost notification costs at most one poll interval, since polling f
     connection: a pooled session hears its own notifications, but not those of others.
 Raises: nothing; an outage is logged as wakeup.lost, silence as wakeup.deaf or, when nothing was ever heard, once as
     wakeup.swallowed. Each is tried again with growing, jittered pauses; the last every few minutes.
-See: PostgreSQL manual, LISTEN; sql/queries/wakeup.sql, wakeup_concerns; docs/explanation/wake-up.md.
+See: PostgreSQL manual, LISTEN; sql/queries/delivery/wakeup.sql, wakeup_concerns; docs/explanation/wake-up.md.
 """
 
 from __future__ import annotations

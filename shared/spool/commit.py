@@ -190,7 +190,7 @@ def _slices(content: bytes) -> Iterator[memoryview]:
 
 
 def _rows(s: Submission) -> Iterator[tuple[object, ...]]:
-    """One queue row per recipient, in the order of sql/queries/spool.sql, spool_queue."""
+    """One queue row per recipient, in the order of sql/queries/acceptance/spool.sql, spool_queue."""
     localpart, domain = (s.sender.localpart, s.sender.domain) if s.sender else (None, None)
     size = s.size
     for number, r in enumerate(s.recipients, start=1):

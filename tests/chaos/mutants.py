@@ -54,7 +54,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "token fence",
-        "sql/queries/result.sql#result_record_if_claimed",
+        "sql/queries/delivery/result.sql#result_record_if_claimed",
         " AND q.token = r.claimed_token",
         "",
         "late-deferral",
@@ -64,7 +64,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lease: it ends",
-        "sql/queries/claim.sql#claim",
+        "sql/queries/delivery/claim.sql#claim",
         "lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s",
         "lease_until = coalesce(%(now)s::timestamptz, now()) + %(lease)s + interval '1 day'",
         "worker-claimed",
@@ -72,7 +72,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "lease: it keeps others off",
-        "sql/queries/claim.sql#claim",
+        "sql/queries/delivery/claim.sql#claim",
         "AND (lease_until IS NULL OR lease_until <= coalesce(%(now)s::timestamptz, now()))",
         "",
         "quiet",
@@ -97,7 +97,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "grace of the sweep",
-        "sql/queries/maintenance.sql#maintain_sweep",
+        "sql/queries/upkeep/maintenance.sql#maintain_sweep",
         "%(grace)s",
         "interval '0'",
         "late-recipient",

@@ -25,8 +25,8 @@ MIGRATION: Final = re.compile(r"(\d{4})_(pre|post)_[a-z0-9]+(_[a-z0-9]+)*\.sql")
 
 
 def sql_files(folder: str) -> list[Path]:
-    """The .sql files of one folder below sql/."""
-    return [path for path in tracked() if path.parent.parts == ("sql", folder) and path.suffix == ".sql"]
+    """The .sql files in and below one folder of sql/."""
+    return [path for path in tracked() if path.parts[:2] == ("sql", folder) and path.suffix == ".sql"]
 
 
 def queries() -> list[tuple[str, str]]:

@@ -75,7 +75,7 @@ def session(
 
 
 def rows(connection: Session, name: str, /, **values: object) -> list[Any]:
-    """Run sql/queries/<name>.sql; its rows as named tuples."""
+    """Run the query `name`; its rows as named tuples."""
     return connection.execute(query(name), values or None).fetchall()
 
 
@@ -114,7 +114,7 @@ def copy_out(connection: Session, history: History, portion: Portion, columns: S
 
 
 def listing(connection: Session, name: str) -> memoryview:
-    """The CSV from the COPY statement of sql/queries/<name>.sql."""
+    """The CSV from the COPY statement of the query `name`."""
     return _sent(connection, sql.SQL(query(name)))
 
 

@@ -3,7 +3,7 @@
 Owns: proofs about the pages that claims read beside a long queue, due and deferred, never analyzed and while an old
     snapshot keeps vacuum from removing finished rows; and about the plan that the worker's own prepared statement
     has then.
-See: queued/claiming/claim.py, the floor; sql/queries/connection.sql, connection_walk; test_plan.py for the
+See: queued/claiming/claim.py, the floor; sql/queries/upkeep/connection.sql, connection_walk; test_plan.py for the
     plans of other conditions.
 """
 

@@ -17,9 +17,9 @@ import pytest
 
 from queued.claiming.claim import Claimer
 from queued.claiming.leaves import among
-from queued.deferral import Deferral
 from queued.deliver import Transport
 from queued.pacing.pace import Paces
+from queued.waiting.deferral import Deferral
 from scripts.sink.server import Sink
 from shared.config.queued.pacing import Pacing
 from shared.config.queued.settings import Claim

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queued.values import Lease
-from queued.watchdog import AttemptStep, Watch
+from queued.waiting.watchdog import AttemptStep, Watch
 from tests.fixtures.daemons.routed import Routed, routing
 from tests.fixtures.heard import until
 from tests.fixtures.peers.scripted_peer import CLOSE, CONTENT, HANG, PLAIN, ScriptedPeer

@@ -25,7 +25,7 @@ from tests.fixtures.peers.scripted_peer import (
 )
 
 if TYPE_CHECKING:
-    from queued.watchdog import Phase
+    from queued.waiting.watchdog import Phase
 
 BOB = "bob@example.net"
 BODY = b"Subject: x\r\n\r\ntext\r\n"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.deferral import Deferral
 from queued.pacing.pace import Fields, Paces, Turn
 from queued.pacing.pace_shared import PORTION, Shares
+from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
 from tests.fixtures.waiting import eventually

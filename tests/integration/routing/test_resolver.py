@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.deferral import ParkedError
 from queued.routing import resolver as under_test
 from queued.routing.resolver import Resolver, ResolverClosedError
+from queued.waiting.deferral import ParkedError
 from shared.config.queued.routing import Dns
 from tests.fixtures.heard import until
 from tests.fixtures.peers.fake_dns import GARBAGE, REFUSED, SERVFAIL, SILENT, TRUNCATED, FakeDns

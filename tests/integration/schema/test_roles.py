@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from queued.deferral import Deferral
 from queued.pacing.pace import Fields, Paces, Turn
+from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
 from tests.fixtures.daemons.submit import numbered

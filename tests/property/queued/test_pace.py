@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queued.deferral import Deferral
 from queued.pacing.gauge import Bucket
 from queued.pacing.pace import Fields, Paces, Turn
+from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
 
 rates = st.floats(0.01, 1000, allow_nan=False)

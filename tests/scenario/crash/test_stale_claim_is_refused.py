@@ -2,7 +2,8 @@
 
 Owns: the fence, for a stopped worker and for one without a connection to PostgreSQL: the row
     belongs to the last claim, and the other worker logs its result.
-See: sql/queries/result.sql, result_record_if_claimed; sql/queries/claim.sql; queued/claiming/claim.py, Lease.
+See: sql/queries/delivery/result.sql, result_record_if_claimed; sql/queries/delivery/claim.sql;
+    queued/claiming/claim.py, Lease.
 """
 
 from __future__ import annotations

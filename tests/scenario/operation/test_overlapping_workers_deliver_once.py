@@ -1,7 +1,7 @@
 """test_overlapping_workers_deliver_once — workers with overlapping conditions deliver every message once
 
 Owns: the proof that a claim excludes every other worker, with any conditions.
-See: sql/queries/claim.sql (SKIP LOCKED).
+See: sql/queries/delivery/claim.sql (SKIP LOCKED).
 """
 
 from __future__ import annotations

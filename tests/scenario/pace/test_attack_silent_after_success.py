@@ -2,7 +2,7 @@
 
 Owns: a worker that runs: sixty domains, each with a host of its own, accept a message, and so count as reached; then
     they have more mail than the worker may hold, and never answer MAIL again.
-See: queued/watchdog.py, relieve; docs/explanation/admission.md, "Unproven destinations".
+See: queued/waiting/watchdog.py, relieve; docs/explanation/admission.md, "Unproven destinations".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns: a worker that runs: sixty domains, each with a host of its own, accept a message, and so count as reached; then
     they take more mail than the worker may hold, and do not answer the final dot until healthy mail is delivered.
 Guarantees: none of their attempts is cut off, for the host may have the message: each is sent once.
-See: queued/aside.py; docs/explanation/admission.md, "Content that is not answered".
+See: queued/admission/aside.py; docs/explanation/admission.md, "Content that is not answered".
 """
 
 from __future__ import annotations

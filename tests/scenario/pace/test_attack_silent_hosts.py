@@ -2,7 +2,7 @@
 
 Owns: a running worker and many times as many such domains as it may try at once; then mail for domains that it has
     never reached, which differs from theirs by its age alone. Before, the first of it was delivered after 81 seconds.
-See: queued/destinations/unproven.py; docs/explanation/admission.md, "Unproven destinations".
+See: queued/admission/unproven.py; docs/explanation/admission.md, "Unproven destinations".
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """test_admission — what a delivery passes before its attempt begins
 
-Owns: proofs about queued/admission.py that need no worker; tests/scenario/pace has those of the gates under attack.
+Owns: proofs about queued/admission/gates.py that need no worker; tests/scenario/pace has those of the gates under
+    attack.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from queued.admission import Admission, Admitted
-from queued.deferral import Deferral
+from queued.admission.gates import Admission, Admitted
+from queued.admission.unproven import Held, Unproven
 from queued.destinations.destinations import Destinations
-from queued.destinations.unproven import Held, Unproven
 from queued.outcome.verdict import DestinationVerdict
 from queued.pacing.pace import Paces
 from queued.values import Lease
-from queued.watchdog import AttemptStep, Watch
+from queued.waiting.deferral import Deferral
+from queued.waiting.watchdog import AttemptStep, Watch
 from shared.config.queued.settings import Claim
 from tests.fixtures.daemons.in_hand import in_hand
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from queued.deferral import Deferral
 from queued.destinations.destination import Busy, Waiting
 from queued.destinations.hosts import Hosts
 from queued.routing.route import Hop
+from queued.waiting.deferral import Deferral
 from shared.config.queued.settings import Claim
 from shared.config.queued.transport import Transport
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queued.destinations.unproven import Held
+from queued.admission.unproven import Held
 from queued.in_flight import InFlight
 from shared.config.queued.settings import Claim
 from tests.fixtures.daemons.in_hand import in_hand

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queued.deferral import ParkedError
 from queued.pacing.pace import Fields, Paces
 from queued.routing.route import Hop
 from queued.routing.warmup import Warmups
 from queued.smtp.sessions import SourceChooser, SourceSettings
 from queued.smtp.transaction import ConversationError
 from queued.tls.demanded import CLEAR
+from queued.waiting.deferral import ParkedError
 from shared.config.queued.pacing import Pacing
 from shared.config.queued.transport import Transport
 

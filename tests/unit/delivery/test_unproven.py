@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queued.destinations.unproven import Held, Unproven
-from queued.newest import Newest
+from queued.admission.unproven import Held, Unproven
+from queued.waiting.newest import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,7 @@
 """test_watchdog — which attempts are cut off so that other mail can be claimed
 
-Owns: proofs about queued/watchdog.py's `relieve` and `make_room`, and about slots set aside (queued/aside.py);
-    tests/integration/attacks has those of a stuck attempt.
+Owns: proofs about queued/waiting/watchdog.py's `relieve` and `make_room`, and about slots set aside
+    (queued/admission/aside.py); tests/integration/attacks has those of a stuck attempt.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Literal
 
 import pytest
 
-from queued.aside import Aside
-from queued.deferral import Deferral
+from queued.admission.aside import Aside
 from queued.destinations.destination import Destination, Rest, Share, Waiting
 from queued.destinations.feedback import Steering
 from queued.values import Lease
-from queued.watchdog import AttemptStep, Phase, Watch, give_way
+from queued.waiting.deferral import Deferral
+from queued.waiting.watchdog import AttemptStep, Phase, Watch, give_way
 
 
 def begun(watch: Watch, phase: Phase | None, *, still: float, ago: float = 0.0) -> AttemptStep:

@@ -8,7 +8,7 @@ import pytest
 
 from queued.outcome.classify import classify, classify_fault, classify_reply
 from queued.smtp.transaction import Fault, FaultKind, TransactionResult
-from queued.watchdog import Phase
+from queued.waiting.watchdog import Phase
 from shared.mail.smtp_reply import Reply, ReplyParser
 
 PHASES: tuple[Phase, ...] = get_args(Phase.__value__)

@@ -17,7 +17,7 @@ from shared.mail.outcome import Outcome
 from shared.mail.smtp_reply import Reply, ReplyParser
 
 if TYPE_CHECKING:
-    from queued.watchdog import Phase
+    from queued.waiting.watchdog import Phase
     from tests.fixtures.heard import Heard
 
 

@@ -15,22 +15,22 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from queued.deferral import Deferral
+from queued.admission.unproven import Held
 from queued.destinations.destination import Busy
-from queued.destinations.unproven import Held
 from queued.outcome.verdict import DestinationVerdict
 from queued.smtp.envelope import fields
+from queued.waiting.deferral import Deferral
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from queued.admission.unproven import Unproven
     from queued.deliver import Transport
     from queued.destinations.destination import Waiting
     from queued.destinations.destinations import Destinations
-    from queued.destinations.unproven import Unproven
     from queued.pacing.pace import Paces, Turn
     from queued.values import Claimed
-    from queued.watchdog import Watch
+    from queued.waiting.watchdog import Watch
     from shared.config.queued.settings import Claim as ClaimSettings
 
 _AT_ONCE: Final = 1.0  # seconds that a turn is kept while a policy lets its delivery wait; beyond them it is parked
@@ -48,7 +48,7 @@ class Admitted:
     turn: Turn | None = None
     line: tuple[str, ...] = ()  # in which it stands in memory, for a policy
     unproven: Held | None = None  # counted as for a destination that has not been reached of late
-    aside: bool = False  # it stands still after content, and is not counted (queued/aside.py)
+    aside: bool = False  # it stands still after content, and is not counted (queued/admission/aside.py)
 
 
 class Admission:

@@ -2,7 +2,7 @@
 
 Guarantees: no await, no clock. What did not come back within _LATE after its time counts no longer: it was deleted,
     held, or claimed by another worker. Memory is bounded: of more than _MOST the oldest are forgotten.
-See: queued/destinations/unproven.py and queued/routing/question_line.py, which let the newest go first.
+See: queued/admission/unproven.py and queued/routing/question_line.py, which let the newest go first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from math import exp
 from typing import Final
 
-from queued.deferral import SOONEST
+from queued.waiting.deferral import SOONEST
 
 _LATE: Final = 10.0  # seconds, and as often those that are late are looked for
 _MOST: Final = 10_000

@@ -7,18 +7,18 @@ Guarantees: no await, no clock. Recipients for destinations without a recent suc
     within moments. An attempt that stands still is ended for another as often as there are chances: those for mail that
     came just now are apart, and the others are fewer while other mail is delivered. A recipient without a place is
     parked, at the recent pace: behind those parked before, or, when it was never tried, behind those that are newer.
-See: queued/watchdog.py, which makes room at such a time; docs/explanation/admission.md.
+See: queued/waiting/watchdog.py, which makes room at such a time; docs/explanation/admission.md.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from queued.deferral import Deferral, ParkedLine
-from queued.destinations.chances import Chances
 from queued.destinations.destination import LEAST
-from queued.newest import Newest
-from queued.watchdog import MOMENT, STANDING
+from queued.waiting.chances import Chances
+from queued.waiting.deferral import Deferral, ParkedLine
+from queued.waiting.newest import Newest
+from queued.waiting.watchdog import MOMENT, STANDING
 from shared.how_many import how_many
 
 _NEW, _OTHERS = 100.0, 50.0  # attempts ended within a second: for recipients that came just now, and for others
