@@ -72,6 +72,6 @@ def test_every_count_is_written_by_the_door() -> None:
         ("f\"{how_many(n, 'row')} of {table}\"", False),
     ],
 )
-def test_what_is_a_count_and_what_is_not(text: str, *, is_found: bool) -> None:
+def test_counts_are_told_from_other_numbers(text: str, *, is_found: bool) -> None:
     [node] = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.JoinedStr)]
     assert bool(list(counts(node))) is is_found

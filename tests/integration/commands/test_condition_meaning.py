@@ -178,7 +178,7 @@ def test_every_comparison_of_every_field_means_the_same_rows(drawn: tuple[Factor
 
 @settings(max_examples=200)
 @given(condition=CONDITIONS)
-def test_postgresql_and_python_mean_the_same_rows(drawn: tuple[Factory, list[Any]], condition: str) -> None:
+def test_postgresql_and_python_select_the_same_rows(drawn: tuple[Factory, list[Any]], condition: str) -> None:
     factory, rows = drawn
     expected = {row.id for row in rows if fits(read(condition), row, NOW)}
     assert found(factory, condition) == expected

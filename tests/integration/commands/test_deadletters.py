@@ -106,7 +106,7 @@ async def test_each_way_to_fail_is_announced_and_is_in_the_servers_log(factory: 
     ]
 
 
-async def test_the_list_has_them_and_nothing_else(
+async def test_the_list_shows_each_dead_letter_by_its_result(
     factory: Factory, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ids = await one_of_each(factory)
@@ -128,7 +128,7 @@ def test_filters(factory: Factory, config: Path, capsys: pytest.CaptureFixture[s
     assert ids_of(command(config, capsys, "list", "--limit", "2")) == [expired, failed[-1]]
 
 
-def test_the_table_shows_what_a_peer_said_as_text(
+def test_the_table_shows_replies_as_plain_text(
     factory: Factory, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dead(factory)
@@ -155,9 +155,7 @@ async def test_show_has_every_try(factory: Factory, config: Path, capsys: pytest
     assert "is not a dead letter" in capsys.readouterr().err
 
 
-def test_requeue_says_what_it_would_do_and_does_it_with_yes(
-    factory: Factory, config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_requeue_previews_and_acts_with_yes(factory: Factory, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ids = dead(factory, 3)
     dead(factory, domain="other.example")
     assert cli.main(["deadletters", "requeue", "--domain", "example.com", "--dry-run", "--config", str(config)]) == 0
@@ -177,7 +175,7 @@ def test_requeue_says_what_it_would_do_and_does_it_with_yes(
     assert len(factory.archive()) == 4
 
 
-def test_what_was_requeued_is_not_sent_a_second_time(
+def test_a_requeued_dead_letter_is_sent_once(
     factory: Factory, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [first] = dead(factory)
@@ -191,7 +189,7 @@ def test_what_was_requeued_is_not_sent_a_second_time(
     assert [row.requeued for row in factory.sql("SELECT requeued FROM pillarbox.dead_letters")] == [True]
 
 
-def test_eight_sessions_requeue_one_letter_once(factory: Factory) -> None:
+def test_eight_sessions_requeue_a_dead_letter_once(factory: Factory) -> None:
     ids = dead(factory, 5)
     begun = threading.Barrier(8)
     answers: list[int] = []

@@ -54,7 +54,7 @@ def test_a_list_behind_a_query_is_asked_and_nothing_is_written(
     assert factory.bodies() == {}
 
 
-def test_a_database_that_is_away_defers_as_smtpd_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_database_the_trial_defers_like_smtpd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy = {
         "lists": [{"id": "a", "query": "SELECT 1 WHERE %(value)s = ''", "timeout": "2s"}],
         "rules": [{"id": "a", "if": {"in": {"list": "a", "of": "client"}}, "then": {"hold": "x"}}],
@@ -63,7 +63,7 @@ def test_a_database_that_is_away_defers_as_smtpd_would(tmp_path: Path, capsys: p
     assert answer["rejected"]["x@y.example"].startswith("451 4.3.0")
 
 
-async def test_rspamd_is_asked_only_if_one_says_so(
+async def test_rspamd_is_asked_only_with_its_option(
     rspamd: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mail = tmp_path / "mail"

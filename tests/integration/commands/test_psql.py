@@ -53,7 +53,7 @@ def test_a_password_is_in_the_environment_only(tmp_path: Path) -> None:
     assert environment["PGPASSWORD"] == "secret"
 
 
-def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_or_server_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = write_config(tmp_path / "config", "postgresql://db.example/mail")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(embedded, "program", lambda _: None)

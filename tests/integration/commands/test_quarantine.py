@@ -59,7 +59,7 @@ def harmless(text: str) -> bool:
     return all(character.isprintable() or character == "\n" for character in text)
 
 
-def test_quarantines_are_listed_with_what_lies_in_them(factory: Factory, reviewer: Reviewer) -> None:
+def test_quarantines_are_listed_with_their_counts(factory: Factory, reviewer: Reviewer) -> None:
     ids = hold(factory, "review", count=3)
     hold(factory, "undeclared")
     factory.row()
@@ -84,7 +84,7 @@ def test_held_mail_is_listed_with_sender_subject_and_reason(factory: Factory, re
     assert "shown: 1" in reviewer.run("list", "quarantine=review", "--after", str(ids[0]))
 
 
-def test_a_hostile_message_does_nothing_to_a_terminal(factory: Factory, reviewer: Reviewer) -> None:
+def test_a_hostile_message_sends_no_control_characters_to_the_terminal(factory: Factory, reviewer: Reviewer) -> None:
     [held] = hold(factory, "review", message=factory.message(HOSTILE), reason="\x1b[1mbold")
     for words in (["show", str(held)], ["list", f"id={held}"]):
         said = reviewer.run(*words)
@@ -118,7 +118,7 @@ def test_the_alternative_that_mail_programs_show_is_named_and_shown(factory: Fac
     assert (reviewer.status, "--part: there is no part 3; allowed: 1 to 2" in reviewer.refused) == (1, True)
 
 
-def test_ten_thousand_parts_are_shown_as_far_as_anybody_reads(factory: Factory, reviewer: Reviewer) -> None:
+def test_of_ten_thousand_parts_the_first_are_shown(factory: Factory, reviewer: Reviewer) -> None:
     parts = b"--b\r\nContent-Type: text/plain\r\n\r\nx\r\n" * 10_000
     content = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + parts
     [held] = hold(factory, "review", message=factory.message(content))
@@ -129,7 +129,7 @@ def test_ten_thousand_parts_are_shown_as_far_as_anybody_reads(factory: Factory, 
     assert len(told["notes"]) == 7
 
 
-def test_a_message_without_a_body_says_so(factory: Factory, superuser: Factory, reviewer: Reviewer) -> None:
+def test_a_message_without_a_body_is_reported(factory: Factory, superuser: Factory, reviewer: Reviewer) -> None:
     [held] = hold(factory, "body")
     superuser.sql("ALTER TABLE pillarbox.messages DISABLE TRIGGER ALL")
     factory.sql("DELETE FROM pillarbox.messages")
@@ -151,7 +151,9 @@ def test_held_mail_is_released_and_deleted_by_ids_and_by_condition(
     assert statuses(factory, first, second) == [after, after]
 
 
-def test_mail_released_to_other_addresses_goes_there_and_is_held_no_more(factory: Factory, reviewer: Reviewer) -> None:
+def test_mail_released_to_other_addresses_is_sent_there_and_leaves_quarantine(
+    factory: Factory, reviewer: Reviewer
+) -> None:
     [held] = hold(factory, "review")
     words = ("release", f"id={held}", "--to", "abuse@one.example", "--to", "desk@two.example", "--yes")
     assert reviewer.json(*words)["done"] == 1
@@ -193,7 +195,7 @@ def test_ids_that_are_not_held_are_refused_before_anything_is_done(factory: Fact
     assert f"skipped: {gone} is finished" in reviewer.refused
 
 
-def test_typos_and_nothing_at_all_are_refused(factory: Factory, reviewer: Reviewer) -> None:
+def test_typos_and_empty_conditions_are_refused(factory: Factory, reviewer: Reviewer) -> None:
     [held] = hold(factory, "review")
     reviewer.run("release", "--yes")
     assert "give ids or a condition, or --all" in reviewer.refused
@@ -202,9 +204,7 @@ def test_typos_and_nothing_at_all_are_refused(factory: Factory, reviewer: Review
     assert statuses(factory, held) == ["HOLD"]
 
 
-def test_a_login_without_the_role_is_refused_in_one_line(
-    factory: Factory, reviewing: Reviewing, logins: Logins
-) -> None:
+def test_a_login_without_the_role_gets_one_line(factory: Factory, reviewing: Reviewing, logins: Logins) -> None:
     [held] = hold(factory, "review")
     for role in ("analyst", "queued"):
         stranger = reviewing.at(logins.uri(role))
@@ -234,7 +234,7 @@ def test_a_reviewer_of_other_quarantines_is_refused(factory: Factory, reviewer: 
     assert statuses(factory, mine, theirs) == ["DELETE", "HOLD"]
 
 
-def test_what_comes_into_a_closed_quarantine_meanwhile_is_left_alone(
+def test_new_mail_in_a_closed_quarantine_is_left_alone(
     factory: Factory, reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, moved = hold(factory, "review", count=2)

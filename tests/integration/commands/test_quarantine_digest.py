@@ -54,7 +54,7 @@ def next_day(factory: Factory) -> None:
     factory.sql("UPDATE pillarbox.idempotency SET key = key || '-'")
 
 
-def test_a_digest_says_who_wrote_what_to_whom_why_and_what_to_do(factory: Factory, reviewer: Reviewer) -> None:
+def test_a_digest_shows_sender_recipient_subject_reason_and_commands(factory: Factory, reviewer: Reviewer) -> None:
     message = factory.message(b"Subject: =?utf-8?q?gr=C3=BC=C3=9Fe?=\r\n\r\nx\r\n")
     [held] = hold(factory, "review", message=message, reason="a new sender")
     hold(factory, "other")
@@ -78,7 +78,7 @@ def test_a_digest_says_who_wrote_what_to_whom_why_and_what_to_do(factory: Factor
     assert recipients == ["desk", "night"]
 
 
-def test_each_recipient_is_told_of_once_and_nothing_new_is_no_mail(factory: Factory, reviewer: Reviewer) -> None:
+def test_each_recipient_is_in_one_digest_and_an_empty_digest_is_not_sent(factory: Factory, reviewer: Reviewer) -> None:
     first = hold(factory, "review")
     reviewer.run("digest", "--yes")
     [second] = hold(factory, "review")
@@ -94,7 +94,7 @@ def test_each_recipient_is_told_of_once_and_nothing_new_is_no_mail(factory: Fact
     assert len(digests(factory)) == 2
 
 
-def test_mail_that_is_held_again_is_told_of_again(factory: Factory, reviewer: Reviewer) -> None:
+def test_mail_held_again_is_in_the_next_digest(factory: Factory, reviewer: Reviewer) -> None:
     ids = hold(factory, "review")
     reviewer.run("digest", "--yes")
     factory.move(ids, "DELIVER")
@@ -116,7 +116,7 @@ async def test_digests_run_at_once_send_one(factory: Factory, reviewer: Reviewer
     assert len(digests(factory)) == 1
 
 
-async def test_a_digest_killed_before_its_commit_is_sent_by_the_next_one(
+async def test_a_digest_killed_before_its_commit_is_sent_by_the_next_run(
     factory: Factory, superuser: Factory, reviewer: Reviewer
 ) -> None:
     hold(factory, "review", count=5)
@@ -132,7 +132,7 @@ async def test_a_digest_killed_before_its_commit_is_sent_by_the_next_one(
     assert len(digests(factory)) == 1
 
 
-def test_what_a_message_says_is_only_text_in_a_digest(factory: Factory, reviewer: Reviewer) -> None:
+def test_message_text_cannot_inject_anything_into_a_digest(factory: Factory, reviewer: Reviewer) -> None:
     subject = (
         b"Subject: =?utf-8?q?x=0D=0ABcc:_victim=40example.com=0D=0A=1B[31m?= \xe2\x80\xae" + b"y" * 5000 + b"\r\n\r\n"
     )
@@ -147,7 +147,7 @@ def test_what_a_message_says_is_only_text_in_a_digest(factory: Factory, reviewer
     assert max(map(len, content.split(b"\r\n"))) <= 998
 
 
-def test_many_are_counted_and_the_latest_listed(factory: Factory, reviewer: Reviewer) -> None:
+def test_many_rows_are_counted_and_the_latest_listed(factory: Factory, reviewer: Reviewer) -> None:
     ids = hold(factory, "review", count=250)
     assert reviewer.json("digest", "--yes")["recipients"] == 250
     digest = text(digests(factory)[0])
@@ -158,7 +158,7 @@ def test_many_are_counted_and_the_latest_listed(factory: Factory, reviewer: Revi
     assert "nothing new" in reviewer.run("digest", "--yes")
 
 
-def test_who_may_not_spool_or_has_nobody_to_tell_is_refused(
+def test_a_digest_needs_a_notice_the_right_to_spool_and_a_reviewer(
     factory: Factory, reviewing: Reviewing, reviewer: Reviewer
 ) -> None:
     hold(factory, "review")

@@ -55,7 +55,7 @@ def declared(tmp_path: Path) -> list[Any]:
     return list(found)
 
 
-async def test_every_command_finds_what_it_is_about(
+async def test_every_command_finds_its_rows(
     factory: Factory, reviewing: Reviewing, logins: Logins, declared: list[Any], tmp_path: Path
 ) -> None:
     uri = logins.uri("reviewer")

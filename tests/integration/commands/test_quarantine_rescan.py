@@ -55,7 +55,7 @@ def test_rspamd_decides_what_is_clean(factory: Factory, reviewing: Reviewing, rs
     assert (noted.reason, noted.finished is not None) == ("new rules", True)
 
 
-async def test_a_message_of_many_recipients_is_asked_for_once(factory: Factory, reviewing: Reviewing) -> None:
+async def test_a_message_to_many_recipients_is_fetched_once(factory: Factory, reviewing: Reviewing) -> None:
     ids = hold(factory, "contentcheck", count=5)
     async with HttpPeer(verdict()) as peer:
         rows, last = await lines(at(reviewing, peer.url), "quarantine=contentcheck", "--release", "--yes")
@@ -75,7 +75,7 @@ async def test_a_message_of_many_recipients_is_asked_for_once(factory: Factory, 
         ("soft reject", {}, ""),
     ],
 )
-async def test_only_what_would_be_accepted_is_clean(
+async def test_only_accepted_mail_counts_as_clean(
     factory: Factory, reviewing: Reviewing, action: str, settings: dict[str, Any], clean: str
 ) -> None:
     held = hold(factory, "contentcheck")
@@ -85,7 +85,7 @@ async def test_only_what_would_be_accepted_is_clean(
     assert statuses(factory, *held) == ["HOLD"]  # without --yes
 
 
-async def test_what_is_too_large_to_be_checked_stays_held(factory: Factory, reviewing: Reviewing) -> None:
+async def test_mail_too_large_to_check_stays_held(factory: Factory, reviewing: Reviewing) -> None:
     held = hold(factory, "contentcheck")
     async with HttpPeer(verdict()) as peer:
         [row], last = await lines(at(reviewing, peer.url, maxsize=10), "--all", "--release", "--yes")
@@ -93,7 +93,7 @@ async def test_what_is_too_large_to_be_checked_stays_held(factory: Factory, revi
     assert statuses(factory, *held) == ["HOLD"]
 
 
-async def test_while_nobody_answers_mail_stays_held_and_one_line_says_so(
+async def test_while_rspamd_is_down_mail_stays_held_and_one_line_says_so(
     factory: Factory, reviewing: Reviewing
 ) -> None:
     held = hold(factory, "contentcheck")
@@ -123,9 +123,7 @@ async def test_a_rescan_killed_while_it_asks_is_finished_by_the_same_command(
     assert [(row.done, row.finished) for row in rows] == [(200, False), (3, True)]
 
 
-async def test_what_a_rescan_released_can_be_put_back(
-    factory: Factory, reviewing: Reviewing, pillarbox: Pillarbox
-) -> None:
+async def test_a_rescan_can_be_undone(factory: Factory, reviewing: Reviewing, pillarbox: Pillarbox) -> None:
     held = hold(factory, "contentcheck", count=2, reason="odd")
     async with HttpPeer(verdict()) as peer:
         _, last = await lines(at(reviewing, peer.url), "--all", "--release", "--yes")
@@ -135,7 +133,7 @@ async def test_what_a_rescan_released_can_be_put_back(
     assert factory.queue(held[0])[0].metadata["_quarantineid"] == "contentcheck"
 
 
-def test_without_a_content_check_there_is_nobody_to_ask(factory: Factory, reviewing: Reviewing) -> None:
+def test_a_rescan_without_a_content_check_is_refused(factory: Factory, reviewing: Reviewing) -> None:
     hold(factory, "contentcheck")
     reviewer = reviewing.reviewer()
     reviewer.run("rescan", "--all")

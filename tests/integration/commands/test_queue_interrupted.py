@@ -73,7 +73,7 @@ async def test_killed_within_a_batch_the_same_command_does_the_rest(
     assert all(body.refcount == body.counted == HELD for body in factory.bodies().values())
 
 
-async def test_a_copying_command_that_was_killed_copies_nothing_twice(factory: Factory, pillarbox: Pillarbox) -> None:
+async def test_repeating_a_killed_copy_makes_no_duplicates(factory: Factory, pillarbox: Pillarbox) -> None:
     words = ("release", "state=HOLD", "--copy", "--to", "audit@copies.example", "--yes")
     ids = factory.rows(HELD, status="HOLD")
     for stop, copied in ((1500, 1000), (2500, 2000)):
@@ -119,7 +119,7 @@ async def test_the_same_copying_command_twice_at_once_copies_each_once(factory: 
     assert first["done"] + second["done"] == by_status(factory)["DELIVER"] == HELD
 
 
-async def test_undoing_that_was_killed_goes_on_where_it_stopped(factory: Factory, pillarbox: Pillarbox) -> None:
+async def test_a_killed_undo_continues_where_it_stopped(factory: Factory, pillarbox: Pillarbox) -> None:
     ids = factory.rows(HELD, tries=1)
     done = await pillarbox.done("hold", "--all", "--quarantine", "q", "--reason", "odd", "--yes")
     with factory.another() as other:
@@ -135,9 +135,7 @@ async def test_undoing_that_was_killed_goes_on_where_it_stopped(factory: Factory
     assert {key for row in factory.queue() for key in row.metadata} == {"_partid"}
 
 
-async def test_what_a_worker_finishes_meanwhile_is_gone_and_not_counted_as_done(
-    factory: Factory, pillarbox: Pillarbox
-) -> None:
+async def test_rows_finished_by_a_worker_meanwhile_are_not_counted(factory: Factory, pillarbox: Pillarbox) -> None:
     ids = factory.rows(10)
     with factory.another() as other:
         other.execute(b"DELETE FROM pillarbox.queue WHERE id = ANY (%s)", (ids[2:5],))

@@ -46,9 +46,7 @@ def run(words: list[str], config: Path) -> int:
     return cli.main([*words, *extra, "--config", str(config)])
 
 
-def test_commands_that_look_find_what_they_are_about(
-    factory: Factory, config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_looking_commands_find_their_rows(factory: Factory, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     long_ago = datetime.now(UTC) - timedelta(hours=3)
     ids = factory.rows(2, tries=2, due=timedelta(hours=1), received=long_ago)
     factory.sql("UPDATE pillarbox.queue SET last_error = '451 4.7.1 Greylisted', status = 'DELIVER'")
@@ -62,7 +60,7 @@ def test_commands_that_look_find_what_they_are_about(
         assert "metadata.campaign" in words or "r1" in told or "example.com" in told or "2" in told, (words, told)
 
 
-def test_commands_that_act_change_what_they_say(
+def test_acting_commands_change_the_rows_they_name(
     factory: Factory, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = commands("act-on-the-queue.md")

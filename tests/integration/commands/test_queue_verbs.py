@@ -34,7 +34,7 @@ def audit(factory: Factory) -> Any:
     return factory.sql("SELECT * FROM pillarbox.audit ORDER BY id DESC LIMIT 1")[0]
 
 
-def test_a_verb_that_acts_only_says_what_it_would_do(factory: Factory, pillarbox: Pillarbox) -> None:
+def test_without_consent_a_verb_only_says_what_it_would_do(factory: Factory, pillarbox: Pillarbox) -> None:
     held = factory.rows(3, status="HOLD")
     factory.rows(2)
     assert "3 recipients of 1 message," in pillarbox.run("release", "state=HOLD", "--dry-run")
@@ -90,7 +90,7 @@ def test_a_typo_is_pointed_at_and_nothing_is_done(factory: Factory, pillarbox: P
         (["delete", "state=DEFER"], "DEFER", "DELETE"),
     ],
 )
-def test_verbs_move_what_fits(
+def test_verbs_change_exactly_the_matching_rows(
     factory: Factory, pillarbox: Pillarbox, words: list[str], before: str, after: str
 ) -> None:
     waiting = timedelta(hours=1) if before in {"SCHEDULED", "DEFER"} else timedelta(seconds=-1)
@@ -132,9 +132,7 @@ def test_a_copy_is_released_to_another_address_and_the_held_one_stays(factory: F
     assert body.refcount == 2
 
 
-def test_what_a_worker_has_in_hand_is_skipped_where_the_change_would_be_lost(
-    factory: Factory, pillarbox: Pillarbox
-) -> None:
+def test_claimed_rows_are_skipped_if_the_change_would_be_lost(factory: Factory, pillarbox: Pillarbox) -> None:
     ids = factory.rows(3)
     factory.lease(ids[:1], ends=timedelta(minutes=5))
     told = pillarbox.json("priority", "--to", "5", "recipientdomain=example.com", "--yes")
@@ -167,7 +165,7 @@ def test_a_command_is_undone_as_far_as_it_still_can_be(factory: Factory, pillarb
 
 
 @pytest.mark.parametrize("verb", ["delete", "bounce"])
-def test_what_cannot_be_undone_says_so(factory: Factory, pillarbox: Pillarbox, verb: str) -> None:
+def test_a_command_without_undo_says_so(factory: Factory, pillarbox: Pillarbox, verb: str) -> None:
     factory.row()
     done = pillarbox.json(verb, "state=ACTIVE", "--yes")
     pillarbox.run("undo", str(done["audit"]), "--yes")
@@ -183,7 +181,7 @@ def test_many_batches_count_exactly(factory: Factory, pillarbox: Pillarbox, monk
     assert factory.one("SELECT count(*) FROM pillarbox.audit_rows") == 50
 
 
-def test_lists_and_groups_tell_what_is_there(factory: Factory, pillarbox: Pillarbox) -> None:
+def test_lists_and_groups_show_every_row(factory: Factory, pillarbox: Pillarbox) -> None:
     factory.rows(3, domain="one.example", status="HOLD")
     factory.rows(2, domain="two.example", received=datetime.now(UTC) - timedelta(hours=2))
     lines = pillarbox.lines("list", "state=HOLD")
@@ -216,9 +214,7 @@ def test_a_recipient_is_shown_with_its_header_and_why_it_waits(factory: Factory,
     assert (pillarbox.status, "is not in the queue" in pillarbox.refused) == (1, True)
 
 
-def test_a_trace_tells_everything_from_the_queue_the_audit_and_the_archive(
-    factory: Factory, pillarbox: Pillarbox
-) -> None:
+def test_a_trace_shows_queue_audit_and_archive(factory: Factory, pillarbox: Pillarbox) -> None:
     held = factory.row(status="HOLD")
     pillarbox.json("delete", f"id={held}", "--yes", "--reason", "spam")
     factory.sql("SELECT pillarbox.maintain_finish(now(), 'w', 10)")
@@ -276,7 +272,7 @@ def test_undoing_a_hold_takes_its_reason_back_too(factory: Factory, pillarbox: P
         (["release", "id=1", "--to", "a@b.example", "--yes"], "--to requires --copy"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_few_lines(pillarbox: Pillarbox, words: list[str], said: str) -> None:
+def test_impossible_arguments_are_refused_in_a_few_lines(pillarbox: Pillarbox, words: list[str], said: str) -> None:
     pillarbox.run(*words)
     assert pillarbox.status in {1, 64}
     assert said in pillarbox.refused
@@ -292,13 +288,13 @@ def test_what_cannot_be_is_refused_in_a_few_lines(pillarbox: Pillarbox, words: l
         ["release", "--all", "--copy", "--to", "audit@☃.example"],
     ],
 )
-def test_an_option_that_cannot_be_is_refused(pillarbox: Pillarbox, words: list[str]) -> None:
+def test_an_impossible_option_is_refused(pillarbox: Pillarbox, words: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         pillarbox.run(*words)
     assert refused.value.code == 2
 
 
-async def test_whoever_has_seen_enough_may_close_the_pipe(factory: Factory, pillarbox: Pillarbox) -> None:
+async def test_the_reader_may_close_the_pipe_early(factory: Factory, pillarbox: Pillarbox) -> None:
     factory.rows(5000)
     process = await pillarbox.start("list", "--limit", "5000")
     assert process.stdout
@@ -309,13 +305,13 @@ async def test_whoever_has_seen_enough_may_close_the_pipe(factory: Factory, pill
     assert await process.stderr.read() == b""
 
 
-def test_what_is_due_already_waits_no_time(factory: Factory, pillarbox: Pillarbox) -> None:
+def test_mail_already_due_has_a_wait_of_zero(factory: Factory, pillarbox: Pillarbox) -> None:
     factory.rows(2, due=timedelta(hours=-1))
     factory.row(due=timedelta(hours=1))
     assert pillarbox.json("delete", "wait=0s", "--yes")["done"] == 2
 
 
-def test_undo_leaves_mail_alone_that_has_an_old_id(factory: Factory, pillarbox: Pillarbox) -> None:
+def test_undo_does_not_touch_a_new_row_with_an_old_id(factory: Factory, pillarbox: Pillarbox) -> None:
     """A standby that lagged has given the ids again: what was held then is not what is held now."""
     factory.rows(3)
     done = pillarbox.json("hold", "--all", "--yes")
@@ -327,7 +323,7 @@ def test_undo_leaves_mail_alone_that_has_an_old_id(factory: Factory, pillarbox: 
     assert states(factory, *again) == ["HOLD"] * 3
 
 
-async def test_a_command_goes_no_further_on_another_timeline(factory: Factory) -> None:
+async def test_a_command_stops_when_the_timeline_changes(factory: Factory) -> None:
     connection = await database.connect(factory.uri, "operator")
     try:
         await same_ids(connection, Done(1, 9, timeline=await timeline.current(connection)))

@@ -51,9 +51,7 @@ def statuses(factory: Factory) -> dict[int, str]:
     return {row.id: row.status for row in factory.queue()}
 
 
-def test_what_is_older_than_its_retention_is_deleted_with_audit_and_archive_rows(
-    factory: Factory, retention: Pillarbox
-) -> None:
+def test_expired_held_mail_is_deleted_with_audit_and_archive_rows(factory: Factory, retention: Pillarbox) -> None:
     old, young = held(factory, RELEASE1, 2, 3), held(factory, RELEASE1, 0.5, 2)
     others = [*held(factory, "abuse", 400), *held(factory, None, 400), factory.row()]
     assert "3" in retention.run("--dry-run")
@@ -75,7 +73,7 @@ def test_what_is_older_than_its_retention_is_deleted_with_audit_and_archive_rows
     assert "no held mail is older than its retention" in retention.run("--yes")
 
 
-def test_the_default_is_for_whatever_has_no_retention_of_its_own(
+def test_the_default_retention_applies_where_none_is_configured(
     factory: Factory, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quarantines = [{"id": RELEASE1, "retention": "90d"}, {"id": "abuse"}]
@@ -117,7 +115,7 @@ def test_the_manuals_own_example_is_a_script_that_runs_as_a_reviewer(
     assert factory.one("SELECT count(*) FROM pillarbox.audit WHERE ts < '2021-01-01'") == 1
 
 
-def test_whoever_has_no_rights_is_told_so_in_one_line(
+def test_a_login_without_rights_gets_one_line(
     factory: Factory, logins: Logins, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     held(factory, RELEASE1, 2)
@@ -130,7 +128,7 @@ def test_whoever_has_no_rights_is_told_so_in_one_line(
     assert "DELETE" not in statuses(factory).values()
 
 
-def test_reviewers_cannot_change_what_others_did(factory: Factory, logins: Logins) -> None:
+def test_reviewers_cannot_undo_commands_of_others(factory: Factory, logins: Logins) -> None:
     factory.sql("INSERT INTO pillarbox.audit (verb, condition, wanted, done) VALUES ('hold', '', 7, 7)")
     with logins.session("reviewer") as reviewer:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -138,7 +136,7 @@ def test_reviewers_cannot_change_what_others_did(factory: Factory, logins: Login
         assert reviewer.execute("SELECT done FROM audit").fetchall() == [(7,)]
 
 
-def test_commands_are_forgotten_with_what_they_changed_when_they_are_old_enough(
+def test_old_commands_are_deleted_with_their_undo_rows(
     factory: Factory, retention: Pillarbox, pillarbox: Pillarbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scripts.queue.act.BATCH", 3)
@@ -163,15 +161,13 @@ def test_commands_are_forgotten_with_what_they_changed_when_they_are_old_enough(
         (["--quarantine", ""], "is not a valid quarantine id"),
     ],
 )
-def test_a_command_that_cannot_be_meant_is_refused(retention: Pillarbox, words: list[str], said: str) -> None:
+def test_an_implausible_command_is_refused(retention: Pillarbox, words: list[str], said: str) -> None:
     retention.run(*words, "--yes")
     assert retention.status == 1
     assert said in retention.refused
 
 
-def test_one_quarantine_alone_goes_by_its_own_retention_or_the_age_given(
-    factory: Factory, retention: Pillarbox
-) -> None:
+def test_one_quarantine_uses_its_own_retention_or_the_given_age(factory: Factory, retention: Pillarbox) -> None:
     held(factory, RELEASE1, 2)
     held(factory, "abuse", 2)
     [told] = retention.lines("--quarantine", RELEASE1, "--dry-run")

@@ -109,9 +109,7 @@ def test_one_message_is_queued_for_later(command: Command, factory: Factory) -> 
         ),
     ],
 )
-def test_what_is_wrong_is_named_by_its_option(
-    command: Command, factory: Factory, arguments: tuple[str, ...], says: str
-) -> None:
+def test_an_error_names_the_option(command: Command, factory: Factory, arguments: tuple[str, ...], says: str) -> None:
     status, out, err = command("add", *arguments)
     assert (status, out) == (1, "")
     assert err.startswith(f"pillarbox: {says}")
@@ -119,7 +117,7 @@ def test_what_is_wrong_is_named_by_its_option(
     assert factory.sql("SELECT FROM pillarbox.schedules") == factory.queue() == []
 
 
-def test_an_id_is_taken_once_and_must_be_known(command: Command) -> None:
+def test_an_id_must_be_new_to_add_and_known_to_remove(command: Command) -> None:
     every = ("--every", "0 9 * * *", *REPORT)
     assert command("enable", "weekly")[2] == 'pillarbox: ID: no schedule "weekly"; allowed: there are none\n'
     assert command("add", "daily", *every)[0] == 0
@@ -129,7 +127,7 @@ def test_an_id_is_taken_once_and_must_be_known(command: Command) -> None:
         assert command(verb, "weekly")[::2] == (1, 'pillarbox: ID: no schedule "weekly"; allowed: daily\n')
 
 
-def test_a_database_that_does_not_answer_is_one_line(command: Command, tmp_path: Path) -> None:
+def test_an_unreachable_database_gives_one_line(command: Command, tmp_path: Path) -> None:
     (tmp_path / "smtpd.yaml").write_text('environment: {database: {uri: "postgresql://127.0.0.1:1/x"}}')
     status, out, err = command("list")
     assert (status, out, err.count("\n")) == (69, "", 1)

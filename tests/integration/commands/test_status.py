@@ -29,7 +29,9 @@ def status(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     return Pillarbox(write_config(tmp_path / "config", database, servers=servers), capsys, "status")
 
 
-def test_the_screen_has_all_of_it(factory: Factory, status: Pillarbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_screen_shows_every_part(
+    factory: Factory, status: Pillarbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     factory.rows(2)
     factory.rows(3, status="HOLD", received=datetime.now(UTC) - timedelta(hours=3))
     factory.rows(1, received=datetime.now(UTC) - timedelta(minutes=3), due=timedelta(hours=1), tries=1)

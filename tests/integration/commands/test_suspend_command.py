@@ -60,7 +60,7 @@ def test_a_destination_is_suspended_and_listed(command: Command) -> None:
     assert "they asked" in out
 
 
-def test_a_suspend_may_end_by_itself(command: Command, factory: Factory) -> None:
+def test_a_suspend_can_expire(command: Command, factory: Factory) -> None:
     status, out, _ = command("add", "--tenant", "acme", "--for", "2h", "--who", "night shift", "--json", *WHY)
     assert status == 0
     [row] = factory.sql("SELECT * FROM pillarbox.suspends")
@@ -70,7 +70,7 @@ def test_a_suspend_may_end_by_itself(command: Command, factory: Factory) -> None
     assert listed(command) == []
 
 
-def test_the_same_suspended_again_is_changed(command: Command) -> None:
+def test_suspending_again_changes_the_suspend(command: Command) -> None:
     command("add", "--destination", "example.com", *WHY)
     command("add", "--destination", "example.com", "--reason", "they asked twice", "--for", "1h")
     [row] = listed(command)
@@ -116,14 +116,14 @@ def test_maintainers_suspend_and_remove_with_their_own_rights(
         (("remove", "77"), "suspend remove: no suspend 77; allowed: those of `suspend list`"),
     ],
 )
-def test_a_mistake_is_one_line(command: Command, arguments: tuple[str, ...], said: str) -> None:
+def test_a_mistake_gives_one_line(command: Command, arguments: tuple[str, ...], said: str) -> None:
     status, out, err = command(*arguments)
     assert (status != 0, out) == (True, "")
     assert err.startswith(f"pillarbox: {said}")
     assert err.count("\n") == 1
 
 
-def test_a_time_that_is_none_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_time_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command("add", "--all", "--for", "soon", *WHY)
     assert '"soon" is not a duration' in capsys.readouterr().err

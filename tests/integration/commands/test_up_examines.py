@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.fixtures.database.operating import Pillarbox
 
 
-async def test_a_sink_takes_no_mail_that_waits_from_a_time_without_one(
+async def test_a_new_sink_does_not_take_mail_queued_before_it(
     database: str, factory: Factory, tmp_path: Path, pillarbox: Pillarbox
 ) -> None:
     connection = await door.connect(database, "test")

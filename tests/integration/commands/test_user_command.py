@@ -130,7 +130,7 @@ def test_everything_about_a_user_is_kept_and_listed(command: Command, place: dic
         (["add", "bob", "--hold", "a b"], 'hold: "a b" is not usable here; allowed: 1 to 64'),
     ],
 )
-def test_what_is_wrong_is_one_line(command: Command, place: dict[str, Any], arguments: list[str], problem: str) -> None:
+def test_an_error_is_one_line(command: Command, place: dict[str, Any], arguments: list[str], problem: str) -> None:
     assert command("add", "alice")[0] == 0
     status, out, err = command(*arguments)
     assert (status != 0, out) == (True, "")
@@ -138,12 +138,12 @@ def test_what_is_wrong_is_one_line(command: Command, place: dict[str, Any], argu
     assert err.count("\n") == 1
 
 
-def test_an_empty_password_is_none(command: Command, place: dict[str, Any]) -> None:
+def test_an_empty_password_is_refused(command: Command, place: dict[str, Any]) -> None:
     assert command("add", "alice", password="")[2] == "pillarbox: the password is empty\n"
     assert set(listed(command)) == {"root"}
 
 
-def test_without_a_place_for_users_it_says_which_there_are(command: Command) -> None:
+def test_without_a_source_of_users_the_error_names_the_sources(command: Command) -> None:
     status, _, err = command("add", "alice")
     assert status == 78
     assert "allowed: authentication.file: PATH, authentication.source: table" in err

@@ -70,7 +70,7 @@ def die(factory: Factory) -> int:
     return id_
 
 
-async def test_each_is_told_once_as_it_happens_and_after_an_outage(factory: Factory, tmp_path: Path) -> None:
+async def test_each_dead_letter_is_reported_once_also_after_an_outage(factory: Factory, tmp_path: Path) -> None:
     before = die(factory)
     async with watching(factory, tmp_path, "--since", "1h") as watch:
         first = await watch.told()
@@ -86,7 +86,7 @@ async def test_each_is_told_once_as_it_happens_and_after_an_outage(factory: Fact
         assert (await watch.told())["id"] == last
 
 
-async def test_a_strangers_announcement_prints_no_old_letter(factory: Factory, tmp_path: Path) -> None:
+async def test_a_repeated_announcement_prints_no_old_message(factory: Factory, tmp_path: Path) -> None:
     """Any login can announce an id, as often as it likes."""
     old = die(factory)
     factory.sql("UPDATE pillarbox.archive SET finished = finished - interval '1 hour'")
@@ -98,7 +98,7 @@ async def test_a_strangers_announcement_prints_no_old_letter(factory: Factory, t
         assert (await watch.told())["id"] == later
 
 
-async def test_without_since_it_begins_now(factory: Factory, tmp_path: Path) -> None:
+async def test_without_since_the_watch_begins_now(factory: Factory, tmp_path: Path) -> None:
     die(factory)
     async with watching(factory, tmp_path) as watch:
         await until(lambda: listening(factory), "it to listen")

@@ -46,5 +46,5 @@ def test_a_window_closed_for_longer_than_mail_lives_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize("each", [transport(WEEKDAYS), transport(age="1m"), transport({}, age="1m")])
-def test_a_window_closed_for_less_than_mail_lives_is_no_warning(each: Transport) -> None:
+def test_a_short_closed_window_gives_no_warning(each: Transport) -> None:
     assert windows([each], SUMMER).verdict is Severity.OK

@@ -44,7 +44,7 @@ def full() -> tuple[Admission, Unproven, list[AttemptStep]]:
     return admission, unproven, silent
 
 
-async def test_what_reaches_its_destination_lets_the_next_begin() -> None:
+async def test_an_attempt_that_reaches_its_destination_lets_the_next_begin() -> None:
     """Or a burst of mail to new domains that answer would begin no faster beside silent hosts than poison does."""
     admission, unproven, silent = full()
     for n in range(100):

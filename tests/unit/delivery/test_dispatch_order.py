@@ -109,7 +109,7 @@ async def test_known_destinations_come_first_and_others_by_portions_between_smal
     assert sorted(each for each in queue.did if isinstance(each, int)) == [*flood, *_PROVEN]
 
 
-async def test_what_has_not_begun_is_given_back_when_stopping() -> None:
+async def test_attempts_not_begun_are_given_back_when_stopping() -> None:
     queue = await _ran([list(range(60))], 1)
     assert not [each for each in queue.did if isinstance(each, int)]
     assert sorted(queue.dismissed) == list(range(60))

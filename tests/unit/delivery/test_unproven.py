@@ -107,7 +107,7 @@ def test_others_and_the_newest_never_tried_have_chances_of_their_own() -> None:
     assert taken(unproven, first(8), 9.0) == 100
 
 
-def test_what_many_are_newer_than_leaves_half_of_the_chances_to_those_that_are_newer() -> None:
+def test_old_waiting_mail_leaves_half_of_the_chances_to_newer_mail() -> None:
     unproven = Unproven(1000)
     for n in range(100, 300):
         unproven.parked(first(n), 1.0)

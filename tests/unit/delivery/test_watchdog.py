@@ -51,7 +51,7 @@ async def test_moving_attempts_and_attempts_with_content_sent_go_on() -> None:
     assert cut(watch, *attempts) == [False] * 4
 
 
-async def test_slow_single_replies_do_not_save_an_attempt() -> None:
+async def test_an_attempt_that_drips_replies_is_cut_off() -> None:
     watch = Watch()
     dripped = begun(watch, "rcpt", still=3.0, ago=60.0)
     assert cut(watch, dripped) == [True]
