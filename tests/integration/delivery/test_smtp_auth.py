@@ -144,7 +144,8 @@ async def test_postfix_accepts_the_login(
 
 @pytest.mark.parametrize("code", [503, 530, 534, 535, 538])
 async def test_a_host_that_requires_a_login_defers_mail(code: int, heard: Heard) -> None:
-    script = (*GREETING, b"250 peer.example\r\n", "MAIL", f"{code} 5.7.0 log in\r\n".encode(), HANG)
+    refused = f"{code} 5.7.0 log in\r\n".encode()
+    script = (*GREETING, b"250 peer.example\r\n", "MAIL", refused, "QUIT", b"221 2.0.0 bye\r\n")
     async with ScriptedPeer(*script) as peer:
         connection = {"mode": "smarthost", "server": "127.0.0.1", "port": peer.port}
         async with routing({}, connection=connection) as routed:
