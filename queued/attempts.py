@@ -71,16 +71,16 @@ class Attempts:
         self._limits: dict[str, tuple[TransportSettings, float, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def admit(self, delivery: Delivery, *, more: bool) -> Admitted | None:
+    def admit(self, delivery: Delivery, follow: int) -> Admitted | None:
         """Give the delivery a place; None if it was parked instead.
 
-        more: whether newer mail is due.
+        follow: how many newer recipients may be due.
         """
         refused = self._in_flight.begin(delivery)
         if refused is not None:
             self._in_flight.park(delivery, refused)
             return None
-        admitted = self.admission.admit(delivery, more=more)
+        admitted = self.admission.admit(delivery, follow=follow)
         if isinstance(admitted, Deferral):
             self._park(delivery, admitted)
             return None

@@ -180,12 +180,12 @@ class Transport:
             return site_way(domain, self.settings, self._sites.of(domain, monotonic()))
         return way(domain, self.settings)
 
-    def shut(self, domain: str, *, more: bool = False) -> Deferral | None:
+    def shut(self, domain: str, *, follow: int = 0) -> Deferral | None:
         """For how long to park mail for this domain, because its hosts are shut or cannot be found now; else None.
 
-        more: whether newer mail follows.
+        follow: how many newer recipients may follow.
         """
-        return self.hosts.shut(domain) or self.finder.shut(domain, more=more)
+        return self.hosts.shut(domain) or self.finder.shut(domain, follow=follow)
 
     def _led(self, domain: str, hops: Sequence[Hop]) -> None:
         """Remember where DNS led; ParkedError, before anything else is asked about these hosts, when all are shut."""

@@ -25,6 +25,7 @@ from shared.postgres import database
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from queued.admission.gates import Delivery
     from queued.attempts import Attempts
     from queued.claiming.bodies import Bodies
     from queued.claiming.claim import Claimer
@@ -143,7 +144,7 @@ class Dispatcher:
                 await _rest(self.due, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
-            await self._start(claimed, more=len(claimed) == free)
+            await self._start(claimed)
             if len(claimed) < free:
                 while self._later and not self._stopping.is_set() and not self.due.is_set():
                     await self._begin_some()
@@ -175,12 +176,14 @@ class Dispatcher:
             wait = _LONGEST_PAUSE
         await _rest(self.due, min(wait, self._settings.poll.total_seconds()))
 
-    async def _start(self, claimed: list[Claimed], *, more: bool) -> None:
-        """Start an attempt for each message there is a place for; the others are parked. more: whether more is due."""
+    async def _start(self, claimed: list[Claimed]) -> None:
+        """Start an attempt for each message there is a place for; the others are parked."""
         busy, full = self._attempts.admission.busy, self._attempts.admission.destinations.full
         full.clear()
         deliveries = self._attempts.admission.deliveries(claimed)
-        admitted = [place for delivery in deliveries if (place := self._attempts.admit(delivery, more=more))]
+        admitted = [
+            place for delivery in deliveries if (place := self._attempts.admit(delivery, self._follow(delivery)))
+        ]
         parked = self._attempts.admission.busy - busy
         if parked and (parked > _MOST * len(claimed) or parked + self._for_full(admitted) > _NEARLY_ALL * len(claimed)):
             self._ceiling = max(self._in_flight.counted - self._in_flight.leaving, self._settings.batch)
@@ -193,6 +196,10 @@ class Dispatcher:
         self._batch = max(self._settings.batch // _FEWER, 1) if few else self._settings.batch
         self._later.extend(strange)
         await self._begin(known)
+
+    def _follow(self, delivery: Delivery) -> int:
+        """How many recipients that are newer may be due."""
+        return max(0, self._claimer.newest - max(c.id for c in delivery))
 
     def _for_full(self, admitted: Sequence[Admitted]) -> int:
         """Recipients that got the last places of destinations that have no more."""

@@ -95,22 +95,22 @@ class Admission:
             deliveries += [tuple(group[i : i + limit]) for i in range(0, len(group), limit)]
         return deliveries
 
-    def admit(self, delivery: Delivery, *, more: bool = False) -> Admitted | Deferral:
-        """A place for it, or for how long it is to be parked. more: whether newer mail is due."""
+    def admit(self, delivery: Delivery, *, follow: int = 0) -> Admitted | Deferral:
+        """A place for it, or for how long it is to be parked. follow: how many newer recipients may be due."""
         place = self.destinations.offer(delivery)
         if isinstance(place, Deferral):
             self.busy += len(delivery) * isinstance(place, Busy)
             return place
         admitted = Admitted(delivery, place)
         # What is stopped now needs no body.
-        if place.started and (shut := self._shut(delivery[0], more=more)) is not None:
+        if place.started and (shut := self._shut(delivery[0], follow=follow)) is not None:
             self.leave(admitted)
             return shut
         if not place.destination.proven:
             wanted, now = _wanted(delivery), monotonic()
             if not self._has_room(wanted, now):
                 self.leave(admitted)
-                return self._unproven.parked(wanted, now, more=more)
+                return self._unproven.parked(wanted, now, follow=follow)
             admitted.unproven = wanted
         if place.started and (asked := self._ask(admitted)) is not None and asked.seconds > _AT_ONCE:
             self.leave(admitted)
@@ -172,10 +172,10 @@ class Admission:
                 return True
         return False
 
-    def _shut(self, first: Claimed, *, more: bool) -> Deferral | None:
+    def _shut(self, first: Claimed, *, follow: int) -> Deferral | None:
         """For how long to park what hosts or DNS stop now; None when it may go on."""
         transport = self._transports.get(first.transportid)
-        return None if transport is None else transport.shut(first.recipient.domain, more=more)
+        return None if transport is None else transport.shut(first.recipient.domain, follow=follow)
 
     def _wait(self, place: Waiting) -> None:
         """It is given up when its turn has not come in time; all have the same patience, so one timer serves them."""

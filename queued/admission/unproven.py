@@ -84,12 +84,12 @@ class Unproven:
         """An attempt reached a destination that was reached before."""
         self._for_others.delivered(now)
 
-    def parked(self, wanted: Held, now: float, *, more: bool = False) -> Deferral:
-        """For how long recipients without a place are parked. more: whether newer ones follow."""
+    def parked(self, wanted: Held, now: float, *, follow: int = 0) -> Deferral:
+        """For how long recipients without a place are parked. follow: how many newer ones may come next."""
         pace = self._pace(now)
         if wanted.first:
             pace = max(pace, self._for_others.every(now))
-            seconds = self._newest.put_off(wanted.newest, pace, now, more=more)
+            seconds = self._newest.put_off(wanted.newest, pace, now, follow=follow)
         else:
             seconds = self._line.seconds(now, pace)
         return Deferral(

@@ -41,6 +41,8 @@ NO_FLOORS: Final[Mapping[str, datetime | None]] = MappingProxyType(
     dict.fromkeys(("floor_urgent", "floor_urgent_retried", "floor", "floor_retried", "floor_bulk"))
 )
 
+_FRESH: Final = frozenset(("floor_urgent", "floor"))  # the classes of mail that was not tried or parked, but for bulk
+
 
 def from_row(row: Any, expires: float, since: float) -> Claimed:
     """One row of the claim, or of what looks like it."""
@@ -87,6 +89,8 @@ class Claimer:
         self._leaves = Leaves()
         self._suspect: int | None = None  # the id of the one in flight
         self._suspects_left = True
+        #: The highest id of due mail that the last claim may have left, and none has brought yet; 0 for none.
+        self.newest = 0
 
     async def take(self, connection: database.Connection, limit: int, besides: Collection[int] = ()) -> list[Claimed]:
         """Up to `limit` recipients, urgent first, then earliest due; empty when nothing is due. None of these ids.
@@ -109,6 +113,7 @@ class Claimer:
     async def _take_both(self, connection: database.Connection, limit: int, besides: Collection[int]) -> list[Claimed]:
         """The next suspect, when none is in flight, and what else is due."""
         claimed: list[Claimed] = []
+        self.newest = 0
         if self._suspects_left and self._suspect is None:
             claimed = await self._take(connection, 1, besides, suspects=True)
             self._suspects_left = bool(claimed)
@@ -154,7 +159,9 @@ class Claimer:
             retried=retried,
         )
         if not suspects:
-            self._raise_floors(rows, limit, retried, ordinary)
+            ended = self._raise_floors(rows, limit, retried, ordinary)
+            if rows and (not ended >= _FRESH or (rows[-1].priority < 0 and "floor_bulk" not in ended)):
+                self.newest = rows[-1].newest
         if not rows:
             return []
         expires = started + self._settings.lease.total_seconds()
@@ -167,16 +174,21 @@ class Claimer:
         events.emit("claim.taken", recipients=len(rows), token=rows[0].token)
         return [from_row(row, expires, since) for row in rows]
 
-    def _raise_floors(self, rows: Sequence[Any], limit: int, retried: int, ordinary: int) -> None:
-        """Each class begins below the first of its rows the next time; one that had none, below the last full pass."""
+    def _raise_floors(self, rows: Sequence[Any], limit: int, retried: int, ordinary: int) -> set[str]:
+        """Each class begins below the first of its rows the next time; one that had none, below the last full pass.
+
+        Returns the classes that this claim came to the end of.
+        """
         taken: Counter[str] = Counter()
         for row in reversed(rows):
             name = _class(row.priority, tried=row.tried_before)
             self._floors[name] = row.next_retry - _MARGIN
             taken[name] += 1
+        ended = exhausted(taken, limit, retried, ordinary)
         if self._passed is not None:
-            for name in exhausted(taken, limit, retried, ordinary) - self._floors.keys():
+            for name in ended - self._floors.keys():
                 self._floors[name] = self._passed - _MARGIN
+        return ended
 
     async def extend(self, connection: database.Connection, claimed: Sequence[Claimed]) -> dict[Fence, bool]:
         """Heartbeat: renew these leases. Those that are still ours, and whether their lease was extended.

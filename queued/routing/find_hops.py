@@ -110,16 +110,16 @@ class HopFinder:
         usable = reachable(domain, hosts, answers, by_mx=by_mx, private=self._transport.allow.private)
         return Hops(self._in_order(usable), together)
 
-    def shut(self, domain: str, *, more: bool = False) -> Deferral | None:
+    def shut(self, domain: str, *, follow: int = 0) -> Deferral | None:
         """For how long to park mail for this domain, because DNS cannot be asked about it now; else None.
 
-        more: whether newer mail follows.
+        follow: how many newer recipients may follow.
         """
         try:
             way = choose(domain, self._transport)
         except Unroutable:
             return None
-        return self._resolver.shut(way.domain, more=more) if isinstance(way, ByMx) else None
+        return self._resolver.shut(way.domain, follow=follow) if isinstance(way, ByMx) else None
 
     def _in_order(self, hosts: Iterable[Host]) -> list[Hop]:
         now = monotonic()

@@ -69,7 +69,7 @@ class QuestionLine:
             last.settled.set()
         return turn.placed or not turn.settled.is_set()
 
-    def is_full(self, waiting: int, number: int, now: float, *, asked: bool, more: bool = False) -> bool:
+    def is_full(self, waiting: int, number: int, now: float, *, asked: bool, follow: int = 0) -> bool:
         """Whether this question would be sent away, at once or, when newer ones follow, by them; or has no chance."""
         if asked or self._newest.waits(number):
             many = asked or self._newest.newer(number, now) > _VAIN
@@ -77,7 +77,7 @@ class QuestionLine:
                 return True
         if asked:
             return len(self._first) + len(self._again) >= waiting
-        return len(self._first) >= waiting and (more or number < self._first[0].number)
+        return len(self._first) >= waiting and (follow >= waiting or number < self._first[0].number)
 
     def leave(self, turn: QuestionTurn) -> None:
         """It has its place no longer, or waits no longer."""
@@ -95,12 +95,12 @@ class QuestionLine:
         if turn.returns:
             self._chances.give_back()
 
-    def put_off(self, number: int, now: float, *, more: bool = False) -> float:
+    def put_off(self, number: int, now: float, *, follow: int = 0) -> float:
         """For how many seconds the first try of a question is put off: until the newer ones have had their place.
 
-        more: whether newer ones follow.
+        follow: how many newer ones may come next.
         """
-        return self._newest.put_off(number, self._pace, now, more=more)
+        return self._newest.put_off(number, self._pace, now, follow=follow)
 
     def _advance(self) -> None:
         while self._taken < self._places:

@@ -120,10 +120,10 @@ class Resolver:
         """The TLSA records for TLS at that port (RFC 7672 section 2.2.3)."""
         return await self._answer(_name(f"_{port}._tcp.{host}"), dns.rdatatype.TLSA)
 
-    def shut(self, domain: str, *, more: bool = False) -> Deferral | None:
+    def shut(self, domain: str, *, follow: int = 0) -> Deferral | None:
         """For how long to park mail whose exchangers cannot be asked for now; None if they can, or are known.
 
-        more: whether newer mail follows.
+        follow: how many newer recipients may follow.
         """
         try:
             question = _name(domain), dns.rdatatype.MX
@@ -137,8 +137,8 @@ class Resolver:
         if self.patience is None:
             return None
         number, asked = self._unanswered.number(question), self._unanswered.is_asked(question)
-        full = self._line.is_full(_WAITING, number, monotonic(), asked=asked, more=more)
-        return self._crowded(question, more=more) if full else None
+        full = self._line.is_full(_WAITING, number, monotonic(), asked=asked, follow=follow)
+        return self._crowded(question, follow=follow) if full else None
 
     async def alias(self, name: str) -> Answer[str]:
         """The name that a CNAME of this one names, and none further."""
@@ -238,11 +238,11 @@ class Resolver:
             return _silent(name, left + random.uniform(SOONEST, SOONEST + left))
         return None
 
-    def _crowded(self, question: _Question, *, more: bool = False) -> Deferral:
+    def _crowded(self, question: _Question, *, follow: int = 0) -> Deferral:
         """For how long to park who finds no place: so that those who come again are as many as there will be places."""
         name, now = question[0], monotonic()
         if not self._unanswered.is_asked(question):
-            return _silent(name, self._line.put_off(self._unanswered.number(question), now, more=more))
+            return _silent(name, self._line.put_off(self._unanswered.number(question), now, follow=follow))
         slowest = self._settings.timeout.total_seconds() / _SLOW
         gap = min(max(self._gap, (now - self._answered_at) / _AT_ONCE), slowest)
         return _silent(name, self._lines.setdefault("", ParkedLine()).seconds(now, gap))

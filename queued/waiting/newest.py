@@ -44,16 +44,16 @@ class Newest:
             self._waiting = sorted(self._due)
         return len(self._waiting) - bisect_right(self._waiting, mine)
 
-    def put_off(self, mine: int, pace: float, now: float, *, more: bool = False) -> float:
+    def put_off(self, mine: int, pace: float, now: float, *, follow: int = 0) -> float:
         """For how many seconds this one waits now: until those that are newer have gone, one every `pace` seconds.
 
-        more: whether newer ones follow; they are taken to be as many as came within the last second, and it returns
-        among them, so that they do not all return at one moment.
+        follow: how many newer ones may come next; no more are reckoned with than came within the last second. It
+        returns behind them, so that they do not all return at one moment.
         """
         self._lately *= exp(self._came_at - now)
         self._came_at = now
         self._lately += mine not in self._due
-        ahead = min(self.newer(mine, now) * pace + more * self._lately * _RETURN, _LONGEST)
+        ahead = min(self.newer(mine, now) * pace + min(follow, self._lately) * _RETURN, _LONGEST)
         seconds = max(SOONEST, ahead * random.uniform(0.7, 1.0))
         self.wait(mine, now + seconds)
         return seconds

@@ -45,6 +45,7 @@ BEGIN
     GRANT DELETE ON queue TO pillarbox_queued;
     GRANT INSERT ON attempts, archive TO pillarbox_queued;
     GRANT USAGE ON SEQUENCE claim_token_seq, attempts_id_seq TO pillarbox_queued;
+    GRANT SELECT ON SEQUENCE queue_id_seq TO pillarbox_queued;
     GRANT EXECUTE ON FUNCTION
         result_hold(timestamptz, bigint[], uuid[], bigint[], text[], text[], text[], timestamptz[]),
         hold_missing_body(timestamptz, bigint[], uuid[], bigint[], text[]) TO pillarbox_queued;

@@ -22,7 +22,7 @@
 -- `token` is random: numbers of a sequence are given again once a standby that lagged is promoted, and would let the result of
 -- one claim settle another. `leaf` tells which rows lie together (queued/claiming/leaves.py).
 -- A row that still carries a token had its lease run out: that try has no result and never will, so it gets its attempt
--- row here.
+-- row here. `newest` is the highest id given so far, in any partition.
 WITH urgent_kept AS MATERIALIZED (
     SELECT id FROM pillarbox.queue
      WHERE status = 'DELIVER' AND priority > 0 AND last_error IS NOT NULL AND ({where})
@@ -128,7 +128,7 @@ WITH urgent_kept AS MATERIALIZED (
 )
 SELECT id, messages__id, actionid, ts, senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, size, partid,
        transportid, jobid, priority, retry_count, next_retry, token, said, tried_before, noticed, leaf, lost_token,
-       coalesce(%(now)s::timestamptz, now()) AS claimed_at
+       coalesce(%(now)s::timestamptz, now()) AS claimed_at, (SELECT last_value FROM pillarbox.queue_id_seq) AS newest
   FROM taken
  ORDER BY sign(priority) DESC, next_retry, id
 

@@ -163,7 +163,9 @@ async def side_by_side(long: Worker, short: Worker) -> tuple[float, float]:
 
 
 def assert_walks_its_indexes(plan: list[dict[str, Any]], leaf: str) -> None:
-    read = [node for node in plan if node.get("Relation Name", "").startswith("queue_") and "Scan" in node["Node Type"]]
+    read = [
+        node for node in plan if node.get("Relation Name", "").startswith("queue_def_") and "Scan" in node["Node Type"]
+    ]
     assert {node["Relation Name"] for node in read} == {leaf}
     assert {node["Node Type"] for node in read} <= {"Index Scan", "Index Only Scan"}
     classes = [node for node in read if "next_retry" in node["Index Name"]]

@@ -121,7 +121,9 @@ def test_a_claim_reads_queue_due_of_its_leaves_only(
     filled: Factory, where: str, leaves: set[str], floor: str | None, mode: str
 ) -> None:
     plan = list(nodes(explain(filled, "claim", where, mode, floor)))
-    read = [node for node in plan if node.get("Relation Name", "").startswith("queue_") and "Scan" in node["Node Type"]]
+    read = [
+        node for node in plan if node.get("Relation Name", "").startswith("queue_def_") and "Scan" in node["Node Type"]
+    ]
     assert {node["Relation Name"] for node in read} == leaves
     assert not any(node["Node Type"] == "Seq Scan" for node in read)
     due = [node for node in read if node.get("Index Name") in due_indexes(filled)]

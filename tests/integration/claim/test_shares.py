@@ -165,3 +165,26 @@ async def test_new_mail_and_retries_alternate_in_a_single_place(factory: Factory
     assert {fresh for fresh, _ in taken} == {3, 4}
     taken = await take(factory, 10, 60, batch=10, ordinary=0.1, retried=0.2)
     assert {again for _, again in taken} >= {0, 1}
+
+
+async def test_a_claim_says_whether_newer_mail_may_be_due(factory: Factory) -> None:
+    """Of mail that came back after it was parked none is newer; it may fill any number of claims."""
+    retried(factory, 100)
+    newest = factory.rows(40)[-1]
+    connection = await database.connect(factory.uri, "claimer")
+    try:
+        claimer = Claimer("true", "w", Claim.model_validate({"batch": 40}))
+        assert len(await claimer.take(connection, 40)) == 40
+        assert claimer.newest == newest
+        assert len(await claimer.take(connection, 50)) == 50
+        assert claimer.newest == 0, "the last of what is new"
+        assert len(await claimer.take(connection, 40)) == 40
+        assert claimer.newest == 0
+        newest = factory.rows(31)[-1]
+        factory.sql("UPDATE pillarbox.queue SET priority = -1 WHERE retry_count = 0")
+        assert len(await claimer.take(connection, 40)) == 40
+        assert claimer.newest == newest
+        assert len(await claimer.take(connection, 40)) == 1
+        assert claimer.newest == 0
+    finally:
+        await connection.close()

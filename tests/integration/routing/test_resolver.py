@@ -260,7 +260,7 @@ async def test_a_new_query_goes_before_hundreds_of_repeated_ones(
         try:
             asking = [asyncio.create_task(_unless_parked(resolver, name)) for name, _ in silent]
             await asyncio.sleep(0)  # each of them enters the line in its first step
-            assert resolver.shut("good.test", more=True) is not None, "its mail is parked before its body is read"
+            assert resolver.shut("good.test", follow=200) is not None, "its mail is parked before its body is read"
             await until(lambda: len(server.asked) >= 200, "every place to be taken")
             assert resolver.shut("good.test") is None, "it is the newest, and no newer mail follows"
             assert (await resolver.mx("good.test")).state == "found", "its first call has the next place"

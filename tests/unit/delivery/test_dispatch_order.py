@@ -27,7 +27,7 @@ class _Queue:
         self.destinations = self
         self.admission = self
         self.room, self.due = asyncio.Event(), asyncio.Event()
-        self.counted = self.leaving = self.moving = 0
+        self.counted = self.leaving = self.moving = self.newest = 0
 
     def close(self) -> None: ...
 
@@ -56,7 +56,7 @@ class _Queue:
     def deliveries(self, claimed: list[Any]) -> list[Any]:
         return [(each,) for each in claimed]
 
-    def admit(self, delivery: Any, *, more: bool) -> Any:
+    def admit(self, delivery: Any, _: int) -> Any:
         place = SimpleNamespace(destination=None)
         return SimpleNamespace(delivery=delivery, place=place, unproven=None if delivery[0].id in _PROVEN else 1)
 

@@ -101,7 +101,7 @@ def test_a_line_is_not_full_for_the_newest_question_unless_newer_ones_follow() -
     for turn in (first(4), first(5), first(6)):
         assert line.enter(turn)
     assert not line.is_full(2, 7, 0.0, asked=False)
-    assert line.is_full(2, 7, 0.0, asked=False, more=True)
+    assert line.is_full(2, 7, 0.0, asked=False, follow=2)
     assert line.enter(first(7), 2)
 
 

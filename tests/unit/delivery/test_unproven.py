@@ -83,7 +83,7 @@ def test_mail_of_a_flood_does_not_return_at_one_moment() -> None:
     unproven = Unproven(1000)
     assert unproven.enter(first(1, 750), 0.0)
     comes = [3.0 + n / 5000 for n in range(5000)]
-    returns = [at + unproven.parked(first(2 + n), at, more=True).seconds for n, at in enumerate(comes)]
+    returns = [at + unproven.parked(first(2 + n), at, follow=4999 - n).seconds for n, at in enumerate(comes)]
     assert max(Counter(map(int, returns)).values()) < 2000
     assert unproven.parked(first(5002), 4.1).seconds == 1.0, "nothing follows: it is the newest"
 
