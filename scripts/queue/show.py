@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from scripts.condition.fields import ALIASES, FIELDS, METADATA, find
 from scripts.condition.ids import is_message, is_recipient
+from scripts.doctor.checks import span
 from scripts.mime.render import fields_of
 from scripts.options import count, finish
 from scripts.output import records
 from scripts.output.records import fields
 from scripts.output.table import Column, Table, pairs
 from scripts.queue.query import STATUSES, add_condition, asked, run
-from shared.config.units import format_duration
 from shared.errors import PillarboxError
 from shared.how_many import how_many
 from shared.postgres import database
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _PORTION: Final = 1000
 _BOUNDS: Final = (5, 10, 20, 40, 80, 160, 320, 640, 1280)  # minutes, as qshape's
+_LATE: Final = timedelta(minutes=1)  # due for longer, mail waits for something else than its turn
 _HEADER: Final = 64 * 1024  # octets of a message read for `show`
 _COLUMNS: Final = (
     Column("id", right=True),
@@ -221,11 +222,15 @@ async def _seen(connection: database.Connection, row: database.Row) -> _Seen:
 
 def why(row: database.Row, now: datetime) -> str:
     """Why a recipient is not delivered yet, in one sentence."""
-    wait = format_duration(max(row.next_retry - now, timedelta(0)))
+    wait = span(row.next_retry - now)
+    due = "due: a worker takes it as soon as it has room"
+    if (late := now - row.next_retry) > _LATE:
+        doctor = f"`pillarbox doctor` says whether one serves partition {row.partition or 'NULL'}"
+        due = f"due for {span(late)}, but no worker has taken it: {doctor}"
     return {
         "HOLD": f"on hold in {row.quarantine!r}" if row.quarantine else "on hold",
         "SENDING": f"claimed by {row.worker}",
-        "ACTIVE": "due: a worker takes it as soon as it has room",
+        "ACTIVE": due,
         "SCHEDULED": f"to be sent in {wait}",
         "DEFER": f"tried {how_many(row.retry_count, 'time')}; the next try is in {wait}",
         "DELETE": "deleted: the next round of maintenance finishes it",

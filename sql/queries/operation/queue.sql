@@ -182,17 +182,19 @@ SELECT * FROM (
             SELECT id, ts, recipientlocalpart, recipientdomain, saslusername, senderip, serverid FROM pillarbox.archive WHERE messages__id = %(message)s) AS q
     UNION ALL
     SELECT a.ts, a.queue__id, '@' || a.recipientdomain, a.outcome,
-           concat_ws(' ', 'try', a.retry_count, 'by', a.worker, 'at ' || a.remote, CASE WHEN a.uncertain THEN '(uncertain)' END, '-', a.reply_text)
+           concat_ws(' ', 'try', a.retry_count, 'by', a.worker, 'at ' || a.remote, CASE WHEN a.uncertain THEN '(uncertain)' END, '- ' || a.reply_text)
       FROM pillarbox.attempts a WHERE a.messages__id = %(message)s
     UNION ALL
-    SELECT u.ts, r.queue__id, NULL, u.verb, concat_ws(' ', 'by', coalesce(u.operator, u.who), '(audit ' || u.id || ')', '-', u.reason)
+    SELECT u.ts, r.queue__id, NULL, u.verb, concat_ws(' ', 'by', coalesce(u.operator, u.who), '(audit ' || u.id || ')', '- ' || u.reason)
       FROM pillarbox.audit_rows r JOIN pillarbox.audit u ON u.id = r.audit__id WHERE r.messages__id = %(message)s AND r.changed
     UNION ALL
-    SELECT f.finished, f.id, f.recipientlocalpart || '@' || f.recipientdomain, f.result, concat_ws(' ', 'after', f.retry_count, 'tries -', f.last_error)
+    SELECT f.finished, f.id, f.recipientlocalpart || '@' || f.recipientdomain, f.result,
+           concat_ws(' ', 'after', f.retry_count, CASE f.retry_count WHEN 1 THEN 'try' ELSE 'tries' END, '- ' || f.last_error)
       FROM pillarbox.archive f WHERE f.messages__id = %(message)s
     UNION ALL
     SELECT NULL, q.id, q.recipientlocalpart || '@' || q.recipientdomain, lower(q.state),
-           concat_ws(' ', 'now', CASE WHEN q.state NOT IN ('HOLD', 'DELETE', 'BOUNCE') THEN 'next try at ' || q.next_retry END, '-', q.last_error)
+           concat_ws(' ', CASE WHEN q.state IN ('HOLD', 'DELETE', 'BOUNCE') THEN 'now'
+                               ELSE to_char(q.next_retry AT TIME ZONE 'UTC', '"now, next try at" YYYY-MM-DD"T"HH24:MI:SS"Z"') END, '- ' || q.last_error)
       FROM pillarbox.queue_state q WHERE q.messages__id = %(message)s
 ) AS history
  ORDER BY id, ts NULLS LAST

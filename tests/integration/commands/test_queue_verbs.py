@@ -7,6 +7,7 @@ See: tests/unit/commands/test_condition_language.py for conditions; tests/scenar
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -208,10 +209,20 @@ def test_a_recipient_is_shown_with_its_header_and_why_it_waits(factory: Factory,
     waiting = factory.row(message=message, due=timedelta(hours=1), tries=1)
     told = pillarbox.json("show", str(waiting))
     assert told["header"] == {"From": "a@b.example", "Subject": "grüße"}
-    assert told["why"].startswith("tried 1 time; the next try is in 59m")
+    assert re.fullmatch(r"tried 1 time; the next try is in (1h|59m\d+s)", told["why"])
     assert "grüße" in pillarbox.run("show", str(waiting))
     pillarbox.run("show", "4711")
     assert (pillarbox.status, "is not in the queue" in pillarbox.refused) == (1, True)
+
+
+def test_due_mail_that_nothing_takes_says_for_how_long_and_where_the_reason_is(
+    factory: Factory, pillarbox: Pillarbox
+) -> None:
+    fresh, stuck = factory.row(), factory.row(due=timedelta(minutes=-5))
+    assert pillarbox.json("show", str(fresh))["why"] == "due: a worker takes it as soon as it has room"
+    [since, remedy] = pillarbox.json("show", str(stuck))["why"].split(": ")
+    assert re.fullmatch(r"due for 5m(\d+s)?, but no worker has taken it", since)
+    assert remedy == "`pillarbox doctor` says whether one serves partition 1"
 
 
 def test_a_trace_shows_queue_audit_and_archive(factory: Factory, pillarbox: Pillarbox) -> None:
@@ -226,6 +237,20 @@ def test_a_trace_shows_queue_audit_and_archive(factory: Factory, pillarbox: Pill
     assert "neither a message id nor the number" in pillarbox.refused
     assert pillarbox.lines("audit")[0]["verb"] == "delete"
     assert "spam" in pillarbox.run("audit")
+
+
+def test_a_trace_has_times_of_one_form_and_no_dash_before_nothing(factory: Factory, pillarbox: Pillarbox) -> None:
+    deferred = factory.row(due=timedelta(hours=1), tries=1)
+    pillarbox.json("hold", f"id={deferred}", "--yes")
+    pillarbox.json("release", f"id={deferred}", "--yes")
+    told = {line["event"]: line["told"] for line in pillarbox.lines("trace", str(deferred))}
+    assert re.fullmatch(r"by \S+ \(audit \d+\)", told["hold"])
+    assert re.fullmatch(r"now, next try at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", told["active"])
+    factory.sql("UPDATE pillarbox.queue SET last_error = '451 busy', next_retry = now() + interval '1 h'")
+    assert re.fullmatch(r"now, next try at \S+Z - 451 busy", pillarbox.lines("trace", str(deferred))[-1]["told"])
+    pillarbox.json("delete", f"id={deferred}", "--yes")
+    factory.sql("SELECT pillarbox.maintain_finish(now(), 'w', 10)")
+    assert pillarbox.lines("trace", str(deferred))[-1]["told"] == "after 1 try - 451 busy"
 
 
 def test_undoing_changes_back_what_the_command_changed_and_nothing_since(

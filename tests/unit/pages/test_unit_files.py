@@ -1,15 +1,13 @@
-"""test_unit_files — deploy/ agrees with the code that it starts, and with systemd if it is available
+"""test_unit_files — deploy/ agrees with the code that it starts
 
 Owns: proofs about deploy/*.service.
-See: systemd.service(5), systemd.exec(5).
+See: systemd.service(5), systemd.exec(5); tests/integration/pages/test_system_commands.py, where systemd reads them.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,19 +85,3 @@ def test_a_worker_has_a_unit_that_differs_where_it_must(unit: Mapping[str, str])
     assert worker["CapabilityBoundingSet"] == ""
     patience = load_queued(ROOT / "config" / "queued.yaml", {}).shutdown.timeout.total_seconds()
     assert int(worker["TimeoutStopSec"]) > patience + _ENDING + _RECORDING + _LEAVING
-
-
-@pytest.mark.parametrize("file", [UNIT, WORKER], ids=lambda file: file.name)
-def test_systemd_finds_no_fault(tmp_path: Path, file: Path) -> None:
-    analyze = shutil.which("systemd-analyze")
-    if analyze is None:
-        assert len(settings(file)) > 30  # without systemd only the tests above are possible
-        return
-    # Its programs and accounts are those of an installation, which this is not.
-    text = file.read_text(encoding="utf-8").replace("/opt/pillarbox/.venv/bin/python", "/bin/true")
-    text = re.sub(r"^(User|Group)=.*\n", "", text, flags=re.MULTILINE)
-    copy = tmp_path / file.name
-    copy.write_text(text, encoding="utf-8")
-    done = subprocess.run((analyze, "verify", "--man=no", str(copy)), capture_output=True, text=True, check=False)
-    complaints = [line for line in done.stderr.splitlines() if file.name in line]
-    assert complaints == []
