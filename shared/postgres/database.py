@@ -27,11 +27,12 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from shared.errors import ConfigError, DatabaseUnavailable, in_words
 from shared.observe import events
 from shared.postgres.embedded import embedded
-from shared.postgres.queries import filled_query, query, where_query
+from shared.postgres.queries import filled_query, numbered, query, where_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+    from typing import LiteralString
 
 type Connection = psycopg.AsyncConnection[TupleRow]
 #: One row of an answer: a named tuple whose fields are the query's columns.
@@ -61,6 +62,7 @@ NO_PARTITION: Final = psycopg.errors.CheckViolation
 #: relation"): nothing is wrong, and the next plan knows no more of it.
 VANISHED: Final = (psycopg.errors.UndefinedTable, psycopg.errors.InternalError_)
 
+_LONG: Final = 4096  # characters of a query, beyond which psycopg does not remember what it has read
 _MINIMUM_VERSION: Final = 150000
 _ENCODING: Final = "UTF8"  # addresses may be international (RFC 6531), and what is not UTF8 would be refused or altered
 _SEND_BUFFER: Final = 1 << 21
@@ -198,10 +200,8 @@ async def open_pool(conninfo: str, application_name: str, size: int) -> Pool:
 async def fetch(source: Connection, name: str, /, where: str | None = None, **values: Any) -> list[Row]:
     """Run the query `name` and return its rows as named tuples; values are whatever psycopg adapts."""
     text = query(name) if where is None else where_query(name, where)
-    async with source.cursor(row_factory=namedtuple_row) as cursor:
-        # Without parameters the driver leaves %% as it is, and a condition has its percent signs doubled.
-        await cursor.execute(text, values if where is not None else values or None)
-        return await cursor.fetchall() if cursor.description else []
+    # Without parameters the driver leaves %% as it is, and a condition has its percent signs doubled.
+    return await _fetch(source, text, values if where is not None else values or None)
 
 
 async def fetch_octets(source: Connection, name: str, /, **values: Any) -> list[Row]:
@@ -218,10 +218,21 @@ async def fetch_filled(
 
     `keep`: the same text comes again, and planning it costs more than running it: have it prepared from the first time.
     """
+    prepare = True if keep and not is_pooled(source) else None
+    return await _fetch(source, filled_query(name, **parts), values, prepare=prepare)
+
+
+async def _fetch(
+    source: Connection, text: LiteralString, values: Mapping[str, Any] | None, *, prepare: bool | None = None
+) -> list[Row]:
+    """The driver reads a long text again at each call, which takes longer than to number its parameters once."""
+    if values and len(text) > _LONG:
+        numbered_text, names = numbered(text)
+        async with psycopg.AsyncRawCursor(source, row_factory=namedtuple_row) as raw:
+            await raw.execute(numbered_text, [values[name] for name in names], prepare=prepare)
+            return await raw.fetchall() if raw.description else []
     async with source.cursor(row_factory=namedtuple_row) as cursor:
-        await cursor.execute(
-            filled_query(name, **parts), values, prepare=True if keep and not is_pooled(source) else None
-        )
+        await cursor.execute(text, values, prepare=prepare)
         return await cursor.fetchall() if cursor.description else []
 
 

@@ -11,7 +11,7 @@ Raises: KeyError for a query that does not exist; ConfigError for a condition th
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, LiteralString
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"%(?:%|\((\w+)\)s)")
 
 
 def query(name: str) -> LiteralString:
@@ -48,6 +49,7 @@ def _queries() -> dict[str, LiteralString]:
     return {name: _COMMENT.sub("", body).strip() for text in texts for name, body in sections(text)}
 
 
+@lru_cache(maxsize=64)
 def where_query(name: str, where: str) -> LiteralString:
     """The query with the worker's own condition in place of {where}.
 
@@ -56,6 +58,17 @@ def where_query(name: str, where: str) -> LiteralString:
     """
     check_condition(where)
     return query(name).replace("{where}", where.replace("%", "%%"))
+
+
+@lru_cache(maxsize=64)
+def numbered(text: LiteralString) -> tuple[bytes, tuple[str, ...]]:
+    """The query with $1, $2 … in place of its %(name)s, and their names in this order."""
+    numbers: dict[str, int] = {}
+
+    def number(found: re.Match[str]) -> str:
+        return f"${numbers.setdefault(found[1], len(numbers) + 1)}" if found[1] else "%"
+
+    return _PLACEHOLDER.sub(number, text).encode(), tuple(numbers)
 
 
 def filled_query(name: str, **parts: str) -> LiteralString:

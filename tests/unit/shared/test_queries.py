@@ -7,11 +7,13 @@ Owns: examples for shared/postgres/queries.py and for check_condition, on which 
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from shared.config.where_condition import check_condition
 from shared.errors import ConfigError
-from shared.postgres.queries import query, where_query
+from shared.postgres.queries import _queries, numbered, query, where_query
 
 GOOD = [
     "true",
@@ -87,3 +89,14 @@ def test_a_query_is_its_text_without_comments() -> None:
 def test_an_unknown_query_is_a_key_error(name: str) -> None:
     with pytest.raises(KeyError):
         query(name)
+
+
+def test_a_query_with_numbers_is_what_the_driver_makes_of_one_with_names() -> None:
+    assert numbered("SELECT %(b)s, %(a)s::text, %(b)s LIKE '5%%'") == (b"SELECT $1, $2::text, $1 LIKE '5%'", ("b", "a"))
+
+
+@pytest.mark.parametrize("name", sorted(name for name, text in _queries().items() if len(text) > 3500))
+def test_every_value_of_a_long_query_is_numbered(name: str) -> None:
+    text, names = numbered(query(name))
+    assert b"%(" not in text
+    assert set(names) == set(re.findall(r"%\((\w+)\)", query(name)))
