@@ -1,8 +1,8 @@
 """read — parses bounces and feedback reports
 
 Owns: extracting from a message the failures that it reports, and our messages that it names. Pure.
-Guarantees: no exception for any message, and bounded work: the first 256 KiB and 5000 lines, 50 parts, 100 recipients.
-    It trusts nothing: the caller must prove that the message was ours. A message that is not a report (RFC 6522) counts
+Guarantees: no exception for any message, and bounded work: the first 256 KiB and 5000 lines, 50 parts, 100 recipients,
+    2000 characters of a field. It trusts nothing: the caller must prove that the message was ours. A message that is not a report (RFC 6522) counts
     only where one address and one failure of it are on the same line.
 See: RFC 3464 section 2 (fields of a bounce), RFC 6533 (international ones), RFC 5965 sections 2, 3 (feedback reports).
 Bugs: bounces of the old kind, of which many hosts had one of their own, are read only where they name a status code.
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _OCTETS: Final = 256 * 1024
 _READ_LINES: Final = 5000  # the parser's work grows with lines times depth: 256 KiB of empty lines took it seconds
+_FIELD: Final = 2000  # characters of a field: the parser's work grows with their square, and 200 KB took it minutes
 _PARTS: Final = 50
 _MOST: Final = 100  # recipients
 _LINES: Final = 500  # of a bounce of the old kind
@@ -53,13 +54,27 @@ class IncomingReport(NamedTuple):
     return_paths: tuple[str, ...]  # its senders
 
 
+class _Bounded(policy.Compat32):
+    """The standard library's policy, for fields of bounded length, which are not folded again."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:_FIELD]
+
+    def fold(self, name: str, value: str) -> str:
+        return f"{name}: {value}\n".encode(errors="surrogateescape").decode(errors="replace")
+
+
+_POLICY: Final = _Bounded()
+
+
 def read(content: bytes) -> IncomingReport | None:
     """The report in this message; None when it is not a report of a failure."""
     head = _head(content)
     if head.lower().count(b"boundary") > 2 * _PARTS:  # BOUNDARY= and boundary*0= are no less one
         return None
     try:
-        return _read(message_from_bytes(head, policy=policy.compat32), head)
+        return _read(message_from_bytes(head, policy=_POLICY), head)
     except (MessageError, RecursionError, ValueError, LookupError, TypeError, AttributeError):
         return None  # the parser's own faults with malformed mail
 
@@ -172,7 +187,7 @@ def _feedback(part: Message, ids: tuple[UUID, ...], paths: tuple[str, ...]) -> I
     if not groups:
         return None
     fields = groups[0]
-    kind = fields.get("feedback-type", "").lower()
+    kind = _line(fields.get("feedback-type", "").lower())
     whom = fields.get("original-rcpt-to", "").strip("<> ")
     sender = fields.get("original-mail-from", "").strip("<> ")
     if not kind:
