@@ -2,8 +2,8 @@
 
 Owns: extracting from a message the failures that it reports, and our messages that it names. Pure.
 Guarantees: no exception for any message, and bounded work: the first 256 KiB and 5000 lines, 50 parts, 100 recipients,
-    2000 characters of a field. It trusts nothing: the caller must prove that the message was ours. A message that is not a report (RFC 6522) counts
-    only where one address and one failure of it are on the same line.
+    2000 characters of a field. It trusts nothing: the caller must prove that the message was ours. A message that is
+    not a report (RFC 6522) counts only where one address and one failure of it are on the same line.
 See: RFC 3464 section 2 (fields of a bounce), RFC 6533 (international ones), RFC 5965 sections 2, 3 (feedback reports).
 Bugs: bounces of the old kind, of which many hosts had one of their own, are read only where they name a status code.
 """

@@ -46,6 +46,9 @@ from queued.values import Signed
 _RELAXED: Final = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
 _QUIET: Final = logging.getLogger("pillarbox.dkim")  # dkimpy has nothing to tell that an event does not say
 _MOST_FIELDS: Final = 250  # signed ones; folding a longer list of them would take dkimpy long
+# dkimpy copies a field for each of its lines: a header of 10 MB, which only content without an empty line has, took hours.
+_MOST_OCTETS: Final = 1 << 21  # of a header
+_MOST_COPIED: Final = 1 << 31  # octets of a header times its lines
 _LONGEST_DOMAIN: Final = 64  # RFC 6376 section 3.5: d= cannot be folded, and dkimpy would
 _MALFORMED: Final = (dkim.DKIMException, IndexError)  # IndexError: a continuation line comes first
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
@@ -115,7 +118,7 @@ class Signer:
             return Signed()
         header = _header(content, end)
         try:
-            message = dkim.DKIM(header, logger=_QUIET, signature_algorithm=b"ed25519-sha256")
+            message = _read_header(header)
         except _MALFORMED as error:
             return _skipped(message_id, chosen, seal, "the header is malformed" if str(error) else repr(error))
         names = covered(name.lower() for name, _ in message.headers)
@@ -157,7 +160,7 @@ class Signer:
         content = without_strays(content)
         header = _header(content, header_end(content))
         try:
-            sealing = arc.read_sealing(dkim.DKIM(header, logger=_QUIET).headers, self._settings.arc.authservid)
+            sealing = arc.read_sealing(_read_header(header).headers, self._settings.arc.authservid)
             if isinstance(sealing, str):
                 return None, sealing
             seal = self._seal(header, now)
@@ -194,6 +197,13 @@ class Signer:
 def _header(content: bytes, end: int) -> bytes:
     """The header that ends there, as lines that all have an end."""
     return content[:end] if content.endswith(b"\r\n", 0, end) else content[:end] + b"\r\n"
+
+
+def _read_header(header: bytes) -> dkim.DKIM:
+    """The fields, as dkimpy has them; raises one of _MALFORMED, also for more than it reads in short time."""
+    if len(header) > _MOST_OCTETS or len(header) * header.count(b"\n") > _MOST_COPIED:
+        raise dkim.MessageFormatError("longer than what is read")
+    return dkim.DKIM(header, logger=_QUIET, signature_algorithm=b"ed25519-sha256")
 
 
 def active_keys(keys: Sequence[Key], now: datetime) -> list[Key]:

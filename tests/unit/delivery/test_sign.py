@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from datetime import timedelta
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import dkim
@@ -148,6 +149,22 @@ async def test_a_message_that_cannot_be_signed_validly_leaves_unsigned(
     content: bytes, tmp_path: Path, heard: Heard
 ) -> None:
     assert await signed(signer(rule(key_files(tmp_path, "ed"))), content) == content
+    assert [event["domain"] for event in heard.all("sign.skipped")] == ["origin.example"]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b" \r\n" * 300_000, b"x: y\r\n" * 300_000, b"Authentication-Results: " + b"(" * 3_000_000],
+    ids=["lines", "fields", "octets"],
+)
+async def test_content_without_an_end_of_its_header_leaves_unsigned_at_once(
+    rest: bytes, tmp_path: Path, heard: Heard
+) -> None:
+    content = MESSAGE.partition(b"\r\n\r\n")[0] + b"\r\n::\r\n" + rest
+    by = signer(rule(key_files(tmp_path, "ed")))
+    begun = process_time()
+    assert await signed(by, content) == content
+    assert process_time() - begun < 0.8
     assert [event["domain"] for event in heard.all("sign.skipped")] == ["origin.example"]
 
 
