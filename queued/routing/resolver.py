@@ -10,9 +10,9 @@ Guarantees: a question ends by `timeout`; the same question asked by many at onc
     that was given up is not asked again for as long as a failure is kept, and yields to questions never asked, of which
     the newest goes first (queued/routing/question_line.py). A question that was never asked does not fail. While they
     are silent an expired answer is used (RFC 8767), unless DNSSEC secured it or it says that a host or domain does not
-    exist. Memory is bounded by `entries`, and by octets (queued/routing/dns_cache.py). The result is always an
-    Answer: only a name that cannot be asked for raises. An answer is `secure` only where `trusted` says that the name
-    server's word counts.
+    exist. Memory is bounded by `entries`, and by octets (queued/routing/dns_cache.py), and so is the work for an answer
+    (queued/routing/careful_dns.py). The result is always an Answer: only a name that cannot be asked for raises. An
+    answer is `secure` only where `trusted` says that the name server's word counts.
 Raises: ValueError for text that is not a domain name; ParkedError while DNS has not answered; ResolverClosedError
     once `close` began.
 See: RFC 1035 section 7; RFC 2308 section 5 (how long no is kept); RFC 7505; RFC 6840 sections 5.7 and 5.8 (AD).
@@ -38,6 +38,7 @@ import dns.nameserver
 import dns.rdatatype
 import dns.resolver
 
+from queued.routing.careful_dns import CarefulBackend
 from queued.routing.dns_answer import Answer, Tlsa
 from queued.routing.dns_cache import DnsCache
 from queued.routing.question_line import QuestionLine, QuestionTurn
@@ -70,6 +71,7 @@ _ANNOUNCES: Final = "v=STSv1"  # RFC 8461 section 3.1; records of other kinds un
 _LONGEST_TXT: Final = 512  # octets of one TXT record; an announcement has about 30
 _SHORT: Final = 3  # letters of a label such as co or com, below which anyone can register names
 _DNS_PORT: Final = 53  # RFC 1035 section 4.2
+_SOCKETS: Final = CarefulBackend()
 
 
 class ResolverClosedError(Exception):
@@ -286,7 +288,9 @@ class Resolver:
         asked = None
         try:
             try:
-                resolving = self._servers().resolve(name, kind, raise_on_no_answer=False, lifetime=limit, search=False)
+                resolving = self._servers().resolve(
+                    name, kind, raise_on_no_answer=False, lifetime=limit, search=False, backend=_SOCKETS
+                )
                 asked = asyncio.ensure_future(resolving)
                 await asyncio.wait((asked,), timeout=_PROMPT)
             finally:

@@ -46,7 +46,7 @@ from queued.values import Signed
 _RELAXED: Final = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
 _QUIET: Final = logging.getLogger("pillarbox.dkim")  # dkimpy has nothing to tell that an event does not say
 _MOST_FIELDS: Final = 250  # signed ones; folding a longer list of them would take dkimpy long
-# dkimpy copies a field for each of its lines: a header of 10 MB, which only content without an empty line has, took hours.
+# dkimpy copies a field for each of its lines: 10 MB of them, in content without an empty line, took it hours.
 _MOST_OCTETS: Final = 1 << 21  # of a header
 _MOST_COPIED: Final = 1 << 31  # octets of a header times its lines
 _LONGEST_DOMAIN: Final = 64  # RFC 6376 section 3.5: d= cannot be folded, and dkimpy would

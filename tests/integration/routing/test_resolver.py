@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
-from time import monotonic
+from time import monotonic, process_time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -297,3 +297,32 @@ async def _unless_parked(resolver: Resolver, name: str) -> Answer[tuple[int, str
         return await resolver.mx(name)
     except ParkedError:
         return None
+
+
+class _Deep(FakeDns):
+    """Answers with as many MX records as there is room for, whose names have 120 labels each."""
+
+    def __init__(self, *, by_tcp: bool) -> None:
+        super().__init__({})
+        self._by_tcp = by_tcp
+
+    def answer(self, wire: bytes, *, tcp: bool = False) -> bytes | None:
+        end = wire.index(b"\0", 12) + 5
+        size, records = 65_535 if tcp else 1232, b""
+        if tcp or not self._by_tcp:
+            data = [b"\0\1\2" + b"%02x" % (n % 256) + b"\xc0\x0c" for n in range((size - end) // 19)]
+            records = b"".join(b"\xc0\x0c\0\x0f\0\1\0\0\1\0\0\7" + each for each in data)
+        flags = b"\x81\x80" if records else b"\x83\x80"
+        return wire[:2] + flags + b"\0\1" + (len(records) // 19).to_bytes(2) + bytes(4) + wire[12:end] + records
+
+
+@pytest.mark.parametrize("by_tcp", [True, False])
+async def test_an_answer_made_to_be_read_for_long_is_a_failure_at_once(*, by_tcp: bool) -> None:
+    async with _Deep(by_tcp=by_tcp) as server:
+        resolver = Resolver(Dns.model_validate({"servers": [server.where]}))
+        begun = process_time()
+        answer = await resolver.mx("a." * 120 + "test")
+        took = process_time() - begun
+        await resolver.close()
+        assert answer.state == "failed"
+        assert took < 0.2
