@@ -223,8 +223,9 @@ class Dispatcher:
             size = sum(each.delivery[0].size for each in portion)
             while len(portion) > 1 and size > self._settings.maxbytes // 4:
                 size -= portion.pop().delivery[0].size
-            while not await self._bodies.reserve(size, _STARVED):
+            if not await self._bodies.reserve(size, _STARVED):
                 self._attempts.relieve()
+                continue
             try:
                 bodies = await self._bodies.fetch([each.delivery[0].message_id for each in portion])
             except (*database.OUTAGE, *database.REFUSAL) as error:

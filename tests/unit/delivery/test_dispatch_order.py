@@ -87,8 +87,8 @@ class _Flight(_Queue):
         return None
 
 
-async def _ran(claims: Sequence[Sequence[int]], stop_after: int) -> _Queue:
-    queue, flight = _Queue(claims, stop_after), _Flight([], 0)
+async def _ran(claims: Sequence[Sequence[int]], stop_after: int, made: type[_Queue] = _Queue) -> _Queue:
+    queue, flight = made(claims, stop_after), _Flight([], 0)
     settings = Claim.model_validate({"batch": 100, "inflight": 1000})
     given = cast("Any", queue)
     queue.dispatcher = Dispatcher(given, given, cast("Any", flight), given, given, given, settings)
@@ -113,3 +113,18 @@ async def test_attempts_not_begun_are_given_back_when_stopping() -> None:
     queue = await _ran([list(range(60))], 1)
     assert not [each for each in queue.did if isinstance(each, int)]
     assert sorted(queue.dismissed) == list(range(60))
+
+
+async def test_what_waits_for_room_for_its_body_is_given_back_when_stopping() -> None:
+    class Full(_Queue):
+        async def reserve(self, *_: object) -> bool:
+            self.dispatcher.stop()
+            await asyncio.sleep(0)
+            return False
+
+        def relieve(self) -> None: ...
+
+    async with asyncio.timeout(5):
+        queue = await _ran([list(_PROVEN)], 9, Full)
+    assert not [each for each in queue.did if isinstance(each, int)]
+    assert queue.dismissed == list(_PROVEN)
