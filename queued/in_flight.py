@@ -126,7 +126,7 @@ class InFlight:
         self._all_parked.set()
         self.messages = MessagesInFlight(max(1, settings.inflight // 2))
         #: Those for destinations that have not been reached of late.
-        self.unproven = Unproven(settings.inflight)
+        self.unproven = Unproven(settings.inflight, settings.maxbytes)
         #: Those stalled after content, which are not counted.
         self.aside = Aside(settings.inflight, settings.maxbytes)
         self.room = asyncio.Event()  # something has left

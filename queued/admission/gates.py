@@ -219,4 +219,5 @@ class Admission:
 
 def _wanted(delivery: Delivery) -> Held:
     """Its places among unproven destinations."""
-    return Held(len(delivery), all(c.retry_count <= 1 for c in delivery), max(c.id for c in delivery))
+    first, newest = all(c.retry_count <= 1 for c in delivery), max(c.id for c in delivery)
+    return Held(len(delivery), first, newest, delivery[0].size)

@@ -1,8 +1,9 @@
 """unproven — the share of recipients in flight for destinations that were not reached recently
 
 Guarantees: no await, no clock. Recipients for destinations without a recent success hold three quarters of
-    `claim.inflight` at most, so that mail for destinations that answer has the rest, whatever other hosts and name
-    servers do. A hundred may always be in flight. Half of the share is kept for recipients that were never tried, and
+    `claim.inflight` at most, and of `claim.maxbytes`, so that mail for destinations that answer has the rest, whatever
+    other hosts and name servers do: a delivery has a place for each recipient, or for each such part of its octets. A
+    hundred may always be in flight. Half of the share is kept for recipients that were never tried, and
     of these the newest go first: however many have failed, and however many wait for their first try, new mail has room
     within moments. An attempt that stands still is ended for another as often as there are chances: those for mail that
     came just now are apart, and the others are fewer while other mail is delivered. A recipient without a place is
@@ -26,34 +27,38 @@ _QUICKEST: Final = 0.001  # seconds between two recipients that leave
 
 
 class Held(NamedTuple):
-    """Places in the share. first: whether the recipients were never tried. newest: the highest of their ids."""
+    """A delivery in the share. first: whether the recipients were never tried. newest: the highest of their ids."""
 
     recipients: int
     first: bool
     newest: int
+    octets: int = 0
 
 
 class Unproven:
     """Those in flight."""
 
-    def __init__(self, inflight: int) -> None:
+    def __init__(self, inflight: int, maxbytes: int = 0) -> None:
+        """`maxbytes`: the octets that all may hold, 0 for any."""
         self._most = max(inflight * 3 // 4, min(inflight, LEAST))
         self._most_again = -(-self._most // 2)
+        self._octets = maxbytes * 3 // 4 // self._most  # for each place
         self.recipients = 0  # in flight
-        self._again = 0  # of them, those tried before
+        self._taken = self._again = 0  # places, and those of recipients tried before
         self._line = ParkedLine()  # of those tried before
         self._newest = Newest()  # of those never tried
         self._for_new = Chances(min(_NEW, self._most / MOMENT))
         self._for_others = Chances(min(_OTHERS, self._most / MOMENT))
         self._slowest = STANDING / self._most_again  # what stands still for longer gives way
-        self._gap = 0.0  # mean seconds between two that left, over a MOMENT or more; 0 when not known yet
+        self._gap = 0.0  # mean seconds between two given back, over a MOMENT or more; 0 when not known yet
         self._left = 0.0  # when the last one did, or the first of those in flight came
-        self._since, self._gone = 0.0, 0  # recipients that left since then, from which the gap will be known
+        self._since, self._gone = 0.0, 0  # places given back since then, from which the gap will be known
 
     def enter(self, wanted: Held, now: float) -> bool:
         """Count these as in flight, if there is room for them."""
         # A delivery too large for any room has it alone.
-        if self.crowded(wanted) or (self.recipients and self.recipients + wanted.recipients > self._most):
+        places = self._places(wanted)
+        if self.crowded(wanted) or (self._taken and self._taken + places > self._most):
             return False
         if not self.recipients:
             self._left = self._since = now  # the time before has nothing to do with these
@@ -61,12 +66,13 @@ class Unproven:
         if wanted.first:
             self._newest.leave(wanted.newest)
         self.recipients += wanted.recipients
-        self._again += wanted.recipients * (not wanted.first)
+        self._taken += places
+        self._again += places * (not wanted.first)
         return True
 
     def crowded(self, wanted: Held) -> bool:
         """Whether those tried before leave these, which are of them, no room."""
-        return not wanted.first and bool(self._again) and self._again + wanted.recipients > self._most_again
+        return not wanted.first and bool(self._again) and self._again + self._places(wanted) > self._most_again
 
     def chances(self, wanted: Held, now: float) -> Chances | None:
         """The chances to end another attempt for these; None if there is none."""
@@ -98,15 +104,20 @@ class Unproven:
 
     def leave(self, held: Held, now: float) -> None:
         """These are no longer in flight, however that came."""
+        places = self._places(held)
         self.recipients -= held.recipients
-        self._again -= held.recipients * (not held.first)
+        self._taken -= places
+        self._again -= places * (not held.first)
         self._left = now
-        self._gone += held.recipients
+        self._gone += places
         if now - self._since >= MOMENT:  # many leave at one moment: the mean of single gaps would be far too short
             self._gap = max((now - self._since) / self._gone, _QUICKEST)
             self._since, self._gone = now, 0
 
+    def _places(self, held: Held) -> int:
+        return max(held.recipients, -(-held.octets // self._octets) if self._octets else 0)
+
     def _pace(self, now: float) -> float:
-        """Seconds between two recipients that leave, of late."""
+        """Seconds between two places given back, of late."""
         gap = self._gap or (now - self._since) / (self._gone + 1)
         return min(max(gap, (now - self._left) / self._most, _QUICKEST), self._slowest)

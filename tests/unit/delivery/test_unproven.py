@@ -46,6 +46,17 @@ def test_the_wait_grows_while_no_slot_is_freed() -> None:
     assert max(waits) < 200 * 10 / 75 + 1, "an attempt that is stalled for ten seconds yields"
 
 
+def test_large_deliveries_take_the_places_of_as_many_small_ones_as_their_octets() -> None:
+    """Or a few large messages to silent hosts would hold all the content that the worker may have in memory."""
+    unproven = Unproven(1000, 100_000_000)
+    entered = [unproven.enter(Held(1, first=True, newest=n, octets=10_000_000), 0.0) for n in range(10)]
+    assert sum(entered) == 7
+    assert unproven.recipients == 7
+    assert sum(unproven.enter(Held(1, first=True, newest=n, octets=1000), 0.0) for n in range(100)) == 50
+    unproven.leave(Held(1, first=True, newest=1, octets=10_000_000), 1.0)
+    assert unproven.enter(first(200, 100), 1.0)
+
+
 def test_retries_take_half_of_the_share_and_first_tries_all_of_it() -> None:
     unproven = Unproven(1000)
     entered = [unproven.enter(again(n), 0.0) for n in range(1000)]
