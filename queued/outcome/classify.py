@@ -151,7 +151,7 @@ def classify_fault(fault: Fault) -> Outcome:
         code = fault.reply.code
         if fault.kind != "login":  # what hosts say to a refused login differs, and doctor looks for one
             enhanced = _status("deferred", fault.reply.enhanced) or enhanced
-    return Outcome("deferred", scope, code, enhanced, fault.text, uncertain=fault.uncertain, phase=fault.phase)
+    return Outcome("deferred", scope, code, enhanced, _cut(fault.text), uncertain=fault.uncertain, phase=fault.phase)
 
 
 def classify(result: TransactionResult) -> tuple[Outcome, ...]:
@@ -194,7 +194,10 @@ def _undecided(fault: Fault | None) -> Outcome:
 
 def _told(reply: Reply) -> str:
     """The reply for logs and tables: a peer may say a megabyte, and says it once for each recipient."""
-    text = str(reply)
+    return _cut(str(reply))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
 
 

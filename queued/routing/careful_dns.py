@@ -6,7 +6,7 @@ Guarantees: work for an answer is bounded before it is parsed. Parsing takes tim
     event loop for ten seconds. An answer by UDP beyond the bounds counts as truncated, so that a datagram of somebody
     else ends no question; one by TCP is a failure of the name server.
 Raises: TooMuch from a socket of TCP.
-See: RFC 1035 sections 4.1 (messages), 4.1.4 (compression), 4.2.2 (TCP).
+See: RFC 1035 sections 4.1 (messages, and names within them) and 4.2 (UDP and TCP).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 import dns.asyncbackend
 import dns.exception
 import dns.rdatatype
+from dns._asyncbackend import Backend, DatagramSocket, Socket, StreamSocket
 
 _LONGEST: Final = 16_384  # octets by TCP; the largest honest answers have about five thousand
 _RECORDS: Final = 200  # of which fifty are used
@@ -95,20 +96,20 @@ def _cut(wire: bytes) -> bytes:
     return wire[:2] + bytes((wire[2] | _TRUNCATED, wire[3])) + b"\0\1" + bytes(6) + wire[_HEADER:end]
 
 
-class CarefulBackend(dns.asyncbackend.Backend):
+class CarefulBackend(Backend):
     """asyncio's sockets, as dnspython uses them."""
 
     def __init__(self) -> None:
-        self._asyncio = dns.asyncbackend.get_backend("asyncio")
+        self._asyncio: Any = dns.asyncbackend.get_backend("asyncio")
 
     def name(self) -> str:
         """As dnspython calls it."""
         return "asyncio"
 
-    async def make_socket(self, *asked: Any, **named: Any) -> dns.asyncbackend.Socket:
+    async def make_socket(self, *asked: Any, **named: Any) -> Socket:
         """A socket whose answers are bounded."""
         made = await self._asyncio.make_socket(*asked, **named)
-        return _Datagrams(made) if isinstance(made, dns.asyncbackend.DatagramSocket) else _Stream(made)
+        return _Datagrams(made) if isinstance(made, DatagramSocket) else _Stream(made)
 
     def datagram_connection_required(self) -> bool:
         """As asyncio has it."""
@@ -119,7 +120,7 @@ class CarefulBackend(dns.asyncbackend.Backend):
         await self._asyncio.sleep(interval)
 
 
-class _Datagrams(dns.asyncbackend.DatagramSocket):
+class _Datagrams(DatagramSocket):
     def __init__(self, made: Any) -> None:
         super().__init__(made.family, made.type)
         self._made = made
@@ -141,7 +142,7 @@ class _Datagrams(dns.asyncbackend.DatagramSocket):
         return await self._made.getsockname()
 
 
-class _Stream(dns.asyncbackend.StreamSocket):
+class _Stream(StreamSocket):
     """One answer: two octets that say how long it is, and so many."""
 
     def __init__(self, made: Any) -> None:

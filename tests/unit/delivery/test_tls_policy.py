@@ -18,6 +18,7 @@ from queued.tls.dane import mismatch
 from queued.tls.demanded import HostKnowledge, decide
 from queued.tls.mta_sts import StsPolicy
 from queued.tls.names import covers, fits, same_address
+from queued.tls.verify import misnamed
 from shared.config.queued.transport_tls import TransportTls
 
 HOST: Final = "mx.example.test"
@@ -90,6 +91,14 @@ def test_requiretls_requires_a_verified_host_and_mx_name() -> None:
     unusable = Answer("found", (GOOD._replace(usage=1),), secure=True)
     assert asked("dane", requiretls=True, trusted=True, tlsa=unusable) == ("must", "certificate")
     assert asked("disabled", requiretls=True)[0] == "REQUIRETLS, but tls.mode is disabled"
+
+
+def test_the_names_of_a_hostile_certificate_are_a_short_printable_text() -> None:
+    certificate = {"subjectAltName": [("DNS", "\x1b[2J" + "x" * 60_000)] * 100}
+    text = misnamed(certificate, ("mx.example.test",))
+    assert text is not None
+    assert text.isprintable()
+    assert len(text) < 2000
 
 
 @pytest.mark.parametrize(

@@ -171,3 +171,10 @@ def test_an_overlong_reply_is_truncated() -> None:
     assert outcome.kind == "deferred"
     assert outcome.text.startswith("450 4.7.1 ")
     assert len(outcome.text) == 1001
+
+
+def test_the_text_of_a_fault_is_bounded() -> None:
+    """It may quote a reply, or the names of a certificate, and is kept for each recipient and each try."""
+    outcome = classify_fault(Fault("protocol", "mail", "unexpected reply: " + "x" * 8000))
+    assert outcome.text.startswith("unexpected reply: x")
+    assert len(outcome.text) < 1100
