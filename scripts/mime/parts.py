@@ -2,10 +2,10 @@
 
 Owns: the MIME structure as far as a reviewer needs it: the parts with type, name and size.
 Guarantees: pure; never raises, for any octets; its time grows with the size alone: it goes
-    from delimiter line to delimiter line, reads the headers of MOST_PARTS parts at most, looks no deeper than DEEPEST,
-    counts no further than MOST_COUNTED, and says so. The standard library's parser builds a tree of everything,
-    recursively: it takes 16 seconds for 200,000 small parts, and ends in a RecursionError at 2000 levels. What another
-    reader may divide or decode otherwise is named, and so is text that lies between the parts.
+    from delimiter line to delimiter line, reads the headers of MOST_PARTS leaves and as many multiparts at most, looks
+    no deeper than DEEPEST, counts no further than MOST_COUNTED, and says so. The standard library's parser builds a
+    tree of everything, recursively: it takes 16 seconds for 200,000 small parts, and ends in a RecursionError at 2000
+    levels. What another reader may divide or decode otherwise is named, and so is text that lies between the parts.
 See: RFC 2046 section 5.1 (multipart), RFC 2183 (Content-Disposition), RFC 2045 section 5.1 (parameters).
 """
 
@@ -78,7 +78,7 @@ class Walked:
     header: dict[str, bytes]
     parts: tuple[Part, ...]
     count: int
-    deeper: bool  # some parts are deeper than DEEPEST, and are shown as one part
+    deeper: bool  # some parts are deeper than DEEPEST, or multiparts beyond MOST_PARTS, and are shown as one part
     doubts: tuple[str, ...] = ()  # where another reader may find other parts, or decode them otherwise
     between: tuple[bytes, ...] = ()  # the beginnings of texts before a first part or behind a last one, _KEPT at most
 
@@ -179,6 +179,7 @@ class _Walker:
         self._lines: re.Pattern[bytes] | None = None  # their delimiter lines; None: to be made again
         self._parts: list[Part] = []
         self._count = 0
+        self._multiparts = 0
         self._deeper = False
         self._doubts: dict[str, None] = {}
         self._inner: dict[str, None] = {}  # the same, of the headers of parts
@@ -239,7 +240,8 @@ class _Walker:
         type_ = found[1].lower().decode("ascii") if found else "text/plain"
         boundary = parameters(said).get("boundary", b"").rstrip()
         if type_.startswith("multipart/") and boundary and boundary not in self._open:
-            if len(self._open) < DEEPEST:
+            if len(self._open) < DEEPEST and self._multiparts < MOST_PARTS:
+                self._multiparts += 1
                 self._open.append(boundary)
                 self._kinds.append(type_)
                 self._lines = None

@@ -72,7 +72,7 @@ def render(content: bytes, number: int | None = None) -> Shown:
         counted = how_many(walked.count, "part") if walked.count < MOST_COUNTED else f"{MOST_COUNTED} parts or more"
         notes.append(f"{counted}; the first {MOST_PARTS} are listed")
     if walked.deeper:
-        notes.append("parts are nested more deeply than the limit")
+        notes.append("there are more multiparts than the limit, or they are nested more deeply")
     chosen = _chosen(walked.parts, parts) if number is None else _part(walked.parts, number)
     text, cut, of_html = _text(content, chosen) if chosen else ("", False, ())
     if chosen is None:

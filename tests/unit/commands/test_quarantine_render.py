@@ -306,6 +306,8 @@ BOMBS = {
     "HTML that is all quotes": b"Content-Type: text/html\r\n\r\n" + b'<a ">"' * 20_000,
     "HTML that is all comments": b"Content-Type: text/html\r\n\r\n" + b"<!--" * 40_000,
     "a charset that takes quadratic time": b"Content-Type: text/plain; charset=punycode\r\n\r\n" + b"a" * 65_536,
+    "many multiparts": MULTIPART
+    + b"".join(b"--b\r\nContent-Type: multipart/mixed; boundary=%d\r\n\r\n" % number for number in range(100_000)),
 }
 
 
