@@ -2,7 +2,8 @@
 
 Owns: SASLprep, the profile of stringprep that SASL's mechanisms prescribe. Pure.
 Guarantees: texts that two programs prepare alike compare equal, octet by octet. Code points that Unicode 3.2 did not
-    know are left as they are, as RFC 4013 allows for queries: an emoji in a password works.
+    know are left as they are, as RFC 4013 allows for queries: an emoji in a password works. The work is bounded: text
+    beyond ASCII of more than 255 characters is refused, because each may become eighteen.
 Raises: NotPrepared for text that may not be used at all.
 See: RFC 4013; RFC 3454 (tables); RFC 4616 section 2, RFC 5802 section 5.1 (who must prepare).
 """
@@ -13,6 +14,7 @@ import stringprep
 from typing import Final
 from unicodedata import ucd_3_2_0
 
+_LONGEST: Final = 255  # characters; servers need not take longer names and passwords (RFC 4616 section 2)
 # RFC 4013 section 2.3.
 _PROHIBITED: Final = (
     stringprep.in_table_c12,
@@ -35,6 +37,8 @@ def prepared(text: str) -> str:
     """The one spelling of `text`. Raises NotPrepared; nothing at all is not allowed either."""
     if text.isascii() and text.isprintable() and text:
         return text
+    if len(text) > _LONGEST:
+        raise NotPrepared(f"is longer than {_LONGEST} characters")
     mapped = "".join(
         " " if stringprep.in_table_c12(c) else c for c in text if not stringprep.in_table_b1(c)
     )  # section 2.1
