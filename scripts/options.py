@@ -10,9 +10,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.config.units import TYPED_DURATION_ALLOWED, parse_duration
+from shared.config.units import parse_typed_duration
 from shared.mail.address import AddressRefused, parse
-from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,14 +36,11 @@ def count(text: str) -> int:
 
 
 def duration(text: str) -> timedelta:
-    """A span of time as in the configuration, but always with its unit: a person may mean minutes by a number alone."""
+    """A span of time as in the configuration, but always with its unit."""
     try:
-        if not text.isdigit():
-            return parse_duration(text)
-        wrong = "has no unit"
-    except ValueError:
-        wrong = "is not a duration"
-    raise argparse.ArgumentTypeError(f"{show(text)} {wrong}; allowed: {TYPED_DURATION_ALLOWED}")
+        return parse_typed_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def address(text: str) -> Address:

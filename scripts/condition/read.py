@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from scripts.condition.fields import ALIASES, ALLOWED, FIELDS, METADATA, find
 from scripts.condition.tree import All, ConditionError, Node, Not, Some, Term
 from scripts.condition.values import Value, read_value
+from shared.config.where_condition import unknown_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,9 @@ _OPERATOR: Final = re.compile(r"!=|!~|<=|>=|=|~|<(?!>)|>")
 _BARE: Final = re.compile(r"[^\s,()\"']+")
 _QUOTED: Final = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_ADDRESS: Final = re.compile(r"[^\s@=!<>~]+@[^\s@=!<>~]+")
+_DOMAIN: Final = re.compile(r"[\w-]+(?:\.[\w-]+)+")
+_QUOTES: Final = ('"', "'")
 _WORDS: Final = frozenset({"and", "or", "not"})
 
 
@@ -107,13 +111,13 @@ class _Reader:
         quoted = _QUOTED.match(self._text, self._at)
         if quoted is not None:
             return self._quoted_term(quoted)
+        if self._text[self._at : self._at + 1] in _QUOTES:
+            self._refuse("these quotes are never closed")
         began = self._at
         name = self._match(_NAME)
         if name is None:
             self._refuse("a term was expected here: name, operator, value, such as state=HOLD")
-        field = find(name)
-        if field is None:
-            self._refuse(_unknown(name), began)
+        field = self._field(name, began)
         self._skip()
         operator = self._match(_OPERATOR)
         if operator is None:
@@ -129,13 +133,21 @@ class _Reader:
         operator = _OPERATOR.match(inner, name.end()) if name else None
         if name is None or operator is None:
             self._refuse('in quotes a whole term was expected, such as "last_error~try later"', began)
-        field = find(name[0])
-        if field is None:
-            self._refuse(_unknown(name[0]), began)
+        field = self._field(name[0], began)
         value = self._value(field, name[0], operator[0], inner[operator.end() :], began + operator.end(), exact=True)
         self._at = quoted.end()
         self._skip()
         return self._made(name[0], field, operator[0], [value], began + operator.end())
+
+    def _field(self, name: str, at: int) -> Field:
+        """The field of the name that stands at this place."""
+        field = find(name)
+        if field is None:
+            alone = _BARE.match(self._text, at)
+            self._refuse(_alone(alone[0] if alone else name) or _unknown(name), at)
+        if name.lower().startswith(METADATA) and (wrong := unknown_key(name[len(METADATA) :])):
+            self._refuse(wrong, at)
+        return field
 
     def _made(self, name: str, field: Field, operator: str, values: list[Value], at: int) -> Node:
         negated = operator in {"!=", "!~"}
@@ -166,7 +178,7 @@ class _Reader:
                 if not text:
                     self._refuse(
                         "these quotes are never closed"
-                        if self._text[at : at + 1] in {'"', "'"}
+                        if self._text[at : at + 1] in _QUOTES
                         else "a value was expected here"
                     )
                 if text[0] in "=~":
@@ -238,7 +250,7 @@ def _requoted(word: str) -> str:
     operator = _OPERATOR.match(word, name.end()) if name else None
     if operator is None or _OPERATOR.search(word, operator.end()) or re.search(r"\s|^$", word.strip()) is None:
         return word
-    if _QUOTED.search(word, operator.end()):
+    if _QUOTED.search(word, operator.end()) or word.startswith(_QUOTES, operator.end()):
         return word
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -259,6 +271,17 @@ def _flat(parts: Sequence[Node], kind: type[All | Some]) -> Iterator[Node]:
 
 def _unquoted(quoted: re.Match[str]) -> str:
     return _ESCAPED.sub(r"\1", quoted[1] if quoted[1] is not None else quoted[2])
+
+
+def _alone(word: str) -> str | None:
+    """The error about an address or a domain without a name before it; None for any other word."""
+    for what, form, names in (
+        ("an address", _ADDRESS, ("recipient", "sender")),
+        ("a domain", _DOMAIN, ("recipientdomain", "senderdomain")),
+    ):
+        if form.fullmatch(word):
+            return f"{what} alone; allowed: {' or '.join(f'{name}={word}' for name in names)}"
+    return None
 
 
 def _unknown(name: str) -> str:

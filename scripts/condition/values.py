@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from scripts.condition.fields import STATES
-from shared.config.units import format_duration, format_size, parse_duration, parse_size
+from shared.config.units import format_duration, format_size, parse_size, parse_typed_duration
 from shared.mail.domain import DomainRefused, to_ascii
 from shared.masking import show
 
@@ -176,7 +176,7 @@ def _is_empty(low: Scalar | None, high: Scalar | None) -> bool:
 
 def _scalar(field: Field, text: str) -> Scalar:
     if field.kind in _UNITS:
-        return parse_duration(text)
+        return parse_typed_duration(text)
     if field.kind == "size":
         return parse_size(text)
     if field.kind == "time":
@@ -192,7 +192,7 @@ def _scalar(field: Field, text: str) -> Scalar:
 def _instant(text: str) -> Instant:
     found = _RELATIVE.fullmatch(text)
     if found is not None:
-        span = parse_duration(found["span"]) if found["span"] else timedelta(0)
+        span = parse_typed_duration(found["span"]) if found["span"] else timedelta(0)
         return Instant(offset=-span if found["sign"] == "-" else span)
     try:
         at = datetime.fromisoformat(text)

@@ -58,6 +58,20 @@ def parse_duration(value: object) -> timedelta:
     return timedelta(milliseconds=milliseconds)
 
 
+def parse_typed_duration(text: str) -> timedelta:
+    """A span of time that a person types: as `parse_duration`, but always with a unit.
+
+    By a number alone a person may mean minutes. Raises ValueError as `parse_duration` does.
+    """
+    try:
+        if not text.isdigit():
+            return parse_duration(text)
+        wrong = "has no unit"
+    except ValueError:
+        wrong = "is not a duration"
+    raise ValueError(f"{show(text)} {wrong}; allowed: {TYPED_DURATION_ALLOWED}")
+
+
 def parse_size(value: object) -> int:
     """A number of bytes from `25MiB` (binary units only) or a whole number of bytes.
 

@@ -61,14 +61,20 @@ def mistaken_key(where: str) -> str | None:
     for index, (operator, operand) in enumerate(pairwise(tokens)):
         if operator not in {"->", "->>", "?"} or not operand.startswith("'"):
             continue
-        key = operand[1:-1]
-        if key.startswith("_") and key not in RESERVED:
-            close = difflib.get_close_matches(key, RESERVED, n=1)
-            suggestion = f"; did you mean {close[0]}?" if close else ""
-            return f"metadata has no key {key}; allowed: {', '.join(sorted(RESERVED))}{suggestion}"
+        if unknown := unknown_key(operand[1:-1]):
+            return unknown
         if operator == "->" and _compares_text(tokens[index + 2 :]):
             return f"metadata->{operand} is JSON and compared with text; allowed: metadata->>{operand}"
     return None
+
+
+def unknown_key(key: str) -> str | None:
+    """What is wrong with a key of metadata: it begins with `_` and does not exist; or None."""
+    if not key.startswith("_") or key in RESERVED:
+        return None
+    close = difflib.get_close_matches(key, RESERVED, n=1)
+    suggestion = f"; did you mean {close[0]}?" if close else ""
+    return f"metadata has no key {key}; allowed: {', '.join(sorted(RESERVED))}{suggestion}"
 
 
 def _compares_text(tokens: list[str]) -> bool:

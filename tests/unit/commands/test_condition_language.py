@@ -97,6 +97,12 @@ def test_quoted_arguments_keep_their_spaces() -> None:
     assert read([]) == All()
 
 
+@pytest.mark.parametrize("word", ['last_error~"try later', "last_error~'try later", '"last_error~try later'])
+def test_quotes_within_a_word_of_the_shell_must_be_closed(word: str) -> None:
+    with pytest.raises(ConditionError, match="these quotes are never closed"):
+        read([word])
+
+
 @pytest.mark.parametrize(
     ("condition", "at", "reason"),
     [
@@ -106,6 +112,9 @@ def test_quoted_arguments_keep_their_spaces() -> None:
         ("retry_count=10..3", 12, '"10..3" is empty'),
         ("priority=12", 9, "12 is not between -9 and 9"),
         ("age>soon", 4, '"soon" is not a duration'),
+        ("age>2", 4, '"2" has no unit; allowed: whole numbers with d, h, m, s or ms in that order (90s, 1h30m)'),
+        ("wait=10s..60", 5, '"60" has no unit'),
+        ("ts>now-90", 3, '"90" has no unit'),
         ("ts>yesterday", 3, '"yesterday" is not a time'),
         ("id=x", 3, '"x" is not a valid number'),
         ("message=17", 8, '"17" is not a message id'),
@@ -120,6 +129,11 @@ def test_quoted_arguments_keep_their_spaces() -> None:
         ("(jobid=a", 0, "never closed"),
         ("jobid=a)", 7, "without an opening one"),
         ('jobid="a', 6, "quotes are never closed"),
+        ("metadata._partit=5", 0, "; did you mean _partid?"),
+        ("metadata._x=5", 0, "metadata has no key _x; allowed: _"),
+        ("you@example.org", 0, "an address alone; allowed: recipient=you@example.org or sender=you@example.org"),
+        ("state=HOLD you@example.org", 11, "an address alone; allowed: recipient=you@example.org"),
+        ("example.org", 0, "a domain alone; allowed: recipientdomain=example.org or senderdomain=example.org"),
         ("jobid=a or", 10, "a term was expected"),
         ("jobid=a,", 8, "a value was expected"),
         ("=a", 0, "a term was expected"),
