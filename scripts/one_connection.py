@@ -2,8 +2,9 @@
 
 Owns: the connection of a command, and PostgreSQL's refusals and outages as one line.
 Guarantees: the connection is closed before the answer is returned. An embedded server that has to be started for it is
-    announced on standard error.
-Raises: DatabaseUnavailable; PillarboxError in the caller's words for what PostgreSQL refuses.
+    announced on standard error; one that was never made is made by a command only if that is its task.
+Raises: DatabaseUnavailable; SchemaMismatch for a schema that is missing; PillarboxError in the caller's words for
+    what else PostgreSQL refuses.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from shared.config.smtpd.load import load_smtpd
-from shared.errors import PillarboxError, remedy
+from shared.errors import DatabaseUnavailable, PillarboxError, SchemaMismatch, lacks_schema, remedy
 from shared.postgres import database
+from shared.postgres.embedded import embedded
 
 if TYPE_CHECKING:
     import argparse
@@ -28,9 +30,18 @@ def configured(options: argparse.Namespace) -> str:
     return started(environment.database.uri, environment.var)
 
 
-def started(uri: str, var: Path, key: str = "environment.database.uri") -> str:
-    """The libpq connection string for the value of `key`; an embedded server that does not run is started."""
+def started(uri: str, var: Path, key: str = "environment.database.uri", *, make: bool = False) -> str:
+    """The libpq connection string for the value of `key`; an embedded server that does not run is started.
+
+    `make`: and made first if there is none, which by mistake is an empty one beside that of the daemons.
+    """
     if database.resolve_running(uri, var, key) is None:
+        if not make and not embedded.is_made(var):
+            relative = f"; environment.var, which is {var}, is read from the working folder"
+            raise DatabaseUnavailable(
+                f"no database was made under {var.absolute()} yet; `pillarbox up` and `pillarbox migrate` make one"
+                + ("" if var.is_absolute() else relative)
+            )
         sys.stderr.write(f"pillarbox: PostgreSQL starts under {var}; `pillarbox database stop` ends it\n")
     return database.resolve(uri, var, key)
 
@@ -58,4 +69,5 @@ def ask[Answer](
         raise database.unavailable(error) from None
     except database.REFUSAL as error:
         told = refused(error) if refused else f"PostgreSQL refuses this: {database.reason(error)}"
-        raise PillarboxError(f"{told}{remedy(error)}") from None
+        kind = SchemaMismatch if lacks_schema(error) else PillarboxError
+        raise kind(f"{told}{remedy(error)}") from None

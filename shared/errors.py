@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 _LACKS_RIGHT: Final = "42501"
-#: By SQLSTATE: what an operator does about it. The last two are a table or the schema that is not there.
+_LACKS_SCHEMA: Final = ("42P01", "3F000")
+#: By SQLSTATE: what an operator does about it.
 _REMEDIES: Final = {
     _LACKS_RIGHT: "; see docs/how-to/grant-roles.md",
-    "42P01": "; run `pillarbox migrate`",
-    "3F000": "; run `pillarbox migrate`",
+    **dict.fromkeys(_LACKS_SCHEMA, "; run `pillarbox migrate`"),
 }
 
 
@@ -88,6 +88,11 @@ def told(error: Exception) -> str:
 def remedy(error: BaseException) -> str:
     """What to do about a refusal of PostgreSQL's, to follow its text; nothing where the text must do."""
     return _REMEDIES.get(getattr(error, "sqlstate", None) or "", "")
+
+
+def lacks_schema(error: BaseException) -> bool:
+    """Whether PostgreSQL misses a table or the schema (undefined_table, invalid_schema_name)."""
+    return getattr(error, "sqlstate", None) in _LACKS_SCHEMA
 
 
 def lacks_right(error: BaseException) -> bool:

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     config = load_smtpd(options.config / "smtpd.yaml")
     settings = config.environment.database
     report = migrate.migrate(
-        one_connection.started(settings.uri, config.environment.var),
+        one_connection.started(settings.uri, config.environment.var, make=True),
         settings.partitions.leaves,
         settings.partitions.count,
         only_pre=options.phase == "pre",

@@ -20,7 +20,7 @@ from scripts.options import finish
 from scripts.output import records
 from scripts.output.table import Column, Table, time
 from scripts.version import version
-from shared.errors import DatabaseUnavailable
+from shared.errors import DatabaseUnavailable, SchemaMismatch
 from shared.how_many import how_many
 from shared.postgres import database
 
@@ -96,7 +96,7 @@ async def _look(smtpd: SmtpdConfig, queued: QueuedConfig) -> Figures:
             findings = await Look(connection, smtpd, queued).examine()
             if any(each.check == "schema.version" and each.verdict is Severity.ALARM for each in findings):
                 [finding] = [each for each in findings if each.check == "schema.version"]
-                raise DatabaseUnavailable(finding.found)
+                raise SchemaMismatch(finding.found)
             [clock] = await database.fetch(connection, "doctor_clock")
             [server] = await database.fetch(connection, "doctor_server")
             [accepted] = await database.fetch(connection, "status_accepted", most=_NEWEST)

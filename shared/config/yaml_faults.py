@@ -43,6 +43,8 @@ _CHARACTER: Final = re.compile(r"found character '(?P<character>.+)' that cannot
 _ALIAS: Final = re.compile(r"found undefined alias '(?P<name>.*)'")
 _NO_COLON: Final = "no colon after this key; allowed: key: value"
 _BRACKETS: Final = {"while parsing a flow sequence": "[", "while parsing a flow mapping": "{"}
+_OPENING: Final = {"']'": "[", "'}'": "{"}
+_MARKS: Final = {"while scanning an alias": ("an alias", "*"), "while scanning an anchor": ("an anchor", "&")}
 
 
 def in_words(report: Report, text: str, quoted: Sequence[Quoted]) -> tuple[Place, str]:
@@ -55,7 +57,7 @@ def in_words(report: Report, text: str, quoted: Sequence[Quoted]) -> tuple[Place
 
 
 def _of_quotes(report: Report, _: Sequence[str], quoted: Sequence[Quoted]) -> tuple[Place, str] | None:
-    """A quote that is not closed, or is closed by the opening quote of a later text."""
+    """A quote that is not closed, or closed by the opening quote of a later text, or closed too early."""
     if report.began and "quoted scalar" in report.context and "end of" in report.problem:
         return report.began, "the quote that opens here is not closed"
     for each in reversed(quoted):
@@ -65,12 +67,17 @@ def _of_quotes(report: Report, _: Sequence[str], quoted: Sequence[Quoted]) -> tu
                 each.begin,
                 f"the quote that opens here is closed on line {line} only; is a quote missing before that?",
             )
+    if any(each.end == report.at for each in quoted):
+        return report.at, "text after the quote that ends before it; a quote within single quotes is written twice"
     return None
 
 
 def _of_brackets(report: Report, _: Sequence[str], __: Sequence[Quoted]) -> tuple[Place, str] | None:
     if report.began and (bracket := _BRACKETS.get(report.context)):
         return report.began, f"the {bracket} that opens here is not closed before line {report.at.line + 1}"
+    closing = report.problem.rpartition(" ")[2]
+    if report.problem.startswith("expected <block end>") and (bracket := _OPENING.get(closing)):
+        return report.at, f"a {closing[1]} without a {bracket} before it"
     return None
 
 
@@ -103,6 +110,8 @@ def _of_indentation(report: Report, lines: Sequence[str], _: Sequence[Quoted]) -
 
 
 def _of_values(report: Report, _: Sequence[str], __: Sequence[Quoted]) -> tuple[Place, str] | None:
+    if report.began and (mark := _MARKS.get(report.context)):
+        return report.began, f"{mark[0]} begins with {mark[1]}; put text that begins with {mark[1]} in quotes"
     found, words = _CHARACTER.fullmatch(report.problem), None
     if found:
         tab = found["character"] == "\\t"

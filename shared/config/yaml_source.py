@@ -129,7 +129,13 @@ def _read(path: Path, name: str) -> str:
         folder = one_line(str(path.parent))
         raise ConfigError(f"{folder}: is a file; allowed: the folder that holds {path.name}") from None
     except FileNotFoundError:
-        raise ConfigError(f"{name}: does not exist; name the YAML file to read") from None
+        here = "" if path.is_absolute() else f" in {one_line(str(Path.cwd()))}"
+        place = (
+            "name its place by --config"
+            if path.is_absolute()
+            else "run this where it is, or name its place by --config"
+        )
+        raise ConfigError(f"{name}: does not exist{here}; {place}") from None
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror}") from None
     if len(raw) > MOST_BYTES:

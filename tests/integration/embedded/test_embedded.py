@@ -271,6 +271,23 @@ def test_the_command_starts_shows_and_stops_the_server(var: Path, capsys: pytest
     assert run("status", "--json") == (3, '{"running": false}\n')
 
 
+def test_a_command_in_another_folder_makes_no_second_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "smtpd.yaml").write_text(json.dumps({"environment": {"database": {"uri": "embedded:"}, "var": "var"}}))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for command in ("queue list", "deadletters list", "schedule list", "partitions show"):
+        assert cli.main([*command.split(), "--config", str(tmp_path)]) == 69
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err == (
+            f"pillarbox: no database was made under {tmp_path}/elsewhere/var yet; `pillarbox up` and `pillarbox "
+            "migrate` make one; environment.var, which is var, is read from the working folder\n"
+        )
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_a_command_that_starts_it_says_so_once_beside_its_output(
     var: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,6 +296,12 @@ def test_a_command_that_starts_it_says_so_once_beside_its_output(
     )
     starts = f"pillarbox: PostgreSQL starts under {var}; `pillarbox database stop` ends it\n"
     try:
+        assert cli.main(["queue", "list", "--config", str(tmp_path)]) == 69
+        assert capsys.readouterr() == (
+            "",
+            f"pillarbox: no database was made under {var} yet; `pillarbox up` and `pillarbox migrate` make one\n",
+        )
+        assert not list(var.iterdir())
         assert cli.main(["migrate", "--json", "--config", str(tmp_path)]) == 0
         said = capsys.readouterr()
         assert (len(said.out.splitlines()), said.err) == (1, starts)

@@ -223,8 +223,21 @@ TYPED: Final = [
     Mistake(
         "--config names nothing",
         "queued --config confg/queued.yaml",
-        "queued: confg/queued.yaml: does not exist; name the YAML file to read",
+        "queued: confg/queued.yaml: does not exist in …; run this where it is, or name its place by --config",
         CONFIG,
+    ),
+    Mistake(
+        "--config names a folder that is not there",
+        "pillarbox queue list --config /nowhere/config",
+        "pillarbox: /nowhere/config/smtpd.yaml: does not exist; name its place by --config",
+        CONFIG,
+    ),
+    Mistake(
+        "command in another folder",
+        "pillarbox queue list",
+        "pillarbox: config/smtpd.yaml: does not exist in …; run this where it is, or name its place by --config",
+        CONFIG,
+        {"config/smtpd.yaml": None},
     ),
     Mistake(
         "var is a file",
@@ -417,6 +430,27 @@ WRITTEN: Final = [
         "2:8: not valid YAML: the quote that opens here is closed on line 4 only; is a quote missing before that?",
     ),
     yaml(
+        "domains by a star",
+        "servers: [*.example.com]\n",
+        "1:11: not valid YAML: an alias begins with *; put text that begins with * in quotes",
+    ),
+    yaml(
+        "addresses by a star",
+        "servers:\n- *@example.com\n",
+        "2:3: not valid YAML: an alias begins with *; put text that begins with * in quotes",
+    ),
+    yaml(
+        "word after an ampersand",
+        "servers: [&.x]\n",
+        "1:11: not valid YAML: an anchor begins with &; put text that begins with & in quotes",
+    ),
+    yaml(
+        "apostrophe within quotes",
+        "user: 'it's'\n",
+        "1:11: not valid YAML: text after the quote that ends before it; a quote within single quotes is written twice",
+    ),
+    yaml("bracket too many", "servers: [a]]\n", "1:13: not valid YAML: a ] without a [ before it"),
+    yaml(
         "open bracket",
         "servers:\n- listeners: [{port: 25}\n  hostname: x\n",
         "2:14: not valid YAML: the [ that opens here is not closed before line 3",
@@ -509,8 +543,15 @@ OF_THE_DATABASE: Final = [
         "no migrations yet, looking",
         "EMPTY",
         'pillarbox: relation "pillarbox.queue_state" does not exist; run `pillarbox migrate`',
-        FAILED,
+        CONFIG,
         typed="pillarbox queue list",
+    ),
+    database(
+        "no migrations yet, looking at the whole",
+        "EMPTY",
+        "pillarbox: the schema is older than this code: 0001_pre_schema missing; run `pillarbox migrate`",
+        CONFIG,
+        typed="pillarbox status",
     ),
 ]
 

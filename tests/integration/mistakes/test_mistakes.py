@@ -58,7 +58,9 @@ class Place:
     def type(self, mistake: Mistake) -> subprocess.CompletedProcess[str]:
         """Write the files, run the command until it ends by itself."""
         for path, text in {**_USUAL, **mistake.files}.items():
-            if text is not None:
+            if text is None:
+                (self.folder / path).unlink(missing_ok=True)
+            else:
                 (self.folder / path).write_text(self.filled(text), encoding="utf-8")
         program, *arguments = shlex.split(mistake.typed)
         return subprocess.run(
