@@ -11,16 +11,16 @@ See: docs/how-to/log-in-to-a-relay.md.
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import os
 import re
 import shutil
-import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from scripts import password, transports
 from scripts.options import finish
 from scripts.output import records
+from scripts.up import only_one
 from shared.config.queued.load import load_queued
 from shared.config.yaml_edit import set_value
 from shared.errors import ConfigError, PillarboxError
@@ -63,29 +63,34 @@ def read_host(text: str) -> Host:
 def run(options: argparse.Namespace) -> int:
     """Change queued.yaml."""
     file: Path = options.config / "queued.yaml"
-    known = {transport.id: transport for transport in load_queued(file).transports}
-    if options.transport not in known:
-        raise PillarboxError(f'--transport: "{options.transport}" is unknown; allowed: {", ".join(known)}')
-    transport = known[options.transport]
+    queued = load_queued(file)
+    transports.check_option(options.config, [options.transport])
+    [transport] = [each for each in queued.transports if each.id == options.transport]
     if transport.connection.hosts or transport.connection.socket:
         raise PillarboxError(f"{file}: transport {transport.id} has hosts or a socket: name the host there")
     port = options.host.port or (_SUBMISSION if options.user else _PLAIN)
     name = "relay" if transport.id == "default" else f"relay-{transport.id}"
     secret = (options.config / f"{name}.password").resolve()
     login = f"{{user: {_quoted(options.user)}, password: {{file: {_quoted(str(secret))}}}}}" if options.user else None
-    password = _password() if options.user else None
+    typed = password.asked() if options.user else None
     text = file.read_text(encoding="utf-8")
     for path, value in _values(transport, options.host.name, port, login).items():
         text = set_value(text, ("transports", transport.id, *path.split(".")), value)
-    _replace(file, text, secret, password)
-    words = f" as {options.user} (password in {secret})" if options.user else ""
+    _replace(file, text, secret, typed)
+    words = f"as {options.user} (password in {secret})" if options.user else "without a login"
     done = {"file": str(file), "transport": transport.id, "server": options.host.name, "port": port}
     return records.tell(
-        f"{file}: transport {transport.id} sends to {options.host.name} port {port}{words}\n"
-        "Workers that run use it after a reload.",
+        f"{file}: transport {transport.id} sends to {options.host.name} port {port} {words}\n"
+        f"Workers that run use it after a reload: {_reload(queued.environment.var)}.",
         {**done, "user": options.user, "password": str(secret) if options.user else None},
         as_json=options.json,
     )
+
+
+def _reload(var: Path) -> str:
+    """How the workers of this configuration reload."""
+    pid = only_one.pid_of(var)
+    return "kill -HUP PID, or systemctl reload" if pid is None else f"kill -HUP {pid}, which is `pillarbox up`"
 
 
 def _values(transport: Transport, host: str, port: int, login: str | None) -> dict[str, str]:
@@ -100,15 +105,15 @@ def _values(transport: Transport, host: str, port: int, login: str | None) -> di
     return values
 
 
-def _replace(file: Path, text: str, secret: Path, password: str | None) -> None:
+def _replace(file: Path, text: str, secret: Path, typed: str | None) -> None:
     """Write the password, then the file, if a worker can use it."""
     new = file.with_name(f".{file.name}.new")
     try:
         new.write_text(text, encoding="utf-8")
         shutil.copymode(file, new)
         load_queued(new)
-        if password is not None:
-            _write_secret(secret, password)
+        if typed is not None:
+            _write_secret(secret, typed)
         new.replace(file)
     except ConfigError as error:
         raise PillarboxError(f"{file} was not changed: {error}") from None
@@ -122,17 +127,9 @@ def _quoted(text: str) -> str:
     return text if re.fullmatch(r"[A-Za-z][\w./-]*|/[\w./-]+|\d+\.\d+\.\d+\.\d+", text) else json.dumps(text)
 
 
-def _password() -> str:
-    """Asked for on a terminal; the first line of a pipe."""
-    password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-    if not password:
-        raise PillarboxError("the password is empty")
-    return password
-
-
-def _write_secret(file: Path, password: str) -> None:
+def _write_secret(file: Path, text: str) -> None:
     """Replace the file in one step; only its owner can read it."""
     new = file.with_name(f".{file.name}.new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
-        stream.write(f"{password}\n")
+        stream.write(f"{text}\n")
     new.replace(file)

@@ -10,12 +10,10 @@ See: docs/how-to/submit-with-authentication.md; scripts/commands/user_store.py.
 
 from __future__ import annotations
 
-import getpass
 import secrets
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts import one_connection, transports
+from scripts import one_connection, password, transports
 from scripts.commands.user_store import FileStore, TableStore
 from scripts.options import finish
 from scripts.output import records
@@ -151,7 +149,7 @@ def _cells(name: str, entry: UserEntry) -> tuple[object, ...]:
 
 def print_hash(options: argparse.Namespace) -> int:
     """Ask for the password (or read it from a pipe) and print `name: "hash"`."""
-    made = make_hash(_password())
+    made = make_hash(password.asked(twice=True))
     return records.tell(f'{options.name}: "{made}"', {"name": options.name, "argon2": made}, as_json=options.json)
 
 
@@ -163,22 +161,11 @@ def _public(name: str, entry: UserEntry) -> dict[str, Any]:
 
 
 def _verifiers(config: SmtpdConfig, options: argparse.Namespace) -> dict[str, str | None]:
-    password = _password()
+    typed = password.asked(twice=True)
     if options.no_scram:
-        return {"argon2": make_hash(password), "scram": None}
-    keys = ScramKeys.make(password, secrets.token_bytes(SALT_OCTETS), config.authentication.iterations)
-    return {"argon2": make_hash(password), "scram": str(keys)}
-
-
-def _password() -> str:
-    """Asked for twice on a terminal; the first line of a pipe."""
-    if not sys.stdin.isatty():
-        password = sys.stdin.readline().rstrip("\n")
-    elif (password := getpass.getpass()) != getpass.getpass("Again: "):
-        raise PillarboxError("the two passwords differ")
-    if not password:
-        raise PillarboxError("the password is empty")
-    return password
+        return {"argon2": make_hash(typed), "scram": None}
+    keys = ScramKeys.make(typed, secrets.token_bytes(SALT_OCTETS), config.authentication.iterations)
+    return {"argon2": make_hash(typed), "scram": str(keys)}
 
 
 def _store(config: SmtpdConfig) -> Store:

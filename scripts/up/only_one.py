@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TextIO
@@ -49,6 +50,12 @@ def who_has(var: Path) -> str | None:
             return None if _taken(lock) else _who(lock)
     except OSError:
         return None
+
+
+def pid_of(var: Path) -> int | None:
+    """The process id of the `up` that runs over this folder."""
+    found = re.match(r"pid (\d+)", who_has(var) or "")
+    return int(found[1]) if found else None
 
 
 def _taken(lock: TextIO) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from scripts import cli
+from scripts.up.only_one import only_one
 from shared.config.queued.load import load_queued
 
 SHIPPED = Path(__file__).parents[3] / "config"
@@ -62,25 +64,63 @@ def test_the_port_decides_implicit_tls(
     assert (transport.connection.auth is not None) == ("--user" in words)
 
 
-def test_a_host_without_a_login_removes_the_old_login(folder: Path) -> None:
+def test_a_host_without_a_login_removes_the_old_login(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert relay(folder, "smtp.example.com:465", "--user", "a") == 0
     assert relay(folder, "smtp.example.com") == 0
     [transport] = load_queued(folder / "queued.yaml", {}).transports
     assert (transport.connection.auth, transport.tls.implicit) == (None, False)
+    assert "transport default sends to smtp.example.com port 25 without a login" in capsys.readouterr().out
+
+
+def test_the_pillarbox_up_that_has_to_reload_is_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert relay(folder, "smtp.example.com") == 0
+    assert "Workers that run use it after a reload: kill -HUP PID, or systemctl reload." in capsys.readouterr().out
+    with only_one(tmp_path / "var"):
+        assert relay(folder, "smtp.example.com") == 0
+    assert f"after a reload: kill -HUP {os.getpid()}, which is `pillarbox up`." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("answer", "status", "says"),
     [
-        (["a.example", "--transport", "bulk"], '--transport: "bulk" is unknown; allowed: default'),
-        (["bad..example", "--user", "a"], "was not changed"),
+        (EOFError, 1, "\npillarbox: the password is empty; nothing was changed\n"),
+        (KeyboardInterrupt, 130, "\npillarbox: nothing was changed\n"),
+    ],
+)
+def test_a_password_that_is_not_typed_is_one_line(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: type[BaseException],
+    status: int,
+    says: str,
+) -> None:
+    def typed() -> str:
+        raise answer
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("getpass.getpass", typed)
+    for command in (["user", "hash", "a"], ["relay", "smtp.example.com", "--user", "a", "--config", str(folder)]):
+        assert cli.main(command) == status
+        assert capsys.readouterr() == ("", says)
+    assert {each.name for each in folder.iterdir()} == {each.name for each in SHIPPED.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["a.example", "--transport", "bulk"], 64, '--transport: "bulk" is not a transport of '),
+        (["bad..example", "--user", "a"], 1, "was not changed"),
     ],
 )
 def test_invalid_settings_change_no_file(
-    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], status: int, says: str
 ) -> None:
     before = (folder / "queued.yaml").read_text()
-    assert relay(folder, *words) == 1
+    assert relay(folder, *words) == status
     assert says in capsys.readouterr().err
     assert (folder / "queued.yaml").read_text() == before
     assert {each.name for each in folder.iterdir()} == {each.name for each in SHIPPED.iterdir()}
