@@ -139,7 +139,7 @@ def test_an_error_is_one_line(command: Command, place: dict[str, Any], arguments
 
 
 def test_an_empty_password_is_refused(command: Command, place: dict[str, Any]) -> None:
-    assert command("add", "alice", password="")[2] == "pillarbox: the password is empty\n"
+    assert command("add", "alice", password="")[2] == "pillarbox: the password is empty; nothing was changed\n"
     assert set(listed(command)) == {"root"}
 
 
