@@ -28,11 +28,16 @@ def is_message(word: str) -> bool:
         return False
 
 
+def are_ids(words: Sequence[str]) -> bool:
+    """Whether these words are ids and nothing else."""
+    return bool(words) and all(is_recipient(part) or is_message(part) for word in words for part in word.split(","))
+
+
 def named(words: Sequence[str]) -> list[str]:
     """The condition for these ids, numbers and message ids mixed; other words as they are."""
-    each = [part for word in words for part in word.split(",")]
-    if not each or not all(is_recipient(part) or is_message(part) for part in each):
+    if not are_ids(words):
         return list(words)
+    each = [part for word in words for part in word.split(",")]
     recipients = [part for part in each if is_recipient(part)]
     messages = [part for part in each if not is_recipient(part)]
     terms = [f"id={','.join(recipients)}"] if recipients else []

@@ -26,8 +26,11 @@ def add_consent(verb: argparse.ArgumentParser) -> None:
     either.add_argument("--dry-run", action="store_true", help="only show what would change")
 
 
-async def agreed(options: argparse.Namespace, verb: str) -> bool:
-    """Whether to act, asked after the preview; False only for --dry-run. `verb`: the command, for what it says."""
+async def agreed(options: argparse.Namespace, verb: str, *, wanted: int | None = None) -> bool:
+    """Whether to act, asked after the preview; False for --dry-run, or where there is nothing to act on.
+
+    `verb`: the command, for what it says. `wanted`: what it would act on, where that is counted.
+    """
     if options.yes:
         return True
     if options.dry_run:
@@ -39,6 +42,9 @@ async def agreed(options: argparse.Namespace, verb: str) -> bool:
             f"{verb}: nothing was changed: there is no terminal to ask at; --yes acts, --dry-run only shows"
         )
     stream = sys.stderr if options.json else sys.stdout
+    if wanted == 0:
+        stream.write("there is nothing to do\n")
+        return False
     stream.write("do this? [y/N] ")
     stream.flush()
     # Not by input(), which would hold the event loop up and Ctrl-C with it.

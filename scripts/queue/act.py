@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from scripts.condition.ids import are_ids
 from scripts.options import count
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
-from scripts.queue.query import add_condition, asked
+from scripts.queue.query import STATUSES, add_condition, asked
 from shared.errors import PillarboxError
 from shared.how_many import how_many
 from shared.postgres import database, timeline
@@ -57,6 +58,12 @@ LEFT: Final = {
     "delay": ("DELIVER",),
     "priority": ("HOLD", "DELIVER"),
     "move": ("HOLD", "DELIVER"),
+}
+#: What a verb acts on, by the statuses it takes.
+_ACTS_ON: Final = {
+    ("HOLD",): "mail on hold",
+    ("DELIVER",): "mail that is not on hold, deleted or bounced",
+    ("HOLD", "DELIVER"): "mail that is not deleted or bounced",
 }
 _TRIES: Final = 100  # of a batch whose rows another session moves at the same moment
 
@@ -133,14 +140,26 @@ async def act(connection: database.Connection, options: argparse.Namespace, chan
     since = await timeline.current(connection)
     [counted] = await asking.fetch(connection, "queue_count", statuses=statuses)
     wanted = min(counted.recipients, options.limit or counted.recipients)
+    if not wanted and are_ids(options.condition):
+        raise PillarboxError(await _why_not(connection, options.condition, asking, change))
     if not options.yes:
         sample = await asking.fetch(connection, "queue_list", after=0, statuses=statuses, limit=_SAMPLE)
         _preview(options, change, counted, sample)
-        if not await consent.agreed(options, change.verb):
+        if not await consent.agreed(options, change.verb, wanted=wanted):
             return 0
     done = await carry_out(connection, options, change, asking, Done(0, wanted, timeline=since), counted.last)
     tell(options, change, done)
     return 0
+
+
+async def _why_not(connection: database.Connection, ids: list[str], asking: Query, change: Change) -> str:
+    """Why a verb has nothing to do with any of these ids: their mail has left the queue, or is in another state."""
+    rows = await asking.fetch(connection, "queue_list", after=0, statuses=list(STATUSES), limit=_SAMPLE)
+    if not rows:
+        first = ids[0].partition(",")[0]
+        return f"{change.verb}: {', '.join(ids)} not in the queue: see `pillarbox queue trace {first}`"
+    found = ", ".join(f"{row.id} is {row.state}" for row in rows)
+    return f"{change.verb}: {found}; allowed: {_ACTS_ON[change.statuses]}"
 
 
 async def carry_out(

@@ -42,7 +42,7 @@ async def undo(connection: database.Connection, options: argparse.Namespace) -> 
             records.one({"wanted": span.recipients, "verb": earlier.verb})
         else:
             print(f"undo {earlier.verb!r} of {how_many(span.recipients, 'recipient')}")
-        if not await consent.agreed(options, "queue undo"):
+        if not await consent.agreed(options, "queue undo", wanted=span.recipients):
             return 0
     audit = await begin(connection, options, change, f"audit {options.id}", span.recipients, undoes=options.id)
     done = Done(audit, span.recipients)

@@ -102,7 +102,9 @@ async def _retention(
         [old] = await database.fetch(connection, "retention_audit", before=before)
     if not options.yes:
         _show(options, found, old, keep_audit)
-        if not await consent.agreed(options, "retention"):
+        too_old = sum(each.counted.recipients for each in found if each.asking is not None)
+        forgettable = old.commands if old is not None and old.allowed else 0
+        if not await consent.agreed(options, "retention", wanted=too_old + forgettable):
             return 0
     for each in found:
         if each.asking is not None and each.counted.recipients:

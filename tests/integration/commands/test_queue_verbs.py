@@ -64,6 +64,37 @@ def test_ids_alone_name_recipients_and_messages(factory: Factory, pillarbox: Pil
     assert pillarbox.refused == "pillarbox: queue show: 'x' is neither the number of a recipient nor a message id\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("release", "{waiting}"), "release: {waiting} is ACTIVE; allowed: mail on hold"),
+        (("hold", "{held}"), "hold: {held} is HOLD; allowed: mail that is not on hold, deleted or bounced"),
+        (("delete", "{ended}"), "delete: {ended} is DELETE; allowed: mail that is not deleted or bounced"),
+        (("retry", "999998,999999"), "retry: 999998,999999 not in the queue: see `pillarbox queue trace 999998`"),
+    ],
+)
+def test_ids_that_a_verb_cannot_act_on_are_refused(
+    factory: Factory, pillarbox: Pillarbox, words: tuple[str, ...], says: str
+) -> None:
+    ids = {"waiting": factory.row(), "held": factory.row(status="HOLD"), "ended": factory.row()}
+    pillarbox.run("delete", str(ids["ended"]), "--yes")
+    for consent in ((), ("--yes",), ("--dry-run",)):
+        assert pillarbox.run(*(word.format(**ids) for word in words), *consent) == ""
+        assert (pillarbox.status, pillarbox.refused) == (1, f"pillarbox: {says.format(**ids)}\n")
+    assert factory.one("SELECT count(*) FROM pillarbox.audit") == 1
+
+
+def test_at_a_terminal_nothing_is_asked_where_nothing_matches(
+    factory: Factory, pillarbox: Pillarbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    factory.row()
+    said = pillarbox.run("release", "state=HOLD")
+    assert said.splitlines() == ["release: 0 recipients of 0 messages, 0.0 MiB", "there is nothing to do"]
+    assert pillarbox.status == 0
+    assert factory.one("SELECT count(*) FROM pillarbox.audit") == 0
+
+
 def test_an_empty_condition_never_acts(factory: Factory, pillarbox: Pillarbox) -> None:
     factory.rows(2)
     pillarbox.run("delete", "--yes")
