@@ -7,8 +7,10 @@ Guarantees: `str(error)` of ours is one line without secrets, fit for an operato
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
+_OF_ASYNCIO: Final = "Connect call failed"
 _LACKS_RIGHT: Final = "42501"
 _LACKS_SCHEMA: Final = ("42P01", "3F000")
 #: By SQLSTATE: what an operator does about it.
@@ -77,7 +79,10 @@ def first_line(error: BaseException) -> str:
 
 def cause(error: BaseException) -> str:
     """The same, but only the reason of a system error: the caller knows the number and the file's name."""
-    return getattr(error, "strerror", None) or in_words(error)
+    said = getattr(error, "strerror", None) or in_words(error)
+    if said.startswith(_OF_ASYNCIO) and isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)  # uvloop's words too
+    return said
 
 
 def told(error: Exception) -> str:

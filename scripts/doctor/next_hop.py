@@ -24,5 +24,5 @@ def next_hop(queued: QueuedConfig) -> Finding:
     if not missing:
         return Finding(_CHECK, Severity.OK, "every transport of queued.yaml names one")
     found = f"no next hop is configured for transport {listed(missing)}: mail does not reach its recipients"
-    remedy = "name it in connection.server of the transport (or set connection.mode to mx), then reload queued"
+    remedy = "`pillarbox relay HOST` names it (or set connection.mode of the transport to mx); then reload queued"
     return Finding(_CHECK, Severity.ALARM, found, remedy)

@@ -87,7 +87,7 @@ def verdict(transport: str, said: dict[str, tuple[bool, str]], *, login: bool) -
         untried = "" if login else "; not logged in, because the host refused us lately (login.refused)"
         return Finding(_REACHED, Severity.OK, f"transport {transport}: {good}{untried}")
     severity = Severity.ALARM if len(bad) == len(said) else Severity.WARN
-    remedy = "correct connection, tls or auth of the transport, or the host; `python -m queued --dry-run` shows the way"
+    remedy = "correct connection, tls or auth of the transport, or the host; `pillarbox relay` names another one"
     return Finding(_REACHED, severity, f"transport {transport}: {listed(bad, 3)}", remedy)
 
 

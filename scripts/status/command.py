@@ -17,7 +17,7 @@ from scripts.config_files import load_both
 from scripts.doctor.checks import Severity, span, worst
 from scripts.doctor.examine import Look
 from scripts.options import finish
-from scripts.output import records
+from scripts.output import records, table
 from scripts.output.table import Column, Table, time
 from scripts.version import version
 from shared.errors import DatabaseUnavailable, SchemaMismatch
@@ -141,21 +141,22 @@ def _shown(workers: Sequence[database.Row]) -> list[database.Row]:
 
 def _show(figures: Figures) -> None:
     print(f"pillarbox {version()}, PostgreSQL {figures.server}, {time(figures.now, brief=False)}\n")
+    brief = table.terminal_width() is not None
     daemons: list[tuple[object, ...]] = [
         ("smtpd", f"at {where}", "accepts connections" if accepts else "does not answer on this host")
         for where, accepts in figures.listeners.items()
     ]
     # It connects to the database with its first mail, so one that does not may be alive.
     daemons += [
-        ("smtpd", f"on {row.host or 'this host'}", f"connected to PostgreSQL since {time(row.since, brief=False)}")
+        ("smtpd", f"on {row.host or 'this host'}", f"connected to PostgreSQL since {time(row.since, brief=brief)}")
         for row in figures.smtpd
     ]
     for row in _shown(figures.workers):
-        state = f"alive since {time(row.started, brief=False)}" if row.live else f"silent for {span(row.silent)}"
+        state = f"alive since {time(row.started, brief=brief)}" if row.live else f"silent for {span(row.silent)}"
         daemons.append((row.id, f"on {row.host}", state))
     if not figures.workers:
         daemons.append(("queued", "-", "no worker has signed on"))
-    Table((Column("daemon", least=12, whole=True), Column("where", gives=1, least=8), Column("state"))).print(daemons)
+    Table((Column("daemon", least=12, whole=True), Column("where"), Column("state", wraps=True))).print(daemons)
 
     print()
     numbers = (Column(name, right=True) for name in ("1 min", "5 min", "15 min"))

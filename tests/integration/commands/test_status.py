@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from scripts import cli
@@ -25,12 +26,12 @@ NONE = 1  # a port where nothing listens
 @pytest.fixture
 def status(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Pillarbox:
     """`pillarbox status` on the test's own database."""
-    servers = [{"id": "relay", "listeners": [{"port": NONE}]}]
+    servers = [{"id": "relay", "listeners": [{"port": NONE}, {"address": "127.0.0.1", "port": 65535}]}]
     return Pillarbox(write_config(tmp_path / "config", database, servers=servers), capsys, "status")
 
 
 def test_the_status_screen_shows_every_part(
-    factory: Factory, status: Pillarbox, monkeypatch: pytest.MonkeyPatch
+    factory: Factory, status: Pillarbox, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     factory.rows(2)
     factory.rows(3, status="HOLD", received=datetime.now(UTC) - timedelta(hours=3))
@@ -50,7 +51,8 @@ def test_the_status_screen_shows_every_part(
     )
     monkeypatch.setattr(table, "terminal_width", lambda: 80)
     monkeypatch.setenv("NO_COLOR", "1")
-    lines = status.run().splitlines()
+    with psycopg.connect(database, application_name="pillarbox smtpd"):
+        lines = status.run().splitlines()
     assert len(lines) <= 40
     words = {tuple(line.split()) for line in lines}
     assert {("accepted", "2", "3", "3"), ("delivered", "1", "2", "2"), ("failed", "0", "0", "0")} <= words
@@ -60,6 +62,9 @@ def test_the_status_screen_shows_every_part(
     assert "alive since" in w1
     assert "silent for 2h" in w2, "the last start that is known"
     assert any(line.startswith("smtpd ") and line.endswith("does not answer on this host") for line in lines)
+    assert any(line.startswith("smtpd ") and "connected to PostgreSQL since" in line for line in lines)
+    assert not any("…" in line for line in lines)
+    assert max(map(len, lines)) <= 80
     assert any(line.startswith("warn") and "w2@h:2 has been silent for 2h" in line for line in lines)
 
     told = json.loads(status.run("--json"))

@@ -53,9 +53,9 @@ async def test_an_unreachable_transport_is_an_alarm_and_one_of_two_hosts_a_warni
     async with Sink() as sink, Sink(greeting=554) as closed:
         alone, one_of_two, refusing = await reached(queued(to(NONE), to(NONE, sink.port), to(closed.port)), frozenset())
     assert (alone.verdict, one_of_two.verdict, refusing.verdict) == (Severity.ALARM, Severity.WARN, Severity.ALARM)
-    assert f"connect to 127.0.0.1:{NONE}" in alone.found
+    assert alone.found == f"transport t1: 127.0.0.1:{NONE}: connect to 127.0.0.1:{NONE}: Connection refused"
     assert "host refused to talk to us: 554" in refusing.found
-    assert all("`python -m queued --dry-run`" in finding.remedy for finding in (alone, one_of_two, refusing))
+    assert all("`pillarbox relay` names another one" in finding.remedy for finding in (alone, one_of_two, refusing))
 
 
 async def test_hosts_of_routes_are_tried_and_mail_exchangers_are_not() -> None:

@@ -45,6 +45,11 @@ def test_the_cause_of_a_system_error_omits_errno_and_path() -> None:
     assert in_words(refused) == "[Errno 2] No such file or directory: '/nowhere'"
 
 
+def test_a_refused_connection_has_the_same_cause_in_every_event_loop() -> None:
+    of_asyncio = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 25)")
+    assert cause(of_asyncio) == cause(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
+
+
 def test_an_unexpected_error_is_reported_with_its_type() -> None:
     assert told(ConfigError("queued.yaml:3: no")) == "queued.yaml:3: no"
     assert told(KeyError("no")) == "KeyError('no')"
