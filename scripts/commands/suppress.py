@@ -18,7 +18,7 @@ from scripts.output import records
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared.config.queued.load import load_queued
-from shared.errors import PillarboxError
+from shared.errors import PillarboxError, cause
 from shared.mail import address
 from shared.mail.suppression import target
 from shared.postgres import database
@@ -70,7 +70,7 @@ def import_file(options: argparse.Namespace) -> int:
         listed = standard_input.read(_TYPED) if options.file == "-" else Path(options.file).read_bytes()
         lines = listed.decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise PillarboxError(f"{options.file}: cannot be read: {error}; allowed: a text file in UTF-8") from None
+        raise PillarboxError(f"{options.file}: cannot be read: {cause(error)}; allowed: a text file in UTF-8") from None
     written = ((number, line.partition("#")[0].strip()) for number, line in enumerate(lines, start=1))
     return _added(options, [_target(text, f"{options.file}:{number}") for number, text in written if text])
 

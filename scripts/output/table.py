@@ -86,14 +86,17 @@ class Table:
     def _row(self, cells: Sequence[str], widths: Sequence[int | None]) -> list[str]:
         """One row: one line, or more where its last column wraps."""
         line, late = "", 0  # late: characters that this row is behind its columns, after a value longer than its column
+        has_whole = False  # a value that is never cut: it is the one to keep
         *first, last = [index for index, width in enumerate(widths) if width is not None]
         for index in first:
             column, cell, width = self._columns[index], cells[index], widths[index] or 0
             cell = cell if column.whole else _cut(cell, width)
             spare = width - cell_len(cell) - late
             late = max(-spare, 0)
-            if late and not column.whole and self._limit is not None and cell_len(line + cell) > self._limit:
+            may_go = has_whole or not column.whole
+            if late and may_go and self._limit is not None and cell_len(line + cell) > self._limit:
                 return [line.rstrip()]
+            has_whole = has_whole or column.whole
             line += (" " * spare + cell if column.right else cell + " " * spare) + _GAP
         column, cell, width = self._columns[last], cells[last], widths[last] or 0
         if column.wraps:

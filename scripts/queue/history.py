@@ -98,6 +98,8 @@ def audit(options: argparse.Namespace) -> int:
     if options.json:
         records.lines(map(fields, rows))
         return 0
+    if not rows:
+        print("no commands")
     Table(_COMMANDS).print(map(_command, rows))
     return 0
 

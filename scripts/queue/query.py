@@ -70,6 +70,7 @@ def add_condition(parser: argparse.ArgumentParser, *, all_: bool = False) -> Non
     parser.add_argument(
         "condition",
         nargs="*",
+        default=[],
         metavar="CONDITION",
         help="ids, or such as: state=HOLD recipientdomain=example.com 'age>1h' (docs/reference/condition.md)",
     )

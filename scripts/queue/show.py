@@ -7,6 +7,7 @@ See: Postfix qshape(1), the model for `shape`.
 
 from __future__ import annotations
 
+import difflib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -35,12 +36,13 @@ _COLUMNS: Final = (
     Column("id", right=True),
     Column("state"),
     Column("recipient", least=30, whole=True),
-    Column("received", gives=5),
-    Column("sender", gives=3, least=20, whole=True),
-    Column("size", gives=1, right=True),
-    Column("retry_count", gives=2, right=True),
-    Column("next_retry", gives=4),
-    Column("last_error", gives=6, least=12),
+    Column("received", gives=6),
+    Column("sender", gives=4, least=20, whole=True),
+    Column("size", gives=2, right=True),
+    Column("retry_count", gives=3, right=True),
+    Column("next_retry", gives=5),
+    Column("message", gives=1),
+    Column("last_error", gives=7, least=12),
 )
 #: The tries of a recipient, in `show` and in `deadletters show`.
 TRIES: Final = (
@@ -50,6 +52,7 @@ TRIES: Final = (
     Column("peer"),
     Column("reply", wraps=True),
 )
+_NOTHING: Final = "0 matching recipients"
 _ADDRESSES: Final = frozenset({"sender", "recipient", "from", "to"})
 _UNGROUPED: Final = frozenset({"time", "age", "wait"})
 
@@ -122,6 +125,8 @@ def group(options: argparse.Namespace) -> int:
     if options.json:
         records.lines({**fields(row), "value": dict(zip(names, row.value, strict=True))} for row in rows)
         return 0
+    if not rows:
+        print(_NOTHING)
     columns_of = (
         *(Column(name, least=24, whole=name in _ADDRESSES) for name in names),
         Column("recipients", right=True),
@@ -141,8 +146,11 @@ def _column(name: str, values: dict[str, Any]) -> str:
     """A column to group by, as SQL; metadata keys are bound."""
     field = find(name)
     if field is None or field.kind in _UNGROUPED:
-        allowed = ", ".join(known for known, each in FIELDS.items() if each.kind not in _UNGROUPED)
-        raise PillarboxError(f"queue group: {name!r} is not a column to group by; allowed: {allowed}, metadata.KEY")
+        allowed = [known for known, each in FIELDS.items() if each.kind not in _UNGROUPED]
+        near = difflib.get_close_matches(name.lower(), [*allowed, *ALIASES], 1)
+        suggestion = f"; did you mean {near[0]}?" if near else ""
+        columns = f"{', '.join(allowed)}, metadata.KEY{suggestion}"
+        raise PillarboxError(f"queue group: {name!r} is not a column to group by; allowed: {columns}")
     if name.lower().startswith(METADATA):
         values[f"key{len(values)}"] = name[len(METADATA) :]
         return f"q.metadata->>%(key{len(values) - 1})s::text"
@@ -169,6 +177,8 @@ def shape(options: argparse.Namespace) -> int:
             for row in rows
         )
         return 0
+    if not rows:
+        print(_NOTHING)
     columns = (Column("destination", least=16, whole=True), *(Column(head, right=True) for head in ("T", *heads)))
     Table(columns).print(("TOTAL" if row.domain is None else row.domain, row.total, *_buckets(row)) for row in rows)
     return 0

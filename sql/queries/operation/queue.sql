@@ -176,7 +176,7 @@ SELECT q.id, coalesce(q.lease_until > %(now)s, false) AS sending
 -- Everything that ever happened to a message, for each recipient in the order it happened.
 SELECT * FROM (
     SELECT q.ts, q.id, q.recipientlocalpart || '@' || q.recipientdomain AS recipient, 'received' AS event,
-           concat_ws(' ', 'from', coalesce(q.saslusername, q.senderip), 'by', q.serverid) AS told
+           concat_ws(' ', 'from', coalesce(q.saslusername, q.senderip), 'by server ' || q.serverid) AS told
       FROM (SELECT id, ts, recipientlocalpart, recipientdomain, saslusername, senderip, serverid FROM pillarbox.queue WHERE messages__id = %(message)s
             UNION ALL
             SELECT id, ts, recipientlocalpart, recipientdomain, saslusername, senderip, serverid FROM pillarbox.archive WHERE messages__id = %(message)s) AS q

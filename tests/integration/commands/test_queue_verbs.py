@@ -387,3 +387,10 @@ async def test_a_command_stops_when_the_timeline_changes(factory: Factory) -> No
             await same_ids(connection, Done(1, 9, timeline="7/00000001"))
     finally:
         await connection.close()
+
+
+def test_an_empty_queue_is_said_in_words(pillarbox: Pillarbox) -> None:
+    for words in (("group", "state"), ("shape",)):
+        assert pillarbox.run(*words) == "0 matching recipients\n"
+        assert pillarbox.lines(*words) == []
+    assert pillarbox.run("audit") == "no commands\n"

@@ -185,6 +185,24 @@ TYPED: Final = [
         FAILED,
     ),
     Mistake(
+        "group by a mistyped column",
+        "pillarbox queue group recipientdoman",
+        "pillarbox: queue group: 'recipientdoman' is not a column to group by; allowed: …, metadata.KEY; did you mean recipientdomain?",
+        FAILED,
+    ),
+    Mistake(
+        "group by nothing",
+        "pillarbox queue group",
+        "pillarbox queue group: the following arguments are required: COLUMN[,COLUMN…]; see `pillarbox queue group --help`",
+        USAGE,
+    ),
+    Mistake(
+        "suppress what a missing file lists",
+        "pillarbox suppress import nowhere.txt --reason old",
+        "pillarbox: nowhere.txt: cannot be read: No such file or directory; allowed: a text file in UTF-8",
+        FAILED,
+    ),
+    Mistake(
         "show what is not queued",
         "pillarbox queue show 999",
         "pillarbox: queue show: 999 is not in the queue: see `pillarbox queue trace 999`",

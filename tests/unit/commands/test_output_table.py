@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 NOW = datetime.now(UTC)
 LONG = "anna.katharina.mustermann@correspondence.example.org"
 ERROR = "connect to mx1.correspondence.example.org[192.0.2.7]:25: Connection refused"
+MESSAGE = "01a20b5e-aa76-73b0-adbb-b33440252fac"
 ROWS = [
-    (1, "ACTIVE", LONG, NOW, "bounces@shop.example", 43, 3, NOW, ERROR),
-    (4711, "SCHEDULED", "bob@example.net", NOW, "", 43, 0, NOW, None),
+    (1, "ACTIVE", LONG, NOW, "bounces@shop.example", 43, 3, NOW, MESSAGE, ERROR),
+    (4711, "SCHEDULED", "bob@example.net", NOW, "", 43, 0, NOW, MESSAGE, None),
 ]
 
 
@@ -37,6 +38,7 @@ def test_without_a_terminal_no_cell_is_cut(capsys: pytest.CaptureFixture[str]) -
     head, first, second = capsys.readouterr().out.splitlines()
     assert first.split()[:5] == ["1", "ACTIVE", LONG, f"{NOW:%Y-%m-%dT%H:%M:%SZ}", "bounces@shop.example"]
     assert first.endswith(ERROR)
+    assert MESSAGE in first, "by which the log and the 250 name it"
     assert len(head.split()) == len(second.split()) == len(_COLUMNS), "every cell is a word, also an empty one"
 
 
@@ -51,10 +53,17 @@ def test_a_row_is_one_line_with_the_whole_address(monkeypatch: pytest.MonkeyPatc
     assert all(len(line) <= max(width, len(LONG) + 17) for line in found)
 
 
+def test_a_second_address_that_does_not_fit_is_left_out() -> None:
+    columns = (Column("recipient", whole=True), Column("sender", least=8, whole=True), Column("reason", least=6))
+    found = Table(columns, width=80).lines([(LONG, LONG, "why"), ("bob@example.net", LONG, "why"), ("a@b", "c@d", "e")])
+    assert found[1:3] == [LONG, "bob@example.net"]
+    assert found[3].split() == ["a@b", "c@d", "e"]
+
+
 def test_narrow_terminals_drop_columns_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    rows = [(1, "DEFER", "r1@example.com", NOW, "s@shop.example", 43, 3, NOW, ERROR)]
-    names = [set(lines(width, rows)[0].split()) for width in (200, 100, 80, 60, 40)]
+    rows = [(1, "DEFER", "r1@example.com", NOW, "s@shop.example", 43, 3, NOW, MESSAGE, ERROR)]
+    names = [set(lines(width, rows)[0].split()) for width in (240, 100, 80, 60, 40)]
     assert names[0] == {column.name for column in _COLUMNS}
     for wide, narrow in pairwise(names):
         assert narrow <= wide
