@@ -12,6 +12,7 @@ Raises: PillarboxError for errors that an operator can correct.
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -122,8 +123,13 @@ async def _serve(options: argparse.Namespace, smtpd: SmtpdConfig, queued: Queued
             _reload(options.config, queued, supervisor, next_hop)
         for warning in warnings:
             _warn(warning)
-        print(f"submit to {daemons[0].status.removeprefix('listening ')}, look with pillarbox queue list")
+        print(f"submit to {_place(daemons[0].status)}, look with pillarbox queue list")
         await _until(asked, smtpd)
+
+
+def _place(status: str) -> str:
+    """Where to submit, by what smtpd says of itself; a client cannot use the address that stands for every one."""
+    return re.sub(r"(?<![\d.])(?:0\.0\.0\.0|\[::\]):(\d+)", r"port \1 of this host", status.removeprefix("listening "))
 
 
 async def _until(asked: asyncio.Event, smtpd: SmtpdConfig) -> None:

@@ -70,11 +70,11 @@ def live(configured: Mapping[str, str], registered: Sequence[Registered]) -> lis
     for name in sorted(set(configured) - beating):
         silent = [each for each in registered if each.id == name]
         if not silent:
-            found.append(Finding(check, Severity.WARN, f"{name} of queued.yaml does not run", f"start worker {name}"))
+            found.append(Finding(check, Severity.WARN, f"{name} of queued.yaml does not run", _start([name])))
     for each in registered:
         if not each.live and each.id not in beating:
             text = f"{each.worker} has been silent for {span(each.silent)} and did not sign off"
-            found.append(Finding(check, Severity.WARN, text, f"look at its log; start worker {each.id}"))
+            found.append(Finding(check, Severity.WARN, text, f"look at its log; {_start([each.id])}"))
     if not found:
         running = listed(sorted(f"{each.worker}" for each in registered if each.live)) or "none is configured"
         found.append(Finding(check, Severity.OK, running))
@@ -132,7 +132,7 @@ def served(servers: Sequence[Server], partids: Sequence[Partid], unknown: str) -
     if asleep:
         text = f"no worker is alive that serves {names(asleep)}"
         owners = sorted({name for p in asleep for s in known if s.proof.answers[p] in _SOME for name in s.names})
-        found.append(Finding("partition.served", Severity.WARN, text, f"start worker {listed(owners)}"))
+        found.append(Finding("partition.served", Severity.WARN, text, _start(owners)))
     if not found:
         found.append(Finding("partition.served", Severity.OK, f"{names(partids)} are served"))
     if _any(known, unknown, _SOME):
@@ -141,6 +141,11 @@ def served(servers: Sequence[Server], partids: Sequence[Partid], unknown: str) -
         text = "mail with another partition id would wait for a worker"
         found.append(Finding("partition.unknown", Severity.NOTE, text))
     return [*found, _overlap(known, partids)]
+
+
+def _start(workers: Sequence[str]) -> str:
+    """How these workers of queued.yaml, at least one, are started."""
+    return f"start worker {listed(workers)}: `pillarbox up` or systemctl start pillarbox-queued@{workers[0]}"
 
 
 def waiting(servers: Sequence[Server], rows: Sequence[Partid], unserved: Sequence[Partid]) -> Finding:
@@ -152,7 +157,8 @@ def waiting(servers: Sequence[Server], rows: Sequence[Partid], unserved: Sequenc
     stuck = [p for p in rows if not any(each.proof.answers.get(p, Serves.NONE) in _SOME for each in alive)]
     if stuck:
         text = f"mail of {names(stuck)} waits, and no worker is alive that serves it"
-        return Finding("partition.waiting", Severity.ALARM, text, "start the worker whose WHERE selects it, or add one")
+        remedy = "start the worker whose WHERE selects it (`pillarbox up` starts all), or add one"
+        return Finding("partition.waiting", Severity.ALARM, text, remedy)
     if unserved:
         text = f"overdue mail of {names(unserved)} is selected by no living worker, though one serves a part of it"
         return Finding("partition.waiting", Severity.ALARM, text, "correct the WHERE of its worker, or add one")

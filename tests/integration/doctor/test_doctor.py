@@ -100,7 +100,7 @@ async def test_the_table_names_check_verdict_and_remedy(database: str, tmp_path:
     status, out, _ = await ask(as_demo(tmp_path, database, 9), "--offline", "--all")
     assert status == 0
     assert "partition.served" in out
-    assert "start worker queued-12, queued-34, queued-56" in out
+    assert "start worker queued-12, queued-34, queued-56: `pillarbox up` or systemctl start" in out
     assert out.splitlines()[-1].endswith("4 warn, 0 alarm")
 
 

@@ -162,3 +162,15 @@ def test_a_reload_beside_a_sink_opens_no_public_listener(
     up._reload(tmp_path, QueuedConfig(), supervisor, None)
     assert reloads == [True]
     assert "WARNING: no next hop is configured" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("listening 127.0.0.1:2525", "127.0.0.1:2525"),
+        ("listening 0.0.0.0:25, [::]:25", "port 25 of this host, port 25 of this host"),
+        ("listening 10.0.0.0:25", "10.0.0.0:25"),
+    ],
+)
+def test_the_place_to_submit_to_is_one_that_a_client_can_use(said: str, place: str) -> None:
+    assert up._place(said) == place
