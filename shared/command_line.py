@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 USAGE: Final = 2  # as argparse and most programs have it
+_VERB: Final = "VERB"  # the metavar of every choice of verbs
 _NO_INTEGER: Final = re.compile(r"invalid int value: ('.*?')")
 
 
@@ -33,6 +34,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say it in one line and exit."""
+        verbs = [verb for action in self._actions if action.metavar == _VERB for verb in action.choices or ()]
+        if verbs and message.endswith(f"arguments are required: {_VERB}"):
+            message = f"a {_VERB} is required; allowed: {', '.join(verbs)}"
         said = _NO_INTEGER.sub(r"\1 is not a whole number", " ".join(message.split()))
         sys.stderr.write(f"{self.prog}: {said}; see `{self.prog} --help`\n")
         sys.exit(USAGE)

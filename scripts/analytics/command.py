@@ -46,7 +46,8 @@ def _with_extra(func: Callable[[argparse.Namespace], int]) -> Callable[[argparse
     def run(options: argparse.Namespace) -> int:
         absent = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
         if absent:
-            raise PillarboxError(f"analytics needs {', '.join(absent)}: pip install 'pillarbox[analytics]'")
+            install = ".venv/bin/pip install -c constraints.txt -e '.[analytics]'"
+            raise PillarboxError(f"analytics needs {', '.join(absent)}; in the checkout: {install}")
         return func(options)
 
     return run

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `completion` to the command line."""
     parser = subparsers.add_parser("completion", help="print the completion of commands and options for bash or zsh")
-    parser.add_argument("shell", choices=("bash", "zsh"))
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
     parser.set_defaults(func=run)
 
 

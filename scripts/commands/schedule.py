@@ -10,6 +10,7 @@ See: docs/how-to/schedule-mail.md; queued/schedule.py; sql/schema/16_schedule.sq
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +29,6 @@ from shared.postgres import database
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable
-    from datetime import datetime
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _COLUMNS: Final = (
@@ -41,6 +41,7 @@ _COLUMNS: Final = (
     Column("to", gives=4, least=20, whole=True),
     Column("state", least=8),
 )
+_CLOCKS_APART: Final = timedelta(days=1)  # at most, between PostgreSQL's and this host's
 _LEAST, _MOST = -9, 9  # priorities, as in the table
 
 
@@ -90,8 +91,18 @@ def add(options: argparse.Namespace) -> int:
     if options.id is not None and not _ID.fullmatch(options.id):
         raise PillarboxError(f"ID: {show(options.id)}; allowed: 1 to 64 letters, digits, underscores and hyphens")
     check_option(options.config, [options.transport])
+    _check_time(options)
     mail = schedule_mail.read_mail(options.sender, options.recipients, options.file)
     return _ask(options, partial(_add_recurring if options.every is not None else _add_once, options, mail))
+
+
+def _check_time(options: argparse.Namespace) -> None:
+    """Refuse a time that cannot be used before the message is typed; by PostgreSQL's clock it is judged afterwards."""
+    now = datetime.now(UTC)
+    if options.every is not None:
+        schedule_mail.first_occurrence(options.every, options.timezone, now)
+    else:
+        schedule_mail.instant(options.at, options.timezone, now - _CLOCKS_APART)
 
 
 async def _add_recurring(options: argparse.Namespace, mail: schedule_mail.Mail, connection: database.Connection) -> int:

@@ -97,8 +97,8 @@ def setup(settings: Tracing, service: str, instance: str) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
     except ImportError:
         raise ConfigError(
-            "tracing.endpoint: spans need OpenTelemetry, which is not installed; allowed: none, or "
-            "pip install 'pillarbox[tracing]'"
+            "tracing.endpoint: spans need OpenTelemetry, which is not installed; allowed: none, or in the checkout: "
+            ".venv/bin/pip install -c constraints.txt -e '.[tracing]'"
         ) from None
     # Its own words about a collector that is away are a traceback each; tracing.failed says it once a minute.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)

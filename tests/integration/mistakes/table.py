@@ -71,6 +71,18 @@ TYPED: Final = [
         USAGE,
     ),
     Mistake(
+        "no verb",
+        "pillarbox",
+        "pillarbox: a VERB is required; allowed: demo, up, …, completion; see `pillarbox --help`",
+        USAGE,
+    ),
+    Mistake(
+        "no verb of a verb",
+        "pillarbox queue",
+        "pillarbox queue: a VERB is required; allowed: list, group, …, undo; see `pillarbox queue --help`",
+        USAGE,
+    ),
+    Mistake(
         "wrong verb of a verb",
         "pillarbox queue relase 1",
         "pillarbox queue: argument VERB: 'relase' is unknown; allowed: …; did you mean release?; see `pillarbox queue --help`",
@@ -201,6 +213,24 @@ TYPED: Final = [
         "pillarbox suppress import nowhere.txt --reason old",
         "pillarbox: nowhere.txt: cannot be read: No such file or directory; allowed: a text file in UTF-8",
         FAILED,
+    ),
+    Mistake(
+        "cron with too few fields, before the message is typed",
+        "pillarbox schedule add x --every '0 9 * *' --from a@example.com --to b@example.com",
+        'pillarbox: --every: "0 9 * *"…; allowed: …',
+        FAILED,
+    ),
+    Mistake(
+        "time that is over, before the message is typed",
+        "pillarbox schedule add --at 2020-01-01T00:00 --from a@example.com --to b@example.com",
+        'pillarbox: --at: "2020-01-01T00:00" has passed; allowed: a time to come such as 2026-12-24T18:00 or 2026-12-24T18:00+01:00',
+        FAILED,
+    ),
+    Mistake(
+        "completion of no shell",
+        "pillarbox completion",
+        "pillarbox completion: the following arguments are required: SHELL; see `pillarbox completion --help`",
+        USAGE,
     ),
     Mistake(
         "show what is not queued",

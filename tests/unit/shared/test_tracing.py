@@ -53,7 +53,7 @@ def test_without_an_endpoint_opentelemetry_is_not_imported() -> None:
 
 def test_an_endpoint_without_the_package_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(ConfigError, match=r"^tracing\.endpoint: .*; allowed: none, or pip install"):
+    with pytest.raises(ConfigError, match=r"^tracing\.endpoint: .*; allowed: none, or in the checkout: .venv/bin/pip"):
         tracing.setup(Tracing(endpoint=ENDPOINT), "smtpd", "one")
     assert not tracing.on()
 
