@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _OCTETS: Final = 256 * 1024
 _READ_LINES: Final = 5000  # the parser's work grows with lines times depth: 256 KiB of empty lines took it seconds
-_FIELD: Final = 2000  # characters of a field: the parser's work grows with their square, and 200 KB took it minutes
+# Characters of a field: the parser's work grows with their square, and 200 KB took it minutes.
+_FIELD: Final = 2000
+_OF_FORM: Final = 500  # of those that say how the content is to be read
 _PARTS: Final = 50
 _MOST: Final = 100  # recipients
 _LINES: Final = 500  # of a bounce of the old kind
@@ -59,7 +61,7 @@ class _Bounded(policy.Compat32):
 
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
         name, value = super().header_source_parse(sourcelines)
-        return name, value[:_FIELD]
+        return name, value[: _OF_FORM if name.lower().startswith("content-") else _FIELD]
 
     def fold(self, name: str, value: str) -> str:
         return f"{name}: {value}\n".encode(errors="surrogateescape").decode(errors="replace")

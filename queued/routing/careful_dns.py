@@ -19,7 +19,7 @@ import dns.rdatatype
 from dns._asyncbackend import Backend, DatagramSocket, Socket, StreamSocket
 
 _LONGEST: Final = 16_384  # octets by TCP; the largest honest answers have about five thousand
-_RECORDS: Final = 200  # of which fifty are used
+_RECORDS: Final = 100  # of which fifty are used
 _LABELS: Final = 20  # of a name, and pointers on the way; honest ones have about ten
 _ANY: Final = 128  # the same of our own question
 _HEADER: Final = 12  # octets
