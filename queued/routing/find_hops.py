@@ -4,7 +4,7 @@ Owns: the order of questions: decide the way, ask for MX, cut loops, ask for add
     own names and addresses.
 Guarantees: at least one Hop, best first, or Unroutable with the outcome. Hosts that queued.yaml names are passed on by
     name, so that /etc/hosts holds for them; hosts from DNS are passed on by address, the address that was checked. At
-    most _MOST_HOSTS hosts of a domain are considered.
+    most _MOST_HOSTS hosts of a domain are considered, and _MOST_HOPS of their addresses.
 See: RFC 5321 section 5.1; Postfix smtp_addr.c and inet_interfaces.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from dataclasses import replace
 from ipaddress import IPv6Address, ip_address
 from random import Random
@@ -37,7 +38,7 @@ from queued.routing.route import (
 from queued.routing.site import site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from queued.routing.resolver import Resolver
     from queued.routing.route import Address, Hop, Host
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 from queued.routing.site import Hops
 
 _MOST_HOSTS: Final = 30  # by preference; the largest honest lists have about ten
+_MOST_HOPS, _MOST_OF_A_HOST = 60, 10  # addresses of a domain's hosts, and of one of them
 _AT_ONCE: Final = 5  # of them are asked about at the same time: a domain must not take the places of many others
 
 
@@ -108,7 +110,7 @@ class HopFinder:
         hosts = tuple(replace(host, addresses=answers[host.name].records) for host in hosts)
         hosts = cut_loops(hosts, self._ourselves.has_address, domain)
         usable = reachable(domain, hosts, answers, by_mx=by_mx, private=self._transport.allow.private)
-        return Hops(self._in_order(usable), together)
+        return Hops(self._few(self._in_order(usable)), together)
 
     def shut(self, domain: str, *, follow: int = 0) -> Deferral | None:
         """For how long to park mail for this domain, because DNS cannot be asked about it now; else None.
@@ -120,6 +122,16 @@ class HopFinder:
         except Unroutable:
             return None
         return self._resolver.shut(way.domain, follow=follow) if isinstance(way, ByMx) else None
+
+    def _few(self, hops: Sequence[Hop]) -> list[Hop]:
+        """The first of these, some of each host: they are remembered for every domain."""
+        tried, of_each = self._transport.connection.addresses, Counter[str]()
+        few: list[Hop] = []
+        for hop in hops:
+            of_each[hop.name] += 1
+            if of_each[hop.name] <= max(_MOST_OF_A_HOST, tried):
+                few.append(hop)
+        return few[: max(_MOST_HOPS, tried)]
 
     def _in_order(self, hosts: Iterable[Host]) -> list[Hop]:
         now = monotonic()

@@ -196,3 +196,15 @@ async def test_mail_is_deferred_if_all_hosts_refuse_the_connection() -> None:
         assert (result.outcome.kind, result.outcome.enhanced) == ("deferred", "4.4.1")
         assert result.remote is not None
         assert result.remote.startswith("mx2.test[127.0.0.3]")
+
+
+async def test_of_an_exchanger_with_many_addresses_some_are_considered() -> None:
+    """They are remembered for each domain: thirty exchangers of a hundred addresses each took half a megabyte."""
+    names = [f"mx{n}.many.test" for n in range(30)]
+    zone = {
+        MX: [f"{n} {name}." for n, name in enumerate(names)],
+        **{(name, "A"): [f"127.1.{n}.{a}" for a in range(50)] for n, name in enumerate(names)},
+    }
+    async with routing(zone, connection={"port": 2525}) as routed:
+        hops = await routed.transport.finder.find("example.test")
+    assert [hop.name for hop in hops] == [name for name in names[:6] for _ in range(10)]
