@@ -1,9 +1,11 @@
 """http — asks an HTTP server, and reads an answer of bounded size
 
 Owns: the only door to httpx, which is imported with the first request: most daemons make none.
-Guarantees: an answer of more than `longest` octets is refused; it is read as it was sent, and nothing is unpacked. A
-    redirect is an answer like any other. Proxies and passwords in the environment do not count. A request that is
-    cancelled closes its connection; how long one may take is the caller's decision, by asyncio.timeout.
+Guarantees: an answer of more than `longest` octets is refused; it is read as it was sent, and nothing is unpacked. On a
+    connection that is not kept no more than that and _HEAD octets are read at all, because a server may send replies
+    without end before its answer (100 Continue). A redirect is an answer like any other. Proxies and passwords in the
+    environment do not count. A request that is cancelled closes its connection; how long one may take is the caller's
+    decision, by asyncio.timeout.
 Raises: HttpFailed.
 See: RFC 9110 section 15.4 (redirects); RFC 9112 section 9.3 (connections that are kept).
 """
@@ -11,7 +13,7 @@ See: RFC 9110 section 15.4 (redirects); RFC 9112 section 9.3 (connections that a
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from shared.errors import cause
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     import httpx
 
     type HttpHeaders = Iterable[tuple[str, str]]
+
+
+_HEAD: Final = 16_384  # octets of status line and fields, besides the content
 
 
 class HttpFailed(Exception):
@@ -61,6 +66,9 @@ class HttpClient:
         fields = [("Connection", "keep-alive" if self._keep else "close"), ("Accept-Encoding", "identity"), *headers]
         limits = httpx.Limits(keepalive_expiry=None)
         transport = self._idle.pop() if self._idle else httpx.AsyncHTTPTransport(verify=self._context, limits=limits)
+        if not self._keep:
+            pool: Any = transport._pool  # noqa: SLF001 - httpx has no limit, and no public place to put one
+            pool._network_backend = _Network(pool._network_backend, self._longest + _HEAD)  # noqa: SLF001 - as above
         again, whole = self._keep, False
         try:
             request = httpx.Request(
@@ -105,6 +113,35 @@ class HttpClient:
             await answer.aclose()
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         return HttpAnswer(answer.status_code, bytes(body), kind)
+
+
+class _Network:
+    """httpcore's way to the network, with connections on which no more than so many octets are read."""
+
+    def __init__(self, network: Any, most: int) -> None:
+        self._network, self._most = network, most
+        self.sleep = network.sleep
+
+    async def connect_tcp(self, *asked: Any, **named: Any) -> _Stream:
+        return _Stream(await self._network.connect_tcp(*asked, **named), self._most)
+
+
+class _Stream:
+    """One of these connections, as httpcore uses it."""
+
+    def __init__(self, stream: Any, left: int) -> None:
+        self._stream, self._most, self._left = stream, left, left
+        self.write, self.aclose, self.get_extra_info = stream.write, stream.aclose, stream.get_extra_info
+
+    async def start_tls(self, *asked: Any, **named: Any) -> _Stream:
+        return _Stream(await self._stream.start_tls(*asked, **named), self._left)
+
+    async def read(self, *asked: Any, **named: Any) -> bytes:
+        octets: bytes = await self._stream.read(*asked, **named)
+        self._left -= len(octets)
+        if self._left < 0:
+            raise HttpFailed(f"answers with more than {self._most} octets")
+        return octets
 
 
 def _reason(error: BaseException) -> str:

@@ -73,6 +73,7 @@ async def test_two_domains_at_one_address_each_prove_their_name(authority: Autho
         (answer(b"<html>"), "is not a valid MTA-STS policy"),
         (answer(policy(MX) + b"\n" * LONGEST), f"more than {LONGEST} octets"),
         (b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 900\r\n\r\n" + policy(MX), "https://"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 100_000, "more than"),
         (b"this is not HTTP\r\n\r\n", "https://"),
         (None, "within 0.3 s"),
     ],
