@@ -3,7 +3,8 @@
 Guarantees: pure, and one parser for both, so that no spelling of the field passes the check as one author and is signed
     as another. Comments nest and may hold escapes; quoted names and groups are understood; stray line ends count as the
     spaces that they become. A field that can be read in two ways, occurs twice, or is longer or more nested than any
-    honest one is refused; parsing takes some milliseconds at most, for any field.
+    honest one is refused, and so is one in a header of more than 2 MiB; parsing takes some milliseconds at most, for
+    any content.
 See: RFC 5322 sections 3.2 (comments, quoted strings), 3.4 (mailboxes, groups), 3.6 (one From field) and 4.4 (obsolete
     forms); RFC 6376 section 8.15 (repeated fields).
 """
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from shared.mail.message import Address
 
 _LONGEST: Final = 10_240  # octets of a From field: some hundred addresses
+_HEADER: Final = 1 << 21  # octets of a header; content without an empty line may be all header
 _NESTED: Final = 100  # comments within one another
 # Stray line ends count here, for there are readers to whom they end a line.
 _FIELD: Final = re.compile(rb"(\A|\r\n|[\r\n])from(?:[ \t\x00]|\r(?!\n)|(?<!\r)\n)*:", re.IGNORECASE)
@@ -60,6 +62,8 @@ def authors(content: bytes) -> tuple[Author, ...] | None:
     """
     end = 0 if content.startswith(b"\r\n") else content.find(b"\r\n\r\n")
     end = len(content) if end < 0 else end
+    if end > _HEADER:
+        return None
     fields = _FIELD.finditer(content, 0, end)
     field = next(fields, None)
     if field is None:

@@ -165,7 +165,9 @@ async def test_content_without_an_end_of_its_header_leaves_unsigned_at_once(
     begun = process_time()
     assert await signed(by, content) == content
     assert process_time() - begun < 0.8
-    assert [event["domain"] for event in heard.all("sign.skipped")] == ["origin.example"]
+    # Beyond 2 MiB not even the author is looked for, and so no rule fits.
+    skipped = ["origin.example"] if len(content) < 1 << 21 else []
+    assert [event["domain"] for event in heard.all("sign.skipped")] == skipped
 
 
 async def test_a_message_is_signed_once_for_all_its_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

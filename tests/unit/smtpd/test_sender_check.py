@@ -79,3 +79,12 @@ def test_any_from_is_parsed_in_bounded_time(unit: bytes, times: int) -> None:
 
 def test_an_unrestricted_user_may_write_any_from() -> None:
     assert from_is_own(User("bob"), b"From: anybody@elsewhere.example\r\n\r\n")
+
+
+@pytest.mark.parametrize("rest", [b" \r\n", b"f\r\n", b"from", b"x"])
+def test_content_without_an_end_of_its_header_is_not_searched_whole(rest: bytes) -> None:
+    """Content of the largest size, whose header never ends, kept the event loop for a third of a second."""
+    content = b"From: alice@example.com\r\n::\r\n" + rest * (10_000_000 // len(rest))
+    started = process_time()
+    assert not from_is_own(ALICE, content)
+    assert process_time() - started < 0.03
