@@ -63,6 +63,8 @@ def run(options: argparse.Namespace) -> int:
         try:
             conninfo = prepare(smtpd)
             asyncio.run(_serve(options, smtpd, queued, conninfo))
+            if not started and database.is_embedded(smtpd.environment.database.uri):
+                print(f"PostgreSQL ran before and goes on under {var}; `pillarbox database stop` ends it")
         finally:
             if started:
                 embedded.stop(var)

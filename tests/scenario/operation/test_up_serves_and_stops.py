@@ -111,6 +111,7 @@ async def test_up_restarts_its_daemons_and_leaves_a_running_database_alone(books
             await books.until_arrived(2 * MESSAGES)
         finally:
             assert await up.stop() == 0
+        assert up.out.read_text().endswith(f"goes on under {var}; `pillarbox database stop` ends it\n")
         assert up.err.read_text().count(" child.died ") == len(WORKERS)
         assert archived(uri) == 2 * MESSAGES
         assert books.account().clean
