@@ -81,7 +81,8 @@ async def _message(connection: database.Connection, id_: str) -> UUID | None:
     if is_message(id_):
         return UUID(id_)
     if not is_recipient(id_):
-        raise PillarboxError(f"queue trace: {id_!r} is neither a message id nor the number of a recipient")
+        hint = f"; `pillarbox queue list recipient={id_}` has those of its mail that is queued" if "@" in id_ else ""
+        raise PillarboxError(f"queue trace: {id_!r} is neither a message id nor the number of a recipient{hint}")
     rows = await database.fetch(connection, "queue_message_of", id=int(id_))
     return rows[0].message if rows else None
 

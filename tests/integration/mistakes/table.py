@@ -233,6 +233,12 @@ TYPED: Final = [
         USAGE,
     ),
     Mistake(
+        "trace an address",
+        "pillarbox queue trace ann@example.com",
+        "pillarbox: queue trace: 'ann@example.com' is neither a message id nor the number of a recipient; `pillarbox queue list recipient=ann@example.com` has those of its mail that is queued",
+        FAILED,
+    ),
+    Mistake(
         "show what is not queued",
         "pillarbox queue show 999",
         "pillarbox: queue show: 999 is not in the queue: see `pillarbox queue trace 999`",
