@@ -45,7 +45,7 @@ SELECT cron.schedule('pillarbox unserved', '* * * * *',
 
 -- maintenance.keep.idempotency
 SELECT cron.schedule('pillarbox forget_keys', '* * * * *',
-    $$DO $do$ BEGIN WHILE pillarbox.maintain_forget_keys('7d', 1000) > 0 LOOP
+    $$DO $do$ BEGIN WHILE pillarbox.maintain_forget_keys('1d', 1000) > 0 LOOP
         COMMIT; EXIT WHEN clock_timestamp() > statement_timestamp() + '50s'; END LOOP; END $do$; $$);
 
 -- maintenance.keep.history

@@ -14,6 +14,7 @@ from scripts.commands.up import tell_waiting
 from scripts.options import add_config
 from scripts.output import records
 from shared.config.smtpd.load import load_smtpd
+from shared.config.smtpd.quarantine import reviewers
 from shared.postgres import migrate
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         one_connection.started(settings.uri, config.environment.var, make=True),
         settings.partitions.leaves,
         settings.partitions.count,
+        reviewers=reviewers(config.quarantines),
         only_pre=options.phase == "pre",
         tell=tell_waiting,
     )

@@ -27,6 +27,7 @@ from scripts.up.keep_postgres import keep_up
 from scripts.up.only_one import only_one
 from scripts.up.unserved import unserved
 from shared.config.queued.next_hop import without_next_hop
+from shared.config.smtpd.quarantine import reviewers
 from shared.errors import ConfigError
 from shared.observe import events
 from shared.postgres import database, migrate
@@ -75,7 +76,13 @@ def prepare(smtpd: SmtpdConfig) -> str:
     """Start the database if it is ours, bring its schema up to date, and return its conninfo."""
     settings = smtpd.environment.database
     conninfo = database.resolve(settings.uri, smtpd.environment.var)
-    migrate.migrate(conninfo, settings.partitions.leaves, settings.partitions.count, tell=tell_waiting)
+    migrate.migrate(
+        conninfo,
+        settings.partitions.leaves,
+        settings.partitions.count,
+        reviewers=reviewers(smtpd.quarantines),
+        tell=tell_waiting,
+    )
     return conninfo
 
 

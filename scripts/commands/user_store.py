@@ -4,7 +4,7 @@ Owns: changing one user in either; the text of the file.
 Guarantees: a file is replaced whole, by one command at a time, and keeps its owner and rights (0600 when new); smtpd
     never reads half of one. Comments in it are lost: it is ours to write.
 Raises: PillarboxError for errors that an operator can correct.
-See: smtpd/login/user_sources.py, which reads both; sql/schema/19_user.sql.
+See: smtpd/login/user_sources.py, which reads both; sql/schema/06_principal.sql.
 """
 
 from __future__ import annotations

@@ -130,6 +130,7 @@ CHECKS: Final[dict[str, str]] = {
     "server.reached": "PostgreSQL answers. A: it does not, and no check of the database is made.",
     "schema.version": "The schema is this code's. A: it is older, newer, or from before 0.1.0.",
     "schema.partitions": "SQL hashes domains into as many ids as smtpd.yaml says. W: into another number.",
+    "schema.reviewers": "PostgreSQL lets those review who are reviewers in smtpd.yaml. W: others do.",
     "server.version": "The server's version. Note: newer than any this code was tested with.",
     "server.durability": (
         "Settings that make a commit durable are on. A: fsync or full_page_writes is off. W: synchronous_commit is off."

@@ -19,6 +19,7 @@ from scripts.doctor import logins, queue, server, workers
 from scripts.doctor.checks import Finding, Limits, Severity
 from scripts.doctor.conditions import prove
 from scripts.doctor.workers import Registered
+from shared.config.smtpd.quarantine import reviewers
 from shared.errors import SchemaMismatch
 from shared.how_many import how_many
 from shared.postgres import coverage, database, migrate
@@ -134,7 +135,7 @@ class Look:
 
     async def _partitions(self) -> list[Finding]:
         [row] = await self._rows("doctor_settings")
-        return [queue.partitions(row, self._count)]
+        return [queue.partitions(row, self._count), queue.reviewers(row, reviewers(self._smtpd.quarantines))]
 
     async def _tree(self) -> list[Finding]:
         self._leaves = await self._rows("doctor_leaves")

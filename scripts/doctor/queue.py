@@ -15,7 +15,7 @@ from scripts.doctor.workers import names
 from shared.how_many import how_many
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from shared.postgres.database import Row
 
@@ -27,6 +27,7 @@ TRIGGERS: Final = (
     "queue_identity",
     "queue_partid",
     "queue_reviewed",
+    "queue_decided",
     "queue_released",
     "queue_held",
 )
@@ -42,6 +43,7 @@ INDEXES: Final = (
     "queue_finish",
 )
 _OF_HOLD: Final = ("queue_hold_ts", "queue_hold_quarantine")
+_TRIGGERS_OF_HOLD: Final = ("queue_hold_claimed", "queue_hold_deleted")
 _DEFAULT_LEAF: Final = "queue_def_def"
 _GUARD: Final = "pillarbox migrate makes leaves as they must be; for this one see pillarbox.queue_guard"
 
@@ -67,15 +69,21 @@ def leaves(rows: Sequence[Row], limits: Limits) -> list[Finding]:
 
 def _triggers(rows: Sequence[Row]) -> Finding:
     lost = [
-        f"{row.name}: {listed(absent)}" for row in rows if (absent := [t for t in TRIGGERS if t not in row.triggers])
+        f"{row.name}: {listed(absent)}"
+        for row in rows
+        if (absent := [t for t in TRIGGERS + _of_hold(row, _TRIGGERS_OF_HOLD) if t not in row.triggers])
     ]
     text = f"missing or disabled: {'; '.join(lost)}: bodies are miscounted, or illegal moves pass"
     return _one("leaf.triggers", Severity.ALARM, lost, text, _GUARD, "on every table of the tree")
 
 
 def _lost(row: Row) -> list[str]:
-    wanted = INDEXES + (_OF_HOLD if row.name == "queue_hold" else ())
-    return [index for index in wanted if index not in row.indexes]
+    return [index for index in INDEXES + _of_hold(row, _OF_HOLD) if index not in row.indexes]
+
+
+def _of_hold(row: Row, names: tuple[str, ...]) -> tuple[str, ...]:
+    """What the leaf of held mail has besides."""
+    return names if row.name == "queue_hold" else ()
 
 
 def storage(options: Sequence[str]) -> list[str]:
@@ -250,6 +258,15 @@ def partitions(row: Row, configured: int) -> Finding:
         return Finding("schema.partitions", Severity.OK, how_many(configured, "partition id"))
     text = f"SQL hashes into {how_many(row.partitions, 'id')}, smtpd.yaml into {configured}: one domain, two partitions"
     return Finding("schema.partitions", Severity.WARN, text, "run pillarbox migrate, and restart smtpd")
+
+
+def reviewers(row: Row, configured: Mapping[str, Sequence[str]]) -> Finding:
+    """Whom PostgreSQL lets decide in which quarantine."""
+    other = sorted(
+        each for each in row.reviewers.keys() | configured.keys() if row.reviewers.get(each) != configured.get(each)
+    )
+    text = f"quarantines whose reviewers are others for PostgreSQL than in smtpd.yaml: {listed(other)}"
+    return _one("schema.reviewers", Severity.WARN, other, text, "run pillarbox migrate", "as in smtpd.yaml")
 
 
 def _one(check: str, verdict: Severity, faults: object, text: str, remedy: str, fine: str) -> Finding:

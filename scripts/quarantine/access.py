@@ -4,9 +4,8 @@ Owns: the rules of `quarantines[].reviewers`, and turning the words of a command
     them.
 Guarantees: operators (who own the queue) may do everything; others need the role pillarbox_reviewer, and must be among
     the reviewers of each quarantine they touch, where it names any. Mail that comes into a closed quarantine between
-    the check and the change is left alone, too.
+    the check and the change is left alone, too. PostgreSQL decides by the same rules, of the last `pillarbox migrate`.
 Raises: PillarboxError in one line, before anything is changed.
-Bugs: PostgreSQL does not know `reviewers`: a login with pillarbox_reviewer may decide by SQL about all held mail.
 See: docs/how-to/grant-roles.md.
 """
 

@@ -15,6 +15,7 @@ See: sql/README.md, "Migrations beside mail".
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from contextlib import contextmanager
@@ -93,12 +94,14 @@ def migrate(
     leaves: Mapping[str, Sequence[str]],
     partitions: int = 6,
     *,
+    reviewers: Mapping[str, Sequence[str]] | None = None,
     only_pre: bool = False,
     patience: float = PATIENCE,
     tell: Tell = lambda _line: None,
 ) -> Report:
     """Apply what is missing, make the leaves `queue_def_<suffix>` for their partition ids, and the coming days.
 
+    `reviewers`: who may decide in each quarantine that names any, which PostgreSQL enforces from then on.
     `only_pre` leaves out what old daemons could not go on with: the first half of a rolling upgrade. `patience`:
     seconds to go on waiting for the locks of one step. `tell` is called, once a step, with the sessions it waits for.
     """
@@ -115,7 +118,9 @@ def migrate(
             if insist(leaf, partial(_make_leaf, connection, suffix, partids)):
                 made.append(leaf)
         insist("the coming days", lambda: connection.execute(query("history_create"), {"ahead": 7}))
-        connection.execute(query("settings_write"), {"partitions": partitions})
+        connection.execute(
+            query("settings_write"), {"partitions": partitions, "reviewers": json.dumps(dict(reviewers or {}))}
+        )
         return Report(tuple(done), tuple(made))
 
 

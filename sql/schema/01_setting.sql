@@ -15,7 +15,8 @@ CREATE TABLE migrations (
 -- Settings of the configuration that SQL needs; `pillarbox migrate` writes them.
 CREATE TABLE settings (
     only_row   boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    partitions integer NOT NULL DEFAULT 6 CHECK (partitions BETWEEN 1 AND 1024) -- environment.database.partitions.count
+    partitions integer NOT NULL DEFAULT 6 CHECK (partitions BETWEEN 1 AND 1024), -- environment.database.partitions.count
+    reviewers  jsonb   NOT NULL DEFAULT '{}'           -- quarantines[].reviewers by id, of those that name any
 );
 INSERT INTO settings DEFAULT VALUES;
 

@@ -2,12 +2,14 @@
 SET LOCAL search_path = pillarbox;
 
 -- Keys an application has used, in a table of their own, because the partitioned queue cannot have such a unique
--- constraint. Each login has its own keys and cannot use up, or ask about, those of another.
+-- constraint. Each principal, and each login that acts for none, has its own keys and cannot use up, or ask about, those of
+-- another. The fingerprint is of everything that enqueue was given with the key; an empty one is that of no message.
 CREATE TABLE idempotency (
     application  text NOT NULL,
     key          text NOT NULL CHECK (key <> '' AND length(key) <= 255),
     messages__id uuid NOT NULL,
     ts           timestamptz NOT NULL DEFAULT now(),
+    fingerprint  bytea NOT NULL DEFAULT '',
     PRIMARY KEY (application, key)
 );
 CREATE INDEX idempotency_ts ON idempotency (ts);
@@ -103,7 +105,8 @@ BEGIN
 END $$;
 
 -- Queues one message for its recipients inside the caller's transaction: it is sent if, and only if, that commits. With
--- a key this login has used before, nothing is queued and the earlier message's id comes back.
+-- a key that the caller has used before, for the same message, nothing is queued and the earlier message's id comes back;
+-- for another one it is refused.
 CREATE FUNCTION enqueue(
     sender text, recipients text[], content bytea, idempotency_key text DEFAULT NULL,
     deliver_at timestamptz DEFAULT NULL, priority integer DEFAULT 0, metadata jsonb DEFAULT '{}',
@@ -114,7 +117,10 @@ DECLARE
     message uuid := encode(set_byte(set_byte(overlay(uuid_send(gen_random_uuid())
                         PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6),
                         6, (get_byte(uuid_send(gen_random_uuid()), 6) & 15) | 112), 8, 128 | (get_byte(uuid_send(gen_random_uuid()), 8) & 63)), 'hex')::uuid;
+    submitter principals;
     earlier uuid;
+    print bytea;
+    known bytea;
     count integer := (SELECT s.partitions FROM settings s);
     due timestamptz := due_at(deliver_at);
     origin record;
@@ -145,10 +151,18 @@ BEGIN
     transportid := transport_checked(transportid);
     SELECT * INTO origin FROM address_split(sender);
     PERFORM address_split(r) FROM unnest(recipients) AS r;
+    submitter := sending_checked(origin.localpart, origin.domain);
     IF idempotency_key IS NOT NULL THEN
-        INSERT INTO idempotency AS i (application, key, messages__id) VALUES (session_user, idempotency_key, message)
-            ON CONFLICT (application, key) DO UPDATE SET key = i.key RETURNING i.messages__id INTO earlier;
-        IF earlier <> message THEN
+        -- As given, what was left out by its default. The delivery time as seconds: the session's time zone is not part of it.
+        print := sha256(sha256(content) || convert_to(jsonb_build_array(sender, recipients, extract(epoch FROM deliver_at)::text, priority,
+                            metadata, transportid, jobid, coalesce(enqueue.smtputf8, false))::text, 'UTF8'));
+        INSERT INTO idempotency AS i (application, key, messages__id, fingerprint) VALUES (submitter.name, idempotency_key, message, print)
+            ON CONFLICT (application, key) DO UPDATE SET key = i.key RETURNING i.messages__id, i.fingerprint INTO earlier, known;
+        IF known <> print THEN
+            RAISE EXCEPTION 'idempotency key % was used for another message', to_json(left(idempotency_key, 100))
+                USING ERRCODE = 'unique_violation', DETAIL = format('message %s', earlier),
+                      HINT = 'allowed: everything as it was given with this key before, or another key';
+        ELSIF earlier <> message THEN
             RETURN earlier;
         END IF;
     END IF;
@@ -158,12 +172,16 @@ BEGIN
     WITH addressed AS (
         SELECT r.number, a.localpart, a.domain FROM unnest(recipients) WITH ORDINALITY AS r(address, number), address_split(r.address) AS a
     ), queued AS (
-        -- The age of mail that waits begins when it is due: its tries must not be used up by waiting.
-        INSERT INTO queue (messages__id, actionid, ts, serverid, saslusername, senderlocalpart, senderdomain, recipientlocalpart,
+        -- The age of mail that waits begins when it is due: its tries must not be used up by waiting. What a principal's
+        -- mail has of its principal it has here too, as by SMTP.
+        INSERT INTO queue (messages__id, actionid, status, ts, serverid, saslusername, senderlocalpart, senderdomain, recipientlocalpart,
                            recipientdomain, size, metadata, transportid, jobid, priority, next_retry)
-        SELECT message, number, due, 'sql', session_user, origin.localpart, origin.domain, a.localpart, a.domain, length(content),
-               enqueue.metadata || jsonb_build_object('_partid', partition_id(a.domain, count)),
-               enqueue.transportid, enqueue.jobid, enqueue.priority, due
+        SELECT message, number, CASE WHEN submitter.quarantineid IS NULL THEN 'DELIVER' ELSE 'HOLD' END::queue_status, due, 'sql', submitter.name,
+               origin.localpart, origin.domain, a.localpart, a.domain, length(content),
+               enqueue.metadata || jsonb_strip_nulls(jsonb_build_object('_partid', coalesce(submitter.partitionid, partition_id(a.domain, count)),
+                                                                        '_quarantineid', submitter.quarantineid, '_holdreason',
+                                                                        CASE WHEN submitter.quarantineid IS NOT NULL THEN 'all mail of this user is held' END)),
+               coalesce(nullif(enqueue.transportid, 'default'), submitter.transportid, 'default'), enqueue.jobid, enqueue.priority, due
           FROM addressed a
         RETURNING queue.metadata->>'_partid' AS partid
     )

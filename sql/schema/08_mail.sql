@@ -46,7 +46,7 @@ BEGIN
 END $$;
 CREATE TRIGGER mail_acted INSTEAD OF INSERT OR UPDATE OR DELETE ON mail FOR EACH ROW EXECUTE FUNCTION mail_acted();
 
--- Only the mail that the calling login has enqueued itself: it may look, cancel (DELETE), and change when and how urgently
+-- Only the mail that the caller has enqueued itself, a principal or a login: it may look, cancel (DELETE), and change when and how urgently
 -- it is sent. Holding and releasing are for operators and reviewers.
 CREATE VIEW own_mail WITH (security_barrier) AS
 SELECT id, messages__id AS message, state,
@@ -54,7 +54,7 @@ SELECT id, messages__id AS message, state,
        recipientlocalpart || '@' || recipientdomain AS recipient, size, priority, next_retry, retry_count, last_error,
        jobid, metadata
   FROM queue_state
- WHERE serverid = 'sql' AND saslusername = session_user;
+ WHERE serverid = 'sql' AND saslusername = (SELECT acting_for());
 
 CREATE FUNCTION own_mail_acted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$

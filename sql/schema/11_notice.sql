@@ -95,6 +95,8 @@ CREATE TABLE suppressions (
     active   boolean     NOT NULL DEFAULT true         -- false: noted, and suppresses nothing yet
 );
 CREATE INDEX suppressions_expires ON suppressions (expires);
+CREATE TRIGGER suppressions_operated BEFORE INSERT OR UPDATE OR DELETE ON suppressions
+    FOR EACH STATEMENT WHEN (coalesce(current_setting('pillarbox.acting', true), '') <> '') EXECUTE FUNCTION operators_only();
 
 -- Whether we have sent, or are sending, this message to this address: what a report about it must agree with.
 CREATE FUNCTION report_known(message uuid, localpart text, domain text) RETURNS boolean

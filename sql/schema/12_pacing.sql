@@ -6,7 +6,7 @@ CREATE TABLE suspends (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     selection jsonb       NOT NULL,                 -- lists of values by field, as `match` in queued.yaml; {}: all
     reason    text        NOT NULL CHECK (reason <> ''),
-    who       text        NOT NULL DEFAULT current_user,
+    who       text        NOT NULL DEFAULT acting_for(),
     made      timestamptz NOT NULL DEFAULT now(),
     expires   timestamptz,                          -- NULL: until it is removed
     CONSTRAINT suspends_selection CHECK (jsonb_typeof(selection) = 'object'),
@@ -24,6 +24,8 @@ BEGIN
 END $$;
 CREATE TRIGGER suspends_changed AFTER INSERT OR UPDATE OR DELETE ON suspends
     FOR EACH STATEMENT EXECUTE FUNCTION suspends_changed();
+CREATE TRIGGER suspends_operated BEFORE INSERT OR UPDATE OR DELETE ON suspends
+    FOR EACH STATEMENT WHEN (coalesce(current_setting('pillarbox.acting', true), '') <> '') EXECUTE FUNCTION operators_only();
 
 -- Whether one of these values matches; a value that begins with a dot is every domain below. It reads nothing.
 CREATE FUNCTION suspend_fits(wanted jsonb, given text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -24,17 +24,20 @@ CREATE TABLE schedules (
     CONSTRAINT schedules_id CHECK (id ~ '^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$')
 );
 CREATE INDEX schedules_next ON schedules (next_at) WHERE enabled;
+CREATE TRIGGER schedules_operated BEFORE INSERT OR UPDATE OR DELETE ON schedules
+    FOR EACH STATEMENT WHEN (coalesce(current_setting('pillarbox.acting', true), '') <> '') EXECUTE FUNCTION operators_only();
 
 -- Queues one occurrence and advances next_at to `following`, in the caller's transaction; NULL when the schedule is not
 -- due with this occurrence any more, or another session has it. Every occurrence gets a Date and a Message-ID of its
 -- own, since receivers silently drop a message whose Message-ID they have seen; the same occurrence always gets the
--- same.
+-- same. One that was queued before, and is due again because next_at was set back, is not queued twice.
 CREATE FUNCTION schedule_send(schedule text, occurrence timestamptz, following timestamptz, at timestamptz) RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 DECLARE
     s schedules;
     stamp text := to_char(occurrence AT TIME ZONE 'UTC', 'YYYYMMDD"T"HH24MISS"Z"');
     heading text;
+    once text;
     message uuid;
 BEGIN
     IF following <= at THEN
@@ -45,13 +48,17 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    once := format('schedule:%s:%s', s.id, stamp);
     heading := format(E'Date: %s +0000\r\nMessage-ID: <%s.%s.%s@%s>\r\n',
                       to_char(at AT TIME ZONE 'UTC', 'Dy, DD Mon YYYY HH24:MI:SS'),
                       s.id, stamp, left(md5(extract(epoch FROM s.made)::text), 8),
                       coalesce(nullif(split_part(s.sender, '@', -1), ''), 'pillarbox.invalid'));
-    message := enqueue(s.sender, s.recipients, convert_to(heading, 'UTF8') || s.content,
-                       idempotency_key => format('schedule:%s:%s', s.id, stamp), priority => s.priority, metadata => s.metadata,
-                       transportid => s.transportid, jobid => s.id, smtputf8 => s.smtputf8);
+    -- Its Date would be another one now, so enqueue would refuse the key.
+    SELECT i.messages__id INTO message FROM idempotency i WHERE i.application = acting_for() AND i.key = once;
+    IF NOT FOUND THEN
+        message := enqueue(s.sender, s.recipients, convert_to(heading, 'UTF8') || s.content, idempotency_key => once, priority => s.priority,
+                           metadata => s.metadata, transportid => s.transportid, jobid => s.id, smtputf8 => s.smtputf8);
+    END IF;
     UPDATE schedules SET next_at = following, last_at = at, last_message = message, error = NULL WHERE id = s.id;
     RETURN message;
 END $$;

@@ -9,7 +9,7 @@ SET LOCAL search_path = pillarbox;
 CREATE TABLE audit (
     id        bigint      PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     ts        timestamptz NOT NULL DEFAULT now(),
-    who       text        NOT NULL DEFAULT session_user,  -- the login at PostgreSQL: nobody can write another's name
+    who       text        NOT NULL DEFAULT acting_for(),  -- on whose behalf: a principal, or the login itself
     operator  text,                                       -- whom the command took itself to be run by
     verb      text        NOT NULL CHECK (verb IN ('hold', 'release', 'copy', 'redirect', 'retry', 'delay', 'priority',
                                                    'move', 'bounce', 'delete', 'undo', 'rescan', 'retention')),
@@ -21,7 +21,8 @@ CREATE TABLE audit (
     done      bigint      NOT NULL DEFAULT 0,
     skipped   bigint      NOT NULL DEFAULT 0,             -- in a worker's hand, or finished meanwhile
     finished  timestamptz,
-    undone    timestamptz
+    undone    timestamptz,
+    login     text        NOT NULL DEFAULT session_user   -- at PostgreSQL: no statement can write another's name
 );
 CREATE INDEX audit_ts ON audit (ts);
 
@@ -45,21 +46,16 @@ LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
                         WHERE u.undoes = a.id AND NOT (u.ts < before AND (u.finished IS NOT NULL OR u.ts < now() - interval '1 day')));
 $$;
 
--- Whether the login is an operator, that is, owns the queue.
-CREATE FUNCTION is_operator() RETURNS boolean LANGUAGE sql STABLE SET search_path = pillarbox, pg_temp AS $$
-    SELECT pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'pillarbox.queue'::regclass), 'USAGE')
-$$;
-
--- The command of this login that is not finished; other logins are refused.
+-- The command of this principal or login that is not finished; others are refused.
 CREATE FUNCTION audit_open(audit bigint) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pillarbox, pg_temp AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM audit a WHERE a.id = audit_open.audit AND a.who = session_user AND a.finished IS NULL) THEN
-        RAISE EXCEPTION 'audit % is not an unfinished command of %', audit_open.audit, session_user USING ERRCODE = 'insufficient_privilege';
+    IF NOT EXISTS (SELECT FROM audit a WHERE a.id = audit_open.audit AND a.who = acting_for() AND a.finished IS NULL) THEN
+        RAISE EXCEPTION 'audit % is not an unfinished command of %', audit_open.audit, acting_for() USING ERRCODE = 'insufficient_privilege';
     END IF;
 END $$;
 
--- Notes that a command of this login begins; the number of its row. Reviewers decide about held mail, and undo nothing.
+-- Notes that a command begins; the number of its row. Reviewers decide about held mail, and undo nothing.
 CREATE FUNCTION audit_begin(operator text, verb text, condition text, argument jsonb, reason text,
                             undoes bigint, wanted bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
@@ -67,11 +63,13 @@ DECLARE
     made bigint;
 BEGIN
     IF NOT is_operator() AND (verb NOT IN ('release', 'copy', 'redirect', 'bounce', 'delete', 'rescan', 'retention') OR undoes IS NOT NULL) THEN
-        RAISE EXCEPTION '% may not %: only operators may', session_user, verb
-            USING ERRCODE = 'insufficient_privilege', HINT = 'operators are members of the role that owns the queue';
+        RAISE EXCEPTION '% may not %: only operators may', acting_for(), verb
+            USING ERRCODE = 'insufficient_privilege', HINT = 'operators are members of the role that owns the queue, and principals with the role operator';
+    ELSIF NOT coalesce(acting_has('{reviewer,operator,admin}'), true) THEN
+        RAISE EXCEPTION '% may not %: only reviewers and operators may', acting_for(), verb USING ERRCODE = 'insufficient_privilege';
     END IF;
     INSERT INTO audit AS a (who, operator, verb, condition, argument, reason, undoes, wanted)
-    VALUES (session_user, audit_begin.operator, audit_begin.verb, audit_begin.condition, coalesce(audit_begin.argument, '{}'),
+    VALUES (acting_for(), audit_begin.operator, audit_begin.verb, audit_begin.condition, coalesce(audit_begin.argument, '{}'),
             audit_begin.reason, audit_begin.undoes, audit_begin.wanted)
     RETURNING a.id INTO made;
     RETURN made;

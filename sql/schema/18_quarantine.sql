@@ -2,7 +2,7 @@
 SET LOCAL search_path = pillarbox;
 
 -- Releases copies of held recipients and leaves the held ones where they are: new rows, in a transaction like any
--- other. With the rights of its owner, and only for held mail, so that reviewers may.
+-- other. With the rights of its owner, and only for held mail, so that reviewers may, where the quarantine is theirs.
 CREATE FUNCTION queue_release_copies(ids bigint[], to_localpart text, to_domain text)
 RETURNS TABLE (id bigint, partid text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
@@ -18,7 +18,7 @@ BEGIN
                        ELSE jsonb_build_object('_partid', partition_id(to_domain, (SELECT s.partitions FROM settings s))) END,
            q.transportid, q.jobid, q.priority
       FROM queue q
-     WHERE q.id = ANY (ids) AND q.status = 'HOLD'
+     WHERE q.id = ANY (ids) AND q.status = 'HOLD' AND review_checked(q.metadata->>'_quarantineid')
      ORDER BY q.id
     RETURNING queue.id, queue.metadata->>'_partid';
 END $$;

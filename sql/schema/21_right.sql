@@ -12,7 +12,7 @@ DO $$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['smtpd', 'queued', 'reviewer', 'analyst', 'maintainer', 'application'] LOOP
+    FOREACH name IN ARRAY ARRAY['smtpd', 'queued', 'reviewer', 'analyst', 'maintainer', 'application', 'agent'] LOOP
         -- Another database of this cluster, or an administrator, may have made it.
         CONTINUE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = 'pillarbox_' || name);
         BEGIN
@@ -23,9 +23,17 @@ BEGIN
     END LOOP;
 
     GRANT USAGE ON SCHEMA pillarbox TO pillarbox_smtpd, pillarbox_queued, pillarbox_reviewer, pillarbox_analyst,
-        pillarbox_maintainer, pillarbox_application;
+        pillarbox_maintainer, pillarbox_application, pillarbox_agent;
     GRANT EXECUTE ON FUNCTION archive_is_dead, due_at, partition_id, priority_checked TO PUBLIC;  -- they read nothing
     GRANT SELECT ON migrations TO pillarbox_smtpd, pillarbox_queued;
+
+    -- agents act for principals, with the rights of their other roles. No other role may. smtpd names the user whom it has
+    -- authenticated in the rows that it inserts, and queued sends in nobody's name. The rest are logins of people and of
+    -- applications, each of which is somebody itself: with act_as it could be anybody, and send or decide in their name.
+    GRANT EXECUTE ON FUNCTION act_as, principal_known TO pillarbox_agent;
+    -- What a login is told about itself, and what triggers ask with its rights. acting_secret and principals are the owner's.
+    GRANT EXECUTE ON FUNCTION acting_for, acted_for, acting_has, is_operator, may_review, review_checked
+        TO pillarbox_smtpd, pillarbox_queued, pillarbox_reviewer, pillarbox_analyst, pillarbox_maintainer, pillarbox_application, pillarbox_agent;
 
     -- smtpd writes mail and reads none: not a body, not an address. Of a message whose id it knows it learns only that
     -- it is gone.

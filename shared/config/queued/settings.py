@@ -138,7 +138,7 @@ class Keep(Section):
 
     history: Interval = setting("30d", "Attempts and archive.", unit="duration")
     deadletters: Interval = setting("7d", "The bodies of dead letters, so that they can be requeued.", unit="duration")
-    idempotency: Interval = setting("7d", "The keys that applications gave to enqueue.", unit="duration")
+    idempotency: Interval = setting("1d", "The keys that applications gave to enqueue.", unit="duration")
 
 
 class Maintenance(Section):

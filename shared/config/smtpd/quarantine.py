@@ -52,9 +52,9 @@ class Quarantine(Section):
     )
     reviewers: list[Text] = setting(
         [],
-        "Logins and roles of PostgreSQL that may decide here with `pillarbox quarantine`, besides operators; [] is "
-        "every login with pillarbox_reviewer.",
-        unit="list of roles",
+        "Principals, and logins and roles of PostgreSQL, that may decide here, besides operators; [] is every "
+        "reviewer. PostgreSQL enforces what the last `pillarbox migrate` read.",
+        unit="list of names",
     )
     notice: Notice = section(Notice, "The digest of new mail.")
 
@@ -64,6 +64,11 @@ BUILT_IN: Final = (
     Quarantine(id="poison", description="A worker died or went silent each time it was tried"),
     Quarantine(id="body", description="Its body is missing, so that no further try could send it"),
 )
+
+
+def reviewers(declared: list[Quarantine]) -> dict[str, list[str]]:
+    """The reviewers of each quarantine that names any, by its id: what PostgreSQL is told."""
+    return {each.id: each.reviewers for each in declared if each.reviewers}
 
 
 def all_quarantines(declared: list[Quarantine]) -> dict[str, Quarantine]:

@@ -209,8 +209,8 @@ SELECT set_config('default_transaction_read_only', 'on', false) AS looks, set_co
        set_config('standard_conforming_strings', 'on', false) AS reads, set_config('quote_all_identifiers', 'off', false) AS writes
 
 -- name: doctor_settings
--- In how many partition ids SQL hashes domains.
-SELECT partitions FROM pillarbox.settings
+-- In how many partition ids SQL hashes domains, and whom it lets review what.
+SELECT partitions, reviewers FROM pillarbox.settings
 
 -- name: doctor_shut
 -- Mail that waits for a host which does not answer or has all it may have, or for DNS, among the `batch` earliest of what

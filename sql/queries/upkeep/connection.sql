@@ -38,5 +38,6 @@ SELECT CASE WHEN NOT pg_is_in_recovery()
        END AS timeline
 
 -- name: settings_write
--- Tells SQL what the configuration says: in how many partition ids domains hash.
-UPDATE pillarbox.settings SET partitions = %(partitions)s WHERE partitions <> %(partitions)s
+-- Tells SQL what the configuration says: in how many partition ids domains hash, and who may decide in which quarantine.
+UPDATE pillarbox.settings SET partitions = %(partitions)s, reviewers = %(reviewers)s::jsonb
+ WHERE (partitions, reviewers) IS DISTINCT FROM (%(partitions)s, %(reviewers)s::jsonb)

@@ -66,6 +66,8 @@ async def test_a_healthy_queue_has_no_warning(patient: Patient) -> None:
         ),
         ("schema.version", ALARM, "missing", "DROP SCHEMA pillarbox CASCADE"),
         ("schema.partitions", WARN, "7 ids", "UPDATE pillarbox.settings SET partitions = 7"),
+        ("schema.reviewers", WARN, "legal", """UPDATE pillarbox.settings SET reviewers = '{"legal": ["ann"]}'"""),
+        ("leaf.triggers", ALARM, "queue_hold: queue_hold_d", "DROP TRIGGER queue_hold_deleted ON pillarbox.queue_hold"),
     ],
 )
 async def test_a_damaged_schema_is_reported(

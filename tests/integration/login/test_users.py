@@ -1,6 +1,6 @@
 """test_users — users of a changing file and of the table, and the reply to a login if neither is available
 
-Owns: proofs about smtpd/login/user_sources.py and sql/schema/19_user.sql, with the real PostgreSQL.
+Owns: proofs about smtpd/login/user_sources.py and sql/schema/06_principal.sql, with the real PostgreSQL.
 See: tests/integration/commands/test_user_command.py for `pillarbox user`.
 """
 

@@ -165,7 +165,7 @@ def test_an_analyst_reads_the_history(factory: Factory, logins: Logins) -> None:
 
 def test_roles_are_created_once_or_beforehand_by_an_administrator(factory: Factory) -> None:
     """A login that may not create roles, with existing roles: every right is still granted."""
-    names = ("smtpd", "queued", "reviewer", "analyst", "maintainer", "application")
+    names = ("smtpd", "queued", "reviewer", "analyst", "maintainer", "application", "agent")
     found = factory.sql(
         "SELECT rolname FROM pg_roles WHERE rolname = ANY(%(names)s) AND NOT rolcanlogin AND NOT rolsuper",
         names=[f"pillarbox_{name}" for name in names],

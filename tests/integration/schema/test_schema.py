@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
 
 GUARDS = {"queue_arrived", "queue_left", "queue_truncated"}
-ROW_GUARDS = {"queue_status", "queue_identity", "queue_partid", "queue_reviewed", "queue_released", "queue_held"}
+ROW_GUARDS = {
+    *("queue_status", "queue_identity", "queue_partid"),
+    *("queue_reviewed", "queue_decided", "queue_released", "queue_held"),
+}
+HOLD_GUARDS = {"queue_hold_claimed", "queue_hold_deleted"}  # other leaves need none
 STORAGE = {
     "fillfactor": "45",
     "autovacuum_vacuum_scale_factor": "0",
@@ -75,7 +79,7 @@ def test_every_table_has_the_same_triggers(grown: Factory) -> None:
     tables = tree(grown)
     assert "queue_def_late" in tables
     for name in tables:
-        assert triggers(grown, name) == GUARDS | ROW_GUARDS, name
+        assert triggers(grown, name) == GUARDS | ROW_GUARDS | (HOLD_GUARDS if name == "queue_hold" else set()), name
 
 
 def test_every_leaf_has_a_unique_id_and_the_storage_of_a_hot_table(grown: Factory) -> None:

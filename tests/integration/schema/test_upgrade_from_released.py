@@ -56,12 +56,12 @@ def test_the_comparison_finds_differences(database: str) -> None:
     before = described(database)
     execute(database, "GRANT SELECT (id) ON pillarbox.notices TO pillarbox_analyst")
     execute(database, "ALTER FUNCTION pillarbox.kept(interval) STABLE")
-    execute(database, "ALTER TABLE pillarbox.users ALTER COLUMN disabled SET DEFAULT true")
+    execute(database, "ALTER TABLE pillarbox.principals ALTER COLUMN disabled SET DEFAULT true")
     differing = {name for name, definition in described(database).items() if before.get(name) != definition}
     assert differing == {
         ("right on a column", "notices id pillarbox_analyst"),
         ("function", "kept(interval)"),
-        ("column", "users 4"),
+        ("column", "principals 7"),
     }
 
 

@@ -37,6 +37,9 @@ CREATE TRIGGER archive_died AFTER INSERT ON archive REFERENCING NEW TABLE AS fin
 CREATE FUNCTION dead_letters_requeue(ids bigint[], OUT requeued bigint[], OUT gone integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 BEGIN
+    IF NOT coalesce(acting_has('{operator,admin}'), true) THEN
+        RAISE EXCEPTION '% may not requeue dead letters: only operators may', to_json(acting_for()) USING ERRCODE = 'insufficient_privilege';
+    END IF;
     -- The next statement sees what those who held these bodies before us have done.
     PERFORM FROM messages m
       WHERE m.id IN (SELECT a.messages__id FROM archive a WHERE a.id = ANY (ids) AND archive_is_dead(a.result))
