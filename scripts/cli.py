@@ -12,6 +12,7 @@ import sys
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
+from scripts.options import AS
 from scripts.version import version
 from shared.command_line import Parser, status_without_right
 from shared.errors import PillarboxError
@@ -28,6 +29,7 @@ VERBS: Final = {
     "migrate": "commands.migrate",
     "database": "commands.database",
     "user": "commands.user",
+    "principal": "commands.principal",
     "suppress": "commands.suppress",
     "sink": "sink.command",
     "queue": "queue.command",
@@ -71,6 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parsed(given)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a line is there when it is printed, in a pipe too
+    AS.set(getattr(options, "principal", None))
     try:
         status: int = options.func(options)
     except PillarboxError as error:

@@ -1,6 +1,6 @@
 """one-connection — runs a command's query on one connection to the configured database
 
-Owns: the connection of a command, and PostgreSQL's refusals and outages as one line.
+Owns: the connection of a command, on whose behalf it acts, and PostgreSQL's refusals and outages as one line.
 Guarantees: the connection is closed before the answer is returned. An embedded server that has to be started for it is
     announced on standard error; one that was never made is made by a command only if that is its task.
 Raises: DatabaseUnavailable; SchemaMismatch for a schema that is missing; PillarboxError in the caller's words for
@@ -10,12 +10,14 @@ Raises: DatabaseUnavailable; SchemaMismatch for a schema that is missing; Pillar
 from __future__ import annotations
 
 import asyncio
+import getpass
 import sys
 from typing import TYPE_CHECKING
 
+from scripts.options import AS
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import DatabaseUnavailable, PillarboxError, SchemaMismatch, lacks_schema, remedy
-from shared.postgres import database
+from shared.postgres import acting, database
 from shared.postgres.embedded import embedded
 
 if TYPE_CHECKING:
@@ -52,11 +54,16 @@ def ask[Answer](
     question: Callable[[database.Connection], Awaitable[Answer]],
     refused: Callable[[BaseException], str] | None = None,
 ) -> Answer:
-    """Ask on one connection that is called `name`; `refused` words a refusal of PostgreSQL's."""
+    """Ask on one connection that is called `name`; `refused` words a refusal of PostgreSQL's.
+
+    It acts for the principal that `--as` names; without, for the user that runs the command if that is a principal and
+    the login may act for others, else for the login.
+    """
 
     async def on_it() -> Answer:
-        connection = await database.connect(conninfo, name)
+        connection = await acting.connect(conninfo, name)
         try:
+            connection.principal = AS.get() or await acting.find_principal(connection, system_user())
             return await question(connection)
         finally:
             await connection.close()
@@ -71,3 +78,11 @@ def ask[Answer](
         told = refused(error) if refused else f"PostgreSQL refuses this: {database.reason(error)}"
         kind = SchemaMismatch if lacks_schema(error) else PillarboxError
         raise kind(f"{told}{remedy(error)}") from None
+
+
+def system_user() -> str:
+    """The login name of the user that runs the command, as far as the system knows it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

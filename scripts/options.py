@@ -7,8 +7,9 @@ Guarantees: an invalid value is refused before anything is done, with the allowe
 from __future__ import annotations
 
 import argparse
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from shared.config.units import parse_typed_duration
 from shared.mail.address import AddressRefused, parse
@@ -19,10 +20,21 @@ if TYPE_CHECKING:
 
     from shared.mail.message import Address
 
+#: The principal that `--as` names; None without the option.
+AS: Final[ContextVar[str | None]] = ContextVar("as", default=None)
 
-def finish(verb: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *, json: bool = True) -> None:
-    """The options every verb has, and what it does."""
+
+def finish(
+    verb: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    json: bool = True,
+    acting: bool = False,
+) -> None:
+    """The options every verb has, and what it does; `acting`: also on whose behalf."""
     add_config(verb)
+    if acting:
+        add_as(verb)
     if json:
         verb.add_argument("--json", action="store_true", help="JSON for programs")
     verb.set_defaults(func=run)
@@ -49,6 +61,13 @@ def address(text: str) -> Address:
         return parse(text)
     except AddressRefused as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def add_as(parser: argparse.ArgumentParser) -> None:
+    """The option that says on whose behalf a verb acts."""
+    parser.add_argument(
+        "--as", dest="principal", metavar="NAME", help="act for this principal (you, if you are one; else the login)"
+    )
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

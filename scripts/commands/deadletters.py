@@ -54,17 +54,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     verb = verbs.add_parser("list", help="dead letters, the latest first, and their number by result")
     _add_filter(verb)
-    finish(verb, list_letters)
+    finish(verb, list_letters, acting=True)
 
     verb = verbs.add_parser("show", help="one dead letter with every try")
     verb.add_argument("id", type=_id, metavar="ID", help="its number in the archive, or the id of its message")
-    finish(verb, show)
+    finish(verb, show, acting=True)
 
     verb = verbs.add_parser("requeue", help="send dead letters once more: by number, or all that match")
     verb.add_argument("ids", type=_id, nargs="*", metavar="ID", help="numbers in the archive, or ids of messages")
     _add_filter(verb)
     consent.add_consent(verb)
-    finish(verb, requeue)
+    finish(verb, requeue, acting=True)
 
     verb = verbs.add_parser("watch", help="one JSON line for each dead letter as it happens, until Ctrl-C")
     verb.add_argument("--since", type=_ago, metavar="AGO", help="begin with those of this long ago: 1d, 2h30m (now)")

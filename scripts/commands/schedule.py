@@ -69,9 +69,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("--file", default="-", metavar="MAIL.eml", help="the message, header and all (standard input)")
     verb.add_argument("--transport", default="default", metavar="ID", help="of queued.yaml (default)")
     verb.add_argument("--priority", type=int, default=0, metavar="N", help="-9 to 9, urgent above 0 (0)")
-    finish(verb, add)
+    finish(verb, add, acting=True)
 
-    finish(verbs.add_parser("list", help="every schedule, the next one first"), list_schedules)
+    finish(verbs.add_parser("list", help="every schedule, the next one first"), list_schedules, acting=True)
     for name, run, text in (
         ("remove", remove, "forget a schedule; mail it has queued is still sent"),
         ("enable", enable, "send it again, from its next occurrence on"),
@@ -79,7 +79,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     ):
         verb = verbs.add_parser(name, help=text)
         verb.add_argument("id", metavar="ID")
-        finish(verb, run)
+        finish(verb, run, acting=True)
 
 
 def add(options: argparse.Namespace) -> int:

@@ -61,15 +61,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--reason", required=True, metavar="TEXT", help="the reason; it appears in last_error of the mail"
     )
     verb.add_argument("--for", dest="span", type=_span, metavar="TIME", help="1h, 2d (until it is removed)")
-    verb.add_argument("--who", metavar="NAME", help="who suspends it (default: your login at the database)")
-    finish(verb, add)
+    verb.add_argument("--who", metavar="NAME", help="who suspends it (default: the principal or login you act for)")
+    finish(verb, add, acting=True)
 
-    finish(verbs.add_parser("list", help="list mail that is suspended by command or by rule"), list_suspends)
+    finish(
+        verbs.add_parser("list", help="list mail that is suspended by command or by rule"), list_suspends, acting=True
+    )
 
     verb = verbs.add_parser("remove", help="let it go again")
     verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers that `list` shows")
     verb.add_argument("--all", action="store_true", help="all of them")
-    finish(verb, remove)
+    finish(verb, remove, acting=True)
 
 
 def add(options: argparse.Namespace) -> int:

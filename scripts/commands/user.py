@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from scripts.commands.user_store import Store
     from shared.config.smtpd.settings import SmtpdConfig
 
+#: The keys of an entry that add_sending has options for.
+SENDING: Final = ("senders", "messages", "recipients", "partition", "transport", "hold")
 _COLUMNS: Final = (
     Column("name", least=24, whole=True),
     Column("state"),
@@ -49,75 +51,86 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `user` and its verbs to the command line."""
     parser = subparsers.add_parser("user", help="manage users that may submit mail")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    verb = _verb(verbs, "add", add, "add a user; the password is asked for, or read from a pipe")
+    verb = add_verb(verbs, "add", add, "add a user; the password is asked for, or read from a pipe")
     _add_password(verb)
-    verb.add_argument(
-        "--sender",
-        dest="senders",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help='user@example.com, example.com, *.example.com, or "" for the null sender; may be given again (any sender)',
-    )
-    for name, text in (("messages", "messages"), ("recipients", "recipients")):
-        verb.add_argument(f"--{name}", type=int, metavar="N", help=f"{text} in an hour (no limit)")
-    verb.add_argument("--partition", metavar="ID", help="of the user's mail (as policy decides)")
-    verb.add_argument("--transport", metavar="ID", help="of the user's mail (as policy decides)")
-    verb.add_argument("--hold", metavar="ID", help="hold the user's mail under this quarantine id")
-    _add_password(_verb(verbs, "passwd", passwd, "give a user another password"))
-    _verb(verbs, "disable", disable, "refuse the user's logins until it is enabled")
-    _verb(verbs, "enable", enable, "take the user's logins again")
-    _verb(verbs, "remove", remove, "forget a user")
+    add_sending(verb)
+    _add_password(add_verb(verbs, "passwd", passwd, "give a user another password"))
+    add_verb(verbs, "disable", disable, "refuse the user's logins until it is enabled")
+    add_verb(verbs, "enable", enable, "take the user's logins again")
+    add_verb(verbs, "remove", remove, "forget a user")
     verb = verbs.add_parser("list", help="every user, without passwords")
-    finish(verb, list_users)
+    finish(verb, list_users, acting=True)
     verb = verbs.add_parser("hash", help="read a password, print the line for authentication.users")
     verb.add_argument("name", help="the user's name")
     verb.add_argument("--json", action="store_true", help="JSON for programs")
     verb.set_defaults(func=print_hash)
 
 
+def add_sending(verb: argparse.ArgumentParser) -> None:
+    """The options that say as whom, how much and which way one may send."""
+    verb.add_argument(
+        "--sender",
+        dest="senders",
+        action="append",
+        metavar="PATTERN",
+        help='user@example.com, example.com, *.example.com, or "" for the null sender; may be given again (any sender)',
+    )
+    for name in ("messages", "recipients"):
+        verb.add_argument(f"--{name}", type=int, metavar="N", help=f"{name} in an hour (no limit)")
+    verb.add_argument("--partition", metavar="ID", help="of its mail (as policy decides)")
+    verb.add_argument("--transport", metavar="ID", help="of its mail (as policy decides)")
+    verb.add_argument("--hold", metavar="ID", help="hold its mail under this quarantine id")
+
+
+def sending_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What these options say, as values of an entry; what is left out is not among them."""
+    transports.check_option(options.config, [options.transport] if options.transport else [])
+    return {key: value for key in SENDING if (value := getattr(options, key)) is not None}
+
+
 def add(options: argparse.Namespace) -> int:
     """Add a user."""
     config = _config(options)
-    transports.check_option(options.config, [options.transport] if options.transport else [])
-    keys = ("senders", "messages", "recipients", "partition", "transport", "hold")
-    values = {key: getattr(options, key) for key in keys}
+    values = sending_of(options)
     make_entry(values)  # before a password is typed
     store = _store(config)
-    try:
-        name = read_name(options.name)
-    except ValueError as error:
-        raise PillarboxError(f"NAME: {error}") from None
+    name = new_name(options)
     entry = make_entry({**values, **_verifiers(config, options)})
     if not store.add(name, entry):
-        raise PillarboxError(f"NAME: there is a user {show(name)} already; allowed: another name, or user passwd")
+        what = "user" if name in store.entries() else "principal that is no such user"
+        raise PillarboxError(f"NAME: there is a {what} {show(name)} already; allowed: another name, or user passwd")
     return records.tell(f"{name} is added", {"name": name}, as_json=options.json)
+
+
+def new_name(options: argparse.Namespace) -> str:
+    """The NAME of the command line in its one spelling."""
+    try:
+        return read_name(options.name)
+    except ValueError as error:
+        raise PillarboxError(f"NAME: {error}") from None
 
 
 def passwd(options: argparse.Namespace) -> int:
     """Give a user another password; one that is logged in stays so."""
     config = _config(options)
     store = _store(config)
-    _known(store, options.name)
-    return _changed(store, options, "has a new password", **_verifiers(config, options))
+    check_known(store, options.name)
+    return changed(store, options, "has a new password", **_verifiers(config, options))
 
 
 def disable(options: argparse.Namespace) -> int:
     """Refuse the user's logins."""
-    return _changed(_store(_config(options)), options, "is disabled", disabled=True)
+    return changed(_store(_config(options)), options, "is disabled", disabled=True)
 
 
 def enable(options: argparse.Namespace) -> int:
     """Take the user's logins again."""
-    return _changed(_store(_config(options)), options, "is enabled", disabled=False)
+    return changed(_store(_config(options)), options, "is enabled", disabled=False)
 
 
 def remove(options: argparse.Namespace) -> int:
     """Forget a user."""
-    store = _store(_config(options))
-    if not store.remove(_spelled(options.name)):
-        _known(store, options.name)
-    return records.tell(f"{options.name} is removed", {"name": options.name}, as_json=options.json)
+    return removed(_store(_config(options)), options)
 
 
 def list_users(options: argparse.Namespace) -> int:
@@ -130,7 +143,7 @@ def list_users(options: argparse.Namespace) -> int:
         if config.authentication.file or config.authentication.source == "table":
             raise
     if options.json:
-        records.lines(_public(name, entry) for name, entry in sorted(users.items()))
+        records.lines(public(name, entry) for name, entry in sorted(users.items()))
         return 0
     Table(_COLUMNS).print(_cells(name, entry) for name, entry in sorted(users.items()))
     if not users:
@@ -140,7 +153,7 @@ def list_users(options: argparse.Namespace) -> int:
 
 def _cells(name: str, entry: UserEntry) -> tuple[object, ...]:
     """One user as a row of the table."""
-    shown = _public(name, entry)
+    shown = public(name, entry)
     state = "disabled" if entry.disabled else "enabled"
     senders = [sender or "<>" for sender in entry.senders] or "any"
     rest = (shown[key] for key in ("messages", "recipients", "partition", "transport", "hold"))
@@ -153,7 +166,8 @@ def print_hash(options: argparse.Namespace) -> int:
     return records.tell(f'{options.name}: "{made}"', {"name": options.name, "argon2": made}, as_json=options.json)
 
 
-def _public(name: str, entry: UserEntry) -> dict[str, Any]:
+def public(name: str, entry: UserEntry) -> dict[str, Any]:
+    """An entry without verifiers."""
     mechanisms = [
         m for m, known in (("PLAIN", entry.argon2), ("LOGIN", entry.argon2), ("SCRAM-SHA-256", entry.scram)) if known
     ]
@@ -181,17 +195,26 @@ def _store(config: SmtpdConfig) -> Store:
     return FileStore(settings.file)
 
 
-def _changed(store: Store, options: argparse.Namespace, words: str, **values: Any) -> int:
+def changed(store: Store, options: argparse.Namespace, words: str, **values: Any) -> int:
+    """Change one that is there, and say so."""
     name: str = options.name
     if not store.change(_spelled(name), **values):
-        _known(store, name)
+        check_known(store, name)
     return records.tell(f"{name} {words}", {"name": name}, as_json=options.json)
 
 
-def _known(store: Store, name: str) -> None:
+def removed(store: Store, options: argparse.Namespace) -> int:
+    """Forget one that is there, and say so."""
+    if not store.remove(_spelled(options.name)):
+        check_known(store, options.name)
+    return records.tell(f"{options.name} is removed", {"name": options.name}, as_json=options.json)
+
+
+def check_known(store: Store, name: str) -> None:
+    """Refuse a name that is not there."""
     names = store.entries()
     if _spelled(name) not in names:
-        raise PillarboxError(f"NAME: no user {show(name)}; allowed: {', '.join(names) or 'there are none'}")
+        raise PillarboxError(f"NAME: no {store.noun} {show(name)}; allowed: {', '.join(names) or 'there are none'}")
 
 
 def _spelled(name: str) -> str:
@@ -205,15 +228,16 @@ def _config(options: argparse.Namespace) -> SmtpdConfig:
     return load_smtpd(options.config / "smtpd.yaml")
 
 
-def _verb(
+def add_verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     run: Callable[[argparse.Namespace], int],
     text: str,
 ) -> argparse.ArgumentParser:
+    """A verb about one NAME."""
     verb = verbs.add_parser(name, help=text)
     verb.add_argument("name", metavar="NAME")
-    finish(verb, run)
+    finish(verb, run, acting=True)
     return verb
 
 

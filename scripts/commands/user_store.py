@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 _HEADING: Final = "# Users who may submit; kept by `pillarbox user`, which removes comments.\n"
 #: Columns by key of an entry, where they differ.
-_COLUMNS: Final = {"partition": "partitionid", "transport": "transportid", "hold": "quarantineid"}
+COLUMNS: Final = {"partition": "partitionid", "transport": "transportid", "hold": "quarantineid"}
 
 
 class Store(Protocol):
-    """Users that can be changed; each change says whether it found what it was for."""
+    """Users that can be changed; each change says whether it found what it was for. noun: what one is called."""
 
-    def entries(self) -> dict[str, UserEntry]:
+    noun: str
+
+    def entries(self) -> Mapping[str, UserEntry]:
         """Every user by name."""
 
     def add(self, name: str, entry: UserEntry) -> bool:
@@ -47,6 +49,8 @@ class Store(Protocol):
 
 class FileStore:
     """The file of `authentication.file`."""
+
+    noun = "user"
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()  # a link stays one
@@ -112,7 +116,9 @@ class FileStore:
 
 
 class TableStore:
-    """The table pillarbox.users; `conninfo` is of a role that may change it."""
+    """The view pillarbox.users; `conninfo` is of a role that may change it."""
+
+    noun = "user"
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
@@ -121,7 +127,7 @@ class TableStore:
         """As in Store."""
         keys = UserEntry.model_fields
         return {
-            row.name: UserEntry.model_validate({key: getattr(row, _COLUMNS.get(key, key)) for key in keys})
+            row.name: UserEntry.model_validate({key: getattr(row, COLUMNS.get(key, key)) for key in keys})
             for row in self._ask("user_list")
         }
 
@@ -138,9 +144,8 @@ class TableStore:
         return bool(self._ask("user_remove", name=name))
 
     def _ask(self, query: str, **values: Any) -> list[database.Row]:
-        return one_connection.ask(
-            self._conninfo, "pillarbox user", lambda connection: database.fetch(connection, query, **values)
-        )
+        name = f"pillarbox {self.noun}"
+        return one_connection.ask(self._conninfo, name, lambda connection: database.fetch(connection, query, **values))
 
 
 def text(users: Mapping[str, UserEntry]) -> str:

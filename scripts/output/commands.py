@@ -47,6 +47,8 @@ COMMANDS: Final[dict[str, Output]] = {
     "user list": _lines(settings.User),
     **{f"user {verb}": _one(settings.UserName) for verb in ("add", "passwd", "disable", "enable", "remove")},
     "user hash": _one(settings.UserHash),
+    "principal list": _lines(settings.Principal),
+    **{f"principal {verb}": _one(settings.PrincipalName) for verb in ("add", "change", "remove")},
     "suppress list": _lines(settings.Suppression),
     "suppress add": _one(settings.Suppressed),
     "suppress import": _one(settings.Suppressed),

@@ -21,6 +21,7 @@ from shared.config.smtpd.quarantine import all_quarantines
 from shared.errors import PillarboxError
 from shared.how_many import how_many
 from shared.postgres import database
+from shared.postgres.acting import principal_of
 
 if TYPE_CHECKING:
     import argparse
@@ -37,33 +38,49 @@ _LARGEST: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A login, what it may, and every quarantine that is declared, by id."""
+    """A login or the principal it acts for, what it may, and every quarantine that is declared, by id.
+
+    others: those among them in which PostgreSQL does not let it decide.
+    """
 
     login: str
     roles: frozenset[str]
     operator: bool
     spools: bool
     quarantines: dict[str, Quarantine]
+    others: frozenset[str] = frozenset()
 
     def may(self, quarantine: str | None) -> bool:
         """Whether the login may decide in this quarantine; None: held without one."""
+        if self.operator or quarantine in self.others:
+            return self.operator
         known = self.quarantines.get(quarantine or "")
-        return self.operator or known is None or not known.reviewers or not self.roles.isdisjoint(known.reviewers)
+        return known is None or not known.reviewers or not self.roles.isdisjoint(known.reviewers)
 
     def refusal(self, quarantine: str | None) -> str:
         """Why it may not."""
-        reviewers = ", ".join(self.quarantines[quarantine or ""].reviewers)
-        return f"{self.login!r} is not a reviewer of {quarantine!r}, whose reviewers are {reviewers}"
+        known = self.quarantines.get(quarantine or "")
+        if known is None or not known.reviewers or not self.roles.isdisjoint(known.reviewers):
+            why = "see `pillarbox principal list`, and run `pillarbox migrate` after a change of reviewers"
+            return f"PostgreSQL does not let {self.login!r} decide in {quarantine!r}: {why}"
+        return f"{self.login!r} is not a reviewer of {quarantine!r}, whose reviewers are {', '.join(known.reviewers)}"
 
 
 async def admit(connection: database.Connection, settings: SmtpdConfig) -> Access:
-    """The login that asks; refused without the role."""
+    """The login that asks, or the principal it acts for; refused without the role."""
     [row] = await database.fetch(connection, "quarantine_login")
     if not row.operator and _REVIEWER not in row.roles:
         hint = f"grant it {_REVIEWER}; see docs/how-to/grant-roles.md"
         raise PillarboxError(f"{row.login!r} is not a reviewer: {hint}")
     known = all_quarantines(settings.quarantines)
-    return Access(row.login, frozenset(row.roles), row.operator, row.spools, known)
+    others = frozenset(row.id for row in await database.fetch(connection, "quarantine_others", ids=list(known)))
+    principal = principal_of(connection)
+    if principal is None:
+        return Access(row.login, frozenset(row.roles), row.operator, row.spools, known, others)
+    [its] = await database.fetch(connection, "acting_roles")
+    if not its.reviewer:
+        raise PillarboxError(f"{principal!r} is not a reviewer; allowed: principals with the role reviewer or operator")
+    return Access(principal, frozenset({principal}), its.operator, row.spools and its.sender, known, others)
 
 
 async def narrowed(
@@ -82,7 +99,7 @@ async def narrowed(
     words = named(words)
     asking = await asked(connection, words)
     for row in await asking.fetch(connection, "quarantine_among"):
-        if not access.may(row.id):
+        if not (row.may and access.may(row.id)):
             raise PillarboxError(
                 f"quarantine {options.verb}: {access.refusal(row.id)}; "
                 f"{how_many(row.recipients, 'matching recipient is', 'matching recipients are')} in it; "

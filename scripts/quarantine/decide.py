@@ -46,7 +46,7 @@ def _verb(under: argparse._SubParsersAction[argparse.ArgumentParser], name: str,
     verb = under.add_parser(name, help=help_)
     add_acting(verb)
     verb.set_defaults(verb=name)
-    finish(verb, _decide)
+    finish(verb, _decide, acting=True)
     return verb
 
 

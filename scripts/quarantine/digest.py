@@ -47,7 +47,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb = under.add_parser("digest", help="send reviewers a digest of new held mail, once per period")
     verb.add_argument("ids", nargs="*", metavar="QUARANTINE", help="of these; without any, of all that name addresses")
     consent.add_consent(verb)
-    finish(verb, digest)
+    finish(verb, digest, acting=True)
 
 
 def digest(options: argparse.Namespace) -> int:

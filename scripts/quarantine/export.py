@@ -49,7 +49,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="into this folder, which is made if it is missing; without it one message to stdout",
     )
     verb.set_defaults(verb="export")
-    finish(verb, export)
+    finish(verb, export, acting=True)
 
 
 def export(options: argparse.Namespace) -> int:

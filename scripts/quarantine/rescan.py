@@ -69,7 +69,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add_acting(verb)
     verb.add_argument("--release", action="store_true", help="release what is clean (asks, or with --yes)")
     verb.set_defaults(verb="rescan")
-    finish(verb, rescan)
+    finish(verb, rescan, acting=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,12 +69,12 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add_condition(verb, all_=True)
     verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many (50)")
     verb.add_argument("--after", type=int, default=0, metavar="ID", help="from the one after this id on")
-    finish(verb, list_)
+    finish(verb, list_, acting=True)
 
     verb = under.add_parser("show", help="one held message: envelope, header, text and parts, made safe to look at")
     verb.add_argument("id", type=_id, metavar="ID", help="the recipient's id, as shown by `list`, or its message's")
     verb.add_argument("--part", type=count, metavar="N", help="the text of this part, as the list of parts numbers it")
-    finish(verb, show)
+    finish(verb, show, acting=True)
 
 
 def _id(text: str) -> str:

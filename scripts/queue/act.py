@@ -13,7 +13,6 @@ See: sql/README.md, "Acting on the queue".
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import sys
 from contextlib import suppress
@@ -24,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from scripts.condition.ids import are_ids
+from scripts.one_connection import system_user
 from scripts.options import count
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
@@ -266,7 +266,7 @@ async def begin(
     [row] = await database.fetch(
         connection,
         "audit_begin",
-        operator=_operator(),
+        operator=system_user(),
         verb=change.verb,
         condition=condition,
         argument=json.dumps(change.argument),
@@ -317,11 +317,3 @@ def _preview(options: argparse.Namespace, change: Change, counted: database.Row,
     first = f"the first {options.limit} of " if (options.limit or counted.recipients) < counted.recipients else ""
     recipients, messages = how_many(counted.recipients, "recipient"), how_many(counted.messages, "message")
     print(f"{change.verb}: {first}{recipients} of {messages}, {counted.bytes / 2**20:.1f} MiB{sending}")
-
-
-def _operator() -> str:
-    """The login name of the user that runs the command, as far as the system knows it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

@@ -63,22 +63,22 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add_condition(verb)
     verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many (50)")
     verb.add_argument("--after", type=int, default=0, metavar="ID", help="from the one after this id on")
-    finish(verb, list_)
+    finish(verb, list_, acting=True)
 
     verb = under.add_parser("group", help="count matching recipients by column values")
     verb.add_argument("by", metavar="COLUMN[,COLUMN…]", help="such as recipientdomain or state,transport")
     add_condition(verb)
     verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many groups (50)")
-    finish(verb, group)
+    finish(verb, group, acting=True)
 
     verb = under.add_parser("show", help="one recipient: envelope, header, tries, when the next one is and why")
     verb.add_argument("id", metavar="ID", help="its number, as `list` tells it, or the id of its message")
-    finish(verb, show)
+    finish(verb, show, acting=True)
 
     verb = under.add_parser("shape", help="queued mail by destination and age in minutes, largest first")
     add_condition(verb)
     verb.add_argument("--limit", type=count, default=20, metavar="N", help="at most so many destinations (20)")
-    finish(verb, shape)
+    finish(verb, shape, acting=True)
 
 
 def list_(options: argparse.Namespace) -> int:

@@ -55,7 +55,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb = under.add_parser("undo", help="undo an earlier command as far as possible")
     verb.add_argument("id", type=int, metavar="AUDIT", help="the number of its audit row")
     add_consent(verb)
-    finish(verb, _undo)
+    finish(verb, _undo, acting=True)
 
 
 def _verb(
@@ -71,7 +71,7 @@ def _verb(
         change = made(options)
         return run(options, lambda connection: act(connection, options, change))
 
-    finish(verb, func)
+    finish(verb, func, acting=True)
     return verb
 
 

@@ -109,10 +109,12 @@ def outage_in_one_line(connection: psycopg.Connection[Any] | Connection) -> Iter
         raise unavailable(error) from None
 
 
-async def connect(conninfo: str, application_name: str) -> Connection:
+async def connect(
+    conninfo: str, application_name: str, kind: type[psycopg.AsyncConnection[TupleRow]] = psycopg.AsyncConnection
+) -> Connection:
     """One connection in autocommit; DatabaseUnavailable when there is none to be had."""
     try:
-        connection = await psycopg.AsyncConnection.connect(complete(conninfo, application_name), autocommit=True)
+        connection = await kind.connect(complete(conninfo, application_name), autocommit=True)
         try:
             refuse_unusable(connection.info)
             await _mind_pooler(connection)

@@ -38,6 +38,7 @@ DOORS: Final = {
         "shared/postgres/database.py",
         "shared/postgres/queries.py",
         "shared/postgres/wakeup.py",
+        "shared/postgres/acting.py",
         "shared/spool/commit.py",
         "shared/postgres/migrate.py",
         "scripts/analytics/source/copying.py",

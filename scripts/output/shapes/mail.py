@@ -97,7 +97,8 @@ class Command(Shape):
 
     id: int = meaning("The number of its audit row.")
     ts: datetime = meaning("When it began.")
-    who: str = meaning("The login at the database.")
+    who: str = meaning("On whose behalf: a principal, or the login at the database.")
+    login: str = meaning("The login at the database.")
     operator: str | None = meaning("The login at the operating system.")
     verb: str = meaning("What it did.")
     condition: str = meaning("To which recipients.")

@@ -23,6 +23,20 @@ class User(Shape):
     hold: str | None = meaning("The quarantine of its mail.")
 
 
+class Principal(User):
+    """A person or an application on whose behalf something is done."""
+
+    kind: str = meaning("person or application.")
+    roles: list[str] = meaning("What it may do: viewer, reviewer, operator, admin, sender.")
+    reviews: list[str] | None = meaning("The quarantines it may review; null: all that let it.")
+
+
+class PrincipalName(Shape):
+    """The principal that was changed."""
+
+    name: str = meaning("The name.")
+
+
 class UserName(Shape):
     """The user that was changed."""
 

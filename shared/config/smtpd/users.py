@@ -107,10 +107,10 @@ class UsersFile(Section):
     users: dict[Name, UserEntry] = setting({}, "Every user by name.", unit="entry by name")
 
 
-def make_entry(values: Mapping[str, object]) -> UserEntry:
+def make_entry(values: Mapping[str, object], kind: type[UserEntry] = UserEntry) -> UserEntry:
     """The entry with these values. Raises ConfigError naming the first key that is wrong."""
     try:
-        return UserEntry.model_validate(dict(values))
+        return kind.model_validate(dict(values))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         cause = first.get("ctx", {}).get("error")

@@ -14,7 +14,7 @@ SELECT pillarbox.audit_finish(%(id)s::bigint)
 
 -- name: audit_list
 -- Commands that changed the queue, the latest first.
-SELECT id, ts, who, operator, verb, condition, argument, reason, undoes, wanted, done, skipped, finished, undone
+SELECT id, ts, who, login, operator, verb, condition, argument, reason, undoes, wanted, done, skipped, finished, undone
   FROM pillarbox.audit
  WHERE (%(id)s::bigint IS NULL OR id = %(id)s::bigint)
  ORDER BY id DESC

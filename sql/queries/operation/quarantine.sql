@@ -1,8 +1,8 @@
 -- Held mail as reviewers see it and decide about it.
 
 -- name: quarantine_among
--- In which quarantines the held recipients lie that fit a condition.
-SELECT q.metadata->>'_quarantineid' AS id, count(*) AS recipients
+-- In which quarantines the held recipients lie that fit a condition, and whether PostgreSQL lets us decide there.
+SELECT q.metadata->>'_quarantineid' AS id, count(*) AS recipients, pillarbox.may_review(q.metadata->>'_quarantineid') AS may
   FROM pillarbox.queue q
  WHERE {condition} AND q.status = 'HOLD'
  GROUP BY 1
@@ -86,6 +86,10 @@ SELECT q.id, q.messages__id AS message, q.metadata->>'_quarantineid' AS quaranti
  WHERE {condition} AND q.status = 'HOLD' AND q.id > %(after)s::bigint
  ORDER BY q.id
  LIMIT %(limit)s::bigint
+
+-- name: quarantine_others
+-- Those of these quarantines in which PostgreSQL does not let us decide.
+SELECT id FROM unnest(%(ids)s::text[]) AS id WHERE NOT pillarbox.may_review(id)
 
 -- name: quarantine_piece
 -- A piece of a message's content, so that a large one is never held as a whole.

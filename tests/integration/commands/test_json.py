@@ -93,6 +93,7 @@ def run(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
 
 
 async def test_every_command_prints_its_forms(run: Runner, factory: Factory, tmp_path: Path) -> None:
+    await asyncio.to_thread(principals, run)
     await asyncio.to_thread(settings, run, tmp_path)
     await asyncio.to_thread(mail, run, factory, tmp_path)
     async with HttpPeer(verdict("no action", -1.5, symbols={"DKIM": {"score": -1.0}})) as peer:
@@ -103,6 +104,14 @@ async def test_every_command_prints_its_forms(run: Runner, factory: Factory, tmp
         await asyncio.to_thread(run, "quarantine rescan", "--all", "--release", "--yes")
     # Watching ends with its reader; tests/integration/commands/test_watch_deadletters.py has it.
     assert run.ran | {"deadletters watch"} == set(COMMANDS) - APART
+
+
+def principals(run: Runner) -> None:
+    """Commands about people and applications."""
+    run("principal add", "ann", "--role", "reviewer")
+    run("principal change", "ann", "--review", "spam")
+    run("principal list")
+    run("principal remove", "ann")
 
 
 def settings(run: Runner, tmp_path: Path) -> None:

@@ -86,8 +86,11 @@ def test_one_message_is_queued_for_later(command: Command, factory: Factory) -> 
     assert {first.next_retry, second.next_retry} == {at}
     assert (first.priority, first.jobid, str(first.messages__id)) == (5, "party", json.loads(out)["message"])
     assert factory.sql("SELECT content FROM pillarbox.messages")[0].content.startswith(b"Date: x\r\nMessage-ID: <x@y>")
-    # Asked again, it is the same message; without an ID it is another one.
-    assert json.loads(command("add", "party", "--at", at.isoformat(), *REPORT, "--json")[1]) == json.loads(out)
+    # Asked again, it is the same message; with another priority it is refused, and without an ID it is another one.
+    again = command("add", "party", "--at", at.isoformat(), *REPORT, "--priority", "5", "--json")
+    assert json.loads(again[1]) == json.loads(out)
+    status, _, err = command("add", "party", "--at", at.isoformat(), *REPORT)
+    assert (status, 'idempotency key "schedule:party:once" was used for another message' in err) == (1, True)
     assert command("add", "--at", at.isoformat(), *REPORT)[0] == 0
     assert len(factory.queue()) == 4
 

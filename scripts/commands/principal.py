@@ -1,0 +1,131 @@
+"""principal — `pillarbox principal`: manage the people and applications on whose behalf something is done
+
+Owns: list, add, change, remove in the table pillarbox.principals.
+Guarantees: a change keeps what its options do not name. Passwords are a matter of `pillarbox user passwd`, which takes
+    applications that may send where smtpd.yaml says `authentication.source: table`.
+Raises: PillarboxError for errors that an operator can correct.
+See: docs/how-to/say-on-whose-behalf.md; scripts/commands/principal_store.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from scripts import one_connection
+from scripts.commands import user
+from scripts.commands.principal_store import KINDS, ROLES, PrincipalEntry, PrincipalStore
+from scripts.options import finish
+from scripts.output import records
+from scripts.output.table import Column, Table
+from shared.config.smtpd.users import make_entry
+from shared.errors import PillarboxError
+from shared.masking import show
+
+if TYPE_CHECKING:
+    import argparse
+
+_COLUMNS: Final = (
+    Column("name", least=24, whole=True),
+    Column("kind"),
+    Column("roles", least=16),
+    Column("state", gives=1),
+    Column("reviews", gives=2),
+    Column("senders", gives=3, least=16),
+)
+#: What --clear takes back, each with its value for a new principal.
+_CLEARED: Final[dict[str, Any]] = {"reviews": None, "senders": [], **dict.fromkeys(user.SENDING[1:])}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `principal` and its verbs to the command line."""
+    parser = subparsers.add_parser("principal", help="manage the people and applications on whose behalf mail is sent")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    finish(verbs.add_parser("list", help="every principal, without passwords"), list_principals, acting=True)
+    verb = user.add_verb(verbs, "add", add, "add a principal")
+    verb.add_argument("--kind", choices=KINDS, default="person", help="what it is (person)")
+    _add_rights(verb)
+    verb = user.add_verb(verbs, "change", change, "change what a principal may do; what is not named stays as it is")
+    _add_rights(verb)
+    verb.add_argument(
+        "--clear", action="append", choices=tuple(_CLEARED), default=[], help="back to the default; may be given again"
+    )
+    state = verb.add_mutually_exclusive_group()
+    state.add_argument("--disable", action="store_true", help="refuse everything on its behalf, and its logins")
+    state.add_argument("--enable", action="store_true", help="end that")
+    user.add_verb(verbs, "remove", remove, "forget a principal")
+
+
+def _add_rights(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--role",
+        dest="roles",
+        action="append",
+        choices=ROLES,
+        help="what it may do; may be given again (viewer for a person, sender for an application)",
+    )
+    verb.add_argument(
+        "--review",
+        dest="reviews",
+        action="append",
+        metavar="ID",
+        help="a quarantine that it may review; may be given again (all that let it)",
+    )
+    user.add_sending(verb)
+
+
+def list_principals(options: argparse.Namespace) -> int:
+    """Print every principal."""
+    found = sorted(_store(options).entries().items())
+    if options.json:
+        records.lines(user.public(name, entry) for name, entry in found)
+        return 0
+    Table(_COLUMNS).print(_cells(name, cast("PrincipalEntry", entry)) for name, entry in found)
+    if not found:
+        print("no principals")
+    return 0
+
+
+def _cells(name: str, entry: PrincipalEntry) -> tuple[object, ...]:
+    """One principal as a row of the table."""
+    state = "disabled" if entry.disabled else "enabled"
+    reviews = "all" if entry.reviews is None else entry.reviews or "none"
+    return name, entry.kind, entry.roles, state, reviews, [sender or "<>" for sender in entry.senders] or "any"
+
+
+def add(options: argparse.Namespace) -> int:
+    """Add a principal."""
+    name = user.new_name(options)
+    roles = ["sender"] if options.kind == "application" else ["viewer"]
+    entry = make_entry({"kind": options.kind, "roles": roles, **_rights_of(options)}, PrincipalEntry)
+    if not _store(options).add(name, entry):
+        raise PillarboxError(
+            f"NAME: there is a principal {show(name)} already; allowed: another name, or principal change"
+        )
+    return records.tell(f"{name} is added", {"name": name}, as_json=options.json)
+
+
+def change(options: argparse.Namespace) -> int:
+    """Change what its options name."""
+    values = {key: _CLEARED[key] for key in options.clear}
+    values |= _rights_of(options)
+    if options.disable or options.enable:
+        values["disabled"] = options.disable
+    if not values:
+        raise PillarboxError("principal change: there is nothing to change; allowed: --role, --review, --disable, …")
+    entry = make_entry(values, PrincipalEntry)
+    return user.changed(_store(options), options, "is changed", **entry.model_dump(include=set(values)))
+
+
+def remove(options: argparse.Namespace) -> int:
+    """Forget a principal."""
+    return user.removed(_store(options), options)
+
+
+def _rights_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What the options of _add_rights say; what is left out is not among them."""
+    own = {key: value for key in ("roles", "reviews") if (value := getattr(options, key)) is not None}
+    return {**own, **user.sending_of(options)}
+
+
+def _store(options: argparse.Namespace) -> PrincipalStore:
+    return PrincipalStore(one_connection.configured(options))
