@@ -17,7 +17,8 @@ from queued.waiting.deferral import SOONEST
 _LATE: Final = 10.0  # seconds, and as often those that are late are looked for
 _MOST: Final = 10_000
 _LONGEST: Final = 60.0  # seconds until one that is put off comes again
-_RETURN: Final = 0.01  # seconds between two that return, if many were put off: each costs a claim
+_LATELY: Final = 10.0  # seconds; a flood is claimed within such a time
+_RETURN: Final = 0.02  # seconds between two that return, if many were put off: each costs a claim
 
 
 class Newest:
@@ -27,7 +28,7 @@ class Newest:
         self._waiting: list[int] = []  # oldest first
         self._due: dict[int, float] = {}  # when each of them is to come back, in the caller's seconds
         self._sweep_at = 0.0
-        self._lately, self._came_at = 0.0, 0.0  # those that came for the first time within about a second
+        self._lately, self._came_at = 0.0, 0.0  # those that came for the first time within about _LATELY
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -47,10 +48,10 @@ class Newest:
     def put_off(self, mine: int, pace: float, now: float, *, follow: int = 0) -> float:
         """For how many seconds this one waits now: until those that are newer have gone, one every `pace` seconds.
 
-        follow: how many newer ones may come next; no more are reckoned with than came within the last second. It
+        follow: how many newer ones may come next; no more are reckoned with than came within _LATELY. It
         returns behind them, so that they do not all return at one moment.
         """
-        self._lately *= exp(self._came_at - now)
+        self._lately *= exp((self._came_at - now) / _LATELY)
         self._came_at = now
         self._lately += mine not in self._due
         ahead = min(self.newer(mine, now) * pace + min(follow, self._lately) * _RETURN, _LONGEST)
