@@ -1,6 +1,6 @@
 """decode — decodes octets of a message into characters that are harmless on a terminal
 
-Owns: charsets, encoded words, and what counts as printable.
+Owns: encoded words, and what counts as printable.
 Guarantees: pure; never raises; time grows with the octets given, which are bounded here. No escape sequence, direction
     override or line end is in what `printable` and `decoded` return.
 See: RFC 2047 (encoded words).
@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-import codecs
 import quopri
 import re
 import unicodedata
 from typing import Final
+
+from shared.mail.charset import text as text_of
 
 SHOWN: Final = 500  # characters of a header field
 _READ: Final = 4 * SHOWN  # characters of a header field, spaces that follow each other counted once
 _WORD: Final = re.compile(r"=\?([^?\s]{1,40})\?([bBqQ])\?([^?]*)\?=")
 _NOT_BASE64: Final = re.compile(rb"[^A-Za-z0-9+/]+")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
-# Codecs of Python that are no charsets of mail; the first two take quadratic time.
-_NO_CHARSET: Final = frozenset({"punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined"})
 
 
 def printable(text: str, *, most: int = SHOWN) -> str:
@@ -33,12 +32,8 @@ def printable(text: str, *, most: int = SHOWN) -> str:
 
 def characters(octets: bytes, charset: str) -> str:
     """Text in this charset, or in UTF-8 for an unknown charset."""
-    try:
-        if codecs.lookup(charset).name in _NO_CHARSET:
-            charset = "utf-8"
-        return octets.decode(charset, "replace")
-    except (LookupError, ValueError):  # UnicodeError is one: codecs that replace nothing
-        return octets.decode("utf-8", "replace")
+    known = text_of(octets, charset)
+    return octets.decode("utf-8", "replace") if known is None else known
 
 
 def decoded(value: bytes) -> str:

@@ -166,7 +166,8 @@ class Condition(Section):
     )
     header: dict[Text, Annotated[list[Pattern], SOME]] = setting(
         {},
-        "Header fields with patterns: one pattern must match one field of that name; encoded words are decoded.",
+        "Header fields with patterns: one pattern must match one field of that name; encoded words are decoded,"
+        " in the first 64 KiB of those fields.",
         unit="list of patterns by field name",
     )
     score: ScoreComparison | None = setting(

@@ -5,6 +5,7 @@ Owns: the laws of smtpd/policy/headers.py, smtpd/policy/texts.py, shared/pattern
 
 from __future__ import annotations
 
+import encodings
 import json
 import re
 import time
@@ -23,6 +24,7 @@ from smtpd.policy.headers import HeaderFields, field_lines
 from smtpd.policy.texts import Text
 
 LINE = re.compile(rb"[\x21-\x39\x3b-\x7e]+: [\x20-\x7e]*\r\n")
+NONE = [*map(chr, range(ord("a"), ord("u")))]  # of two of these no charset has its name
 NAMES = st.from_regex(r"[A-Za-z-]{1,20}", fullmatch=True)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -64,6 +66,31 @@ def test_a_header_is_parsed_in_linear_time(part: bytes) -> None:
     assert time.process_time() - started < 0.5  # quadratic: many seconds
 
 
+def test_charsets_that_do_not_exist_are_not_looked_for() -> None:
+    """Python looks for a module of each such name, a twelfth of a millisecond, and remembers the name for ever."""
+    words = (f"=?{first}{second}-{third}?q?a?=" for first in NONE for second in NONE for third in range(90))
+    fields = HeaderFields(f"Subject: {' '.join(words)}\r\n\r\n".encode())
+    before, started = codecs_known(), time.process_time()
+    fields.values("Subject")
+    assert (codecs_known(), time.process_time() - started < 0.5) == (before, True)
+
+
+def codecs_known() -> int:
+    """How many names of codecs Python remembers."""
+    return len(vars(encodings)["_cache"])
+
+
+def test_of_many_encoded_words_the_first_are_decoded() -> None:
+    [written, decoded] = HeaderFields(b"Subject: " + b"=?utf-8?q?=41?= " * 20_000 + b"\r\n\r\n").values("Subject")
+    assert written.startswith("=?utf-8?q?=41?= =?")
+    assert re.fullmatch(r"A{4000,4100}(\S* =\?utf-8.*)", decoded)
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "UTF8", "iso-8859-1", "windows-1252", "koi8-u", "ISO_8859-15*en"])
+def test_charsets_of_mail_are_known(charset: str) -> None:
+    assert "a b" in HeaderFields(f"Subject: =?{charset}?q?a_b?=\r\n\r\n".encode()).values("Subject")
+
+
 @given(st.text(), st.text())
 @example("\r\n.\r\nMAIL FROM:<>", "\0")
 def test_added_fields_are_one_line_each_with_any_text_of_a_client(helo: str, user: str) -> None:
@@ -78,6 +105,7 @@ def test_added_fields_are_one_line_each_with_any_text_of_a_client(helo: str, use
 @given(JSON, st.sampled_from([200, 404, 500]))
 @example({"action": "reject", "score": 1e400}, 200)
 @example({"action": "reject", "score": True}, 200)
+@example({"action": "reject", "score": 10**400}, 200)
 @example({"action": "reject", "score": 1, "symbols": [1], "milter": {"add_headers": {"X": [{"value": 3}, None]}}}, 200)
 def test_any_answer_of_rspamd_is_a_result_or_a_value_error(said: object, status: int) -> None:
     try:
