@@ -22,10 +22,12 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow, namedtuple_row
+from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from shared.errors import ConfigError, DatabaseUnavailable, in_words
 from shared.observe import events
+from shared.postgres import json_values
 from shared.postgres.embedded import embedded
 from shared.postgres.queries import filled_query, numbered, query, where_query
 
@@ -68,6 +70,8 @@ _ENCODING: Final = "UTF8"  # addresses may be international (RFC 6531), and what
 _SEND_BUFFER: Final = 1 << 21
 # A peer that vanished without a word is noticed after about 20 s, far below a lease.
 _KEEPALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2, "tcp_user_timeout": 20000}
+
+set_json_loads(json_values.read)  # on every connection made from here on
 
 
 def resolve(uri: str, var: Path, key: str = "environment.database.uri") -> str:

@@ -144,8 +144,13 @@ BEGIN
     IF EXISTS (SELECT FROM jsonb_object_keys(metadata) AS k WHERE k LIKE E'\\_%') THEN
         RAISE EXCEPTION 'metadata keys that begin with _ are reserved' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF transportid || coalesce(jobid, '') ~ E'[\\x01-\\x1f\\x7f]' THEN
-        RAISE EXCEPTION 'transportid and jobid may hold no control characters' USING ERRCODE = 'invalid_parameter_value';
+    -- Every worker reads it with each claim, and no program must fail on a number or be stopped by its size.
+    IF octet_length(metadata::text) > 65536 OR jsonb_path_exists(metadata, '$.**{32}')
+       OR jsonb_path_exists(metadata, '$.** ? (@.type() == "number" && (@ > 1e300 || @ < -1e300))') THEN
+        RAISE EXCEPTION 'metadata may have 64 KiB as text, 31 levels, and numbers up to 1e300' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF transportid || coalesce(jobid, '') ~ E'[\\x01-\\x1f\\x7f]' OR length(jobid) > 255 THEN
+        RAISE EXCEPTION 'transportid and jobid may hold no control characters, and jobid 255 characters' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     priority := coalesce(priority_checked(priority), 0);
     transportid := transport_checked(transportid);

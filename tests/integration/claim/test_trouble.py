@@ -80,3 +80,21 @@ async def test_a_permanently_missing_table_is_an_error(factory: Factory, connect
     with pytest.raises(psycopg.errors.UndefinedTable):
         await claimer().take(connection, 10)
     assert [row.retry_count for row in factory.queue()] == [1], "nothing is claimed by a claim that failed"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1e5000", "-1e131071", "1.5e400", "[" * 12_000 + "]" * 12_000],
+    ids=["long", "longest", "fraction", "deep"],
+)
+async def test_metadata_that_python_cannot_read_stops_no_claim(
+    factory: Factory, connection: db.Connection, value: str
+) -> None:
+    """One such row ended the worker, and each one that claimed it next."""
+    first, second = factory.rows(2)
+    factory.sql(
+        "UPDATE pillarbox.queue SET metadata = metadata || %(m)s::jsonb WHERE id = %(id)s",
+        m=f'{{"a": {value}}}',
+        id=first,
+    )
+    assert [c.id for c in await claimer().take(connection, 10)] == [first, second]

@@ -7,6 +7,7 @@ See: RFC 5321 section 4.1.2; tests/integration/schema/test_roles_refused.py for 
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -131,6 +132,35 @@ def test_invalid_arguments_are_refused(factory: Factory, arguments: str) -> None
     with pytest.raises(REFUSED):
         factory.sql(f"SELECT pillarbox.enqueue({arguments})")
     assert (factory.queue(), factory.bodies()) == ([], {})
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        '{"a": 1e301}',
+        '{"a": [{"b": -1e5000}]}',
+        '{"a": ' + "[" * 32 + "]" * 32 + "}",
+        '{"a": ' + "[" * 6000 + "]" * 6000 + "}",
+        '{"a": "' + "x" * 65536 + '"}',
+    ],
+    ids=["large", "small", "deep", "very deep", "long"],
+)
+def test_metadata_that_is_large_in_any_way_is_refused(factory: Factory, metadata: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="metadata may have 64 KiB as text"):
+        factory.sql("SELECT pillarbox.enqueue('', ARRAY['r@example.com'], 'x', metadata => %(m)s::jsonb)", m=metadata)
+
+
+def test_metadata_up_to_the_limits_and_a_long_jobid_are_kept(factory: Factory) -> None:
+    metadata = {"deep": [[[[[10**300, {"-1e9999": "1e9999"}]]]]], "long": "x" * 60_000}
+    factory.sql(
+        "SELECT pillarbox.enqueue('', ARRAY['r@example.com'], 'x', metadata => %(m)s::jsonb, jobid => %(j)s)",
+        m=json.dumps(metadata),
+        j="j" * 255,
+    )
+    [row] = factory.queue()
+    assert {key: row.metadata[key] for key in metadata} == metadata
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="jobid 255 characters"):
+        factory.sql("SELECT pillarbox.enqueue('', ARRAY['r@example.com'], 'x', jobid => repeat('j', 256))")
 
 
 @pytest.mark.parametrize("asked", ["infinity", "9999-01-01 00:00+00", "100000-01-01"])
