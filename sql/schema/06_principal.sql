@@ -182,6 +182,9 @@ BEGIN
         END IF;
         -- A move to another leaf is a DELETE here too, which queue_decided has judged: who may not DELETE does only that.
         IF has_table_privilege(current_user, 'pillarbox.queue', 'DELETE') OR has_table_privilege(current_user, TG_RELID, 'DELETE') THEN
+            IF NOT has_column_privilege(current_user, 'pillarbox.queue', 'status', 'UPDATE') THEN
+                RAISE EXCEPTION 'queue row % is on hold: % may not delete it', OLD.id, current_user USING ERRCODE = 'insufficient_privilege';
+            END IF;
             PERFORM review_checked(OLD.metadata->>'_quarantineid');
         END IF;
     END IF;

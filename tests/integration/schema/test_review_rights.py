@@ -76,6 +76,19 @@ def test_a_reviewer_decides_where_it_is_named_or_none_is(
                 assert session.execute(statement.format(id=held).encode()).rowcount == 1
 
 
+@pytest.mark.parametrize("role", ["smtpd", "queued", "analyst", "maintainer", "application", "agent"])
+def test_a_login_that_reviews_nothing_decides_in_no_quarantine_that_names_nobody(
+    factory: Factory, logins: Logins, role: str
+) -> None:
+    [held] = hold(factory, "open")
+    before = factory.queue()
+    with logins.session(role) as session:
+        for statement in DECISIONS:
+            with pytest.raises(REFUSED):
+                session.execute(statement.format(id=held).encode())
+    assert factory.queue() == before
+
+
 def test_a_copy_to_another_address_is_a_decision_too(factory: Factory, logins: Logins) -> None:
     close(factory, {"legal": ["lawyers"]})
     closed, opened = hold(factory, "legal")[0], hold(factory, "open")[0]
