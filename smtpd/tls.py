@@ -4,7 +4,8 @@ Owns: TLS contexts: one for each certificate, chosen by the name the client asks
     only importer of cryptography among the daemons.
 Guarantees: a certificate that cannot be used, or has ended, is one clear line, and the old one stays in use; the one in
     use stays after its end, because a reload for another reason, or a process that starts again, must not depend on it.
-    Connections keep the context they began with. TLS 1.2 at least, no renegotiation, no password prompt for a key.
+    Connections keep the context they began with. TLS 1.2 at least, no renegotiation, no password prompt for a key, and
+    no key exchange that a client can make expensive.
 Raises: ConfigError.
 See: RFC 3207, RFC 6066 section 3, RFC 5929 section 4 (tls-server-end-point), RFC 8996.
 Bugs: CPython has no exporter, so the channel binding tls-exporter of RFC 9266 is not available (ssl.SSLSocket:
@@ -27,6 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from shared.errors import ConfigError, cause
 from shared.observe import events
+from shared.security.key_exchange import without_finite_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -90,6 +92,7 @@ class _Context(ssl.SSLContext):
                 raise ConfigError(
                     f"{where}.ciphers: {settings.ciphers!r} names no cipher; allowed: {allowed}"
                 ) from None
+        without_finite_fields(context)
         context.verify_mode = _ASK[settings.client.ask]
         if settings.client.authorities is not None:
             # A client's own certificate may be listed in place of its issuer's.

@@ -3,8 +3,8 @@
 Owns: the contexts of one transport: for SMTP one that verifies certificates and one that does not, and one for HTTPS;
     each is made when first needed.
 Guarantees: a file of ours that cannot be used is one clear line when the transport is made, not a fault of a host's.
-    TLS 1.2 at least, no compression, no password prompt for a key. Names are compared here for HTTPS only: for SMTP
-    queued.tls.verify does.
+    TLS 1.2 at least, no compression, no key exchange that a host can make expensive, no password prompt for a key.
+    Names are compared here for HTTPS only: for SMTP queued.tls.verify does.
 Raises: ConfigError from the constructor.
 See: ssl.SSLContext; RFC 8996 (no TLS below 1.2); Postfix smtp_tls_CAfile and smtp_tls_cert_file.
 Bugs: the files are read once; new ones count after a restart, or a reload that replaces the transport.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from shared.config.queued.transport_tls import TransportTls
 from shared.errors import ConfigError, cause
+from shared.security.key_exchange import without_finite_fields
 
 if TYPE_CHECKING:
     from queued.tls.demanded import Proof
@@ -61,6 +62,7 @@ class Contexts:
         context.verify_mode = ssl.CERT_REQUIRED if verifying else ssl.CERT_NONE
         context.minimum_version = _VERSIONS[settings.minimum]
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        without_finite_fields(context)
         if verifying and settings.ca is not None:
             try:
                 context.load_verify_locations(settings.ca)

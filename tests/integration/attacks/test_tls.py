@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shared.security.key_exchange import set_groups
 from tests.fixtures.daemons.serving import HOSTNAME, Dialogue, serving
 
 if TYPE_CHECKING:
@@ -235,3 +236,26 @@ async def test_without_a_certificate_starttls_is_not_offered(factory: Factory) -
         assert not offers(client, "STARTTLS")
         assert (await client.ask(b"STARTTLS")).startswith("454 4.7.0")
         assert (await client.submit()).startswith("250")
+
+
+async def test_a_client_cannot_have_a_large_field_computed_in(
+    factory: Factory, tls: dict[str, Any], authority: Authority, heard: Heard
+) -> None:
+    """One such key exchange takes an eighth of a second of ours, and the client need not compute anything."""
+    insists = authority.trust()
+    assert set_groups(insists, "ffdhe8192")
+    async with serving(factory.uri, server=tls) as port:
+        async with Dialogue(port) as client:
+            assert (await client.ask(b"STARTTLS")).startswith("220")
+            with pytest.raises(OSError):  # noqa: PT011 - reset, or an alert of TLS, whichever comes first
+                await client.writer.start_tls(insists, server_hostname=HOSTNAME)
+        [failed] = await heard.wait("tls.failed")
+        assert failed["client"] == "127.0.0.1"
+        for group in ("X25519", "P-256", "P-384", "P-521"):
+            usual = authority.trust()
+            assert set_groups(usual, group)
+            async with Dialogue(port) as client:
+                assert (await client.ask(b"STARTTLS")).startswith("220")
+                await client.writer.start_tls(usual, server_hostname=HOSTNAME)
+                await client.say(b"EHLO client.example")
+                assert (await client.submit()).startswith("250")
