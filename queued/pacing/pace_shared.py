@@ -11,6 +11,7 @@ See: sql/schema/12_pacing.sql, pace_share; sql/README.md, "Pacing".
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import math
 from contextlib import suppress
@@ -36,6 +37,7 @@ _IDLE: Final = 0.5  # seconds an unused slot is kept in case it is wanted again
 _HASTE, _CALM = 0.05, 0.25  # seconds between rounds while something is wanted, and while something is held
 _SLOWEST: Final = 2.0  # seconds between two looks for a slot; a waiting worker keeps its place in the queue for five
 _FIRST_GUESS, _WEIGHT = 1.0, 0.2  # of how long a slot is used: before anything is known, and of the latest in the mean
+_LONGEST: Final = 500  # characters of a key
 _FORGET: Final = 600.0  # seconds between two sweeps of unused limits
 
 
@@ -53,7 +55,7 @@ class SharedGauge:
 
     def __init__(self, shares: Shares, policy: Policy, key: tuple[str, ...]) -> None:
         self.policy = policy
-        self.key = json.dumps([policy.id, *key])
+        self.key = _bounded(json.dumps([policy.id, *key]))
         self._shares = shares
         self._tokens, self._tokens_until = 0, 0.0
         self._used = self._spare = 0
@@ -262,3 +264,10 @@ class Shares:
             **plan._asdict(),
         )
         gauge.fill(row, plan, started)
+
+
+def _bounded(key: str) -> str:
+    """A key that PostgreSQL can have in an index, whatever an application calls its tenants."""
+    if len(key) <= _LONGEST:
+        return key
+    return f"{key[:_LONGEST]}… sha256:{hashlib.sha256(key.encode()).hexdigest()}"

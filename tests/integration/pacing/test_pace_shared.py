@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import timedelta
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -192,6 +193,24 @@ async def test_a_limit_removed_while_a_worker_stops_does_no_harm(
     monkeypatch.setattr(shares, "_share", share)
     await paces.leave(pool)
     assert len(returned) == 2
+
+
+async def test_mail_of_a_tenant_with_an_endless_name_has_its_turn_and_delays_no_other(pool: db.Pool) -> None:
+    """PostgreSQL refused the name, with the requests of all other mail in that round, and in each one after it."""
+    policy = {"id": "p", "fields": ["tenant"], "shared": True, "rate": "100/sec"}
+    paces = Paces(Pacing.model_validate({"policies": [policy]}))
+    endless = token_hex(30_000)
+    running = asyncio.create_task(paces.run(pool, "one"))
+    try:
+        (await until_turn(paces, MAIL._replace(tenant=endless))).done()
+        (await until_turn(paces, MAIL._replace(tenant="acme"))).done()
+        (await until_turn(paces, MAIL._replace(tenant=endless + "x"))).done()
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+    async with pool.connection() as connection:
+        found = await connection.execute("SELECT key FROM pillarbox.pace_limits")
+        assert len({key for (key,) in await found.fetchall()}) == 3
 
 
 async def test_unused_slots_and_tokens_are_returned(pool: db.Pool, factory: Factory) -> None:
