@@ -9,7 +9,14 @@ CREATE TABLE suspends (
     who       text        NOT NULL DEFAULT acting_for(),
     made      timestamptz NOT NULL DEFAULT now(),
     expires   timestamptz,                          -- NULL: until it is removed
-    CONSTRAINT suspends_selection CHECK (jsonb_typeof(selection) = 'object'),
+    -- Every worker reads these rows, and one that it could not read would stop all workers.
+    CONSTRAINT suspends_selection CHECK (
+        jsonb_typeof(selection) = 'object'
+        AND selection - '{transport,destination,sender,tenant,jobid,site,source}'::text[] = '{}'
+        AND NOT jsonb_path_exists(selection, 'strict $.* ? (@.type() != "array" || exists (@[*] ? (@.type() != "string")))')),
+    CONSTRAINT suspends_times CHECK (
+        made >= '1970-01-01 00:00:00+00' AND made < '9999-01-01 00:00:00+00'
+        AND expires >= '1970-01-01 00:00:00+00' AND expires < '9999-01-01 00:00:00+00'),
     CONSTRAINT suspends_once UNIQUE (selection, who)
 );
 

@@ -21,7 +21,9 @@ CREATE TABLE schedules (
     made         timestamptz NOT NULL DEFAULT now(),
     error        text,                                 -- why it was disabled
     -- The id becomes part of a Message-ID, of a key and of log lines.
-    CONSTRAINT schedules_id CHECK (id ~ '^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$')
+    CONSTRAINT schedules_id CHECK (id ~ '^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$'),
+    -- As queue_times: one that Python cannot read would stop all schedules.
+    CONSTRAINT schedules_times CHECK (next_at >= '1970-01-01 00:00:00+00' AND next_at < '9999-01-01 00:00:00+00')
 );
 CREATE INDEX schedules_next ON schedules (next_at) WHERE enabled;
 CREATE TRIGGER schedules_operated BEFORE INSERT OR UPDATE OR DELETE ON schedules

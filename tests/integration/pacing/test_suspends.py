@@ -9,6 +9,7 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from queued.pacing.pace import Fields, Paces, Turn
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.fixtures.database.factory import Factory
+    from tests.fixtures.database.logins import Logins
 
 MAIL = Fields("default", "example.com", "example.org", "acme", "news")
 
@@ -201,3 +203,42 @@ async def test_postgresql_and_workers_match_the_same_mail(
         )
         [answer] = await cursor.fetchone() or [None]
     assert answer is fits or (answer is None and not fits)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        """'{"nonsense": ["x"]}', NULL""",
+        """'{"destination": "example.com"}', NULL""",
+        """'{"destination": [["example.com"]]}', NULL""",
+        """'{"destination": [null]}', NULL""",
+        """'{"tenant": {"a": "b"}}', NULL""",
+        """'[]', NULL""",
+        """'{}', 'infinity'""",
+        """'{}', '-infinity'""",
+        """'{}', '0044-03-15 BC'""",
+    ],
+)
+async def test_a_suspend_that_no_worker_can_read_is_refused(
+    factory: Factory, logins: Logins, connection: db.Connection, values: str
+) -> None:
+    """It ended every worker that read the table, and each one that was started next."""
+    with logins.session("maintainer") as session:
+        with pytest.raises(psycopg.errors.CheckViolation):
+            session.execute(f"INSERT INTO suspends (selection, expires, reason) VALUES ({values}, 'x')".encode())  # noqa: S608 - from the list above
+        session.execute(
+            """INSERT INTO suspends (selection, reason) VALUES ('{"destination": ["example.com"], "jobid": []}', 'x')"""
+        )
+    paces = Paces()
+    await follow(paces, connection)
+    assert isinstance(paces.ask(MAIL), Deferral)
+
+
+@pytest.mark.parametrize("when", ["infinity", "-infinity", "0044-03-15 BC"])
+def test_a_schedule_whose_time_no_worker_can_read_is_refused(factory: Factory, logins: Logins, when: str) -> None:
+    with logins.session("maintainer") as session, pytest.raises(psycopg.errors.CheckViolation, match="schedules_times"):
+        session.execute(
+            "INSERT INTO schedules (id, cron, sender, recipients, content, next_at)"
+            " VALUES ('a', '0 9 * * *', '', '{r@example.com}', 'x', %s)",
+            (when,),
+        )
