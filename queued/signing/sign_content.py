@@ -2,7 +2,8 @@ r"""sign_content — what a DKIM signature covers: which fields, which body, in 
 
 Owns: the list of signed fields, the body's digest, and whom a message says it is from. Pure.
 Guarantees: what is read here is what leaves (queued/smtp/content.py): lines end with CR LF, strays are gone. The body's
-    digest is made piece by piece, so a large message costs no second copy of itself.
+    digest is made piece by piece, so a large message costs no second copy of itself, and one without line ends does not
+    keep the interpreter from the event loop: a regular expression lets go of it only at its end.
 See: RFC 6376 section 3.4.4 (relaxed body), section 5.4.1 (fields to sign), sections 5.4.2 and 8.15 (fields signed once
     more than there are, so that none can be added); RFC 5322 section 3.6.2 (From)
 """
@@ -55,7 +56,8 @@ _SIGNED: Final = (
     b"list-archive",
 )
 
-_PIECE: Final = 1 << 18  # octets of body looked at together
+_PIECE: Final = 1 << 18  # octets of body looked at together, or twice as many
+_TEXT: Final = re.compile(rb"[^ \t\r\n]")
 _SPACES: Final = re.compile(rb"[ \t]{2,}|\t")
 _DOMAIN: Final = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 
@@ -86,10 +88,10 @@ def body_digest(content: bytes, start: int) -> bytes:
     digest = hashlib.sha256()
     position, empty, any_text = start + 2, 0, False
     while position < len(content):
-        end = _line_end(content, position + _PIECE)
+        end = _piece_end(content, position + _PIECE)
         piece = content[position:end]
         position = end
-        if not piece.endswith(b"\r\n"):
+        if position == len(content) and not piece.endswith(b"\r\n"):
             piece += b"\r\n"  # as it leaves
         if b" " in piece or b"\t" in piece:
             piece = _SPACES.sub(b" ", piece).replace(b" \r\n", b"\r\n")
@@ -107,10 +109,13 @@ def body_digest(content: bytes, start: int) -> bytes:
     return digest.digest()
 
 
-def _line_end(content: bytes, position: int) -> int:
-    """The end of the line that the octet before `position` is in."""
-    end = content.find(b"\r\n", position - 2)
-    return len(content) if end < 0 else end + 2
+def _piece_end(content: bytes, position: int) -> int:
+    """Behind a line end soon after `position`; where a line goes on for long, behind text, so no blanks are parted."""
+    end = content.find(b"\r\n", position - 2, position + _PIECE)
+    if end >= 0:
+        return end + 2
+    text = _TEXT.search(content, position)
+    return len(content) if text is None else text.end()
 
 
 def author_domain(header: bytes) -> str | None:

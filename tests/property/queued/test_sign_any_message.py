@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from queued.signing import sign_content
 from queued.signing.sign_content import body_digest, header_end
+from queued.smtp import content as smtp_content
 from queued.smtp.content import wire_pieces, wire_size, without_strays
 from queued.values import Body
 from scripts.commands.sample_mail import as_submitted
@@ -70,6 +71,32 @@ def test_the_digest_is_that_of_the_relaxed_body(piece: int, body: bytes) -> None
         assert body_digest(content, header_end(content)) == hashlib.sha256(relaxed).digest()
     finally:
         sign_content._PIECE = usual  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("piece", [1, 2, 7])
+@given(content=ANY)
+def test_strays_are_replaced_whatever_the_pieces(piece: int, content: bytes) -> None:
+    """A piece is looked at by itself, since no other thread runs meanwhile."""
+    usual, smtp_content.PIECE = smtp_content.PIECE, piece  # type: ignore[misc] # any split is allowed
+    try:
+        assert without_strays(content) == re.sub(rb"\r(?!\n)|(?<!\r)\n|\x00", b" ", content)
+    finally:
+        smtp_content.PIECE = usual  # type: ignore[misc]
+
+
+def test_content_of_strays_is_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[int] = []
+
+    class Counted:
+        """The pattern, noting how much each call is given."""
+
+        def sub(self, by: bytes, octets: bytes) -> bytes:
+            pieces.append(len(octets))
+            return octets.replace(b"\n", by)
+
+    monkeypatch.setattr(smtp_content, "_STRAY", Counted())
+    assert without_strays(b"\n" * 1_000_000) == b" " * 1_000_000
+    assert max(pieces) <= smtp_content.PIECE + 1
 
 
 @given(body=BODIES | ANY)

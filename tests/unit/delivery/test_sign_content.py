@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from typing import Any
+
 import pytest
 
-from queued.signing.sign_content import ascii_domain, author_domain, covered, header_end
+from queued.signing import sign_content
+from queued.signing.sign_content import ascii_domain, author_domain, body_digest, covered, header_end
 
 
 @pytest.mark.parametrize(
@@ -56,3 +61,23 @@ def test_each_signed_field_is_listed_once_more_than_it_occurs() -> None:
 )
 def test_the_header_ends_before_the_empty_line(content: bytes, end: int) -> None:
     assert header_end(content) == end
+
+
+@pytest.mark.parametrize("line", [b"x  ", b"x ", b"\t y", b"\tz\t", b"a  b \t", b"text"])
+def test_a_line_without_end_is_digested_in_pieces(monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
+    """20 MB of such a line kept the event loop for a second: no other thread runs during a regular expression."""
+    pieces: list[int] = []
+
+    class Counted:
+        """The pattern, noting how much each call is given."""
+
+        def sub(self, by: bytes, text: bytes) -> Any:
+            pieces.append(len(text))
+            return re.sub(rb"[ \t]+", by, text)
+
+    monkeypatch.setattr(sign_content, "_SPACES", Counted())
+    monkeypatch.setattr(sign_content, "_PIECE", 1000)
+    body = line * 10_000 + b"\r\n\r\nend  \r\n\r\n"
+    relaxed = re.sub(rb"[ \t]+", b" ", body).replace(b" \r\n", b"\r\n").rstrip(b"\r\n") + b"\r\n"
+    assert body_digest(b"A: b\r\n\r\n" + body, 6) == hashlib.sha256(relaxed).digest()
+    assert max(pieces, default=0) <= 2 * 1000 + 100
