@@ -18,12 +18,14 @@ from shared.observe import events
 from shared.postgres import database
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
     from queued.reports.read import Finding, IncomingReport
     from queued.values import Claimed
     from shared.config.suppression import Suppression
+    from shared.mail.message import Address
 
 _ABOUT_CONTENT: Final = ("5.6.", "5.7.", "4.6.", "4.7.")
 _MESSAGES: Final = 5  # named by one report
@@ -66,12 +68,10 @@ async def learn(
     if report.feedback is not None and report.feedback not in settings.feedback:
         return f"feedback {report.feedback}: nothing is suppressed for it"
     messages = _messages(claimed, report, settings, secret)
+    counting = [(each, weight) for each in report.findings if (weight := weigh(report.kind, each, settings))]
+    known = await _known(connection, [finding for finding, _ in counting], messages)
     noted = 0
-    for finding in report.findings:
-        weight = weigh(report.kind, finding, settings)
-        if weight is None:
-            continue
-        whom = await _known(connection, finding, messages)
+    for (finding, weight), whom in zip(counting, known, strict=True):
         # Any client may write to an address for reports, and learns the id: such mail proves nothing of its recipient.
         if whom is not None and not takes_reports(suppression.target(whom), settings):
             await _note(connection, claimed, report, whom, finding, weight, settings)
@@ -92,24 +92,47 @@ def _messages(claimed: Claimed, report: IncomingReport, settings: Suppression, s
     return list(dict.fromkeys(message for message in named if message is not None))[:_MESSAGES]
 
 
-async def _known(connection: database.Connection, finding: Finding, messages: list[UUID]) -> str | None:
-    """The address the finding is about, if one of these messages went there."""
+async def _known(
+    connection: database.Connection, findings: Sequence[Finding], messages: list[UUID]
+) -> list[str | None]:
+    """For each finding the address that it is about, if one of these messages went there. One question for all."""
+    if not messages:
+        return [None] * len(findings)
+    named = [[whom for written in finding.recipients if (whom := _address(written))] for finding in findings]
+    asked = list(dict.fromkeys(whom for each in named for whom in each))
+    sent: set[Address] = set()
+    if asked:
+        [row] = await database.fetch(
+            connection,
+            "report_known",
+            messages=messages,
+            localparts=[whom.localpart for whom in asked],
+            domains=[whom.domain for whom in asked],
+        )
+        sent = {asked[place - 1] for place in row.places}
+    known: list[str | None] = []
+    for finding, addresses in zip(findings, named, strict=True):
+        if finding.recipients:
+            known.append(next((str(whom) for whom in addresses if whom in sent), None))
+        else:
+            known.append(await _only_recipient(connection, messages))
+    return known
+
+
+async def _only_recipient(connection: database.Connection, messages: list[UUID]) -> str | None:
+    """The one recipient of the first of these messages that has no other."""
     for message in messages:
-        if not finding.recipients:
-            [row] = await database.fetch(connection, "report_only_recipient", message=message)
-            if row.address is not None:
-                return str(row.address)
-        for written in finding.recipients:
-            try:
-                whom = address.parse(written)
-            except address.AddressRefused:
-                continue
-            [row] = await database.fetch(
-                connection, "report_known", message=message, localpart=whom.localpart, domain=whom.domain
-            )
-            if row.known:
-                return str(whom)
+        [row] = await database.fetch(connection, "report_only_recipient", message=message)
+        if row.address is not None:
+            return str(row.address)
     return None
+
+
+def _address(written: str) -> Address | None:
+    try:
+        return address.parse(written)
+    except address.AddressRefused:
+        return None
 
 
 async def _note(

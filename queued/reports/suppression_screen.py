@@ -3,7 +3,8 @@
 Owns: the check of a message's recipients before they are tried; the configuration of it, as one value.
 Guarantees: while no addresses are suppressed it costs one query every few seconds. If PostgreSQL does not answer, mail
     to addresses goes on, and reports wait. A recipient that it finishes has a Result like any other, fenced by the
-    claim's token. A check ends by the configuration it began with.
+    claim's token. A check ends by the configuration it began with. However many reports there are, a few are read at a
+    time.
 Raises: ConfigError from `Screening` for a secret that cannot be read; nothing else.
 See: queued/reports/learn.py; shared/config/suppression.py; docs/how-to/suppression.md.
 """
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from queued.waiting.deferral import Deferral
     from shared.config.suppression import Suppression
 
+_LEARNING: Final = 1  # at once: other mail needs PostgreSQL and the processor too, and anybody may send reports
 _GLANCE: Final = 5.0  # seconds for which it is remembered that no addresses are suppressed
 _LATER: Final = timedelta(minutes=1)
 _LEAST_SECRET: Final = 16  # octets
@@ -56,6 +58,7 @@ class Screen:
     def __init__(self, pool: database.Pool, screening: Screening) -> None:
         self._pool = pool
         self._screening = screening
+        self._learning = asyncio.Semaphore(_LEARNING)
         self._any = True
         self._asked = -_GLANCE
 
@@ -96,8 +99,7 @@ class Screen:
         """The results of recipients that are finished untried, and the recipients to try."""
         screening = self._screening
         reports = [c for c in claimed if screening.is_report(c)]
-        report = await asyncio.to_thread(read, content) if reports else None
-        done = [await self._read(c, report, screening) for c in reports]
+        done = await self._read_all(reports, content, screening) if reports else []
         left = [c for c in claimed if c not in reports] if reports else claimed
         if left and screening.settings.atdelivery == "reject":
             try:
@@ -109,6 +111,11 @@ class Screen:
                 done += [_refused(c, listed[_key(c)]) for c in left if _key(c) in listed]
                 left = [c for c in left if _key(c) not in listed]
         return done, tuple(left)
+
+    async def _read_all(self, reports: Sequence[Claimed], content: bytes, by: Screening) -> list[Result]:
+        async with self._learning:
+            report = await asyncio.to_thread(read, content)
+            return [await self._read(c, report, by) for c in reports]
 
     async def _read(self, c: Claimed, report: IncomingReport | None, by: Screening) -> Result:
         try:

@@ -98,17 +98,30 @@ CREATE INDEX suppressions_expires ON suppressions (expires);
 CREATE TRIGGER suppressions_operated BEFORE INSERT OR UPDATE OR DELETE ON suppressions
     FOR EACH STATEMENT WHEN (coalesce(current_setting('pillarbox.acting', true), '') <> '') EXECUTE FUNCTION operators_only();
 
--- Whether we have sent, or are sending, this message to this address: what a report about it must agree with.
-CREATE FUNCTION report_known(message uuid, localpart text, domain text) RETURNS boolean
+-- To which of these addresses, by their places from 1, we have sent, or are sending, one of these messages: what a report about
+-- them must agree with.
+CREATE FUNCTION report_known(messages uuid[], localparts text[], domains text[]) RETURNS integer[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    sent integer[];
 BEGIN
-    IF EXISTS (SELECT FROM archive a WHERE a.messages__id = message
-                  AND lower(a.recipientlocalpart) = lower(localpart) AND lower(a.recipientdomain) = lower(domain)) THEN
-        RETURN true;
+    -- All at once: of strangers' reports each may name hundreds. The recipients of a message are found by its index first.
+    WITH asked AS (
+        SELECT a.n::integer AS n, lower(a.l) AS l, lower(a.d) AS d FROM unnest(localparts, domains) WITH ORDINALITY AS a(l, d, n)
+    ), known AS MATERIALIZED (
+        SELECT lower(a.recipientlocalpart) AS l, lower(a.recipientdomain) AS d FROM archive a WHERE a.messages__id = ANY (messages)
+    )
+    SELECT coalesce(array_agg(a.n), '{}') INTO sent FROM asked a WHERE (a.l, a.d) IN (SELECT k.l, k.d FROM known k);
+    IF cardinality(sent) < cardinality(localparts) THEN
+        PERFORM FROM locks WHERE name = 'reports' FOR UPDATE;  -- what follows locks every leaf
+        WITH asked AS (
+            SELECT a.n::integer AS n, lower(a.l) AS l, lower(a.d) AS d FROM unnest(localparts, domains) WITH ORDINALITY AS a(l, d, n)
+        ), known AS MATERIALIZED (
+            SELECT lower(q.recipientlocalpart) AS l, lower(q.recipientdomain) AS d FROM queue q WHERE q.messages__id = ANY (messages)
+        )
+        SELECT sent || coalesce(array_agg(a.n), '{}') INTO sent FROM asked a WHERE (a.l, a.d) IN (SELECT k.l, k.d FROM known k);
     END IF;
-    PERFORM FROM locks WHERE name = 'reports' FOR UPDATE;  -- what follows locks every leaf
-    RETURN EXISTS (SELECT FROM queue q WHERE q.messages__id = message
-                      AND lower(q.recipientlocalpart) = lower(localpart) AND lower(q.recipientdomain) = lower(domain));
+    RETURN sent;
 END $$;
 
 -- The one recipient of a message that had no other: the one that a report without an address means.

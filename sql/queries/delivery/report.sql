@@ -1,8 +1,8 @@
 -- The tables in which a report is kept for the console.
 
 -- name: report_known
--- Whether we have sent this message to this address, or are at it.
-SELECT pillarbox.report_known(%(message)s, %(localpart)s, %(domain)s) AS known
+-- To which of these addresses, by their places from 1, we have sent one of these messages, or are at it.
+SELECT pillarbox.report_known(%(messages)s::uuid[], %(localparts)s::text[], %(domains)s::text[]) AS places
 
 -- name: report_minutes_store
 -- Puts figures in the place of those of the same minute and outcome.

@@ -136,6 +136,22 @@ async def test_a_forged_report_changes_nothing(
     assert await reported(factory, database, pool, text) == []
 
 
+async def test_a_report_on_many_suppresses_those_to_whom_we_sent_or_send(
+    factory: Factory, database: str, pool: db.Pool
+) -> None:
+    """Some are finished, one is queued, one got another message, and one none at all."""
+    message, other = await sent(factory, database, 2), factory.message()
+    factory.row(message=message, domain="queued.example")
+    factory.row(message=other, domain="other.example")
+    factory.sql("UPDATE pillarbox.queue SET next_retry = now() + '1 hour'")
+    named = ("R1@example.com", "stranger@example.com", "r2@Example.com", "b@queued.example", "b@other.example")
+    groups = [f"Final-Recipient: rfc822; {each}\r\nAction: failed\r\nStatus: 5.1.1\r\n\r\n" for each in named]
+    one = "Final-Recipient: rfc822; {recipient}\r\nAction: failed\r\nStatus: {status}\r\n"
+    text = REPORT.replace(one, "".join(groups)).format(message=message, status="5.1.1")
+    rows = [row.target for row in await reported(factory, database, pool, text)]
+    assert rows == ["b@queued.example", "r1@example.com", "r2@example.com"]
+
+
 async def test_a_report_address_is_never_suppressed(factory: Factory, database: str, pool: db.Pool) -> None:
     message = factory.message()
     factory.row(message=message, domain="bounces.example")  # any client may send it, and gets its id
