@@ -8,6 +8,11 @@ RETURNS TABLE (id bigint, partid text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
+    IF (to_localpart IS NULL) <> (to_domain IS NULL) THEN
+        RAISE EXCEPTION 'a copy is for a whole address, or for the recipient itself' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF to_domain IS NOT NULL THEN
+        SELECT a.localpart, a.domain INTO to_localpart, to_domain FROM address_split(to_localpart || '@' || to_domain) AS a;
+    END IF;
     RETURN QUERY
     INSERT INTO queue (messages__id, actionid, ts, senderip, serverid, senderhelo, saslusername, senderlocalpart, senderdomain,
                        recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority)

@@ -102,6 +102,31 @@ def test_a_copy_to_another_address_is_a_decision_too(factory: Factory, logins: L
     assert {row.id: row.status for row in factory.queue(closed, opened)} == {closed: "HOLD", opened: "DELETE"}
 
 
+@pytest.mark.parametrize(
+    ("localpart", "domain"),
+    [
+        ("a> NOTIFY=SUCCESS", "example.net"),
+        ("a", "exa mple.net"),
+        ("a", "example.net."),
+        ("a" * 65, "example.net"),
+        ("a", "b." * 200 + "net"),
+        ("a@b", "example.net"),
+        ("", "example.net"),
+        (None, "example.net"),
+        ("a", None),
+    ],
+)
+def test_a_copy_goes_to_an_address(factory: Factory, logins: Logins, localpart: str | None, domain: str | None) -> None:
+    [held] = hold(factory, "open")
+    copy = "SELECT * FROM queue_release_copies(%s, %s, %s)"
+    with logins.session("reviewer") as session:
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            session.execute(copy, ([held], localpart, domain))
+        assert session.execute(copy, ([held], "Ann", "Example.NET")).rowcount == 1
+    [made] = [row for row in factory.queue() if row.id != held]
+    assert (made.recipientlocalpart, made.recipientdomain) == ("Ann", "example.net")
+
+
 def test_a_login_that_acts_for_others_decides_nothing_by_itself(factory: Factory, logins: Logins) -> None:
     [held] = hold(factory, "open")
     with psycopg.connect(agent(factory, logins, "reviewer"), autocommit=True) as session, pytest.raises(REFUSED):
