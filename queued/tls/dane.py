@@ -4,7 +4,7 @@ Owns: the comparison of a chain with TLSA records; cryptography's second door am
 Guarantees: pure; the time comes from the caller. An unreadable chain matches no record. For DANE-EE(3) the host's
     own certificate counts, with any names and dates (RFC 7672 section 3.1.1). For DANE-TA(2) a certificate of the
     chain does, which must have issued the host's own, signature by signature, within the dates, by authorities only;
-    and the host's own must have one of the names.
+    and the host's own must have one of the names. Each signature is verified once, and none by a key that takes long.
 See: RFC 6698 section 2.1; RFC 7671 sections 5.1 and 5.2; RFC 7672 sections 3.1.1, 3.1.2 and 3.2.
 Bugs: name constraints in the chain are not checked, nor the name in the subject of a certificate without any other
     (RFC 7672 section 3.2.3). A trust anchor that the record holds whole, and the host does not send, is not found; RFC
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from queued.tls.names import fits
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _DANE_TA, _DANE_EE = 2, 3
 _LONGEST_CHAIN: Final = 10  # certificates; OpenSSL itself stops at 100
+_LARGEST_KEY, _LONGEST_EXPONENT = 8192, 64  # bits of an RSA key; authorities have 4096 and 17
 # Exceptions of cryptography for certificates that no honest authority issues.
 _UNREADABLE: Final = (
     ValueError,
@@ -53,13 +55,15 @@ def mismatch(chain: Sequence[bytes], records: Sequence[Tlsa], names: Sequence[st
     if any(record.usage == _DANE_EE and _names(record, shown[0]) for record in records):
         return None
     anchors = [record for record in records if record.usage == _DANE_TA]
+    named = [depth for depth, each in enumerate(shown) if any(_names(record, each) for record in anchors)]
     reason: str | None = "a certificate that no TLSA record names"
-    for depth, authority in enumerate(shown):
-        if not any(_names(record, authority) for record in anchors):
-            continue
-        reason = _broken(shown[: depth + 1], now) or _misnamed(shown[0], names)
-        if reason is None:
-            return None
+    broken: str | None = None
+    for depth in range(named[-1] + 1 if named else 0):
+        broken = broken or _broken(shown, depth, now)  # each signature once, however many certificates are named
+        if depth in named:
+            reason = broken or _misnamed(shown[0], names)
+            if reason is None:
+                return None
     return reason
 
 
@@ -76,21 +80,31 @@ def _names(record: Tlsa, certificate: x509.Certificate) -> bool:
     return (octets if digest is None else digest(octets).digest()) == record.association
 
 
-def _broken(path: Sequence[x509.Certificate], now: datetime) -> str | None:
-    """Why the last certificate of the path does not vouch for the first; None when it does."""
-    for depth, certificate in enumerate(path):
-        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-            begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-            return f"a certificate that is valid from {begins:%F} to {ends:%F}"
-        if depth == 0:
-            continue
-        if not _is_authority(certificate):
-            return "a certificate whose issuer is not an authority"
-        try:
-            path[depth - 1].verify_directly_issued_by(certificate)
-        except (*_UNREADABLE, TypeError, InvalidSignature):
-            return "a certificate that the next one of its chain did not issue"
+def _broken(chain: Sequence[x509.Certificate], depth: int, now: datetime) -> str | None:
+    """Why the certificate at this depth is not valid, or does not vouch for the one before it; None when it does."""
+    certificate = chain[depth]
+    if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+        begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        return f"a certificate that is valid from {begins:%F} to {ends:%F}"
+    if depth == 0:
+        return None
+    if not _is_authority(certificate):
+        return "a certificate whose issuer is not an authority"
+    try:
+        if _is_costly(certificate):
+            return "a certificate whose issuer has a key that no authority has"
+        chain[depth - 1].verify_directly_issued_by(certificate)
+    except (*_UNREADABLE, TypeError, InvalidSignature):
+        return "a certificate that the next one of its chain did not issue"
     return None
+
+
+def _is_costly(certificate: x509.Certificate) -> bool:
+    """Whether to verify a signature by this key would take milliseconds: a hostile host's may have any exponent."""
+    key = certificate.public_key()
+    return isinstance(key, RSAPublicKey) and (
+        key.key_size > _LARGEST_KEY or key.public_numbers().e.bit_length() > _LONGEST_EXPONENT
+    )
 
 
 def _is_authority(certificate: x509.Certificate) -> bool:

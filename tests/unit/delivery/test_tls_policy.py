@@ -9,11 +9,12 @@ from typing import Any, Final
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID, NameOID
 
 from queued.routing.dns_answer import Answer, Tlsa
+from queued.tls import dane
 from queued.tls.dane import mismatch
 from queued.tls.demanded import HostKnowledge, decide
 from queued.tls.mta_sts import StsPolicy
@@ -150,3 +151,50 @@ def test_an_unreadable_certificate_fails_verification(oid: x509.ObjectIdentifier
     record = Tlsa(2, 0, 1, hashlib.sha256(der).digest())
     for chain in ([der], [der, der]):
         assert mismatch(chain, [record], ("mx.example.com",), now) is not None
+
+
+def chain_by(key: rsa.RSAPrivateKey, count: int) -> list[bytes]:
+    """So many authorities, each issued by the next one, all with this key."""
+    now = datetime.now(UTC)
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{n}")]) for n in range(count + 1)]
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(names[n])
+        .issuer_name(names[n + 1])
+        .public_key(key.public_key())
+        .serial_number(n + 1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
+        .sign(key, hashes.SHA256())
+        for n in range(count)
+    )
+    return [certificate.public_bytes(Encoding.DER) for certificate in made]
+
+
+def anchors(chain: list[bytes]) -> list[Tlsa]:
+    """A record for each of these certificates."""
+    return [Tlsa(2, 0, 1, hashlib.sha256(each).digest()) for each in chain]
+
+
+def test_each_signature_of_a_chain_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten certificates that are all named it was 45, each of which may take milliseconds."""
+    chain, looked = chain_by(rsa.generate_private_key(65537, 2048), 10), list[object]()
+    monkeypatch.setattr(dane, "_is_costly", looked.append)
+    assert mismatch(chain, anchors(chain), ["other.example"], datetime.now(UTC)) is not None
+    assert len(looked) == 9
+    assert mismatch(chain, anchors(chain[9:]), [HOST], datetime.now(UTC)) is None
+
+
+def test_an_authority_whose_key_takes_long_is_none() -> None:
+    """A host makes its own authority, with any exponent: verifying by one of 3072 bits takes six milliseconds."""
+    usual = rsa.generate_private_key(65537, 2048)
+    n = usual.private_numbers()
+    long = pow(65537, -1, (n.p - 1) * (n.q - 1))
+    key = rsa.RSAPrivateNumbers(
+        *(n.p, n.q, 65537, 65537 % (n.p - 1), 65537 % (n.q - 1), n.iqmp), rsa.RSAPublicNumbers(long, n.p * n.q)
+    ).private_key(unsafe_skip_rsa_key_validation=True)
+    for by, reason in ((usual, None), (key, "a certificate whose issuer has a key that no authority has")):
+        chain = chain_by(by, 2)
+        assert mismatch(chain, anchors(chain[1:]), [HOST], datetime.now(UTC)) == reason
