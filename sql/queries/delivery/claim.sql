@@ -115,7 +115,8 @@ WITH urgent_kept AS MATERIALIZED (
      WHERE q.status = 'DELIVER' AND ({where}) AND q.id = due_id
     RETURNING q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain,
               q.size, q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count, q.next_retry, q.token,
-              q.last_error IS NOT NULL AS tried_before, nullif(q.metadata - '_partid', '{}') AS said,
+              q.last_error IS NOT NULL AS tried_before,
+              CASE WHEN jsonb_typeof(q.metadata) = 'object' THEN nullif(q.metadata - '_partid', '{}') END AS said,
               q.noticed IS NOT NULL AS noticed, q.tableoid AS leaf,
               due.lost_token, due.lost_worker, due.lost_since
 ), lost AS (
@@ -247,7 +248,8 @@ WITH urgent AS MATERIALIZED (
 )
 SELECT q.id, q.messages__id, q.actionid, q.ts, q.senderlocalpart, q.senderdomain, q.recipientlocalpart, q.recipientdomain, q.size,
        q.metadata->>'_partid' AS partid, q.transportid, q.jobid, q.priority, q.retry_count + 1 AS retry_count, q.next_retry,
-       0 AS token, nullif(q.metadata - '_partid', '{}') AS said, q.noticed IS NOT NULL AS noticed, q.tableoid AS leaf,
+       0 AS token, CASE WHEN jsonb_typeof(q.metadata) = 'object' THEN nullif(q.metadata - '_partid', '{}') END AS said,
+       q.noticed IS NOT NULL AS noticed, q.tableoid AS leaf,
        coalesce(%(now)s::timestamptz, now()) AS claimed_at,
        substr(m.content, 1, %(octets)s) AS head
   FROM (SELECT * FROM urgent UNION ALL SELECT * FROM fresh UNION ALL SELECT * FROM retried UNION ALL SELECT * FROM bulk) AS due

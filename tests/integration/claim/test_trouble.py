@@ -98,3 +98,14 @@ async def test_metadata_that_python_cannot_read_stops_no_claim(
         id=first,
     )
     assert [c.id for c in await claimer().take(connection, 10)] == [first, second]
+
+
+@pytest.mark.parametrize("value", ['"x"', "1", "null", "true", '["_partid"]', "[]"])
+async def test_metadata_that_is_no_object_stops_no_claim(
+    factory: Factory, connection: db.Connection, value: str
+) -> None:
+    """A login that inserts mail may write any, and PostgreSQL refused every claim of the partition for such a row."""
+    first, second = factory.rows(2, partid=None)
+    factory.sql("UPDATE pillarbox.queue SET metadata = %(m)s::jsonb WHERE id = %(id)s", m=value, id=first)
+    claimed = await claimer().take(connection, 10)
+    assert [(c.id, dict(c.metadata)) for c in claimed] == [(first, {}), (second, {})]
