@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 30.0  # seconds for a program or a server
 _LONGEST: Final = 65536  # octets of a server's answer
 _UNSAID: Final = 300.0  # seconds that a token is used whose server does not say how long it lives
+_FOR_EVER: Final = 1e9  # seconds: a server that says more, or a number beyond any float, says nothing
 _EARLY: Final = 60.0  # seconds before its end at which a token is replaced
 _BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750 section 2.1
 _ERROR: Final = re.compile(r"[!#-\[\]-~]{1,60}")  # RFC 6749 section 5.2, without the blank
@@ -192,7 +193,9 @@ class _Refreshed:
             raise NoTokenError(f"{settings.url} returned no access_token", lasting=False)
         if self._refresh is not None and isinstance(refresh, str) and refresh:
             self._refresh = refresh  # RFC 6749 section 6: the one before may count no more
-        seconds = float(lifetime) if isinstance(lifetime, int | float) and lifetime > 0 else _UNSAID + _EARLY
+        seconds = _UNSAID + _EARLY
+        if isinstance(lifetime, int | float) and 0 < lifetime < _FOR_EVER:
+            seconds = float(lifetime)
         return token, max(seconds - _EARLY, seconds / 2)
 
     async def _post(self, form: dict[str, str]) -> dict[str, Any]:

@@ -106,6 +106,20 @@ async def test_a_refused_token_is_discarded_and_a_new_refresh_token_used(authori
     assert [form["refresh_token"] for form in server.asked] == [SECRETS["refresh"], "refresh-token-2"]
 
 
+@pytest.mark.parametrize("lifetime", [10**400, float("inf"), float("nan"), -1, "3600", None])
+async def test_a_lifetime_that_says_nothing_is_some_minutes(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, lifetime: object
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(tokens, "monotonic", lambda: now)
+    answers = [(200, {"access_token": name, "expires_in": lifetime}) for name in ("one", "two")]
+    async with token_server(authority, *answers) as server:
+        source = oauth(server.port, authority)
+        assert await source.get() == "one"
+        now += 301
+        assert await source.get() == "two"
+
+
 async def test_an_expiring_token_is_replaced(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(tokens, "monotonic", lambda: now)
