@@ -268,7 +268,8 @@ class Maintainer:
         await self._all(connection, "maintain_forget_notices", keep=self._settings.keep.history)
 
     async def _drop_days(self, connection: database.Connection) -> None:
-        if dropped := await self._count(connection, "maintain_history_drop", keep=self._settings.keep.history):
+        keep = self._settings.keep
+        if dropped := await self._count(connection, "maintain_history_drop", keep=keep.history, find=keep.find):
             events.emit("maintain.dropped", partitions=dropped)
 
     async def _sweep(self, connection: database.Connection) -> None:

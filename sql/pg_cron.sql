@@ -56,8 +56,8 @@ SELECT cron.schedule('pillarbox forget_notices', '* * * * *',
 -- maintenance.ahead
 SELECT cron.schedule('pillarbox history_create', '7 * * * *', $$SELECT pillarbox.history_create(7)$$);
 
--- maintenance.keep.history
-SELECT cron.schedule('pillarbox history_drop', '17 * * * *', $$SELECT pillarbox.maintain_history_drop('30d')$$);
+-- maintenance.keep.history, maintenance.keep.find
+SELECT cron.schedule('pillarbox history_drop', '17 * * * *', $$SELECT pillarbox.maintain_history_drop('30d', '90d')$$);
 
 -- VACUUM cannot run in a function, nor beside another command. Autovacuum does most of it.
 SELECT cron.schedule('pillarbox vacuum', '*/5 * * * *',

@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
         settings.partitions.leaves,
         settings.partitions.count,
         reviewers=reviewers(config.quarantines),
+        keepsubject=config.spool.keepsubject,
         only_pre=options.phase == "pre",
         tell=tell_waiting,
     )

@@ -81,6 +81,7 @@ def prepare(smtpd: SmtpdConfig) -> str:
         settings.partitions.leaves,
         settings.partitions.count,
         reviewers=reviewers(smtpd.quarantines),
+        keepsubject=smtpd.spool.keepsubject,
         tell=tell_waiting,
     )
     return conninfo

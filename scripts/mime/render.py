@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
-from scripts.mime.decode import characters, decoded, decoded_or_cut, from_base64, printable
 from scripts.mime.html_text import from_html
 from scripts.mime.parts import MOST_COUNTED, MOST_PARTS, Part, Walked, again, header_of, walk
 from shared.how_many import how_many
+from shared.mail.decode import characters, decoded, decoded_or_cut, from_base64, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

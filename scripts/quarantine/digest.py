@@ -16,7 +16,6 @@ from email.policy import SMTP
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
-from scripts.mime.decode import printable
 from scripts.mime.render import fields_of
 from scripts.options import finish
 from scripts.output import consent, records
@@ -28,6 +27,7 @@ from shared.config.units import format_duration
 from shared.errors import PillarboxError
 from shared.host_name import own_name
 from shared.how_many import how_many
+from shared.mail.decode import printable
 from shared.postgres import database
 
 if TYPE_CHECKING:

@@ -96,6 +96,8 @@ class Submission:
     traceparent: str | None = None  # the trace that follows it (W3C Trace Context)
     foreign_from: bool = False  # From names an address that the user may not send as
     tls_optional: bool = False  # the header said TLS-Required: No (RFC 8689 section 3)
+    msgid: str | None = None  # the header's Message-ID, without angle brackets (shared/mail/found_by.py)
+    subject: str | None = None  # the header's Subject, decoded; None: absent, or not to be kept
 
     @property
     def size(self) -> int:

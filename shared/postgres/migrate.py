@@ -95,6 +95,7 @@ def migrate(
     partitions: int = 6,
     *,
     reviewers: Mapping[str, Sequence[str]] | None = None,
+    keepsubject: bool = True,
     only_pre: bool = False,
     patience: float = PATIENCE,
     tell: Tell = lambda _line: None,
@@ -102,6 +103,7 @@ def migrate(
     """Apply what is missing, make the leaves `queue_def_<suffix>` for their partition ids, and the coming days.
 
     `reviewers`: who may decide in each quarantine that names any, which PostgreSQL enforces from then on.
+    `keepsubject`: whether enqueue keeps subjects.
     `only_pre` leaves out what old daemons could not go on with: the first half of a rolling upgrade. `patience`:
     seconds to go on waiting for the locks of one step. `tell` is called, once a step, with the sessions it waits for.
     """
@@ -119,7 +121,12 @@ def migrate(
                 made.append(leaf)
         insist("the coming days", lambda: connection.execute(query("history_create"), {"ahead": 7}))
         connection.execute(
-            query("settings_write"), {"partitions": partitions, "reviewers": json.dumps(dict(reviewers or {}))}
+            query("settings_write"),
+            {
+                "partitions": partitions,
+                "reviewers": json.dumps(dict(reviewers or {})),
+                "keepsubject": keepsubject,
+            },
         )
         return Report(tuple(done), tuple(made))
 

@@ -47,7 +47,9 @@ _LATER_TYPES: Final = [*_QUEUE_TYPES, "timestamptz", "timestamptz"]
 # each column its length and octets; at last -1.
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER: Final = b"\xff\xff"
-_MESSAGE: Final = struct.Struct(">hi16siii?i")  # id, size, smtputf8, and the length of content
+_MESSAGE: Final = struct.Struct(">hi16siii?")  # id, size, smtputf8
+_LENGTH: Final = struct.Struct(">i")
+_NULL: Final = _LENGTH.pack(-1)
 # Where in PostgreSQL a WARNING comes from that says nothing about this COMMIT: RAISE, transaction and multixact ids.
 _HARMLESS: Final = frozenset({"pl_exec.c", "varsup.c", "multixact.c"})
 _SLICE: Final = 1 << 17  # octets that psycopg hands to libpq at a time
@@ -128,6 +130,8 @@ async def _one(connection: database.Connection, durability: str, s: Submission) 
             "size": s.size,
             "smtputf8": s.smtputf8,
             "content": s.trace + s.content if s.trace else s.content,
+            "msgid": s.msgid,
+            "subject": s.subject,
             "status": r.status.value,
             "senderip": s.senderip,
             "serverid": s.serverid,
@@ -156,7 +160,8 @@ async def _at_once(
             await connection.execute(statement)
         for s in submissions:
             await connection.execute(
-                query("spool_message_alone"), (s.id, s.size, s.smtputf8, s.trace + s.content if s.trace else s.content)
+                query("spool_message_alone"),
+                (s.id, s.size, s.smtputf8, s.trace + s.content if s.trace else s.content, s.msgid, s.subject),
             )
             for row in _rows(s):
                 await connection.execute(query("spool_recipient_alone"), (*row, s.not_before))
@@ -167,7 +172,10 @@ async def _copy_messages(copy: AsyncCopy, submissions: Sequence[Submission]) -> 
     buffer = bytearray(_SIGNATURE)
     for s in submissions:
         size = s.size
-        buffer += _MESSAGE.pack(4, 16, s.id.bytes, 4, size, 1, s.smtputf8, size)
+        buffer += _MESSAGE.pack(6, 16, s.id.bytes, 4, size, 1, s.smtputf8)
+        buffer += _text(s.msgid)
+        buffer += _text(s.subject)
+        buffer += _LENGTH.pack(size)
         buffer += s.trace
         if size < _SLICE:
             buffer += s.content
@@ -181,6 +189,13 @@ async def _copy_messages(copy: AsyncCopy, submissions: Sequence[Submission]) -> 
             buffer = bytearray()
     buffer += _TRAILER
     await copy.write(buffer)
+
+
+def _text(value: str | None) -> bytes:
+    if value is None:
+        return _NULL
+    octets = value.encode()
+    return _LENGTH.pack(len(octets)) + octets
 
 
 def _slices(content: bytes) -> Iterator[memoryview]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -110,6 +110,8 @@ class Spool:
         full = self._full(submission.size)
         if full is not None:
             raise full
+        if submission.subject is not None and not self._settings.keepsubject:
+            submission = replace(submission, subject=None)
         committed = asyncio.get_running_loop().create_future()
         (self._large if _is_large(submission) else self._small).append(_Waiting(submission, committed))
         self._waiting_bytes += submission.size

@@ -25,6 +25,8 @@ _FIELD: Final = re.compile(rb"([!-9;-~]+)[ \t]*:")
 CONTINUED: Final = (b" ", b"\t")  # a large content is a bytearray, whose slices are in no set
 _EMPTY: Final = (b"\r\n", b"\n")
 _NAME_LIMIT: Final = 1000  # octets in which the colon has to come: no line may be longer (RFC 5322 section 2.1.1)
+# Fields of which the beginning is kept, in octets: all that is used of them (shared/mail/found_by.py).
+_KEPT: Final = {b"message-id": 1000, b"subject": 2000}
 _BY: Final = re.compile(rb"\sby\s+([^\s;()]+)", re.IGNORECASE)
 
 
@@ -38,6 +40,7 @@ class Header:
     hops: int  # Received fields, up to the first empty line
     loops: int  # those of them that name us as the receiver
     tls_optional: bool  # TLS-Required: No, before `end`
+    kept: dict[bytes, bytes]  # the beginnings of the first Message-ID and the first Subject before `end`, as written
 
 
 class _Walk:
@@ -46,6 +49,7 @@ class _Walk:
     def __init__(self, content: bytes, limits: DataPhase, hostname: str) -> None:
         self._content, self._limits, self._own = content, limits, hostname.lower().encode()
         self.names: list[bytes] = []
+        self.kept: dict[bytes, bytes] = {}
         self.hops = self.loops = self._lines = 0
         self.tls_optional = False
 
@@ -68,6 +72,9 @@ class _Walk:
             self.loops += by is not None and by[1].lower() == self._own
         if not torn:
             self.names.append(name)
+            if name in _KEPT and name not in self.kept:
+                begin = field.end()
+                self.kept[name] = bytes(content[begin : min(at, begin + _KEPT[name])])
             self.tls_optional |= name == b"tls-required" and content[field.end() : at].strip().lower() == b"no"
         return at
 
@@ -92,7 +99,7 @@ def read_header(content: bytes, limits: DataPhase, hostname: str) -> Header:
     ended: Literal["empty", "text", "nothing"] = "empty" if at < len(content) else "nothing"
     if end is not None:
         at, ended = end, "text"
-    return Header(at, ended, frozenset(walk.names), walk.hops, walk.loops, walk.tls_optional)
+    return Header(at, ended, frozenset(walk.names), walk.hops, walk.loops, walk.tls_optional, walk.kept)
 
 
 def first_empty_line(content: bytes) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import NoSpace, SpoolFull, SpoolUnavailable
 from shared.failure_points import reach
+from shared.mail import found_by
 from shared.mail.address import least_quoted
 from shared.mail.message import MessageDsn, Recipient, RecipientDsn, Submission
 from shared.observe import events, tracing
@@ -70,6 +71,7 @@ def submission(
     if not trace_headers.are_fields(judged.headers):
         raise ValueError("policy adds lines that are not header fields")  # our fault: the client gets 451
     asked = t.parameters
+    kept = checked.header.kept
     return Submission(
         id=message_id,
         sender=t.sender,
@@ -89,6 +91,8 @@ def submission(
         requiretls=asked.requiretls,
         foreign_from=judged.foreign_from,
         tls_optional=checked.header.tls_optional,
+        msgid=_msgid(client, place, checked, message_id),
+        subject=found_by.subject(kept[b"subject"]) if b"subject" in kept else None,
     )
 
 
@@ -162,8 +166,21 @@ def _trace(t: Transaction, client: Client, place: Reception, checked: CheckedCon
         message_id,
         now,
     )
-    if limits.addheaders == "always" or (limits.addheaders == "authenticated" and client.user is not None):
+    if _adds(limits, client):
         header += trace_headers.missing(
             checked.header.names, t.sender, message_id, place.hostname, now, smtputf8=t.parameters.smtputf8
         )
     return header
+
+
+def _adds(limits: DataPhase, client: Client) -> bool:
+    """Whether fields that are missing are added for this client."""
+    return limits.addheaders == "always" or (limits.addheaders == "authenticated" and client.user is not None)
+
+
+def _msgid(client: Client, place: Reception, checked: CheckedContent, message_id: UUID) -> str | None:
+    """The Message-ID that the stored message has: the client's, or the one we add."""
+    written = checked.header.kept.get(b"message-id")
+    if written is not None:
+        return found_by.msgid(written)
+    return trace_headers.own_msgid(message_id, place.hostname) if _adds(place.limits, client) else None

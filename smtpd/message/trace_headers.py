@@ -88,10 +88,15 @@ def missing(
     if b"date" not in names:
         fields.append(f"Date: {format_datetime(now)}\r\n")
     if b"message-id" not in names:
-        fields.append(f"Message-ID: <{message_id}@{_word(hostname)}>\r\n")
+        fields.append(f"Message-ID: <{own_msgid(message_id, hostname)}>\r\n")
     if b"from" not in names and sender is not None and (shown := _address(sender, smtputf8=smtputf8)):
         fields.append(f"From: <{shown}>\r\n")
     return "".join(fields).encode()
+
+
+def own_msgid(message_id: UUID, hostname: str) -> str:
+    """The Message-ID of a message that has none, without angle brackets."""
+    return f"{message_id}@{_word(hostname)}"
 
 
 def are_fields(lines: bytes) -> bool:

@@ -16,7 +16,8 @@ CREATE TABLE migrations (
 CREATE TABLE settings (
     only_row   boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     partitions integer NOT NULL DEFAULT 6 CHECK (partitions BETWEEN 1 AND 1024), -- environment.database.partitions.count
-    reviewers  jsonb   NOT NULL DEFAULT '{}'           -- quarantines[].reviewers by id, of those that name any
+    reviewers  jsonb   NOT NULL DEFAULT '{}',          -- quarantines[].reviewers by id, of those that name any
+    keepsubject boolean NOT NULL DEFAULT true          -- spool.keepsubject
 );
 INSERT INTO settings DEFAULT VALUES;
 

@@ -15,13 +15,19 @@ CREATE TABLE messages (
     ts        timestamptz NOT NULL DEFAULT now(),
     size      integer     NOT NULL,                   -- octets of content
     smtputf8  boolean     NOT NULL DEFAULT false,     -- MAIL FROM carried SMTPUTF8 (RFC 6531)
-    content   bytea       NOT NULL                    -- as submitted, our trace header in front
+    content   bytea       NOT NULL,                   -- as submitted, our trace header in front
+    msgid     text COLLATE "C",                       -- its Message-ID, without angle brackets
+    subject   text                                    -- decoded; NULL also where subjects are not kept
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
         vacuum_truncate = off,
         toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 20000,
         toast.autovacuum_vacuum_cost_delay = 0, toast.vacuum_truncate = off);
 -- Mail is rarely compressible twice over and always read whole: no time for pglz.
 ALTER TABLE messages ALTER COLUMN content SET STORAGE EXTERNAL;
+
+-- Finds a message by its Message-ID. By a hash, so that an entry is 16 octets, however long the Message-ID; who asks
+-- compares the Message-ID as well.
+CREATE INDEX messages_msgid ON messages (hashtextextended(msgid, 0)) WHERE msgid IS NOT NULL;
 
 -- How many queue rows point at a body: a row for every body that one points at, and none for the others. Only the count
 -- triggers write here and in `released`.
@@ -125,4 +131,12 @@ BEGIN
     INSERT INTO refcounts SELECT c.id, c.n FROM counted c WHERE c.n > 0
         ON CONFLICT (messages__id) DO UPDATE SET refcount = EXCLUDED.refcount;
     RETURN coalesce(cardinality(there), 0);
+END $$;
+
+-- The Message-ID and the subject of a message, for the archive: one walk along the primary key, as above. It is called
+-- for each recipient that finishes: joined with all of them at once, PostgreSQL compares each with each where it expects few.
+CREATE FUNCTION message_told(body uuid) RETURNS TABLE (msgid text, subject text)
+LANGUAGE plpgsql STABLE ROWS 1 SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    RETURN QUERY SELECT m.msgid, m.subject FROM messages m WHERE m.id = body;
 END $$;

@@ -1,4 +1,4 @@
--- History: attempts and finished recipients, by day. Nothing ever updates it; retention drops whole days.
+-- History: attempts and finished recipients, by day. Nothing ever updates it; maintenance drops whole days.
 SET LOCAL search_path = pillarbox;
 
 -- One try, one row.
@@ -57,9 +57,14 @@ CREATE TABLE archive (
     priority           smallint    NOT NULL,
     retry_count        integer     NOT NULL,
     last_error         text,
-    worker             text
+    worker             text,
+    msgid              text COLLATE "C",                      -- the message's, as in `messages`
+    subject            text
 ) PARTITION BY RANGE (finished);
 CREATE INDEX archive_messages__id ON archive (messages__id);
+
+-- Finds what was sent by its Message-ID, as messages_msgid does.
+CREATE INDEX archive_msgid ON archive (hashtextextended(msgid, 0)) WHERE msgid IS NOT NULL;
 
 -- Finding a finished recipient by the id that logs, notifications and `pillarbox deadletters` name. Rows arrive nearly
 -- in the order of their ids, so ranges of pages differ by their lowest and highest; a few stragglers that
@@ -108,9 +113,10 @@ BEGIN
     RETURN history_create(now(), ahead);
 END $$;
 
--- Drops the days of history that ended more than `keep` ago; at most one of each table a call, because it needs an
--- exclusive lock, and gives up after lock_timeout rather than make other sessions wait behind it.
-CREATE FUNCTION maintain_history_drop(at timestamptz, keep interval) RETURNS integer
+-- Drops the days of attempts that ended more than `keep` ago, and those of the archive that also ended more than `find`
+-- ago; at most one of each table a call, because it needs an exclusive lock, and gives up after lock_timeout rather than
+-- make other sessions wait behind it.
+CREATE FUNCTION maintain_history_drop(at timestamptz, keep interval, find interval) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
     day regclass;
@@ -121,7 +127,8 @@ BEGIN
           FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
          WHERE i.inhparent IN ('attempts'::regclass, 'archive'::regclass)
            AND c.relname ~ E'_\\d{8}$'
-           AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= (at - keep) AT TIME ZONE 'UTC'
+           AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1
+               <= CASE i.inhparent WHEN 'archive'::regclass THEN least(at - keep, at - find) ELSE at - keep END AT TIME ZONE 'UTC'
          GROUP BY i.inhparent
     LOOP
         EXECUTE format('DROP TABLE %s', day);
@@ -130,9 +137,9 @@ BEGIN
     RETURN dropped;
 END $$;
 
-CREATE FUNCTION maintain_history_drop(keep interval) RETURNS integer
+CREATE FUNCTION maintain_history_drop(keep interval, find interval) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pillarbox, pg_temp
-AS $$ SELECT maintain_history_drop(now(), kept(keep)) $$;
+AS $$ SELECT maintain_history_drop(now(), kept(keep), kept(find)) $$;
 
 -- Drops one day of history if it ended more than `keep` ago and holds exactly `expected` rows; says whether it did.
 -- Only writers of that day wait for the counting, so that no late row is lost between it and the drop. Gives up after

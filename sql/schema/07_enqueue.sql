@@ -104,6 +104,107 @@ BEGIN
     END IF;
 END $$;
 
+-- The value of the first field of this name in the first 64 KiB of a message's header, unfolded, a character for each
+-- octet; NULL where there is none. The header ends at the first empty line or line that is not a field.
+CREATE FUNCTION header_value(content bytea, field text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    head text := E'\r\n' || convert_from(substring(content FROM 1 FOR 65536), 'LATIN1');
+BEGIN
+    head := regexp_replace(split_part(head, E'\r\n\r\n', 1), '\r\n(?=[ \t])', '', 'g');
+    head := substring(head FROM '^(?:\r\n[!-9;-~]+[ \t]*:[^\r\n]*)*');
+    RETURN (regexp_match(head, '(?i)\r\n' || field || '[ \t]*:([^\r\n]*)'))[1];
+END $$;
+
+-- A field's value as one line of text, its octets beyond ASCII read as UTF-8; what are none become U+FFFD.
+CREATE FUNCTION header_line(octets text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pillarbox, pg_temp AS $$
+BEGIN
+    octets := btrim(regexp_replace(octets, '[\t-\r ]+', ' ', 'g'));
+    IF octets ~ '^[\x01-\x7f]*$' THEN
+        RETURN octets;
+    END IF;
+    RETURN convert_from(convert_to(octets, 'LATIN1'), 'UTF8');
+EXCEPTION WHEN data_exception THEN
+    RETURN regexp_replace(octets, '[^\x01-\x7f]', U&'\FFFD', 'g');
+END $$;
+
+-- A text without control characters and what turns its direction, as shared/mail/found_by.py has it.
+CREATE FUNCTION header_seen(line text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pillarbox, pg_temp AS $$
+    SELECT regexp_replace(line, '[\x01-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]', '', 'g')
+$$;
+
+-- What an encoded word means (RFC 2047): `words` are the encoded texts of those that follow each other in one charset, for
+-- a character may be spread over two. NULL where it cannot be decoded.
+CREATE FUNCTION header_words(charset text, encoding text, words text[]) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    octets bytea := '';
+    word text;
+BEGIN
+    FOREACH word IN ARRAY words LOOP
+        IF lower(encoding) = 'q' THEN
+            octets := octets || coalesce((
+                SELECT string_agg(CASE WHEN t.part[1] ~ '^=..$' THEN decode(substr(t.part[1], 2), 'hex') ELSE convert_to(t.part[1], 'UTF8') END, ''::bytea ORDER BY t.number)
+                  FROM regexp_matches(translate(word, '_', ' '), '=[0-9A-Fa-f]{2}|[^=]+|=', 'g') WITH ORDINALITY AS t(part, number)), '');
+        ELSE
+            word := regexp_replace(word, '[^A-Za-z0-9+/]', '', 'g');
+            octets := octets || decode(word || repeat('=', -length(word) & 3), 'base64');
+        END IF;
+    END LOOP;
+    charset := lower(charset);
+    RETURN convert_from(octets, CASE WHEN charset = 'us-ascii' THEN 'utf-8' ELSE charset END);
+EXCEPTION WHEN data_exception OR undefined_function OR undefined_object OR feature_not_supported THEN
+    RETURN NULL;
+END $$;
+
+-- The Message-ID of a message as it is kept, NULL where there is none: the same as shared/mail/found_by.py.
+CREATE FUNCTION header_msgid(content bytea) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pillarbox, pg_temp AS $$
+    SELECT nullif(rtrim(left(btrim(header_seen(coalesce((regexp_match(line, '<([^<>]*)>'))[1], line))), 255)), '')
+      FROM header_line(left(header_value(content, 'message-id'), 1000)) AS line
+$$;
+
+-- The subject of a message as it is kept, NULL where there is none: the same as shared/mail/found_by.py, but for charsets
+-- that PostgreSQL does not know, whose words stay as written.
+CREATE FUNCTION header_subject(content bytea) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pillarbox, pg_temp AS $$
+DECLARE
+    line text := header_line(left(header_value(content, 'subject'), 2000));
+    told text := '';
+    written text := '';   -- words that are not told yet, and the blanks behind them
+    words text[] := '{}';
+    kind text[];
+    piece text[];
+BEGIN
+    IF strpos(line, '=?') > 0 THEN
+        FOR piece IN
+            SELECT p FROM regexp_matches(line || ' ', '(=\?([^? ]{1,40})\?([bBqQ])\?([^?]*)\?=)|([^=]+|=)', 'g') AS p
+        LOOP
+            IF cardinality(words) > 0 AND (piece[1] IS NOT NULL AND lower(piece[2]) || piece[3] <> kind[1] || kind[2] OR piece[1] IS NULL AND piece[5] <> ' ') THEN
+                told := told || coalesce(header_words(kind[1], kind[2], words), written);
+                words := '{}';
+                written := '';
+            END IF;
+            IF piece[1] IS NULL THEN
+                IF cardinality(words) = 0 THEN
+                    told := told || piece[5];
+                END IF;
+            ELSE
+                kind := ARRAY[lower(piece[2]), piece[3]];
+                words := words || piece[4];
+                written := concat_ws(' ', nullif(written, ''), piece[1]);
+            END IF;
+        END LOOP;
+        IF cardinality(words) > 0 THEN
+            told := told || coalesce(header_words(kind[1], kind[2], words), written);
+        END IF;
+        line := btrim(regexp_replace(told, '[\t-\r ]+', ' ', 'g'));
+    END IF;
+    RETURN nullif(rtrim(left(header_seen(line), 200)), '');
+END $$;
+
 -- Queues one message for its recipients inside the caller's transaction: it is sent if, and only if, that commits. With
 -- a key that the caller has used before, for the same message, nothing is queued and the earlier message's id comes back;
 -- for another one it is refused.
@@ -172,8 +273,9 @@ BEGIN
         END IF;
     END IF;
     -- A local-part beyond ASCII can only be said to a peer that is told so (RFC 6531 section 3.4).
-    INSERT INTO messages (id, size, smtputf8, content)
-        VALUES (message, length(content), coalesce(enqueue.smtputf8, false) OR concat(sender, recipients::text) ~ E'[^\\x01-\\x7f]', content);
+    INSERT INTO messages (id, size, smtputf8, content, msgid, subject)
+        VALUES (message, length(content), coalesce(enqueue.smtputf8, false) OR concat(sender, recipients::text) ~ E'[^\\x01-\\x7f]', content,
+                header_msgid(content), CASE WHEN (SELECT s.keepsubject FROM settings s) THEN header_subject(content) END);
     WITH addressed AS (
         SELECT r.number, a.localpart, a.domain FROM unnest(recipients) WITH ORDINALITY AS r(address, number), address_split(r.address) AS a
     ), queued AS (

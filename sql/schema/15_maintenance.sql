@@ -14,7 +14,7 @@ SET LOCAL search_path = pillarbox;
 -- A call takes at most `batch` notes, and bodies of 64 MiB together: to delete a body costs as much as it is long.
 -- Everything is asked for by `id = ANY`, so that the plan a session keeps is right at any size. The dead letters of a
 -- body are picked in the aggregate: as a condition they would let PostgreSQL walk the index of all dead letters for
--- each body.
+-- each body. Days of the archive that are too old for a dead letter to be kept are not looked at.
 CREATE FUNCTION maintain_sweep_since(at timestamptz, grace interval, keep interval, batch integer, since timestamptz,
                                      OUT looked integer, OUT swept integer, OUT reached timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp
@@ -48,7 +48,7 @@ BEGIN
     WITH stays AS MATERIALIZED (
         SELECT s.id, max(s.until) AS until
           FROM (SELECT a.messages__id AS id, max(a.finished) FILTER (WHERE archive_is_dead(a.result)) + keep AS until
-                  FROM archive a WHERE a.messages__id = ANY (locked) GROUP BY a.messages__id
+                  FROM archive a WHERE a.messages__id = ANY (locked) AND a.finished > at - grace - keep GROUP BY a.messages__id
                 UNION ALL
                 SELECT n.messages__id, at + interval '1 minute' FROM notices n WHERE n.messages__id = ANY (locked)) AS s
          GROUP BY s.id HAVING max(s.until) > at - grace
@@ -105,12 +105,12 @@ BEGIN
     ), archived AS (
         INSERT INTO archive (id, messages__id, actionid, finished, result, ts, senderip, serverid, saslusername, senderlocalpart,
                              senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority,
-                             retry_count, last_error, worker)
+                             retry_count, last_error, worker, msgid, subject)
         SELECT f.id, f.messages__id, f.actionid, at,
                CASE WHEN f.metadata->>'_quarantineid' = 'poison' THEN 'lock_expired' WHEN f.status = 'DELETE' THEN 'deleted' ELSE 'bounced' END,
                f.ts, f.senderip, f.serverid, f.saslusername, f.senderlocalpart, f.senderdomain, f.recipientlocalpart, f.recipientdomain,
-               f.size, f.metadata, f.transportid, f.jobid, f.priority, f.retry_count, f.last_error, who
-          FROM finished f
+               f.size, f.metadata, f.transportid, f.jobid, f.priority, f.retry_count, f.last_error, who, m.msgid, m.subject
+          FROM finished f LEFT JOIN LATERAL message_told(f.messages__id) m ON true
         RETURNING archive.result
     )
     SELECT archived.result, count(*) FROM archived GROUP BY archived.result;

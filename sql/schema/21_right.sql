@@ -37,7 +37,7 @@ BEGIN
 
     -- smtpd writes mail and reads none: not a body, not an address. Of a message whose id it knows it learns only that
     -- it is gone.
-    GRANT INSERT (id, size, smtputf8, content) ON messages TO pillarbox_smtpd;
+    GRANT INSERT (id, size, smtputf8, content, msgid, subject) ON messages TO pillarbox_smtpd;
     GRANT INSERT (messages__id, actionid, status, ts, senderip, serverid, senderhelo, saslusername, senderlocalpart,
                   senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority,
                   next_retry)
@@ -54,7 +54,7 @@ BEGIN
     GRANT INSERT ON attempts, archive TO pillarbox_queued;
     GRANT USAGE ON SEQUENCE claim_token_seq, attempts_id_seq TO pillarbox_queued;
     GRANT SELECT ON SEQUENCE queue_id_seq TO pillarbox_queued;
-    GRANT EXECUTE ON FUNCTION
+    GRANT EXECUTE ON FUNCTION message_told,
         result_hold(timestamptz, bigint[], uuid[], bigint[], text[], text[], text[], timestamptz[]),
         hold_missing_body(timestamptz, bigint[], uuid[], bigint[], text[]) TO pillarbox_queued;
     -- It tells senders, and notes whom reports speak of.
@@ -79,7 +79,7 @@ BEGIN
 
     -- Maintenance is a worker's, or a maintainer's by hand: by the server's clock.
     GRANT SELECT ON maintain_vacuum TO pillarbox_queued, pillarbox_maintainer;
-    GRANT EXECUTE ON FUNCTION history_create(integer), maintain_history_drop(interval),
+    GRANT EXECUTE ON FUNCTION history_create(integer), maintain_history_drop(interval, interval),
         maintain_sweep(interval, interval, integer), maintain_sweep_since(interval, interval, integer, timestamptz),
         maintain_finish(text, integer), maintain_hold_poison(integer, integer), maintain_renotify(interval, integer),
         maintain_renotify_since(interval, integer, timestamptz, text, integer), maintain_unserved(interval, integer),

@@ -136,7 +136,12 @@ class Shutdown(Section):
 class Keep(Section):
     """How long finished mail is kept."""
 
-    history: Interval = setting("30d", "Attempts and archive.", unit="duration")
+    history: Interval = setting("30d", "Attempts.", unit="duration")
+    find: Interval = setting(
+        "90d",
+        "The archive, in which finished mail is found by its Message-ID; at least as long as keep.history.",
+        unit="duration",
+    )
     deadletters: Interval = setting("7d", "The bodies of dead letters, so that they can be requeued.", unit="duration")
     idempotency: Interval = setting("1d", "The keys that applications gave to enqueue.", unit="duration")
 

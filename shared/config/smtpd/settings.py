@@ -155,6 +155,12 @@ class Spool(Section):
         "which loses the last accepted messages in a crash.",
         unit="word",
     )
+    keepsubject: bool = setting(
+        True,
+        "Whether the subject of each message is kept with it and in the archive, so that mail is found by its subject. "
+        "`pillarbox migrate` tells enqueue.",
+        unit="true or false",
+    )
     remembered: Annotated[int, whole(0, 10_000_000)] = setting(
         50_000,
         "How many accepted messages of the last hour each process remembers and checks after PostgreSQL was down "

@@ -7,17 +7,18 @@ BEGIN; SET LOCAL synchronous_commit = {synchronous_commit}; SET LOCAL client_min
 
 -- name: spool_message_alone
 -- The body of a message that is committed without a group.
-INSERT INTO pillarbox.messages (id, size, smtputf8, content) VALUES (%b, %b, %b, %b)
+INSERT INTO pillarbox.messages (id, size, smtputf8, content, msgid, subject) VALUES (%b, %b, %b, %b, %t, %t)
 
 -- name: spool_messages
 -- Bodies of a group of submissions.
-COPY pillarbox.messages (id, size, smtputf8, content) FROM STDIN (FORMAT BINARY)
+COPY pillarbox.messages (id, size, smtputf8, msgid, subject, content) FROM STDIN (FORMAT BINARY)
 
 -- name: spool_one
 -- One message for one recipient, committed without a group: all in one statement, which is its own transaction.
 -- set_config lasts until that ends, so this commit is as durable as is asked for, and a warning that it is not is sent to us.
 WITH body AS (
-    INSERT INTO pillarbox.messages (id, size, smtputf8, content) VALUES (%(id)b, %(size)b, %(smtputf8)b, %(content)b)
+    INSERT INTO pillarbox.messages (id, size, smtputf8, content, msgid, subject)
+    VALUES (%(id)b, %(size)b, %(smtputf8)b, %(content)b, %(msgid)t, %(subject)t)
 ), recipient AS (
     INSERT INTO pillarbox.queue (messages__id, actionid, status, senderip, serverid, senderhelo, saslusername, senderlocalpart, senderdomain,
                                  recipientlocalpart, recipientdomain, size, metadata, transportid, priority, ts, next_retry)

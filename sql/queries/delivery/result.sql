@@ -38,11 +38,11 @@ WITH finished AS (
 ), archived AS (
     INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderip, serverid, saslusername, senderlocalpart,
                                    senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority,
-                                   retry_count, worker)
+                                   retry_count, worker, msgid, subject)
     SELECT id, messages__id, actionid, coalesce(%(now)s::timestamptz, now()), %(result)s::text, ts, senderip, serverid, saslusername,
            senderlocalpart, senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority, retry_count,
-           %(worker)s::text
-      FROM finished
+           %(worker)s::text, msgid, subject
+      FROM finished LEFT JOIN LATERAL pillarbox.message_told(messages__id) ON true
 )
 SELECT id, claimed_token AS token, false AS kept FROM finished
 
@@ -92,11 +92,11 @@ WITH result AS (
 ), archived AS (
     INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderip, serverid, saslusername, senderlocalpart,
                                    senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority,
-                                   retry_count, last_error, worker)
+                                   retry_count, last_error, worker, msgid, subject)
     SELECT id, messages__id, actionid, coalesce(%(now)s::timestamptz, now()), result, ts, senderip, serverid, saslusername, senderlocalpart,
            senderdomain, recipientlocalpart, recipientdomain, size, metadata, transportid, jobid, priority, retry_count,
-           CASE WHEN outcome = 'delivered' THEN last_error ELSE reply_text END, worker
-      FROM finished
+           CASE WHEN outcome = 'delivered' THEN last_error ELSE reply_text END, worker, msgid, subject
+      FROM finished LEFT JOIN LATERAL pillarbox.message_told(messages__id) ON true
 ), tried AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
                                     recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration,

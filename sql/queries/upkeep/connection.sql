@@ -38,6 +38,7 @@ SELECT CASE WHEN NOT pg_is_in_recovery()
        END AS timeline
 
 -- name: settings_write
--- Tells SQL what the configuration says: in how many partition ids domains hash, and who may decide in which quarantine.
-UPDATE pillarbox.settings SET partitions = %(partitions)s, reviewers = %(reviewers)s::jsonb
- WHERE (partitions, reviewers) IS DISTINCT FROM (%(partitions)s, %(reviewers)s::jsonb)
+-- Tells SQL what the configuration says: in how many partition ids domains hash, who may decide in which quarantine, and
+-- whether subjects are kept.
+UPDATE pillarbox.settings SET partitions = %(partitions)s, reviewers = %(reviewers)s::jsonb, keepsubject = %(keepsubject)s
+ WHERE (partitions, reviewers, keepsubject) IS DISTINCT FROM (%(partitions)s, %(reviewers)s::jsonb, %(keepsubject)s)

@@ -17,8 +17,8 @@ SELECT pillarbox.maintain_forget_keys(%(keep)s, %(batch)s)
 SELECT pillarbox.maintain_forget_notices(%(keep)s, %(batch)s)
 
 -- name: maintain_history_drop
--- Drops the oldest day of each history past keep-until.
-SELECT pillarbox.maintain_history_drop(%(keep)s)
+-- Drops the oldest day of attempts past `keep`, and of the archive past `keep` and `find`.
+SELECT pillarbox.maintain_history_drop(%(keep)s::interval, %(find)s::interval)
 
 -- name: maintain_hold_poison
 -- Holds what made its worker lose the claim too often in a row.

@@ -117,7 +117,8 @@ def test_its_figures_are_the_defaults_of_the_configuration() -> None:
     assert duration(r"maintain_sweep_since\('\w+', '(\w+)',") == settings.keep.deadletters
     assert duration(r"maintain_forget_notices\('(\w+)',") == settings.keep.history
     assert duration(r"maintain_forget_keys\('(\w+)',") == settings.keep.idempotency
-    assert duration(r"maintain_history_drop\('(\w+)'\)") == settings.keep.history
+    assert duration(r"maintain_history_drop\('(\w+)', '\w+'\)") == settings.keep.history
+    assert duration(r"maintain_history_drop\('\w+', '(\w+)'\)") == settings.keep.find
     assert int(figure(r"history_create\((\d+)\)")) == settings.ahead
 
 

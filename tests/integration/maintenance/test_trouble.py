@@ -87,7 +87,7 @@ BREAKS = {
                                                                     text, integer) RENAME TO away""",
     "forget_keys": "ALTER TABLE pillarbox.idempotency RENAME TO away",
     "vacuum": "ALTER VIEW pillarbox.maintain_vacuum RENAME TO away",
-    "drop_days": "ALTER FUNCTION pillarbox.maintain_history_drop(timestamptz, interval) RENAME TO away",
+    "drop_days": "ALTER FUNCTION pillarbox.maintain_history_drop(timestamptz, interval, interval) RENAME TO away",
 }
 DID = {
     "make_days": "maintain.days",
@@ -107,7 +107,9 @@ async def test_a_failed_step_is_logged_and_stops_no_other(
     plenty_to_do(factory)
     monkeypatch.setattr(maintain, "_DEAD", 1)
     factory.sql(BREAKS[broken])
-    assert await one_round(connection, ahead=9, grace="1m", overdue="1m", keep={"history": "1d", "idempotency": "1d"})
+    assert await one_round(
+        connection, ahead=9, grace="1m", overdue="1m", keep={"history": "1d", "find": "1d", "idempotency": "1d"}
+    )
     assert [failed["step"] for failed in heard.all("maintain.failed")] == [broken]
     assert "away" not in heard.all("maintain.failed")[0]["error"]
     assert {step for step, event in DID.items() if heard.all(event)} == DID.keys() - {broken}

@@ -129,7 +129,7 @@ def test_every_maintenance_function_runs_with_granted_rights(factory: Factory, l
             "maintain_sweep('0s', '7d', 10)",
             "maintain_hold_poison(3, 10)",
             "maintain_renotify('1m', 10)",
-            "maintain_history_drop('30d')",
+            "maintain_history_drop('30d', '90d')",
             "maintain_forget_keys('7d', 10)",
             "maintain_forget_notices('7d', 10)",
             "history_create(9)",

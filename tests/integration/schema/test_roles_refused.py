@@ -71,8 +71,8 @@ REFUSALS = [
     ("analyst", "SELECT * FROM queue_def_123"),
     ("analyst", "SELECT * FROM messages"),
     ("analyst", "DELETE FROM archive"),
-    ("queued", "SELECT maintain_history_drop(now() + interval '4 years', '30d')"),
-    ("maintainer", "SELECT maintain_history_drop(now() + interval '4 years', '30d')"),
+    ("queued", "SELECT maintain_history_drop(now() + interval '4 years', '30d', '90d')"),
+    ("maintainer", "SELECT maintain_history_drop(now() + interval '4 years', '30d', '90d')"),
     ("maintainer", "SELECT maintain_sweep(now() + interval '1 day', '0s', '0s', 1)"),
     ("maintainer", "SELECT content FROM messages"),
     ("maintainer", "SELECT * FROM queue"),
@@ -184,13 +184,14 @@ def test_only_the_owner_may_run_maintenance_with_a_given_time(factory: Factory) 
 def test_a_negative_span_cannot_drop_future_history(factory: Factory, logins: Logins) -> None:
     factory.sql("SELECT pillarbox.history_create('2035-03-08 12:00:00+00', 0)")
     with logins.session("maintainer") as session:
-        session.execute("SELECT maintain_history_drop('0s')")
+        session.execute("SELECT maintain_history_drop('0s', '0s')")
         for call in (
-            "maintain_history_drop('-20 years')",
+            "maintain_history_drop('-20 years', '-20 years')",
+            "maintain_history_drop('0s', '-20 years')",
             "history_drop_if_counted('archive', '2035-03-08', 0, '-20 years')",
             "maintain_sweep('-1 day', '0s', 1)",
             # Compared as if every month had 30 days these are 0; on the calendar they are years ahead.
-            "maintain_history_drop('-9600 months 288000 days')",
+            "maintain_history_drop('0s', '-9600 months 288000 days')",
             "history_drop_if_counted('archive', '2035-03-08', 0, '-9600 months 288000 days')",
         ):
             with pytest.raises(psycopg.errors.InvalidParameterValue, match="keeping for"):

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.mime.decode import characters, decoded, from_base64, printable
 from scripts.mime.html_text import from_html
 from scripts.mime.parts import DEEPEST, MOST_COUNTED, MOST_PARTS, walk
 from scripts.mime.render import NotShown, ShownPart, fields_of, render
+from shared.mail.decode import characters, decoded, from_base64, printable
 
 if TYPE_CHECKING:
     from email.message import Message

@@ -44,7 +44,13 @@ def decoded(value: bytes) -> str:
 def decoded_or_cut(value: bytes) -> tuple[str, bool]:
     """The same, and whether there is more than is shown."""
     whole = " ".join(value.decode("utf-8", "replace").split())
-    text = whole[:_READ]
+    line = " ".join(without_words(whole[:_READ]).split())
+    cut = len(whole) > _READ
+    return printable(f"{line}…" if cut else line), cut or len(line) > SHOWN
+
+
+def without_words(text: str) -> str:
+    """A text in which every encoded word is what it means; in time that grows with its length."""
     told: list[str] = []
     held, charset = b"", ""  # words side by side in one charset: a character may be spread over two
     at = 0
@@ -58,9 +64,7 @@ def decoded_or_cut(value: bytes) -> tuple[str, bool]:
         charset, at = word[1].lower(), word.end()
         held += from_base64(word[3].encode()) if word[2] in "bB" else quopri.decodestring(word[3].encode(), header=True)
     told += [characters(held, charset) if held else "", text[at:]]
-    line = " ".join("".join(told).split())
-    cut = len(whole) > _READ
-    return printable(f"{line}…" if cut else line), cut or len(line) > SHOWN
+    return "".join(told)
 
 
 def from_base64(octets: bytes) -> bytes:
