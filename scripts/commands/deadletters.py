@@ -15,15 +15,17 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from scripts import one_connection
 from scripts.commands import watch_deadletters
-from scripts.condition.ids import is_message, is_recipient
+from scripts.condition.ids import is_message, is_msgid, is_recipient
 from scripts.options import count, duration, finish
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
 from scripts.output.records import fields
 from scripts.output.table import Column, Table, pairs
+from scripts.queue.history import with_msgid
 from scripts.queue.show import TRIES
 from shared.errors import PillarboxError
 from shared.how_many import how_many
@@ -170,13 +172,15 @@ def requeue(options: argparse.Namespace) -> int:
 
 async def _ids(connection: database.Connection, given: list[str]) -> list[int]:
     """Numbers in the archive: those that were given, and those of the messages that were given."""
-    messages = [each for each in given if is_message(each)]
+    messages = [UUID(each) for each in given if is_message(each)]
+    for msgid in filter(is_msgid, given):
+        messages += await with_msgid(connection, msgid)
     rows = await database.fetch(connection, "deadletters_of", messages=messages) if messages else []
     return [*(int(each) for each in given if is_recipient(each)), *(row.id for row in rows)]
 
 
 def _id(text: str) -> str:
-    if is_recipient(text) or is_message(text):
+    if is_recipient(text) or is_message(text) or is_msgid(text):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is neither a number in the archive nor a message id")
 

@@ -34,6 +34,14 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 # Due mail waits no time at all, and not less than none; <= and > mean the same either way, and read indexes.
 _PAST_DUE: Final = frozenset({"=", "<", ">="})
 _NULL_SENDER: Final = "<>"
+# The kinds of values of which several are one array, and its type.
+_ARRAYS: Final = {"text": "text[]", "uuid": "uuid[]", "number": "bigint[]", "size": "bigint[]"}
+# By the index on a hash of the Message-ID (sql/schema/02_message.sql), and then the recipients by their message.
+_OF_MSGIDS: Final = (
+    "q.messages__id = ANY (ARRAY(SELECT m.id FROM pillarbox.messages m"
+    " WHERE hashtextextended(m.msgid, 0) = ANY (ARRAY(SELECT hashtextextended(v, 0) FROM unnest({each}) AS v))"
+    " AND m.msgid = ANY ({each})))"
+)
 
 
 @dataclass(slots=True)
@@ -89,11 +97,10 @@ class _Writer:
         exact = [value.low for value in term.values if value.how == "exact"]
         if term.operator == "=" and len(exact) == len(term.values) and term.field.kind == "domain":
             return f"{column} = ANY ({self._bind([s for domain in exact for s in spellings(str(domain))], 'text[]')})"
-        if term.operator == "=" and len(exact) == len(term.values) and term.field.kind in {"text", "uuid"}:
-            cast = "uuid[]" if term.field.kind == "uuid" else "text[]"
-            return f"{column} = ANY ({self._bind(exact, cast)})"
-        if term.operator == "=" and len(exact) == len(term.values) and term.field.kind in {"number", "size"}:
-            return f"{column} = ANY ({self._bind(exact, 'bigint[]')})"
+        if term.operator == "=" and len(exact) == len(term.values) and term.field.kind == "msgid":
+            return self._of_msgids(exact)
+        if term.operator == "=" and len(exact) == len(term.values) and term.field.kind in _ARRAYS:
+            return f"{column} = ANY ({self._bind(exact, _ARRAYS[term.field.kind])})"
         return "(" + " OR ".join(self._comparison(term, column, value) for value in term.values) + ")"
 
     def _comparison(self, term: Term, column: str, value: Value) -> str:
@@ -103,13 +110,17 @@ class _Writer:
             return self._is_domain(column, value)
         if value.how in {"pattern", "contains"}:
             return self._like(column, value)
-        if term.field.kind == "text":
-            return f"{column} = {self._bind(value.low, 'text')}"
+        if term.field.kind in {"text", "msgid"}:
+            is_text = term.field.kind == "text"
+            return f"{column} = {self._bind(value.low, 'text')}" if is_text else self._of_msgids([value.low])
         if value.how == "range":
             ends = ((">=", value.low), ("<=", value.high))
             told = [self._ordered(term, column, operator, end) for operator, end in ends if end is not None]
             return "(" + " AND ".join(told) + ")"
         return self._ordered(term, column, term.operator, value.low)
+
+    def _of_msgids(self, wanted: list[Any]) -> str:
+        return _OF_MSGIDS.format(each=self._bind(wanted, "text[]"))
 
     def _is_domain(self, column: str, value: Value) -> str:
         """Mail that was queued before domains were brought into one spelling may have U-labels."""

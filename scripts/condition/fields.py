@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-type Kind = Literal["text", "domain", "address", "number", "size", "time", "age", "wait", "state", "uuid"]
+type Kind = Literal["text", "domain", "address", "number", "size", "time", "age", "wait", "state", "uuid", "msgid"]
 
 #: The form of each kind of value, for messages and the reference.
 ALLOWED: Final[dict[Kind, str]] = {
@@ -25,6 +25,7 @@ ALLOWED: Final[dict[Kind, str]] = {
     "wait": "a duration: 90s, 1h30m, 5d",
     "state": "ACTIVE, SCHEDULED, SENDING, DEFER, HOLD, DELETE or BOUNCE",
     "uuid": "a message id, 32 hexadecimal digits, with or without hyphens",
+    "msgid": "a Message-ID, with or without angle brackets; * matches any characters",
 }
 
 STATES: Final = ("ACTIVE", "SCHEDULED", "SENDING", "DEFER", "HOLD", "DELETE", "BOUNCE")
@@ -45,10 +46,13 @@ class Field:
 
 
 _BIGINT: Final = 2**63 - 1
+_OF_MESSAGE: Final = "(SELECT m.{} FROM pillarbox.messages m WHERE m.id = q.messages__id)"
 
 FIELDS: Final[dict[str, Field]] = {
     "id": Field("number", "q.id", "The number of the recipient's row.", most=_BIGINT),
     "message": Field("uuid", "q.messages__id", "The id of the message, as in logs and in the 250 reply."),
+    "msgid": Field("msgid", _OF_MESSAGE.format("msgid"), "The Message-ID in the message's header."),
+    "subject": Field("text", _OF_MESSAGE.format("subject"), "The subject in the message's header, decoded."),
     "state": Field("state", "", "The state as shown to people: the status refined by time."),
     "age": Field("age", "q.ts", "How long ago the message was received."),
     "ts": Field("time", "q.ts", "When the message was received."),
@@ -86,6 +90,8 @@ FIELDS: Final[dict[str, Field]] = {
 ALIASES: Final[dict[str, str]] = {
     "status": "state",
     "messages__id": "message",
+    "messageid": "msgid",
+    "message_id": "msgid",
     "from": "sender",
     "to": "recipient",
     "domain": "recipientdomain",

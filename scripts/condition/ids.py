@@ -1,10 +1,11 @@
-"""ids — recipients and messages named by their ids alone: 18, 18,19, or the id of the reply "250 … Queued as …"
+"""ids — recipients and messages named by their ids alone: 18, 18,19, the id in "250 … Queued as …", <Message-ID>
 
 Guarantees: pure. Words are taken for ids only if every one of them is an id, so that no condition is one by accident.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 _DIGITS: Final = 19  # of a bigint
 _UUID: Final = 36
+_MSGID: Final = re.compile(r"<[^<>\s]+>")
+_PART: Final = re.compile(r"<[^<>\s]+>(?=,|\Z)|[^,]*")
 
 
 def is_recipient(word: str) -> bool:
@@ -28,18 +31,40 @@ def is_message(word: str) -> bool:
         return False
 
 
+def is_msgid(word: str) -> bool:
+    """Whether this is a Message-ID, as a message's header has it: in angle brackets."""
+    return _MSGID.fullmatch(word) is not None
+
+
+def _parts(word: str) -> list[str]:
+    """The ids between commas; a Message-ID may have commas of its own."""
+    found = [_PART.match(word)]
+    while found[-1] is not None and found[-1].end() < len(word):
+        found.append(_PART.match(word, found[-1].end() + 1))
+    return [part[0] for part in found if part is not None]
+
+
 def are_ids(words: Sequence[str]) -> bool:
     """Whether these words are ids and nothing else."""
-    return bool(words) and all(is_recipient(part) or is_message(part) for word in words for part in word.split(","))
+    return bool(words) and all(
+        is_recipient(part) or is_message(part) or is_msgid(part) for word in words for part in _parts(word)
+    )
 
 
 def named(words: Sequence[str]) -> list[str]:
-    """The condition for these ids, numbers and message ids mixed; other words as they are."""
+    """The condition for these ids, numbers, message ids and Message-IDs mixed; other words as they are."""
     if not are_ids(words):
         return list(words)
-    each = [part for word in words for part in word.split(",")]
+    each = [part for word in words for part in _parts(word)]
     recipients = [part for part in each if is_recipient(part)]
-    messages = [part for part in each if not is_recipient(part)]
+    messages = [part for part in each if is_message(part)]
+    msgids = [_quoted(part) for part in each if is_msgid(part)]
     terms = [f"id={','.join(recipients)}"] if recipients else []
     terms += [f"message={','.join(messages)}"] if messages else []
+    terms += [f"msgid={','.join(msgids)}"] if msgids else []
     return [" or ".join(terms)]
+
+
+def _quoted(msgid: str) -> str:
+    """As a value of a condition: a Message-ID may have quotes, parentheses and asterisks of its own."""
+    return '"' + msgid.replace("\\", "\\\\").replace('"', '\\"') + '"'

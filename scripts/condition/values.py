@@ -17,6 +17,7 @@ from uuid import UUID
 
 from scripts.condition.fields import STATES
 from shared.config.units import format_duration, format_size, parse_size, parse_typed_duration
+from shared.mail import found_by
 from shared.mail.domain import DomainRefused, to_ascii
 from shared.masking import show
 
@@ -118,7 +119,7 @@ def read_value(field: Field, operator: str, text: str, *, exact: bool) -> Value:
         return Value("exact", _uuid(text))
     if field.kind in _ORDERED:
         return _ordered(field, operator, text)
-    wanted = _domain(text) if field.kind == "domain" else text
+    wanted = _domain(text) if field.kind == "domain" else _msgid(text) if field.kind == "msgid" else text
     if field.kind == "address" and wanted != "<>" and "@" not in wanted and "*" not in wanted:
         raise ValueError(f"{show(text)} is not an address")
     return Value("pattern" if "*" in wanted and not exact else "exact", wanted)
@@ -134,8 +135,16 @@ def _domain(text: str) -> str:
         raise ValueError(f"{show(text)}: {error}") from None
 
 
+def _msgid(text: str) -> str:
+    """A Message-ID or a pattern of Message-IDs, as they are kept."""
+    wanted = found_by.asked(text)
+    if wanted is None:
+        raise ValueError(f"{show(text)} is not a Message-ID")
+    return wanted
+
+
 def _contained(field: Field, text: str) -> Value:
-    if field.kind not in {"text", "domain", "address"}:
+    if field.kind not in {"text", "domain", "address", "msgid"}:
         raise ValueError("~ needs a text field, in which it searches for text")
     if not text:
         raise ValueError("a value is missing")

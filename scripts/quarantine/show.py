@@ -12,7 +12,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts.condition.ids import is_message, is_recipient
+from scripts.condition.ids import is_message, is_msgid, is_recipient
 from scripts.mime.render import NotShown, fields_of, render
 from scripts.options import count, finish
 from scripts.output import records
@@ -78,7 +78,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def _id(text: str) -> str:
-    if is_recipient(text) or is_message(text):
+    if is_recipient(text) or is_message(text) or is_msgid(text):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is neither the number of a recipient nor a message id")
 

@@ -1,7 +1,7 @@
 """history — `pillarbox queue trace|audit`: the history of a message, and the commands that changed the queue
 
 Owns: these verbs, their tables and their JSON.
-Guarantees: reads only; finished mail is shown as long as history is kept.
+Guarantees: reads only; finished mail is shown as long as the archive is kept, its tries as long as history is.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from scripts.condition.ids import is_message, is_recipient
+from scripts.condition.ids import is_message, is_msgid, is_recipient
 from scripts.options import count, finish
 from scripts.output import records
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from scripts.queue.query import run
 from shared.errors import PillarboxError
+from shared.mail import found_by
 from shared.postgres import database
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _COMMANDS: Final = (
 def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verbs that tell history."""
     verb = under.add_parser("trace", help="everything that ever happened to a message")
-    verb.add_argument("id", metavar="ID", help="a message id, or the number of a recipient")
+    verb.add_argument("id", metavar="ID", help="a message id, the number of a recipient, or a <Message-ID>")
     verb.add_argument("--limit", type=count, default=1000, metavar="N", help="at most so many lines (1000)")
     finish(verb, trace, acting=True)
 
@@ -58,13 +59,13 @@ def trace(options: argparse.Namespace) -> int:
     """Print the history of a message."""
 
     async def read(connection: database.Connection) -> list[database.Row]:
-        message = await _message(connection, options.id)
-        return await database.fetch(connection, "queue_trace", message=message, limit=options.limit)
+        messages = await _messages(connection, options.id)
+        return await database.fetch(connection, "queue_trace", messages=messages, limit=options.limit)
 
     rows = run(options, read)
     if not rows:
         raise PillarboxError(
-            f"queue trace: no history of {options.id}: never queued, or older than maintenance.keep.history"
+            f"queue trace: no history of {options.id}: never queued, or older than maintenance.keep.find"
         )
     if options.json:
         records.lines(map(fields, rows))
@@ -76,15 +77,27 @@ def trace(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _message(connection: database.Connection, id_: str) -> UUID | None:
-    """The message meant, by its own id or by a recipient's number."""
+async def _messages(connection: database.Connection, id_: str) -> list[UUID]:
+    """The messages meant: by its own id, by a recipient's number, or all that have a Message-ID."""
     if is_message(id_):
-        return UUID(id_)
+        return [UUID(id_)]
+    if is_msgid(id_):
+        return await with_msgid(connection, id_)
     if not is_recipient(id_):
-        hint = f"; `pillarbox queue list recipient={id_}` has those of its mail that is queued" if "@" in id_ else ""
+        hint = (
+            f"; `pillarbox queue list recipient={id_}` has those of its mail that is queued; a Message-ID is in <>"
+            if "@" in id_
+            else ""
+        )
         raise PillarboxError(f"queue trace: {id_!r} is neither a message id nor the number of a recipient{hint}")
     rows = await database.fetch(connection, "queue_message_of", id=int(id_))
-    return rows[0].message if rows else None
+    return [row.message for row in rows]
+
+
+async def with_msgid(connection: database.Connection, msgid: str) -> list[UUID]:
+    """The messages, queued or finished, with this Message-ID."""
+    rows = await database.fetch(connection, "queue_messages_with_msgid", msgid=found_by.asked(msgid))
+    return [row.message for row in rows]
 
 
 def audit(options: argparse.Namespace) -> int:

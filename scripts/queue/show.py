@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from scripts.condition.fields import ALIASES, FIELDS, METADATA, find
-from scripts.condition.ids import is_message, is_recipient
+from scripts.condition.ids import is_message, is_msgid, is_recipient
 from scripts.doctor.checks import span
 from scripts.mime.render import fields_of
 from scripts.options import count, finish
@@ -72,7 +72,9 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     finish(verb, group, acting=True)
 
     verb = under.add_parser("show", help="one recipient: envelope, header, tries, when the next one is and why")
-    verb.add_argument("id", metavar="ID", help="its number, as `list` tells it, or the id of its message")
+    verb.add_argument(
+        "id", metavar="ID", help="its number, as `list` tells it, the id of its message, or a <Message-ID>"
+    )
     finish(verb, show, acting=True)
 
     verb = under.add_parser("shape", help="queued mail by destination and age in minutes, largest first")
@@ -190,7 +192,7 @@ def _buckets(row: database.Row) -> list[int]:
 
 def show(options: argparse.Namespace) -> int:
     """Print one recipient, or each of a message."""
-    if not is_recipient(options.id) and not is_message(options.id):
+    if not is_recipient(options.id) and not is_message(options.id) and not is_msgid(options.id):
         raise PillarboxError(f"queue show: {options.id!r} is neither the number of a recipient nor a message id")
 
     async def read(connection: database.Connection) -> tuple[list[_Seen], datetime]:

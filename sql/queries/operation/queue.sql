@@ -98,6 +98,15 @@ UNION ALL
 SELECT messages__id FROM pillarbox.archive WHERE id = %(id)s::bigint
  LIMIT 1
 
+-- name: queue_messages_with_msgid
+-- The messages, queued or finished, with this Message-ID: by one lookup in the index of the bodies, and one for each day of the archive.
+SELECT m.id AS message FROM pillarbox.messages m
+ WHERE hashtextextended(m.msgid, 0) = hashtextextended(%(msgid)s::text COLLATE "C", 0) AND m.msgid = %(msgid)s::text
+ UNION
+SELECT a.messages__id FROM pillarbox.archive a
+ WHERE hashtextextended(a.msgid, 0) = hashtextextended(%(msgid)s::text COLLATE "C", 0) AND a.msgid = %(msgid)s::text
+ ORDER BY message
+
 -- name: queue_move
 -- Moves locked recipients to another transport, another partition, or both; what is not given stays.
 UPDATE pillarbox.queue q
@@ -173,29 +182,31 @@ SELECT q.id, coalesce(q.lease_until > %(now)s, false) AS sending
    FOR NO KEY UPDATE
 
 -- name: queue_trace
--- Everything that ever happened to a message, for each recipient in the order it happened.
+-- Everything that ever happened to these messages, for each recipient in the order it happened.
 SELECT * FROM (
     SELECT q.ts, q.id, q.recipientlocalpart || '@' || q.recipientdomain AS recipient, 'received' AS event,
-           concat_ws(' ', 'from', coalesce(q.saslusername, q.senderip), 'by server ' || q.serverid) AS told
-      FROM (SELECT id, ts, recipientlocalpart, recipientdomain, saslusername, senderip, serverid FROM pillarbox.queue WHERE messages__id = %(message)s
+           concat_ws(' ', 'from', coalesce(q.saslusername, q.senderip), 'by server ' || q.serverid, 'as <' || q.msgid || '>', to_json(q.subject)) AS told
+      FROM (SELECT w.id, w.ts, w.recipientlocalpart, w.recipientdomain, w.saslusername, w.senderip, w.serverid, m.msgid, m.subject
+              FROM pillarbox.queue w LEFT JOIN pillarbox.messages m ON m.id = w.messages__id WHERE w.messages__id = ANY (%(messages)s::uuid[])
             UNION ALL
-            SELECT id, ts, recipientlocalpart, recipientdomain, saslusername, senderip, serverid FROM pillarbox.archive WHERE messages__id = %(message)s) AS q
+            SELECT id, ts, recipientlocalpart, recipientdomain, saslusername, senderip, serverid, msgid, subject
+              FROM pillarbox.archive WHERE messages__id = ANY (%(messages)s::uuid[])) AS q
     UNION ALL
     SELECT a.ts, a.queue__id, '@' || a.recipientdomain, a.outcome,
            concat_ws(' ', 'try', a.retry_count, 'by', a.worker, 'at ' || a.remote, CASE WHEN a.uncertain THEN '(uncertain)' END, '- ' || a.reply_text)
-      FROM pillarbox.attempts a WHERE a.messages__id = %(message)s
+      FROM pillarbox.attempts a WHERE a.messages__id = ANY (%(messages)s::uuid[])
     UNION ALL
     SELECT u.ts, r.queue__id, NULL, u.verb, concat_ws(' ', 'by', coalesce(u.operator, u.who), '(audit ' || u.id || ')', '- ' || u.reason)
-      FROM pillarbox.audit_rows r JOIN pillarbox.audit u ON u.id = r.audit__id WHERE r.messages__id = %(message)s AND r.changed
+      FROM pillarbox.audit_rows r JOIN pillarbox.audit u ON u.id = r.audit__id WHERE r.messages__id = ANY (%(messages)s::uuid[]) AND r.changed
     UNION ALL
     SELECT f.finished, f.id, f.recipientlocalpart || '@' || f.recipientdomain, f.result,
            concat_ws(' ', 'after', f.retry_count, CASE f.retry_count WHEN 1 THEN 'try' ELSE 'tries' END, '- ' || f.last_error)
-      FROM pillarbox.archive f WHERE f.messages__id = %(message)s
+      FROM pillarbox.archive f WHERE f.messages__id = ANY (%(messages)s::uuid[])
     UNION ALL
     SELECT NULL, q.id, q.recipientlocalpart || '@' || q.recipientdomain, lower(q.state),
            concat_ws(' ', CASE WHEN q.state IN ('HOLD', 'DELETE', 'BOUNCE') THEN 'now'
                                ELSE to_char(q.next_retry AT TIME ZONE 'UTC', '"now, next try at" YYYY-MM-DD"T"HH24:MI:SS"Z"') END, '- ' || q.last_error)
-      FROM pillarbox.queue_state q WHERE q.messages__id = %(message)s
+      FROM pillarbox.queue_state q WHERE q.messages__id = ANY (%(messages)s::uuid[])
 ) AS history
  ORDER BY id, ts NULLS LAST
  LIMIT %(limit)s::bigint

@@ -102,6 +102,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "age": DURATIONS,
     "wait": DURATIONS,
     "state": STATES,
+    "msgid": ("a@b.example", "<a@b.example>", '"<A,%@b.example>"', "*@b.example", '"*"', "a*", ""),
     "uuid": ("00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000009"),
 }
 NAMES = (*FIELDS, "metadata.campaign")
@@ -113,7 +114,7 @@ def forms(name: str) -> list[tuple[str, str]]:
     kind = FIELDS[name].kind if name in FIELDS else "text"
     single = [value for value in VALUES[kind] if value and ".." not in value]
     made = [(operator, value) for operator in ("=", "!=") for value in VALUES[kind]]
-    if kind in {"text", "domain", "address"}:
+    if kind in {"text", "domain", "address", "msgid"}:
         made += [(operator, value) for operator in ("~", "!~") for value in CONTAINED]
     if kind in ORDERED:
         made += [(operator, value) for operator in ("<", "<=", ">", ">=") for value in single]
@@ -150,15 +151,28 @@ def drawn(server: ServerUnderTest, template_database: str) -> Iterator[tuple[Fac
         psycopg.connect(uri, autocommit=True, row_factory=namedtuple_row, prepare_threshold=None) as connection,
     ):
         factory = Factory(uri, connection)
-        for number in (1, 2, 3):
+        named = [("a@b.example", "x y"), ("A,%@b.example", "Ann 1"), (None, None)]
+        for number, (msgid, subject) in enumerate(named, 1):
             factory.message(id=UUID(int=number))
+            factory.sql(
+                "UPDATE pillarbox.messages SET msgid = %(msgid)s, subject = %(subject)s WHERE id = %(id)s",
+                msgid=msgid,
+                subject=subject,
+                id=UUID(int=number),
+            )
         values = ", ".join(["%s"] * len(COLUMNS))
         insert = f"INSERT INTO pillarbox.queue ({', '.join(COLUMNS)}) VALUES ({values})"  # noqa: S608 - of names above
         with connection.cursor() as cursor:
             cursor.executemany(insert.encode(), [drawn_row(random) for _ in range(ROWS)])
         factory.move([row.id for row in factory.queue() if row.id % 11 == 0], "DELETE")
         factory.move([row.id for row in factory.queue() if row.id % 13 == 0 and row.id % 11], "BOUNCE")
-        yield factory, factory.queue()
+        yield (
+            factory,
+            factory.sql(
+                """SELECT q.*, q.metadata->>'_partid' AS partid, m.msgid, m.subject
+                     FROM pillarbox.queue q JOIN pillarbox.messages m ON m.id = q.messages__id ORDER BY q.id"""
+            ),
+        )
 
 
 def found(factory: Factory, condition: str, now: datetime = NOW) -> set[int]:

@@ -38,8 +38,8 @@ def long(server: ServerUnderTest, template_database: str) -> Iterator[Factory]:
     ):
         factory = Factory(uri, connection)
         factory.sql(
-            "INSERT INTO pillarbox.messages (id, size, content)"
-            " SELECT md5(n::text)::uuid, 1, 'x' FROM generate_series(1, 30000) AS n"
+            "INSERT INTO pillarbox.messages (id, size, content, msgid)"
+            " SELECT md5(n::text)::uuid, 1, 'x', n || '@mail.example' FROM generate_series(1, 30000) AS n"
         )
         factory.sql(
             """INSERT INTO pillarbox.queue (messages__id, status, ts, next_retry, recipientlocalpart,
@@ -91,6 +91,11 @@ def looked_at(factory: Factory, condition: str) -> tuple[set[str], set[str]]:
             {"queue_hold", "queue_def_123", "queue_def_456", "queue_def_def"},
             "messages__id",
         ),
+        (
+            "msgid=4711@mail.example",
+            {"messages", "queue_hold", "queue_def_123", "queue_def_456", "queue_def_def"},
+            "messages_msgid",
+        ),
     ],
 )
 def test_conditions_leave_out_partitions_and_read_indexes(
@@ -109,6 +114,7 @@ def test_conditions_leave_out_partitions_and_read_indexes(
         ("queue_list", "recipientdomain=d7.example"),
         ("queue_list", 'last_error~"no row has this"'),
         ("queue_list", "recipient=r299999@d499.example"),
+        ("queue_list", "msgid=4711@mail.example"),
         ("queue_list", "not (state=HOLD or partition=1)"),
         ("queue_count", "state=HOLD"),
         ("queue_count", ""),

@@ -235,7 +235,7 @@ TYPED: Final = [
     Mistake(
         "trace an address",
         "pillarbox queue trace ann@example.com",
-        "pillarbox: queue trace: 'ann@example.com' is neither a message id nor the number of a recipient; `pillarbox queue list recipient=ann@example.com` has those of its mail that is queued",
+        "pillarbox: queue trace: 'ann@example.com' is neither a message id nor the number of a recipient; `pillarbox queue list recipient=ann@example.com` has those of its mail that is queued; a Message-ID is in <>",
         FAILED,
     ),
     Mistake(
