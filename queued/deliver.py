@@ -25,6 +25,7 @@ from queued.routing.resolver import Resolver, ResolverClosedError
 from queued.routing.route import Unroutable, way
 from queued.routing.site import Parted, SeenSites, site_way
 from queued.routing.warmup import Warmups
+from queued.smtp import conversation
 from queued.smtp.auth import logins
 from queued.smtp.client import SmtpConnection
 from queued.smtp.envelope import fields, transaction
@@ -135,6 +136,7 @@ class Transport:
         offered = transaction(claimed, body, prefix, sender)
         rank = (claimed[0].priority < 0) - (claimed[0].priority > 0), claimed[0].id
         entrance = Entrance(self.hosts, rank, len(claimed), claimed[0].size)
+        talk_kept = conversation.begin(kept=self.settings.keepconversation)
         try:
             async with lease.held():
                 found = await self._find(claimed)
@@ -165,10 +167,14 @@ class Transport:
         if (wanted := wants_login(each.outcome for each in judged)) is not None:
             login = {"user": None, "mechanism": None}  # the host misses one; refused ones tell of themselves
             events.emit("auth.refused", transport=self.settings.id, remote=remote, error=wanted.text, **login)
+        kept = None if talk_kept is None else str(talk_kept)
         return [
             self._settler.settle(
                 *(c, outcome, reply, remote, duration),
-                spoken=Spoken(result.tls, source, result.dsn, self._last),
+                spoken=Spoken(
+                    *(result.tls, source, result.dsn, self._last),
+                    conversation=None if outcome.kind == "delivered" else kept,
+                ),
                 site=site,
             )
             for c, (outcome, reply, result) in zip(claimed, judged, strict=True)

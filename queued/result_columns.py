@@ -35,6 +35,7 @@ def results(group: list[Result]) -> dict[str, Any]:
         "seconds": numbers(r.duration.total_seconds() for r in group),
         "tls": texts(r.spoken.tls for r in group),
         "source": texts(r.spoken.source for r in group),
+        "conversation": texts(r.spoken.conversation for r in group),
         "result": texts(r.result for r in group),
         "next_retry": texts(r.next_retry.isoformat() if r.next_retry else None for r in group),
     }

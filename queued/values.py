@@ -109,6 +109,7 @@ class Spoken(NamedTuple):
     source: str | None = None  # the address we spoke from
     dsn: bool = False  # the host took on to tell the sender what becomes of the mail (RFC 3461 section 5.2.1)
     last: bool = False  # the mail ends there: the host is spoken to by LMTP
+    conversation: str | None = None  # of a try that did not deliver, where its transport keeps it
 
 
 class OnHold(NamedTuple):

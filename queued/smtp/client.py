@@ -19,13 +19,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from queued.smtp import commands
+from queued.smtp import commands, conversation
 from queued.smtp.content import wire_pieces
 from queued.smtp.handshake import Introduction, open_session
 from queued.smtp.transaction import ConversationError, Fault, TransactionResult
 from queued.tls.context import Contexts
 from queued.tls.demanded import CLEAR
 from shared.failure_points import reach
+from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +99,8 @@ class SmtpConnection:
             return progress.result(await self._why_unusable())
         self._ready = False
         self._wire.begin()
+        if self.transactions:
+            conversation.noted("a connection that was kept")
         self.transactions += 1
         fault: Fault | None = None
         shifted = False  # whether a fault speaks of all replies, not only of those that did not come
@@ -165,6 +168,7 @@ class SmtpConnection:
         refused = not self.extensions or ("STARTTLS" in self.extensions and self.tls == "none")
         asked = not self._wire.surplus and progress.may_be_shifted(first=self.transactions == 1 and not refused)
         if asked:
+            conversation.said(b"QUIT\r\n")
             self._wire.write(b"QUIT\r\n", replies=1)
             try:
                 reply = await self._wire.reply(phase, self._timeouts.rset)
@@ -199,6 +203,7 @@ class SmtpConnection:
 
     async def _ask(self, command: bytes, phase: Phase, limit: float) -> Reply:
         """The reply to a command; the command went out before, with its group, when pipelining."""
+        conversation.said(command)
         if not self._pipelining:
             self._wire.write(command, replies=1)
         return verdict(phase, await self._wire.reply(phase, limit))
@@ -221,6 +226,7 @@ class SmtpConnection:
 
     async def _write_content(self, transaction: Transaction, *, replies: int) -> None:
         """The content, with the dot that ends it, to which the peer owes so many replies."""
+        conversation.noted(f"content, {how_many(len(transaction.prefix) + len(transaction.content), 'octet')}")
         pieces = wire_pieces(transaction.content, transaction.prefix)
         piece = next(pieces)
         for following in pieces:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from queued.destinations.destination import Busy
 from queued.destinations.hosts import soonest
+from queued.smtp import conversation
 from queued.smtp.commands import NEEDS_REQUIRETLS
 from queued.smtp.transaction import ConversationError, TransactionResult
 from queued.waiting import watchdog
@@ -74,6 +75,7 @@ async def talk(
         if said is not None:
             events.emit("failover.passed", remote=said[0], reason=_reason(said[1]))
         tried += 1
+        conversation.noted(f"to {hop}")
         reached: bool | None = None
         why, barred = "", False
         try:
@@ -93,6 +95,8 @@ async def talk(
         finally:
             entrance.leave(place, reached=reached, why=why, barred=barred)
         said = hop, result
+        if result.fault is not None:
+            conversation.noted(result.fault.text)
         if tried >= addresses or answered >= sessions or not may_go_on(result):
             break
     if said is None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from queued.smtp import auth
+from queued.smtp import auth, conversation
 from queued.smtp.commands import ehlo_command, read_extensions
 from queued.smtp.transaction import ConversationError, Fault
 from queued.smtp.wire import Wire, connect
@@ -82,6 +82,7 @@ async def _open(host: str, port: int, we: Introduction, commands: tuple[bytes, .
             # RFC 3207 §4.2: what was said before, extensions above all, is forgotten.
             extensions = await _hello(wire, commands, timeouts)
         if we.login is not None:
+            conversation.noted("login, of which only the codes of the replies are kept")
             await auth.log_in(wire, we.login, auth.LoginTarget(host, port, tls, we.tls), extensions, timeouts.auth)
         opened = True
         return Opened(wire, extensions, tls)
@@ -97,11 +98,13 @@ async def _open(host: str, port: int, we: Introduction, commands: tuple[bytes, .
 async def _hello(wire: Wire, commands: tuple[bytes, ...], timeouts: Timeouts) -> dict[str, str]:
     """EHLO, and HELO where EHLO is not known (RFC 5321 §3.2); what the peer offers."""
     ehlo, *helo = commands
+    conversation.said(ehlo)
     wire.write(ehlo, replies=1)
     reply = await wire.reply("helo", timeouts.helo)
     if reply.is_positive:
         return read_extensions(reply)
     if reply.is_permanent and helo:
+        conversation.said(helo[0])
         wire.write(helo[0], replies=1)
         reply = await wire.reply("helo", timeouts.helo)
     if not reply.is_positive:
@@ -115,6 +118,7 @@ async def _may_start(wire: Wire, tls: TlsWanted, extensions: dict[str, str], tim
         if tls.speak == "must":
             raise ConversationError(Fault("tls", "starttls", f"host does not offer STARTTLS, which {tls.why} requires"))
         return False
+    conversation.said(b"STARTTLS\r\n")
     wire.write(b"STARTTLS\r\n", replies=1)
     reply = await wire.reply("starttls", timeouts.starttls)
     if reply.is_positive:
@@ -131,7 +135,9 @@ async def _start_tls(wire: Wire, we: Introduction, timeouts: Timeouts, phase: Ph
     reason = disproof(session, we.tls, datetime.now(UTC))
     if reason is not None:
         raise ConversationError(Fault("tls", phase, f"host showed {reason} ({we.tls.why})"))
-    return negotiated(session, we.tls)
+    tls = negotiated(session, we.tls)
+    conversation.noted(tls)
+    return tls
 
 
 def _refused(phase: Phase, reply: Reply) -> ConversationError:

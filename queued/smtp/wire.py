@@ -19,6 +19,7 @@ from ssl import SSLError
 from typing import TYPE_CHECKING, Final, cast
 
 from queued.routing.system_names import NAMES
+from queued.smtp import conversation
 from queued.smtp.transaction import ConversationError, Fault
 from queued.waiting import watchdog
 from shared.errors import cause
@@ -172,6 +173,7 @@ class Wire(asyncio.BufferedProtocol):
         self._hold(-_size(reply))
         if self.secrets is not None and phase != "auth":  # a challenge must stay as it is
             reply = self.secrets.reply(reply)
+        conversation.heard(reply, code_only=phase == "auth")
         if tracing.on():
             # While we log in a host may say our own words back to us: of that the code is enough.
             said = str(reply.code) if phase == "auth" else str(reply)

@@ -28,6 +28,7 @@ _EVENTS: Final = (
     Column("event"),
     Column("", wraps=True),
 )
+_SAID: Final = "said"  # a line of the conversation of a failed try
 _COMMANDS: Final = (
     Column("id", right=True),
     Column("when", gives=6),
@@ -72,7 +73,12 @@ def trace(options: argparse.Namespace) -> int:
         return 0
     first = {row.id: row for row in reversed(rows)}
     Table(_EVENTS).print(
-        (row.id, row.ts, row.event, f"{row.recipient} {row.told}" if row is first[row.id] else row.told) for row in rows
+        line
+        for row in rows
+        for line in (
+            (row.id, row.ts, row.event, f"{row.recipient} {row.told}" if row is first[row.id] else row.told),
+            *((row.id, row.ts, _SAID, said) for said in (row.conversation or "").splitlines()),
+        )
     )
     return 0
 

@@ -27,7 +27,8 @@ CREATE TABLE attempts (
     duration           interval    NOT NULL,
     -- What was negotiated: "TLSv1.3 TLS_AES_256_GCM_SHA384 verified", or "none".
     tls                text,
-    source             text                                   -- the address we spoke from
+    source             text,                                  -- the address we spoke from
+    conversation       text                                   -- of a try that did not deliver, where it is kept
 ) PARTITION BY RANGE (ts);
 CREATE INDEX attempts_messages__id ON attempts (messages__id);
 

@@ -108,7 +108,8 @@ BEGIN
     GRANT EXECUTE ON FUNCTION enqueue, enqueue_batch TO pillarbox_application;
     GRANT SELECT, DELETE, UPDATE (priority, next_retry) ON own_mail TO pillarbox_application;
 
-    -- analysts see history and what was done, no address but its domain in attempts, and write reports.
+    -- analysts see history and what was done, no address but its domain in attempts unless conversations are kept, and write
+    -- reports.
     GRANT SELECT ON attempts, archive, audit TO pillarbox_analyst;
     GRANT SELECT, INSERT, UPDATE ON reports, report_minutes TO pillarbox_analyst;
 EXCEPTION WHEN insufficient_privilege THEN

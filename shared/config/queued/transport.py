@@ -164,6 +164,13 @@ class TransportGroup(Section):
     tls: TransportTls = section(TransportTls, "TLS to the next hop.")
     timeout: Timeout = section(Timeout, "How long to wait for the other server, step by step.")
     retry: Retry = section(Retry, "When a deferred recipient is tried again, and when it is given up.")
+    keepconversation: bool = setting(
+        False,
+        "Whether the SMTP conversation of each try that does not deliver is kept with it for `queue trace`: commands "
+        "and replies, 8,000 characters at most, never content or credentials. It names the other recipients of the "
+        "message.",
+        unit="true or false",
+    )
 
 
 class Transport(TransportGroup):

@@ -8,9 +8,9 @@ WITH result AS (
                          %(transportid)s::text[], %(jobid)s::text[], %(senderdomain)s::text[], %(recipientdomain)s::text[],
                          %(size)s::integer[], %(remote)s::text[], %(outcome)s::text[], %(scope)s::text[], %(uncertain)s::boolean[],
                          %(reply_code)s::integer[], %(reply_enhanced)s::text[], %(reply_text)s::text[], %(seconds)s::float8[],
-                         %(tls)s::text[], %(source)s::text[])
+                         %(tls)s::text[], %(source)s::text[], %(conversation)s::text[])
         AS r(id, token, messages__id, retry_count, partid, transportid, jobid, senderdomain, recipientdomain, size, remote, outcome,
-             scope, uncertain, reply_code, reply_enhanced, reply_text, seconds, tls, source)
+             scope, uncertain, reply_code, reply_enhanced, reply_text, seconds, tls, source, conversation)
 ), held AS (
     SELECT h.id, h.token
       FROM pillarbox.result_hold(coalesce(%(now)s::timestamptz, now()), %(id)s::bigint[], %(messages__id)s::uuid[], %(token)s::bigint[],
@@ -18,10 +18,10 @@ WITH result AS (
 ), tried AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
                                     recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text,
-                                    duration, tls, source)
+                                    duration, tls, source, conversation)
     SELECT coalesce(%(now)s::timestamptz, now()), r.id, r.messages__id, r.retry_count, r.token, %(worker)s, r.partid, r.transportid,
            r.jobid, r.senderdomain, r.recipientdomain, r.size, r.remote, r.outcome, r.scope, r.uncertain, r.reply_code, r.reply_enhanced,
-           r.reply_text, make_interval(secs => r.seconds), r.tls, r.source
+           r.reply_text, make_interval(secs => r.seconds), r.tls, r.source, r.conversation
       FROM result r JOIN held h ON h.id = r.id AND h.token = r.token
 )
 SELECT id, token, false AS kept FROM held
@@ -69,9 +69,9 @@ WITH result AS (
     SELECT * FROM unnest(%(id)s::bigint[], %(messages__id)s::uuid[], %(token)s::bigint[], %(remote)s::text[], %(outcome)s::text[], %(scope)s::text[],
                          %(uncertain)s::boolean[], %(reply_code)s::integer[], %(reply_enhanced)s::text[], %(reply_text)s::text[],
                          %(seconds)s::float8[], %(result)s::text[], %(next_retry)s::timestamptz[], %(tls)s::text[], %(source)s::text[],
-                         %(late)s::boolean[])
+                         %(conversation)s::text[], %(late)s::boolean[])
         AS r(claimed_id, claimed_message, claimed_token, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, seconds, result, due,
-             tls, source, late)
+             tls, source, conversation, late)
 ), finished AS (
     DELETE FROM pillarbox.queue q
      USING result r
@@ -100,10 +100,10 @@ WITH result AS (
 ), tried AS (
     INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
                                     recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration,
-                                    tls, source)
+                                    tls, source, conversation)
     SELECT coalesce(%(now)s::timestamptz, now()), id, messages__id, retry_count, claimed_token, %(worker)s, metadata->>'_partid',
            transportid, jobid, senderdomain, recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced,
-           reply_text, make_interval(secs => seconds), tls, source
+           reply_text, make_interval(secs => seconds), tls, source, conversation
       FROM (SELECT * FROM finished UNION ALL SELECT * FROM deferred) AS ours
 ), told AS (
     -- `noticed` is read anew: here as it was before this statement. By `ours`, of which the planner expects few rows: by `n` it
@@ -126,16 +126,16 @@ SELECT id, claimed_token AS token, false AS kept FROM finished
 -- Records the attempts of results that came too late: the claim was another's by then, or the row is gone, but they were made.
 INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, jobid, senderdomain,
                                 recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, duration,
-                                tls, source)
+                                tls, source, conversation)
 SELECT coalesce(%(now)s::timestamptz, now()), id, messages__id, retry_count, token, %(worker)s, partid, transportid, jobid, senderdomain,
        recipientdomain, size, remote, outcome, scope, uncertain, reply_code, reply_enhanced, reply_text, make_interval(secs => seconds),
-       tls, source
+       tls, source, conversation
   FROM unnest(%(id)s::bigint[], %(messages__id)s::uuid[], %(retry_count)s::integer[], %(token)s::bigint[], %(partid)s::text[],
               %(transportid)s::text[], %(jobid)s::text[], %(senderdomain)s::text[], %(recipientdomain)s::text[], %(size)s::integer[],
               %(remote)s::text[], %(outcome)s::text[], %(scope)s::text[], %(uncertain)s::boolean[], %(reply_code)s::integer[],
-              %(reply_enhanced)s::text[], %(reply_text)s::text[], %(seconds)s::float8[], %(tls)s::text[], %(source)s::text[])
+              %(reply_enhanced)s::text[], %(reply_text)s::text[], %(seconds)s::float8[], %(tls)s::text[], %(source)s::text[], %(conversation)s::text[])
     AS r(id, messages__id, retry_count, token, partid, transportid, jobid, senderdomain, recipientdomain, size, remote, outcome, scope,
-         uncertain, reply_code, reply_enhanced, reply_text, seconds, tls, source)
+         uncertain, reply_code, reply_enhanced, reply_text, seconds, tls, source, conversation)
 
 -- name: result_recorded_before
 -- Which of these results are recorded already, by a statement whose answer was lost on its way, and whether the claim was

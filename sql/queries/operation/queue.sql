@@ -183,29 +183,34 @@ SELECT q.id, coalesce(q.lease_until > %(now)s, false) AS sending
 
 -- name: queue_trace
 -- Everything that ever happened to these messages, for each recipient in the order it happened.
+-- The archive is read once: to plan a look into each of its days is what takes most of the time.
+WITH done AS MATERIALIZED (
+    SELECT * FROM pillarbox.archive WHERE messages__id = ANY (%(messages)s::uuid[])
+)
 SELECT * FROM (
     SELECT q.ts, q.id, q.recipientlocalpart || '@' || q.recipientdomain AS recipient, 'received' AS event,
-           concat_ws(' ', 'from', coalesce(q.saslusername, q.senderip), 'by server ' || q.serverid, 'as <' || q.msgid || '>', to_json(q.subject)) AS told
+           concat_ws(' ', 'from', coalesce(q.saslusername, q.senderip), 'by server ' || q.serverid, 'as <' || q.msgid || '>',
+                     to_json(q.subject)) AS told, NULL AS conversation
       FROM (SELECT w.id, w.ts, w.recipientlocalpart, w.recipientdomain, w.saslusername, w.senderip, w.serverid, m.msgid, m.subject
               FROM pillarbox.queue w LEFT JOIN pillarbox.messages m ON m.id = w.messages__id WHERE w.messages__id = ANY (%(messages)s::uuid[])
             UNION ALL
-            SELECT id, ts, recipientlocalpart, recipientdomain, saslusername, senderip, serverid, msgid, subject
-              FROM pillarbox.archive WHERE messages__id = ANY (%(messages)s::uuid[])) AS q
+            SELECT id, ts, recipientlocalpart, recipientdomain, saslusername, senderip, serverid, msgid, subject FROM done) AS q
     UNION ALL
     SELECT a.ts, a.queue__id, '@' || a.recipientdomain, a.outcome,
-           concat_ws(' ', 'try', a.retry_count, 'by', a.worker, 'at ' || a.remote, CASE WHEN a.uncertain THEN '(uncertain)' END, '- ' || a.reply_text)
+           concat_ws(' ', 'try', a.retry_count, 'by', a.worker, 'at ' || a.remote, CASE WHEN a.uncertain THEN '(uncertain)' END,
+                     '- ' || a.reply_text), a.conversation
       FROM pillarbox.attempts a WHERE a.messages__id = ANY (%(messages)s::uuid[])
     UNION ALL
-    SELECT u.ts, r.queue__id, NULL, u.verb, concat_ws(' ', 'by', coalesce(u.operator, u.who), '(audit ' || u.id || ')', '- ' || u.reason)
+    SELECT u.ts, r.queue__id, NULL, u.verb, concat_ws(' ', 'by', coalesce(u.operator, u.who), '(audit ' || u.id || ')', '- ' || u.reason), NULL
       FROM pillarbox.audit_rows r JOIN pillarbox.audit u ON u.id = r.audit__id WHERE r.messages__id = ANY (%(messages)s::uuid[]) AND r.changed
     UNION ALL
     SELECT f.finished, f.id, f.recipientlocalpart || '@' || f.recipientdomain, f.result,
-           concat_ws(' ', 'after', f.retry_count, CASE f.retry_count WHEN 1 THEN 'try' ELSE 'tries' END, '- ' || f.last_error)
-      FROM pillarbox.archive f WHERE f.messages__id = ANY (%(messages)s::uuid[])
+           concat_ws(' ', 'after', f.retry_count, CASE f.retry_count WHEN 1 THEN 'try' ELSE 'tries' END, '- ' || f.last_error), NULL
+      FROM done f
     UNION ALL
     SELECT NULL, q.id, q.recipientlocalpart || '@' || q.recipientdomain, lower(q.state),
            concat_ws(' ', CASE WHEN q.state IN ('HOLD', 'DELETE', 'BOUNCE') THEN 'now'
-                               ELSE to_char(q.next_retry AT TIME ZONE 'UTC', '"now, next try at" YYYY-MM-DD"T"HH24:MI:SS"Z"') END, '- ' || q.last_error)
+                               ELSE to_char(q.next_retry AT TIME ZONE 'UTC', '"now, next try at" YYYY-MM-DD"T"HH24:MI:SS"Z"') END, '- ' || q.last_error), NULL
       FROM pillarbox.queue_state q WHERE q.messages__id = ANY (%(messages)s::uuid[])
 ) AS history
  ORDER BY id, ts NULLS LAST
