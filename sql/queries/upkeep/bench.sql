@@ -34,6 +34,20 @@ DELETE FROM pillarbox.queue
 WITH gone AS (DELETE FROM pillarbox.released RETURNING messages__id)
 DELETE FROM pillarbox.messages USING gone WHERE id = messages__id
 
+-- name: bench_find_days
+-- Makes the days of an archive that is so many days long.
+SELECT pillarbox.history_create(now() - make_interval(days => %(days)s), %(days)s)
+
+-- name: bench_find_rows
+-- Delivered recipients from one number to another, of so many that are spread over the days.
+INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderip, serverid, senderlocalpart, senderdomain,
+                               recipientlocalpart, recipientdomain, size, metadata, transportid, priority, retry_count, worker, msgid, subject)
+SELECT n, md5(n::text)::uuid, 1, at, 'success', at, '192.0.2.1', 'default', 'sender', 'sender.example', 'recipient' || n,
+       'domain' || n %% 997 || '.example', 4096, jsonb_build_object('_partid', (n %% 6 + 1)::text), 'default', 0, 1, 'queued-123',
+       n || '@mail.example', 'Your order ' || n || ' was shipped'
+  FROM (SELECT n, now() - make_interval(secs => 86400.0 * %(days)s * n / %(rows)s) AS at
+          FROM generate_series(%(begin)s::bigint, %(end)s::bigint) AS n) AS each
+
 -- name: bench_hot
 -- The share of updates of queue rows that wrote no index entry.
 SELECT coalesce(sum(n_tup_hot_upd) / nullif(sum(n_tup_upd), 0), 0)::float8 AS share

@@ -2,7 +2,8 @@
 
 Owns: proofs about the condition's words msgid and subject, about a Message-ID in place of an id, and about the plan of
     the search in the archive.
-See: sql/README.md, "Finding what was sent"; tests/integration/maintenance/test_keep_find.py.
+See: sql/README.md, "Finding what was sent"; tests/integration/maintenance/test_keep_find.py; scripts/bench/find.py,
+    for the time among 10 million rows.
 """
 
 from __future__ import annotations
