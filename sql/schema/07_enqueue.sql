@@ -111,28 +111,28 @@ LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pillarbox, pg_
 DECLARE
     head text := E'\r\n' || convert_from(substring(content FROM 1 FOR 65536), 'LATIN1');
 BEGIN
-    head := regexp_replace(split_part(head, E'\r\n\r\n', 1), '\r\n(?=[ \t])', '', 'g');
-    head := substring(head FROM '^(?:\r\n[!-9;-~]+[ \t]*:[^\r\n]*)*');
-    RETURN (regexp_match(head, '(?i)\r\n' || field || '[ \t]*:([^\r\n]*)'))[1];
+    head := regexp_replace(split_part(head, E'\r\n\r\n', 1), E'\\r\\n(?=[ \\t])', '', 'g');
+    head := substring(head FROM E'^(?:\\r\\n[!-9;-~]+[ \\t]*:[^\\r\\n]*)*');
+    RETURN (regexp_match(head, E'(?i)\\r\\n' || field || E'[ \\t]*:([^\\r\\n]*)'))[1];
 END $$;
 
 -- A field's value as one line of text, its octets beyond ASCII read as UTF-8; what are none become U+FFFD.
 CREATE FUNCTION header_line(octets text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pillarbox, pg_temp AS $$
 BEGIN
-    octets := btrim(regexp_replace(octets, '[\t-\r ]+', ' ', 'g'));
-    IF octets ~ '^[\x01-\x7f]*$' THEN
+    octets := btrim(regexp_replace(octets, E'[\\t-\\r ]+', ' ', 'g'));
+    IF octets ~ E'^[\\x01-\\x7f]*$' THEN
         RETURN octets;
     END IF;
     RETURN convert_from(convert_to(octets, 'LATIN1'), 'UTF8');
 EXCEPTION WHEN data_exception THEN
-    RETURN regexp_replace(octets, '[^\x01-\x7f]', U&'\FFFD', 'g');
+    RETURN regexp_replace(octets, E'[^\\x01-\\x7f]', E'\uFFFD', 'g');
 END $$;
 
 -- A text without control characters and what turns its direction, as shared/mail/found_by.py has it.
 CREATE FUNCTION header_seen(line text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pillarbox, pg_temp AS $$
-    SELECT regexp_replace(line, '[\x01-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]', '', 'g')
+    SELECT regexp_replace(line, E'[\\x01-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069]', '', 'g')
 $$;
 
 -- What an encoded word means (RFC 2047): `words` are the encoded texts of those that follow each other in one charset, for
@@ -180,7 +180,7 @@ DECLARE
 BEGIN
     IF strpos(line, '=?') > 0 THEN
         FOR piece IN
-            SELECT p FROM regexp_matches(line || ' ', '(=\?([^? ]{1,40})\?([bBqQ])\?([^?]*)\?=)|([^=]+|=)', 'g') AS p
+            SELECT p FROM regexp_matches(line || ' ', E'(=\\?([^? ]{1,40})\\?([bBqQ])\\?([^?]*)\\?=)|([^=]+|=)', 'g') AS p
         LOOP
             IF cardinality(words) > 0 AND (piece[1] IS NOT NULL AND lower(piece[2]) || piece[3] <> kind[1] || kind[2] OR piece[1] IS NULL AND piece[5] <> ' ') THEN
                 told := told || coalesce(header_words(kind[1], kind[2], words), written);
@@ -200,7 +200,7 @@ BEGIN
         IF cardinality(words) > 0 THEN
             told := told || coalesce(header_words(kind[1], kind[2], words), written);
         END IF;
-        line := btrim(regexp_replace(told, '[\t-\r ]+', ' ', 'g'));
+        line := btrim(regexp_replace(told, E'[\\t-\\r ]+', ' ', 'g'));
     END IF;
     RETURN nullif(rtrim(left(header_seen(line), 200)), '');
 END $$;
