@@ -11,6 +11,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY smtpd smtpd
 COPY queued queued
 COPY shared shared
+COPY operate operate
 COPY scripts scripts
 COPY sql sql
 RUN pip install --no-cache-dir --disable-pip-version-check -q -c constraints.txt .

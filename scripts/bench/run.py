@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
+from operate.doctor.python import is_optimised
 from scripts.bench.book import last_line
-from scripts.doctor.python import is_optimised
 from shared.errors import ConfigError, PillarboxError
 
 if TYPE_CHECKING:

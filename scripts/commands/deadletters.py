@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from operate.condition.ids import is_message, is_msgid, is_recipient
 from scripts import one_connection
 from scripts.commands import watch_deadletters
-from scripts.condition.ids import is_message, is_msgid, is_recipient
 from scripts.options import count, duration, finish
 from scripts.output import consent, records
 from scripts.output.interrupted import telling

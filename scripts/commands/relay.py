@@ -17,7 +17,8 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from scripts import password, transports
+from operate import transports
+from scripts import password
 from scripts.options import finish
 from scripts.output import records
 from scripts.up import only_one

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, get_args
 
+from operate.transports import check_option
 from queued.outcome.classify import classify_fault, classify_reply
 from queued.outcome.rules import Judgement, judge, said_by
 from queued.outcome.rules_compile import compile_rules
@@ -21,7 +22,6 @@ from scripts.options import add_config
 from scripts.output import records
 from scripts.output.table import Column, Table
 from scripts.terminal import printable
-from scripts.transports import check_option
 from shared.config.queued.load import load_queued
 from shared.mail.smtp_reply import Reply, ReplyParser
 

@@ -14,13 +14,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from operate.transports import check_option
 from scripts import one_connection
 from scripts.commands import schedule_mail
 from scripts.options import finish
 from scripts.output import records
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
-from scripts.transports import check_option
 from shared import cron
 from shared.errors import PillarboxError
 from shared.masking import show

@@ -13,13 +13,13 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from operate.transports import check_option
 from queued.pacing.suspends import release
 from scripts import one_connection
 from scripts.options import duration, finish
 from scripts.output import records
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
-from scripts.transports import check_option
 from shared.config.queued.pacing import FIELDS, match_of
 from shared.errors import ConfigError, PillarboxError
 from shared.masking import show

@@ -18,10 +18,10 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from operate.transports import check_policy
 from scripts.config_files import load_both
 from scripts.daemons import DaemonProcess, Daemons
 from scripts.options import add_config
-from scripts.transports import check_policy
 from scripts.up import sink
 from scripts.up.keep_postgres import keep_up
 from scripts.up.only_one import only_one

@@ -13,7 +13,8 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts import one_connection, password, transports
+from operate import transports
+from scripts import one_connection, password
 from scripts.commands.user_store import FileStore, TableStore
 from scripts.options import finish
 from scripts.output import records

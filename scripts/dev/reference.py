@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scripts.condition.fields import ALIASES, ALLOWED, FIELDS
+from operate.condition.fields import ALIASES, ALLOWED, FIELDS
+from operate.doctor.checks import CHECKS
 from scripts.dev import citations, classification_reference, json_reference, policy_reference
-from scripts.doctor.checks import CHECKS
 from scripts.output.commands import schema_text as output_schema
 from shared.config.json_schema import SCHEMAS, schema_text
 from shared.observe.events_table import EVENTS

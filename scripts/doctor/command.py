@@ -4,7 +4,7 @@ Owns: the command line, the table, `--json` and the exit status.
 Guarantees: nothing is changed, nothing is started and no mail is sent. Exit status 1 if, and only if, there is an
     alarm.
 Raises: PillarboxError when the configuration cannot be read. A database that does not answer is a finding.
-See: docs/reference/doctor.md for the checks; scripts/doctor/checks.py for their limits.
+See: docs/reference/doctor.md for the checks; operate/doctor/checks.py for their limits.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import sysconfig
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from operate.doctor import host, reach
+from operate.doctor.certificates import certificates
+from operate.doctor.checks import CHECKS, Finding, Limits, Severity, worst
+from operate.doctor.examine import Look
+from operate.doctor.logins import refused_by, secrets
+from operate.doctor.next_hop import next_hop
+from operate.doctor.python import build
+from operate.doctor.server import disk
+from operate.doctor.windows import windows
 from scripts.config_files import load_both
-from scripts.doctor import host, reach
-from scripts.doctor.certificates import certificates
-from scripts.doctor.checks import CHECKS, Finding, Limits, Severity, worst
-from scripts.doctor.examine import Look
-from scripts.doctor.logins import refused_by, secrets
-from scripts.doctor.next_hop import next_hop
-from scripts.doctor.python import build
-from scripts.doctor.server import disk
-from scripts.doctor.windows import windows
 from scripts.options import finish
 from scripts.output import records
 from scripts.output.table import Column, Table

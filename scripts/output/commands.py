@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic.json_schema import models_json_schema
 
-from scripts.output.shapes import checks, mail, settings
+from operate.shapes import checks, mail, settings
 from shared.config.json_schema import WithoutTitles
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 Owns: the form of every value in JSON, and that a list is JSON lines.
 Guarantees: a line is one JSON object in ASCII, so that it is safe on a terminal and in any locale. Times are ISO 8601
     with their offset, durations as in the configuration, ids of messages text.
-See: docs/reference/json.md; scripts/output/shapes/.
+See: docs/reference/json.md; operate/shapes/.
 """
 
 from __future__ import annotations

@@ -14,14 +14,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from operate.partitions import layout, run
+from operate.partitions.audit import read_faults, repairs
+from operate.partitions.balance import balance as balanced
+from operate.partitions.balance import read_report
 from scripts import one_connection
 from scripts.options import finish
 from scripts.output import consent
 from scripts.output.interrupted import telling
-from scripts.partitions import layout, run, show
-from scripts.partitions.audit import read_faults, repairs
-from scripts.partitions.balance import balance as balanced
-from scripts.partitions.balance import read_report
+from scripts.partitions import show
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.postgres import database
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from scripts.partitions.layout import Layout
+    from operate.partitions.layout import Layout
 
     type Change = Callable[[Layout], Layout]
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from operate.partitions.balance import weigh
+from operate.partitions.layout import DEFAULT, PREFIX, natural, suffix_of, yaml
+from operate.partitions.plan import script
 from scripts.output import records
 from scripts.output.table import Column, Table
-from scripts.partitions.balance import weigh
-from scripts.partitions.layout import DEFAULT, PREFIX, natural, suffix_of, yaml
-from scripts.partitions.plan import script
 from shared.how_many import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scripts.partitions.audit import Fault
-    from scripts.partitions.layout import Layout
-    from scripts.partitions.plan import Round, Step
-    from scripts.partitions.run import State
+    from operate.partitions.audit import Fault
+    from operate.partitions.layout import Layout
+    from operate.partitions.plan import Round, Step
+    from operate.partitions.run import State
 
 _AS_WANTED: Final = "the leaves are as wanted"
 

@@ -16,12 +16,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from operate.transports import check_policy
 from scripts.options import add_config, finish
 from scripts.output import records
 from scripts.output.table import Column, Table
 from scripts.policy.trial import Trial, TriedMail, attempt
 from scripts.terminal import printable
-from scripts.transports import check_policy
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from shared.config.units import parse_size

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from scripts.condition.ids import named
+from operate.condition.ids import named
 from scripts.queue.query import asked, cell
 from shared.config.smtpd.quarantine import all_quarantines
 from shared.errors import PillarboxError

@@ -16,7 +16,7 @@ from email.policy import SMTP
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
-from scripts.mime.render import fields_of
+from operate.mime.render import fields_of
 from scripts.options import finish
 from scripts.output import consent, records
 from scripts.quarantine.access import admit

@@ -3,7 +3,7 @@
 Owns: these verbs, their tables and their JSON.
 Guarantees: reads only. Content of a message has no effect on a terminal, and each line of its text has a bar before
     it, so that none can pass for one of ours. At most MOST_READ octets of a message are read.
-See: scripts/mime/render.py; docs/how-to/review-quarantined-mail.md.
+See: operate/mime/render.py; docs/how-to/review-quarantined-mail.md.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts.condition.ids import is_message, is_msgid, is_recipient
-from scripts.mime.render import NotShown, fields_of, render
+from operate.condition.ids import is_message, is_msgid, is_recipient
+from operate.mime.render import NotShown, fields_of, render
 from scripts.options import count, finish
 from scripts.output import records
 from scripts.output.records import fields
@@ -27,7 +27,7 @@ from shared.errors import PillarboxError
 from shared.postgres import database
 
 if TYPE_CHECKING:
-    from scripts.mime.render import Shown
+    from operate.mime.render import Shown
     from scripts.quarantine.access import Access
     from shared.config.smtpd.quarantine import Quarantine
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from scripts.condition.ids import are_ids
+from operate.condition.ids import are_ids
 from scripts.one_connection import system_user
 from scripts.options import count
 from scripts.output import consent, records

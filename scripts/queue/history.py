@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from scripts.condition.ids import is_message, is_msgid, is_recipient
+from operate.condition.ids import is_message, is_msgid, is_recipient
 from scripts.options import count, finish
 from scripts.output import records
 from scripts.output.records import fields

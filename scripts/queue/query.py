@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from operate.condition.compile import compiled
+from operate.condition.ids import named
+from operate.condition.read import read
+from operate.condition.tree import All
 from scripts import one_connection
-from scripts.condition.compile import compiled
-from scripts.condition.ids import named
-from scripts.condition.read import read
-from scripts.condition.tree import All
 from scripts.output.records import plain
 from shared.postgres import database
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Awaitable, Callable
 
-    from scripts.condition.compile import Compiled
-    from scripts.condition.tree import Node
+    from operate.condition.compile import Compiled
+    from operate.condition.tree import Node
 
 #: Every status; verbs that act take fewer.
 STATUSES: Final = ("HOLD", "DELIVER", "DELETE", "BOUNCE")

@@ -11,10 +11,10 @@ import difflib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from scripts.condition.fields import ALIASES, FIELDS, METADATA, find
-from scripts.condition.ids import is_message, is_msgid, is_recipient
-from scripts.doctor.checks import span
-from scripts.mime.render import fields_of
+from operate.condition.fields import ALIASES, FIELDS, METADATA, find
+from operate.condition.ids import is_message, is_msgid, is_recipient
+from operate.doctor.checks import span
+from operate.mime.render import fields_of
 from scripts.options import count, finish
 from scripts.output import records
 from scripts.output.records import fields

@@ -10,7 +10,7 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from scripts import partition_ids, transports
+from operate import partition_ids, transports
 from scripts.options import address, duration, finish
 from scripts.queue.act import Change, act, add_acting, add_consent
 from scripts.queue.query import run

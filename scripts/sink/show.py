@@ -4,7 +4,7 @@ Owns: the verb, its lines and its JSON.
 Guarantees: reads only, and needs neither the sink nor PostgreSQL. One line for each message. Content of a message
     has no effect on a terminal, and each line of its text has a bar before it.
 Raises: PillarboxError for a message that is not there.
-See: scripts/sink/store.py; scripts/mime/render.py.
+See: scripts/sink/store.py; operate/mime/render.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from scripts.mime.render import render
+from operate.mime.render import render
 from scripts.options import count, finish
 from scripts.output import records
 from scripts.output.table import Column, Table
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from scripts.mime.render import Shown
+    from operate.mime.render import Shown
     from scripts.sink.store import Taken
 
 _MOST_READ: Final = 32 << 20  # octets of a message that are looked at

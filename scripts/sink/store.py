@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from scripts.mime.render import fields_of
+from operate.mime.render import fields_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from operate.doctor.checks import Severity, span, worst
+from operate.doctor.examine import Look
 from scripts.config_files import load_both
-from scripts.doctor.checks import Severity, span, worst
-from scripts.doctor.examine import Look
 from scripts.options import finish
 from scripts.output import records, table
 from scripts.output.table import Column, Table, time
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from scripts.doctor.checks import Finding
+    from operate.doctor.checks import Finding
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
 

@@ -2,16 +2,16 @@
 
 Guarantees: PostgreSQL reads the conditions, as for `pillarbox doctor`; nothing is changed. A condition that cannot be
     used is left to its worker, which says so when it starts.
-See: scripts/doctor/conditions.py; doctor's check partition.served.
+See: operate/doctor/conditions.py; doctor's check partition.served.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts import partition_ids
-from scripts.doctor import workers
-from scripts.doctor.conditions import prove
+from operate import partition_ids
+from operate.doctor import workers
+from operate.doctor.conditions import prove
 from shared.postgres import database
 from shared.postgres.coverage import nobody
 

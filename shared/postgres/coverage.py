@@ -2,7 +2,7 @@
 
 Owns: the partition ids that mail can get, what a condition claims of each, and which ids no condition claims.
 Guarantees: pure. ALL and NONE hold for every row of the partition, with any other columns and keys.
-See: scripts/doctor/conditions.py, which asks PostgreSQL.
+See: operate/doctor/conditions.py, which asks PostgreSQL.
 """
 
 from __future__ import annotations

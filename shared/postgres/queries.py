@@ -4,7 +4,7 @@ Owns: reading them once, and filling in the variable parts of a query: an operat
     condition for {condition}.
 Guarantees: values are always bound parameters. The only text ever inserted is the worker's own WHERE, which its
     operator wrote and PostgreSQL checked at start (sql/queries/delivery/claim.sql, claim_probe), and words from a fixed
-    list, of which scripts.condition.compile makes conditions.
+    list, of which operate.condition.compile makes conditions.
 Raises: KeyError for a query that does not exist; ConfigError for a condition that could end the enclosing one.
 """
 

@@ -22,7 +22,7 @@ from tests.fixtures.daemons.system import ROOT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_PACKAGES: Final = ("smtpd", "queued", "shared", "sql", "scripts")
+_PACKAGES: Final = ("smtpd", "queued", "shared", "sql", "operate", "scripts")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from tests.fixtures.waiting import eventually
 if TYPE_CHECKING:
     import random
 
-    from scripts.partitions.layout import Layout
+    from operate.partitions.layout import Layout
     from tests.chaos.way_to_sink import Mood
 
 _MEMORY: Final = Path("/sys/fs/cgroup/memory")

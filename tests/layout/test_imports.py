@@ -48,7 +48,7 @@ DOORS: Final = {
         "shared/config/*.py",
         "shared/config/*/*.py",
         "scripts/output/commands.py",
-        "scripts/output/shapes/*.py",
+        "operate/shapes/*.py",
     ),
     "shtab": ("scripts/commands/completion.py",),
     "numpy": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),

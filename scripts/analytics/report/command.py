@@ -15,13 +15,13 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from operate.partitions.balance import balance
+from operate.partitions.layout import natural, wanted
 from scripts.analytics import terminal
 from scripts.analytics.report.page import page
 from scripts.analytics.report.sections import SECTIONS, Report
 from scripts.analytics.report.text import as_document, print_tables
 from scripts.output import records
-from scripts.partitions.balance import balance
-from scripts.partitions.layout import natural, wanted
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from operate.partitions.layout import Layout
     from scripts.analytics.report.figures import Rows
     from scripts.analytics.report.rollup_read import Part
-    from scripts.partitions.layout import Layout
 
 _DAYS: Final = 30
 _TOP: Final = 100

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
-from scripts.condition.compile import compiled
-from scripts.condition.fields import FIELDS, STATES
-from scripts.condition.read import read
+from operate.condition.compile import compiled
+from operate.condition.fields import FIELDS, STATES
+from operate.condition.read import read
 from shared.config.units import parse_duration
 from tests.fixtures.database.factory import Factory
 from tests.fixtures.queue.condition_meaning import fits

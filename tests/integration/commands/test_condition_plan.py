@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 
-from scripts.condition.compile import compiled
-from scripts.condition.read import read
+from operate.condition.compile import compiled
+from operate.condition.read import read
 from shared.postgres.queries import filled_query
 from tests.fixtures.database.factory import Factory
 

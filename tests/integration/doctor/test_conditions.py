@@ -2,7 +2,7 @@
 
 Owns: every fault of a condition, by name; its answers for partition ids; that a condition in the
     register runs no foreign function.
-See: scripts/doctor/conditions.py; tests/integration/doctor/test_workers.py for the findings of doctor.
+See: operate/doctor/conditions.py; tests/integration/doctor/test_workers.py for the findings of doctor.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scripts.doctor.conditions import prove
+from operate.doctor.conditions import prove
 from shared.postgres import database
 from shared.postgres.coverage import Serves
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from scripts.doctor.workers import Proof
+    from operate.doctor.workers import Proof
     from shared.postgres.coverage import Partid
     from tests.fixtures.database.factory import Factory
 

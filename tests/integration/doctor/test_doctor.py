@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from operate.doctor.checks import CHECKS, Finding, Severity
 from scripts.commands import demo, sample_mail, up
 from scripts.commands.ledger import Ledger
 from scripts.config_files import load_both
 from scripts.daemons import Daemons
 from scripts.doctor import command as doctor
-from scripts.doctor.checks import CHECKS, Finding, Severity
 from scripts.sink.server import Sink
 from shared.postgres.embedded import embedded
 from tests.fixtures.daemons.system import ROOT

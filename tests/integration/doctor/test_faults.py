@@ -1,7 +1,7 @@
 """test_faults — doctor names each fault planted in the tables or the server
 
 Owns: leaves, counts, history, mail, schema and server; workers and partitions are in test_workers.py.
-See: scripts/doctor/checks.py for the checks.
+See: operate/doctor/checks.py for the checks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from scripts.doctor.checks import Severity
+from operate.doctor.checks import Severity
 from shared.how_many import how_many
 from tests.fixtures.waiting import eventually
 
@@ -299,7 +299,7 @@ async def test_a_lack_of_connections_is_reported(patient: Patient) -> None:
 async def test_clock_skew_is_reported(
     patient: Patient, monkeypatch: pytest.MonkeyPatch, ahead: int, verdict: Severity
 ) -> None:
-    monkeypatch.setattr("scripts.doctor.examine.time", lambda: time() + ahead)  # this host's clock
+    monkeypatch.setattr("operate.doctor.examine.time", lambda: time() + ahead)  # this host's clock
     finding = await patient.worst("server.clock")
     assert finding.verdict is verdict
     assert ("ahead of" if ahead > 0 else "behind") in finding.found

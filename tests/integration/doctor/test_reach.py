@@ -1,6 +1,6 @@
 """test_reach — doctor talks to the hosts that transports name, without sending mail, and asks DNS for our names
 
-Owns: proofs about scripts/doctor/reach.py and the check mail.flow.
+Owns: proofs about operate/doctor/reach.py and the check mail.flow.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from operate.doctor.checks import Severity
+from operate.doctor.reach import named, reached
 from queued.routing.dns_answer import Answer
-from scripts.doctor.checks import Severity
-from scripts.doctor.reach import named, reached
 from scripts.sink.server import Sink
 from shared.config.queued.settings import QueuedConfig
 from tests.fixtures.peers.relay import Relay
 
 if TYPE_CHECKING:
-    from scripts.doctor.checks import Finding
+    from operate.doctor.checks import Finding
     from tests.fixtures.database.examined import Patient
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.peers.certificates import Authority

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scripts.doctor.certificates import certificates
-from scripts.doctor.checks import Severity
+from operate.doctor.certificates import certificates
+from operate.doctor.checks import Severity
 from shared.config.smtpd.settings import Server
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.doctor.checks import Severity
+from operate.doctor.checks import Severity
 
 if TYPE_CHECKING:
     from tests.fixtures.database.examined import Patient

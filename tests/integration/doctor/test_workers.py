@@ -1,7 +1,7 @@
 """test_workers — doctor proves which partitions the workers' conditions serve, and names unserved ones
 
 Owns: the register, conditions, coverage, overlap and mail without a worker, each with its fault planted.
-See: scripts/doctor/workers.py, shared/postgres/coverage.py; test_conditions.py for every fault of a condition.
+See: operate/doctor/workers.py, shared/postgres/coverage.py; test_conditions.py for every fault of a condition.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.doctor.checks import Severity
+from operate.doctor.checks import Severity
 from tests.fixtures.database.examined import WORKERS
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """test_audit — missing parts of the queue's tables are found, explained and repaired while they hold mail
 
-Owns: proofs about scripts/partitions/audit.py.
+Owns: proofs about operate/partitions/audit.py.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from operate.partitions import run as partitions_run
 from scripts.cli import main
-from scripts.partitions import run as partitions_run
 from tests.fixtures.database.partitions import apply, assert_no_traces, bounds, configure, contents, pillarbox
 from tests.fixtures.database.postgres import LEAVES
 

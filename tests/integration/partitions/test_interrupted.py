@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from scripts.partitions import run as partitions_run
-from scripts.partitions.audit import read_faults
-from scripts.partitions.plan import LOCK_TIMEOUT
+from operate.partitions import run as partitions_run
+from operate.partitions.audit import read_faults
+from operate.partitions.plan import LOCK_TIMEOUT
 from shared.errors import PillarboxError
 from tests.fixtures.database.partitions import (
     apply,
@@ -34,7 +34,7 @@ from tests.fixtures.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scripts.partitions.layout import Layout
+    from operate.partitions.layout import Layout
     from tests.fixtures.database.factory import Factory
 
 # One splits the leaf 123 alone; the other takes 7 out of the default leaf and gives 4 to it.

@@ -1,6 +1,6 @@
 """test_partitions — every verb changes the leaves as requested and preserves every row
 
-Owns: proofs about scripts/partitions/command.py and scripts/partitions/run.py; test_interrupted.py has
+Owns: proofs about scripts/partitions/command.py and operate/partitions/run.py; test_interrupted.py has
     the kills.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.partitions.plan import fill
+from operate.partitions.plan import fill
 from shared.postgres.migrate import migrate
 from tests.fixtures.database.partitions import assert_no_traces, bounds, configure, contents, leaves, pillarbox
 from tests.fixtures.database.postgres import LEAVES

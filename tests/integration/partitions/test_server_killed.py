@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from scripts.partitions.layout import Layout
+    from operate.partitions.layout import Layout
 
 # 7 leaves the default leaf, 4 goes there: every leaf but one is copied.
 WANTED: Layout = {"123": frozenset("123"), "456": frozenset("56"), "late": frozenset("7")}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from operate.doctor import server
+from operate.doctor.checks import Severity
 from scripts import cli
-from scripts.doctor import server
-from scripts.doctor.checks import Severity
 from shared.postgres import database as db
 from shared.spool import space
 from tests.fixtures.daemons.serving import Dialogue, configured, listening

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scripts.condition.compile import compiled
-from scripts.condition.fields import FIELDS, STATES
-from scripts.condition.read import read
-from scripts.condition.tree import ConditionError
+from operate.condition.compile import compiled
+from operate.condition.fields import FIELDS, STATES
+from operate.condition.read import read
+from operate.condition.tree import ConditionError
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -1,7 +1,7 @@
 """test_partitions_layouts — the steps between any two layouts lead exactly from one to the other
 
 Owns: a little model of PostgreSQL that plays the statements of the plan through: schemas, tables, bounds.
-See: scripts/partitions/plan.py.
+See: operate/partitions/plan.py.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.partitions.balance import balance, heaviest
-from scripts.partitions.layout import DEFAULT, PREFIX, Layout, natural, owner_of, parse_bound
-from scripts.partitions.plan import rounds, steps
+from operate.partitions.balance import balance, heaviest
+from operate.partitions.layout import DEFAULT, PREFIX, Layout, natural, owner_of, parse_bound
+from operate.partitions.plan import rounds, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

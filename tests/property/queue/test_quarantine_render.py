@@ -9,9 +9,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.mime.html_text import from_html
-from scripts.mime.parts import DEEPEST, MOST_PARTS, walk
-from scripts.mime.render import render
+from operate.mime.html_text import from_html
+from operate.mime.parts import DEEPEST, MOST_PARTS, walk
+from operate.mime.render import render
 from shared.mail.decode import decoded
 
 # Pieces that mean something to one of the readers, put together in any order between any octets.

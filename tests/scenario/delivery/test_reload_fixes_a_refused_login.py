@@ -1,6 +1,6 @@
 """test_reload_fixes_a_refused_login — mail waits while the relay refuses our login, and leaves once it is corrected
 
-See: docs/how-to/log-in-to-a-relay.md; queued/smtp/auth.py; scripts/doctor/logins.py.
+See: docs/how-to/log-in-to-a-relay.md; queued/smtp/auth.py; operate/doctor/logins.py.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.doctor.checks import Severity
-from scripts.doctor.logins import refused
+from operate.doctor.checks import Severity
+from operate.doctor.logins import refused
 from shared.postgres import database
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.peers.relay import Relay

@@ -1,15 +1,15 @@
 """test_rule_for_an_unknown_transport — smtpd started by itself accepts mail for a transport that queued.yaml lacks
 
 Owns: such mail is deferred, doctor raises the alarm and names the rule, and its remedy delivers the mail.
-See: docs/how-to/route-mail.md; scripts/transports.py, by which `pillarbox up` refuses such a rule.
+See: docs/how-to/route-mail.md; operate/transports.py, by which `pillarbox up` refuses such a rule.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from operate.doctor.checks import Severity
 from scripts.config_files import load_both
-from scripts.doctor.checks import Severity
 from scripts.doctor.command import examine
 from tests.fixtures.daemons.submit import numbered
 from tests.fixtures.database.operating import Pillarbox

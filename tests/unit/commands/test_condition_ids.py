@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.condition.ids import named
+from operate.condition.ids import named
 
 MESSAGE = "01a208cb-b0c8-71f0-b3f8-1a42a9882dd1"
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scripts.condition.compile import compiled
-from scripts.condition.fields import ALIASES, FIELDS, find
-from scripts.condition.read import read
-from scripts.condition.tree import All, ConditionError
+from operate.condition.compile import compiled
+from operate.condition.fields import ALIASES, FIELDS, find
+from operate.condition.read import read
+from operate.condition.tree import All, ConditionError
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

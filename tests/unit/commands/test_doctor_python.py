@@ -1,6 +1,6 @@
 """test_doctor_python — doctor recognises a Python without profile-guided optimisation by its build settings
 
-Owns: proofs about scripts/doctor/python.py, with the settings of real builds.
+Owns: proofs about operate/doctor/python.py, with the settings of real builds.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from scripts.doctor.checks import Severity
-from scripts.doctor.python import build
+from operate.doctor.checks import Severity
+from operate.doctor.python import build
 
 GCC = "-fprofile-use -fprofile-correction"
 CLANG = '-fprofile-instr-use="/build/code.profclangd"'

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from operate.doctor import queue as doctor_queue
+from operate.doctor import server as doctor_server
+from operate.doctor import workers
+from operate.doctor.checks import CHECKS, Finding, Limits, Severity, graded, listed, span, worst
+from operate.doctor.conditions import homes
+from operate.doctor.workers import Proof, Server
 from queued.claiming.whole_leaves import opened
-from scripts.doctor import queue as doctor_queue
-from scripts.doctor import server as doctor_server
-from scripts.doctor import workers
-from scripts.doctor.checks import CHECKS, Finding, Limits, Severity, graded, listed, span, worst
-from scripts.doctor.conditions import homes
-from scripts.doctor.workers import Proof, Server
 from shared.postgres.coverage import Partid, Serves, configured, judge, nobody
 
 LIMITS = Limits()

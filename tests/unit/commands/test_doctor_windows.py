@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from operate.doctor.checks import Severity
+from operate.doctor.windows import windows
 from queued.pacing.windows import longest_closed
-from scripts.doctor.checks import Severity
-from scripts.doctor.windows import windows
 from shared.config.queued.transport import Transport
 
 SUMMER = datetime(2026, 7, 1, tzinfo=UTC)

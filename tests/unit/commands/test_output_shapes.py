@@ -10,10 +10,10 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from operate.shapes.settings import Configuration
 from scripts.cli import parser_of
 from scripts.output import records
 from scripts.output.commands import COMMANDS, schema_text
-from scripts.output.shapes.settings import Configuration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

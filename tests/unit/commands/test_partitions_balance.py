@@ -1,13 +1,13 @@
 """test_partitions_balance — an even division of partition ids, without needless moves
 
-Owns: proofs about scripts/partitions/balance.py.
+Owns: proofs about operate/partitions/balance.py.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from scripts.partitions.balance import balance, heaviest
+from operate.partitions.balance import balance, heaviest
 from shared.errors import PillarboxError
 
 NOW = {"123": frozenset("123"), "456": frozenset("456")}

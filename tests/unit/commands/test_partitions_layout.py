@@ -1,13 +1,13 @@
 """test_partitions_layout — the layouts after split, merge and move, and their one-line refusals
 
-Owns: proofs about scripts/partitions/layout.py.
+Owns: proofs about operate/partitions/layout.py.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from scripts.partitions.layout import Layout, merge, move, parse_bound, read_parts, split, suffix_of, wanted, yaml
+from operate.partitions.layout import Layout, merge, move, parse_bound, read_parts, split, suffix_of, wanted, yaml
 from shared.errors import PillarboxError
 
 

@@ -1,16 +1,16 @@
 """test_partitions_plan — the steps between two layouts: few, in order, and each as short as possible
 
-Owns: proofs about scripts/partitions/plan.py; tests/property/queue/test_partitions_layouts.py plays the steps through.
+Owns: proofs about operate/partitions/plan.py; tests/property/queue/test_partitions_layouts.py plays the steps through.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.partitions.plan import BATCH, LOCK_TIMEOUT, Leftovers, Round, clearing, rounds, script, steps
+from operate.partitions.plan import BATCH, LOCK_TIMEOUT, Leftovers, Round, clearing, rounds, script, steps
 
 if TYPE_CHECKING:
-    from scripts.partitions.layout import Layout
+    from operate.partitions.layout import Layout
 
 NOW: Layout = {"123": frozenset("123"), "456": frozenset("456")}
 ORDER = [*"123456", "7", "8", "9"]

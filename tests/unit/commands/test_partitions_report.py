@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.partitions.balance import read_report
+from operate.partitions.balance import read_report
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """test_quarantine_render — a reviewer sees a message's parts and text, and nothing active
 
-Owns: cases for scripts.mime.parts, decode, html_text and render; the comparison of parts with the standard
+Owns: cases for operate.mime.parts, decode, html_text and render; the comparison of parts with the standard
     library's parser on real mail; bombs and how long they may take.
 See: tests/property/queue/test_quarantine_render.py for any octets at all.
 """
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.mime.html_text import from_html
-from scripts.mime.parts import DEEPEST, MOST_COUNTED, MOST_PARTS, walk
-from scripts.mime.render import NotShown, ShownPart, fields_of, render
+from operate.mime.html_text import from_html
+from operate.mime.parts import DEEPEST, MOST_COUNTED, MOST_PARTS, walk
+from operate.mime.render import NotShown, ShownPart, fields_of, render
 from shared.mail.decode import characters, decoded, from_base64, printable
 
 if TYPE_CHECKING:

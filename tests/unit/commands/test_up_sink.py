@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from operate.doctor.checks import Severity
+from operate.doctor.next_hop import next_hop
 from scripts.commands import up
-from scripts.doctor.checks import Severity
-from scripts.doctor.next_hop import next_hop
 from scripts.sink import show
 from scripts.sink.records import Received
 from scripts.sink.store import Store

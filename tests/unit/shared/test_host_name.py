@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from scripts.doctor.checks import Severity
-from scripts.doctor.host import name
+from operate.doctor.checks import Severity
+from operate.doctor.host import name
 from shared.config.queued.settings import QueuedConfig
 from shared.config.smtpd.settings import SmtpdConfig
 from shared.host_name import is_qualified, literal, own_name

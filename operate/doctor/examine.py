@@ -13,12 +13,12 @@ from time import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from operate import partition_ids
+from operate.doctor import logins, queue, server, workers
+from operate.doctor.checks import Finding, Limits, Severity
+from operate.doctor.conditions import prove
+from operate.doctor.workers import Registered
 from queued.maintain import UNSERVED_GRACE
-from scripts import partition_ids
-from scripts.doctor import logins, queue, server, workers
-from scripts.doctor.checks import Finding, Limits, Severity
-from scripts.doctor.conditions import prove
-from scripts.doctor.workers import Registered
 from shared.config.smtpd.quarantine import reviewers
 from shared.errors import SchemaMismatch
 from shared.how_many import how_many

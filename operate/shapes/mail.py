@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from scripts.output.shapes.shape import Shape, meaning
+from operate.shapes.shape import Shape, meaning
 
 type State = Literal["HOLD", "SCHEDULED", "ACTIVE", "SENDING", "DEFER", "DELETE", "BOUNCE"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scripts.doctor.checks import Finding, Severity, listed
+from operate.doctor.checks import Finding, Severity, listed
 from shared.config.queued.next_hop import without_next_hop
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import re
 from itertools import batched
 from typing import TYPE_CHECKING, Any, Final
 
+from operate.doctor.workers import Proof
 from queued.claiming.whole_leaves import opened
-from scripts.doctor.workers import Proof
 from shared.config.where_condition import fault
 from shared.postgres import database
 from shared.postgres.coverage import Partid, Serves, judge

@@ -14,6 +14,7 @@ import socket
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
+from operate.doctor.checks import Finding, Severity, listed
 from queued.deliver import Transport
 from queued.routing.resolver import Resolver
 from queued.routing.route import Fixed, Unroutable, choose
@@ -21,7 +22,6 @@ from queued.smtp.client import SmtpConnection
 from queued.smtp.lmtp import LmtpConnection
 from queued.smtp.transaction import ConversationError, Timeouts
 from queued.tls.context import Contexts
-from scripts.doctor.checks import Finding, Severity, listed
 from shared.errors import ConfigError
 
 if TYPE_CHECKING:

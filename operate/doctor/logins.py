@@ -1,7 +1,7 @@
 """logins — verdicts on our logins to next hops
 
 Owns: whether the secrets that queued.yaml names can be read, and whether mail waits because a login was refused.
-Guarantees: no secret is shown, and no host or token server is contacted: scripts/doctor/reach.py does that.
+Guarantees: no secret is shown, and no host or token server is contacted: operate/doctor/reach.py does that.
 See: queued/smtp/auth.py; docs/how-to/log-in-to-a-relay.md
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from operate.doctor.checks import Finding, Severity, listed
 from queued.smtp.auth import logins
-from scripts.doctor.checks import Finding, Severity, listed
 from shared.errors import ConfigError
 from shared.how_many import how_many
 

@@ -5,7 +5,7 @@ Guarantees: pure; raises only NotShown; takes a quarter of a second at most for 
     shown is printable: no escape sequence, no direction override, no line end but our own. HTML becomes text; nothing
     is fetched, run or written. The view is bounded, and notes say what was left out, and what a mail program may show
     in place of it.
-See: RFC 2047 (encoded words), RFC 2231 (parameters); scripts/mime/parts.py.
+See: RFC 2047 (encoded words), RFC 2231 (parameters); operate/mime/parts.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
-from scripts.mime.html_text import from_html
-from scripts.mime.parts import MOST_COUNTED, MOST_PARTS, Part, Walked, again, header_of, walk
+from operate.mime.html_text import from_html
+from operate.mime.parts import MOST_COUNTED, MOST_PARTS, Part, Walked, again, header_of, walk
 from shared.how_many import how_many
 from shared.mail.decode import characters, decoded, decoded_or_cut, from_base64, printable
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from scripts.partitions.plan import Step
+from operate.partitions.plan import Step
 from shared.postgres import database
 from shared.postgres.queries import query
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from scripts.partitions.layout import DEFAULT, Layout, parse_bound, suffix_of
-from scripts.partitions.plan import CLOSE, LOCK_TIMEOUT, Leftovers, clearing, lock_timeout, rounds, steps
+from operate.partitions.layout import DEFAULT, Layout, parse_bound, suffix_of
+from operate.partitions.plan import CLOSE, LOCK_TIMEOUT, Leftovers, clearing, lock_timeout, rounds, steps
 from shared.errors import PillarboxError
 from shared.failure_points import reach
 from shared.postgres import database, migrate
@@ -27,7 +27,7 @@ from shared.postgres import database, migrate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from scripts.partitions.plan import Round, Step
+    from operate.partitions.plan import Round, Step
 
 PATIENCE: Final = 60.0  # seconds to go on asking for one lock
 PROGRESS: Final = 100_000  # rows between two lines of progress: about a second

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
-from scripts.doctor.checks import Finding, Severity, span
+from operate.doctor.checks import Finding, Severity, span
 from smtpd.tls import examine
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
-    from scripts.condition.fields import Field
-    from scripts.condition.values import Value
+    from operate.condition.fields import Field
+    from operate.condition.values import Value
 
 
 class ConditionError(PillarboxError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scripts.doctor.checks import Finding, Severity
+from operate.doctor.checks import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

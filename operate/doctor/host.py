@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scripts.doctor.checks import Finding, Severity, listed
+from operate.doctor.checks import Finding, Severity, listed
 from shared.host_name import is_qualified
 
 if TYPE_CHECKING:

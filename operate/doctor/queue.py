@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scripts.doctor.checks import Finding, Limits, Severity, graded, graded_time, listed, span
-from scripts.doctor.server import mebibytes
-from scripts.doctor.workers import names
+from operate.doctor.checks import Finding, Limits, Severity, graded, graded_time, listed, span
+from operate.doctor.server import mebibytes
+from operate.doctor.workers import names
 from shared.how_many import how_many
 
 if TYPE_CHECKING:

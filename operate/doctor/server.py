@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scripts.doctor.checks import Finding, Limits, Severity, graded, graded_time, listed, span
+from operate.doctor.checks import Finding, Limits, Severity, graded, graded_time, listed, span
 from shared.config.units import format_size
 from shared.how_many import how_many
 

@@ -15,7 +15,7 @@ import math
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from scripts.partitions.layout import check_id, natural
+from operate.partitions.layout import check_id, natural
 from shared.errors import PillarboxError
 from shared.how_many import how_many
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from scripts.partitions.layout import Layout
+    from operate.partitions.layout import Layout
 
 #: The share by which the heaviest leaf must become lighter for a proposal to be worth its copying.
 WORTH: Final = 0.1

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from scripts.partitions.layout import DEFAULT, PREFIX, owner_of
+from operate.partitions.layout import DEFAULT, PREFIX, owner_of
 from shared.postgres.queries import query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from scripts.partitions.layout import Layout
+    from operate.partitions.layout import Layout
 
 #: Rows copied, or changes caught up with, in one transaction: some tens of milliseconds.
 BATCH: Final = 5000

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import RootModel
 
-from scripts.output.shapes.shape import Shape, meaning
+from operate.shapes.shape import Shape, meaning
 
 
 class User(Shape):

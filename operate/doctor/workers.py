@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scripts.doctor.checks import Finding, Severity, listed, span
+from operate.doctor.checks import Finding, Severity, listed, span
 from shared.postgres.coverage import Partid, Serves, nobody
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from operate.doctor.checks import Finding, Severity, listed, span
 from queued.pacing.windows import longest_closed
-from scripts.doctor.checks import Finding, Severity, listed, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

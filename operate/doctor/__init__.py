@@ -1,0 +1,1 @@
+"""doctor — examines database, workers and server, and names remedies."""

@@ -1,0 +1,1 @@
+"""partitions — splits, merges and moves partitions while mail flows."""
