@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from operate.condition.ids import is_message, is_msgid, is_recipient
+from operate.queue.history import with_msgid
 from scripts import one_connection
 from scripts.commands import watch_deadletters
 from scripts.options import count, duration, finish
@@ -25,7 +26,6 @@ from scripts.output import consent, records
 from scripts.output.interrupted import telling
 from scripts.output.records import fields
 from scripts.output.table import Column, Table, pairs
-from scripts.queue.history import with_msgid
 from scripts.queue.show import TRIES
 from shared.errors import PillarboxError
 from shared.how_many import how_many

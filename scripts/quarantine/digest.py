@@ -17,11 +17,12 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
 from operate.mime.render import fields_of
+from operate.quarantine.access import admit
+from operate.quarantine.held import BEGINNING
+from operate.queue.query import to_the_second
 from scripts.options import finish
 from scripts.output import consent, records
-from scripts.quarantine.access import admit
-from scripts.quarantine.show import BEGINNING
-from scripts.queue.query import cell, run
+from scripts.queue.query import run
 from shared.config.smtpd.load import load_smtpd
 from shared.config.units import format_duration
 from shared.errors import PillarboxError
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import argparse
     from datetime import datetime
 
-    from scripts.quarantine.access import Access
+    from operate.quarantine.access import Access
     from shared.config.smtpd.quarantine import Quarantine
     from shared.config.smtpd.settings import SmtpdConfig
 
@@ -109,7 +110,7 @@ async def _one(
         [state] = await database.fetch(connection, "quarantine_digest_begin", quarantine=name, every=notice.every)
         if not state.due:
             every = format_duration(notice.every)
-            return {**told, "said": f"sent at {cell(state.sent)}, at most one in {every}"}
+            return {**told, "said": f"sent at {to_the_second(state.sent)}, at most one in {every}"}
         await database.fetch(connection, "quarantine_digest_forget", quarantine=name)
         [new] = await database.fetch(connection, "quarantine_digest_tell", quarantine=name)
         if not new.recipients:
@@ -159,7 +160,7 @@ def body(quarantine: Quarantine, count: int, rows: list[database.Row]) -> str:
     for row in rows:
         subject = fields_of(bytes(row.beginning)).get("Subject", "") if row.beginning is not None else "(no body)"
         lines += [
-            f"{row.id}  {cell(row.received)}",
+            f"{row.id}  {to_the_second(row.received)}",
             f"    from: {_said(row.sender or '<>')}",
             f"    to: {_said(row.recipient)}",
             f"    subject: {_said(subject)}",

@@ -19,7 +19,7 @@ from uuid import uuid4
 from scripts.options import finish
 from scripts.output import records
 from scripts.output.interrupted import telling
-from scripts.quarantine.access import admit, narrowed
+from scripts.quarantine.reviewing import narrow
 from scripts.queue.act import progress
 from scripts.queue.query import add_condition, run
 from shared import masking
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import argparse
     from uuid import UUID
 
-    from scripts.queue.query import Query
+    from operate.queue.query import Query
 
 _PIECE: Final = 2**20
 _PORTION: Final = 200
@@ -62,7 +62,7 @@ def export(options: argparse.Namespace) -> int:
         _make(folder)
 
     async def go(connection: database.Connection) -> Counter[str]:
-        asking = await narrowed(connection, await admit(connection, settings), options)
+        asking = (await narrow(connection, settings, options)).asking
         messages = await _messages(connection, asking)
         if folder is None:
             if len(messages) != 1:

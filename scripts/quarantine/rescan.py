@@ -15,21 +15,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from operate.queue.act import Change, Done, Span, begin, change_batch
+from operate.queue.query import asked
 from scripts.options import finish
 from scripts.output import consent, records
 from scripts.output.table import Column, Table
-from scripts.quarantine.access import admit, narrowed
-from scripts.queue.act import (
-    Change,
-    Done,
-    Span,
-    add_acting,
-    begin,
-    change_batch,
-    progress,
-    told_if_interrupted,
-)
-from scripts.queue.query import asked, run
+from scripts.quarantine.reviewing import narrow
+from scripts.queue.act import add_acting, by, progress, told_if_interrupted
+from scripts.queue.query import run
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.how_many import how_many
@@ -45,7 +38,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from scripts.queue.query import Query
+    from operate.queue.query import Query
     from shared.config.smtpd.policy_check import ContentCheck
 
 _PORTION: Final = 200
@@ -142,11 +135,11 @@ def rescan(options: argparse.Namespace) -> int:
         raise PillarboxError(f"quarantine rescan: {file}: policy.contentcheck is not set; rescan needs a content check")
 
     async def go(connection: database.Connection) -> int:
-        asking = await narrowed(connection, await admit(connection, settings), options)
+        asking, options.condition = await narrow(connection, settings, options)
         [counted] = await asking.fetch(connection, "queue_count", statuses=["HOLD"])
         wanted = min(counted.recipients, options.limit or counted.recipients)
         releasing = options.release and (wanted == 0 or await _agreed(options, wanted))
-        audit = await begin(connection, options, _CHANGE, str(asking.condition), wanted) if releasing else 0
+        audit = await begin(connection, by(options), _CHANGE, str(asking.condition), wanted) if releasing else 0
         done = Done(audit, wanted)
         checks = Checks(check)
         try:

@@ -2,38 +2,31 @@
 
 Owns: these verbs, their tables and their JSON.
 Guarantees: reads only. Content of a message has no effect on a terminal, and each line of its text has a bar before
-    it, so that none can pass for one of ours. At most MOST_READ octets of a message are read.
-See: operate/mime/render.py; docs/how-to/review-quarantined-mail.md.
+    it, so that none can pass for one of ours.
+See: operate/quarantine/held.py; docs/how-to/review-quarantined-mail.md.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from operate.condition.ids import is_message, is_msgid, is_recipient
-from operate.mime.render import NotShown, fields_of, render
+from operate.quarantine import held
+from operate.quarantine.access import admit
 from scripts.options import count, finish
 from scripts.output import records
-from scripts.output.records import fields
 from scripts.output.table import Column, Table, pairs
-from scripts.quarantine.access import admit, narrowed
-from scripts.queue.query import add_condition, asked, run
+from scripts.quarantine.reviewing import narrow
+from scripts.queue.query import add_condition, run
 from scripts.terminal import printable
 from shared.config.smtpd.load import load_smtpd
-from shared.config.units import format_duration, format_size
-from shared.errors import PillarboxError
-from shared.postgres import database
+from shared.config.units import format_size
 
 if TYPE_CHECKING:
-    from operate.mime.render import Shown
-    from scripts.quarantine.access import Access
-    from shared.config.smtpd.quarantine import Quarantine
+    from operate.shapes.mail import Held, HeldMessage, Quarantine
+    from shared.postgres import database
 
-MOST_READ: Final = 32 * 2**20  # octets of a message that `show` looks at
-BEGINNING: Final = 16_384  # octets of a message in which its subject is looked for
-_PORTION: Final = 200
 _QUARANTINES: Final = (
     Column("quarantine", least=16, whole=True),
     Column("recipients", right=True),
@@ -92,123 +85,67 @@ def list_(options: argparse.Namespace) -> int:
 def _quarantines(options: argparse.Namespace) -> int:
     settings = load_smtpd(options.config / "smtpd.yaml")
 
-    async def read(connection: database.Connection) -> tuple[Access, list[database.Row]]:
-        return await admit(connection, settings), await database.fetch(connection, "quarantine_list")
+    async def read(connection: database.Connection) -> list[Quarantine]:
+        return await held.quarantines(connection, await admit(connection, settings))
 
-    access, rows = run(options, read)
-    held = {row.id: row for row in rows}
-    # The fullest first, then what is declared and empty.
-    every = [*held, *(name for name in access.quarantines if name not in held)]
-    told = [_quarantine(name, access.quarantines.get(name or ""), held.get(name), access) for name in every]
+    found = run(options, read)
     if options.json:
-        records.lines(told)
+        records.lines(each.model_dump() for each in found)
         return 0
-    Table(_QUARANTINES).print(map(_cells, zip(told, (held.get(each["id"]) for each in told), strict=True)))
+    Table(_QUARANTINES).print(map(_cells, found))
     return 0
 
 
-def _cells(known: tuple[dict[str, Any], database.Row | None]) -> tuple[object, ...]:
-    """One quarantine as a row of the table, with the mail that it holds."""
-    each, row = known
-    size, who = format_size(each["bytes"]) if each["bytes"] else "0", ", ".join(each["reviewers"]) or "all"
-    name, kept = "(none)" if each["id"] is None else each["id"], each["retention"] or "until decided"
-    who = who if each["may"] else f"{who} (not you)"
-    oldest = row.oldest if row else None
-    return name, each["recipients"], each["messages"], size, oldest, kept, who, each["description"]
-
-
-def _quarantine(name: str | None, known: Quarantine | None, row: database.Row | None, access: Access) -> dict[str, Any]:
-    """One quarantine as JSON."""
-    return {
-        "id": name,
-        "description": known.description if known else None,
-        "retention": format_duration(known.retention) if known and known.retention else None,
-        "reviewers": list(known.reviewers) if known else [],
-        "may": access.may(name),
-        "recipients": row.recipients if row else 0,
-        "messages": row.messages if row else 0,
-        "bytes": row.bytes if row else 0,
-        "oldest": row.oldest.isoformat() if row else None,
-        "latest": row.latest.isoformat() if row else None,
-    }
+def _cells(each: Quarantine) -> tuple[object, ...]:
+    """One quarantine as a row of the table."""
+    size, who = format_size(each.bytes) if each.bytes else "0", ", ".join(each.reviewers) or "all"
+    name, kept = "(none)" if each.id is None else each.id, each.retention or "until decided"
+    who = who if each.may else f"{who} (not you)"
+    return name, each.recipients, each.messages, size, each.oldest, kept, who, each.description
 
 
 def _mail(options: argparse.Namespace) -> int:
     settings = load_smtpd(options.config / "smtpd.yaml")
 
-    async def read(connection: database.Connection) -> list[dict[str, object]]:
-        asking = await narrowed(connection, await admit(connection, settings), options)
-        found: list[dict[str, object]] = []
-        after = options.after
-        while len(found) < options.limit:
-            portion = min(options.limit - len(found), _PORTION)
-            rows = await asking.fetch(connection, "quarantine_mail", after=after, limit=portion, most=BEGINNING)
-            if not rows:
-                break
-            found += map(summary, rows)
-            after = rows[-1].id
-        return found
+    async def read(connection: database.Connection) -> list[Held]:
+        asking = (await narrow(connection, settings, options)).asking
+        return await held.mail(connection, asking, after=options.after, limit=options.limit)
 
-    rows = run(options, read)
+    found = run(options, read)
     if options.json:
-        records.lines(rows)
+        records.lines(each.model_dump() for each in found)
         return 0
-    Table(_MAIL).print([row[column.name] for column in _MAIL] for row in rows)
-    print(f"shown: {len(rows)}" + (f"; the next: --after {rows[-1]['id']}" if len(rows) == options.limit else ""))
+    Table(_MAIL).print([getattr(each, column.name) for column in _MAIL] for each in found)
+    print(f"shown: {len(found)}" + (f"; the next: --after {found[-1].id}" if len(found) == options.limit else ""))
     return 0
-
-
-def summary(row: database.Row) -> dict[str, object]:
-    """The values by which a reviewer distinguishes held messages."""
-    told: dict[str, object] = {name: value for name, value in row._asdict().items() if name != "beginning"}
-    told["subject"] = fields_of(bytes(row.beginning)).get("Subject", "") if row.beginning is not None else None
-    return told
 
 
 def show(options: argparse.Namespace) -> int:
     """Print one held message."""
-    options.verb, options.condition = "show", [options.id]
     settings = load_smtpd(options.config / "smtpd.yaml")
 
-    async def read(connection: database.Connection) -> tuple[database.Row, database.Row | None]:
-        access = await admit(connection, settings)
-        await narrowed(connection, access, options)
-        asking = await asked(connection, options.condition)
-        rows = await asking.fetch(connection, "quarantine_mail", after=0, limit=1, most=0)
-        if not rows:
-            raise PillarboxError(f"quarantine show: {options.id} is not held any more")
-        bodies = await database.fetch(connection, "queue_content", message=rows[0].message, most=MOST_READ)
-        return rows[0], bodies[0] if bodies else None
+    async def read(connection: database.Connection) -> HeldMessage:
+        return await held.message(connection, await admit(connection, settings), options.id, options.part)
 
-    row, body = run(options, read)
-    try:
-        shown = render(bytes(body.content) if body else b"", options.part)
-    except NotShown as reason:
-        raise PillarboxError(f"quarantine show: --part: {reason}") from None
-    notes = list(shown.notes) if body else ["the message has no body"]
-    if body and body.size > MOST_READ:
-        notes.append(f"only the first {format_size(MOST_READ)} of {format_size(body.size)} were looked at")
+    found = run(options, read)
     if options.json:
-        envelope = {name: value for name, value in fields(row).items() if name != "beginning"}
-        parts = [asdict(part) for part in shown.parts]
-        told = {**envelope, "header": shown.header, "text": shown.text, "parts": parts, "notes": notes}
-        records.one(told)
+        records.one(found.model_dump())
         return 0
-    _print_message(row, shown, notes)
+    _print_message(found)
     return 0
 
 
-def _print_message(row: database.Row, shown: Shown, notes: list[str]) -> None:
-    known = [(name, value) for name, value in row._asdict().items() if name != "beginning" and value is not None]
-    pairs([*known, *((f"{name}:", said) for name, said in shown.header.items())])
+def _print_message(found: HeldMessage) -> None:
+    envelope = found.model_dump(exclude={"header", "text", "parts", "notes"}, exclude_none=True)
+    pairs([*envelope.items(), *((f"{name}:", said) for name, said in found.header.items())])
     print()
-    for line in shown.text.splitlines():
+    for line in found.text.splitlines():
         print(printable(f"│ {line}"))
-    if shown.parts:
+    if found.parts:
         print()
         Table(_PARTS).print(
             (number, part.type, format_size(part.size) if part.size else "0", part.attached, part.name)
-            for number, part in enumerate(shown.parts, 1)
+            for number, part in enumerate(found.parts, 1)
         )
-    for note in notes:
+    for note in found.notes:
         print(f"note: {note}")

@@ -2,25 +2,24 @@
 
 Owns: these verbs, their tables and their JSON.
 Guarantees: reads only; finished mail is shown as long as the archive is kept, its tries as long as history is.
+See: operate/queue/history.py.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
-from operate.condition.ids import is_message, is_msgid, is_recipient
+from operate.queue import history
 from scripts.options import count, finish
 from scripts.output import records
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from scripts.queue.query import run
-from shared.errors import PillarboxError
-from shared.mail import found_by
-from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
+
+    from shared.postgres import database
 
 _EVENTS: Final = (
     Column("id", right=True),
@@ -58,16 +57,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def trace(options: argparse.Namespace) -> int:
     """Print the history of a message."""
-
-    async def read(connection: database.Connection) -> list[database.Row]:
-        messages = await _messages(connection, options.id)
-        return await database.fetch(connection, "queue_trace", messages=messages, limit=options.limit)
-
-    rows = run(options, read)
-    if not rows:
-        raise PillarboxError(
-            f"queue trace: no history of {options.id}: never queued, or older than maintenance.keep.find"
-        )
+    rows = run(options, lambda connection: history.trace(connection, options.id, options.limit))
     if options.json:
         records.lines(map(fields, rows))
         return 0
@@ -83,38 +73,9 @@ def trace(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _messages(connection: database.Connection, id_: str) -> list[UUID]:
-    """The messages meant: by its own id, by a recipient's number, or all that have a Message-ID."""
-    if is_message(id_):
-        return [UUID(id_)]
-    if is_msgid(id_):
-        return await with_msgid(connection, id_)
-    if not is_recipient(id_):
-        hint = (
-            f"; `pillarbox queue list recipient={id_}` has those of its mail that is queued; a Message-ID is in <>"
-            if "@" in id_
-            else ""
-        )
-        raise PillarboxError(f"queue trace: {id_!r} is neither a message id nor the number of a recipient{hint}")
-    rows = await database.fetch(connection, "queue_message_of", id=int(id_))
-    return [row.message for row in rows]
-
-
-async def with_msgid(connection: database.Connection, msgid: str) -> list[UUID]:
-    """The messages, queued or finished, with this Message-ID."""
-    rows = await database.fetch(connection, "queue_messages_with_msgid", msgid=found_by.asked(msgid))
-    return [row.message for row in rows]
-
-
 def audit(options: argparse.Namespace) -> int:
     """Print what was done."""
-
-    async def read(connection: database.Connection) -> list[database.Row]:
-        return await database.fetch(connection, "audit_list", id=options.id, limit=options.limit)
-
-    rows = run(options, read)
-    if options.id is not None and not rows:
-        raise PillarboxError(f"queue audit: there is no audit row {options.id}")
+    rows = run(options, lambda connection: history.audit(connection, options.id, options.limit))
     if options.json:
         records.lines(map(fields, rows))
         return 0

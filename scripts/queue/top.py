@@ -13,10 +13,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from operate.queue.query import asked
 from scripts.options import count, duration, finish
 from scripts.output import records
 from scripts.output.table import Column, Table, terminal_width
-from scripts.queue.query import add_condition, asked, run
+from scripts.queue.query import add_condition, run
 
 if TYPE_CHECKING:
     import argparse

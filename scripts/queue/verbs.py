@@ -1,31 +1,26 @@
 """verbs — `pillarbox queue hold|release|retry|delay|priority|move|bounce|delete|undo`
 
-Owns: the change of each verb, and its options.
+Owns: the options of each verb.
 Guarantees: an invalid value is refused before any query.
+See: operate/queue/verbs.py for what each changes.
 """
 
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from operate import partition_ids, transports
+from operate.queue import verbs
 from scripts.options import address, duration, finish
-from scripts.queue.act import Change, act, add_acting, add_consent
+from scripts.queue.act import act, add_acting, add_consent
 from scripts.queue.query import run
 from scripts.queue.undo import undo
-from shared.config.units import format_duration
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shared.mail.message import Address
-
-_WAITING: Final = ("DELIVER",)
-_BOTH: Final = ("HOLD", "DELIVER")
-_PRIORITIES: Final = range(-9, 10)
+    from operate.queue.act import Change
 
 
 def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,20 +32,20 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--copy", action="store_true", help="release a copy and leave the held one where it is")
     verb.add_argument("--to", type=address, metavar="ADDRESS", help="with --copy: to this address instead")
 
-    _verb(under, "retry", "try recipients now instead of when they are due", _retry)
+    _verb(under, "retry", "try recipients now instead of when they are due", lambda _: verbs.retry())
 
-    verb = _verb(under, "delay", "try recipients later", _delay)
+    verb = _verb(under, "delay", "try recipients later", lambda options: verbs.delay(options.wait))
     verb.add_argument("--for", dest="wait", type=duration, required=True, metavar="DURATION", help="30m, 2h, 1d")
 
-    verb = _verb(under, "priority", "make recipients more or less urgent", _priority)
+    verb = _verb(under, "priority", "make recipients more or less urgent", lambda options: verbs.priority(options.to))
     verb.add_argument("--to", type=_level, required=True, metavar="N", help="-9 to 9; above 0 urgent, below 0 bulk")
 
     verb = _verb(under, "move", "give recipients another transport or partition", _move)
     verb.add_argument("--transport", type=_word, metavar="ID", help="a transport of queued.yaml")
     verb.add_argument("--partition", type=_word, metavar="ID", help="a partition id")
 
-    _verb(under, "bounce", "bounce recipients and notify their senders", _bounce)
-    _verb(under, "delete", "delete recipients without a notification", _delete)
+    _verb(under, "bounce", "bounce recipients and notify their senders", lambda _: verbs.bounce())
+    _verb(under, "delete", "delete recipients without a notification", lambda _: verbs.delete())
 
     verb = under.add_parser("undo", help="undo an earlier command as far as possible")
     verb.add_argument("id", type=int, metavar="AUDIT", help="the number of its audit row")
@@ -76,60 +71,19 @@ def _verb(
 
 
 def _hold(options: argparse.Namespace) -> Change:
-    argument = {"quarantine": options.quarantine} if options.quarantine else {}
-    values = {"quarantine": options.quarantine, "reason": options.reason}
-    return Change("hold", "queue_hold", _WAITING, "put on hold", sending=True, values=values, argument=argument)
+    return verbs.hold(options.quarantine, options.reason)
 
 
 def _release(options: argparse.Namespace) -> Change:
-    if not options.copy:
-        if options.to is not None:
-            raise PillarboxError("queue release: --to requires --copy: a release cannot change the recipient itself")
-        return Change("release", "queue_release", ("HOLD",), "released")
-    to: Address | None = options.to
-    values = {"localpart": to.localpart if to else None, "domain": to.domain if to else None}
-    argument = {"to": str(to)} if to else {}
-    return Change("copy", "queue_copy", ("HOLD",), "released copies of", values=values, argument=argument, resumes=True)
-
-
-def _retry(_: argparse.Namespace) -> Change:
-    return Change("retry", "queue_due", _WAITING, "made due", values={"at": None})
-
-
-def _delay(options: argparse.Namespace) -> Change:
-    at = datetime.now(UTC) + options.wait
-    return Change(
-        "delay", "queue_due", _WAITING, "delayed", values={"at": at}, argument={"for": format_duration(options.wait)}
-    )
-
-
-def _priority(options: argparse.Namespace) -> Change:
-    return Change(
-        "priority",
-        "queue_priority",
-        _BOTH,
-        "changed the priority of",
-        values={"priority": options.to},
-        argument={"to": options.to},
-    )
+    if options.copy:
+        return verbs.copy(options.to)
+    if options.to is not None:
+        raise PillarboxError("queue release: --to requires --copy: a release cannot change the recipient itself")
+    return verbs.release()
 
 
 def _move(options: argparse.Namespace) -> Change:
-    transports.check_option(options.config, [options.transport] if options.transport else [])
-    partition_ids.check_option(options.config, options.partition)
-    wanted = {"transport": options.transport, "partition": options.partition}
-    if not any(wanted.values()):
-        raise PillarboxError("queue move: give --transport, --partition or both")
-    argument = {name: value for name, value in wanted.items() if value is not None}
-    return Change("move", "queue_move", _BOTH, "moved", values=wanted, argument=argument)
-
-
-def _bounce(_: argparse.Namespace) -> Change:
-    return Change("bounce", "queue_end", _BOTH, "bounced", sending=True, values={"status": "BOUNCE"})
-
-
-def _delete(_: argparse.Namespace) -> Change:
-    return Change("delete", "queue_end", _BOTH, "deleted", sending=True, values={"status": "DELETE"})
+    return verbs.move(options.config, options.transport, options.partition)
 
 
 def _undo(options: argparse.Namespace) -> int:
@@ -137,12 +91,12 @@ def _undo(options: argparse.Namespace) -> int:
 
 
 def _level(text: str) -> int:
-    if text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and int(text) in _PRIORITIES:
+    if text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and int(text) in verbs.PRIORITIES:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a priority; allowed: -9 to 9")
 
 
 def _word(text: str) -> str:
-    if 0 < len(text) <= 255 and text.isprintable():  # noqa: PLR2004 - as long as an id in YAML may be
+    if 0 < len(text) <= verbs.LONGEST_WORD and text.isprintable():
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is not an id; allowed: 1 to 255 printable characters")

@@ -14,13 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from operate.queue import act
+from operate.queue.act import Change, Done, carry_out
+from operate.queue.query import Query, asked_of
 from scripts.output import consent, records
 from scripts.output.interrupted import telling
 from scripts.output.records import plain
 from scripts.output.table import Column, Table
-from scripts.queue import act
-from scripts.queue.act import Change, Done, carry_out
-from scripts.queue.query import Query, asked_of, run
+from scripts.queue.act import by, watched
+from scripts.queue.query import run
 from scripts.retention.rules import Rule, rules
 from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.quarantine import all_quarantines
@@ -109,7 +111,8 @@ async def _retention(
     for each in found:
         if each.asking is not None and each.counted.recipients:
             done = Done(0, each.counted.recipients, timeline=since)
-            each.done = await carry_out(connection, options, _DELETE, each.asking, done, each.counted.last)
+            watch = watched(quiet=options.json)
+            each.done = await carry_out(connection, by(options), _DELETE, each.asking, done, each.counted.last, watch)
     forgotten = None
     if keep_audit is not None and old is not None and old.commands and old.allowed:
         forgotten = await _forget(connection, options, keep_audit, clock.now - keep_audit, old.commands)
@@ -122,7 +125,7 @@ async def _forget(
 ) -> Done:
     """Delete old rows of audit, first what they changed, in batches."""
     condition = f"audit age>{format_duration(keep)}"
-    done = Done(await act.begin(connection, options, _FORGET, condition, wanted), wanted)
+    done = Done(await act.begin(connection, by(options), _FORGET, condition, wanted), wanted)
     with telling(lambda: f"forgot {done.done} of {how_many(wanted, 'row')} of audit; the same command does the rest"):
         for name in ("retention_forget_rows", "retention_forget"):
             while True:

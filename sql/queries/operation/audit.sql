@@ -13,10 +13,10 @@ SELECT pillarbox.audit_begin(%(operator)s, %(verb)s, %(condition)s, %(argument)s
 SELECT pillarbox.audit_finish(%(id)s::bigint)
 
 -- name: audit_list
--- Commands that changed the queue, the latest first.
+-- Commands that changed the queue, the latest first; of those before one, to go on in a list.
 SELECT id, ts, who, login, operator, verb, condition, argument, reason, undoes, wanted, done, skipped, finished, undone
   FROM pillarbox.audit
- WHERE (%(id)s::bigint IS NULL OR id = %(id)s::bigint)
+ WHERE (%(id)s::bigint IS NULL OR id = %(id)s::bigint) AND (%(before)s::bigint IS NULL OR id < %(before)s::bigint)
  ORDER BY id DESC
  LIMIT %(limit)s::bigint
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scripts.queue.act import Done, same_ids
+from operate.queue.act import Done, same_ids
 from shared.errors import PillarboxError
 from shared.postgres import database, timeline
 
@@ -205,7 +205,7 @@ def test_a_command_without_undo_says_so(factory: Factory, pillarbox: Pillarbox, 
 
 
 def test_many_batches_count_exactly(factory: Factory, pillarbox: Pillarbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scripts.queue.act.BATCH", 7)
+    monkeypatch.setattr("operate.queue.act.BATCH", 7)
     factory.rows(50, status="HOLD")
     factory.rows(20)
     assert pillarbox.json("release", "state=HOLD", "--yes")["done"] == 50

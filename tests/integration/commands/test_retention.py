@@ -139,7 +139,7 @@ def test_reviewers_cannot_undo_commands_of_others(factory: Factory, logins: Logi
 def test_old_commands_are_deleted_with_their_undo_rows(
     factory: Factory, retention: Pillarbox, pillarbox: Pillarbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scripts.queue.act.BATCH", 3)
+    monkeypatch.setattr("operate.queue.act.BATCH", 3)
     factory.rows(8)
     audit = pillarbox.json("priority", "--to", "3", "--all", "--yes")["audit"]
     undone = pillarbox.json("undo", str(audit), "--yes")["audit"]

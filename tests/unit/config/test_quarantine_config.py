@@ -1,6 +1,6 @@
 """test_quarantine_config — valid settings of quarantines in smtpd.yaml, and their reviewers
 
-Owns: cases for shared.config.smtpd.quarantine and the rule in scripts.quarantine.access.
+Owns: cases for shared.config.smtpd.quarantine and the rule in operate.quarantine.access.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scripts.quarantine.access import Access
+from operate.quarantine.access import Access
 from shared.config.smtpd.load import load_smtpd
 from shared.config.smtpd.quarantine import Quarantine, all_quarantines
 from shared.errors import ConfigError

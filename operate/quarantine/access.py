@@ -1,33 +1,30 @@
 """access — the permission to decide about a quarantine
 
-Owns: the rules of `quarantines[].reviewers`, and turning the words of a command line into a condition that keeps to
-    them.
+Owns: the rules of `quarantines[].reviewers`, and turning a condition into one that keeps to them.
 Guarantees: operators (who own the queue) may do everything; others need the role pillarbox_reviewer, and must be among
     the reviewers of each quarantine they touch, where it names any. Mail that comes into a closed quarantine between
     the check and the change is left alone, too. PostgreSQL decides by the same rules, of the last `pillarbox migrate`.
-Raises: PillarboxError in one line, before anything is changed.
+Raises: Refused and its kinds in one line, before anything is changed.
 See: docs/how-to/grant-roles.md.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from operate.condition.ids import named
-from scripts.queue.query import asked, cell
+from operate.errors import NotAllowed, NotNow, NotThere, Refused
+from operate.queue.query import asked, to_the_second
 from shared.config.smtpd.quarantine import all_quarantines
-from shared.errors import PillarboxError
 from shared.how_many import how_many
 from shared.postgres import database
 from shared.postgres.acting import principal_of
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from scripts.queue.query import Query
+    from operate.queue.query import Query
     from shared.config.smtpd.quarantine import Quarantine
     from shared.config.smtpd.settings import SmtpdConfig
 
@@ -71,7 +68,7 @@ async def admit(connection: database.Connection, settings: SmtpdConfig) -> Acces
     [row] = await database.fetch(connection, "quarantine_login")
     if not row.operator and _REVIEWER not in row.roles:
         hint = f"grant it {_REVIEWER}; see docs/how-to/grant-roles.md"
-        raise PillarboxError(f"{row.login!r} is not a reviewer: {hint}")
+        raise NotAllowed(f"{row.login!r} is not a reviewer: {hint}")
     known = all_quarantines(settings.quarantines)
     others = frozenset(row.id for row in await database.fetch(connection, "quarantine_others", ids=list(known)))
     principal = principal_of(connection)
@@ -79,29 +76,45 @@ async def admit(connection: database.Connection, settings: SmtpdConfig) -> Acces
         return Access(row.login, frozenset(row.roles), row.operator, row.spools, known, others)
     [its] = await database.fetch(connection, "acting_roles")
     if not its.reviewer:
-        raise PillarboxError(f"{principal!r} is not a reviewer; allowed: principals with the role reviewer or operator")
+        raise NotAllowed(f"{principal!r} is not a reviewer; allowed: principals with the role reviewer or operator")
     return Access(principal, frozenset({principal}), its.operator, row.spools and its.sender, known, others)
 
 
-async def narrowed(
-    connection: database.Connection, access: Access, options: argparse.Namespace, *, empty: bool = False
-) -> Query:
-    """The condition of a command that this login may act on; `options.condition` is its words from now on.
+class Narrowed(NamedTuple):
+    """A condition that keeps to the quarantines that may be decided about, and its words."""
 
-    Words that are numbers alone are recipients' ids, which must be held. Without words `options.all` is needed, or
-    `empty`.
+    asking: Query
+    words: list[str]
+
+
+async def narrowed(
+    connection: database.Connection,
+    access: Access,
+    verb: str,
+    words: Sequence[str],
+    *,
+    everything: bool = False,
+    note: Callable[[str], object] = lambda _: None,
+) -> Narrowed:
+    """The condition of these words, kept to what may be acted on; refused where that leaves out what it names.
+
+    Words that are numbers alone are recipients' ids, which must be held; those that are no longer go to `note`. Without
+    words `everything` is needed.
     """
-    words: list[str] = options.condition
-    if not words and not empty and not options.all:
-        raise PillarboxError(f"quarantine {options.verb}: give ids or a condition, or --all for all that is held")
+    words = list(words)
+    if not words and not everything:
+        raise Refused(
+            f"quarantine {verb}: there is no condition; allowed: ids, a condition, or all that is held if that is said",
+            f"quarantine {verb}: give ids or a condition, or --all for all that is held",
+        )
     if words and all(word.isascii() and word.isdigit() for word in words):
-        words = [await _ids(connection, options.verb, words)]
+        words = [await _ids(connection, verb, words, note)]
     words = named(words)
     asking = await asked(connection, words)
     for row in await asking.fetch(connection, "quarantine_among"):
         if not (row.may and access.may(row.id)):
-            raise PillarboxError(
-                f"quarantine {options.verb}: {access.refusal(row.id)}; "
+            raise NotAllowed(
+                f"quarantine {verb}: {access.refusal(row.id)}; "
                 f"{how_many(row.recipients, 'matching recipient is', 'matching recipients are')} in it; "
                 f"exclude them with quarantine!={row.id}"
             )
@@ -110,29 +123,28 @@ async def narrowed(
         among = "quarantine!=" + ",".join(f'"{name}"' for name in closed)
         words = ["(", *words, ")", among] if words else [among]
         asking = await asked(connection, words)
-    options.condition = words
-    return asking
+    return Narrowed(asking, words)
 
 
-async def _ids(connection: database.Connection, verb: str, words: Sequence[str]) -> str:
+async def _ids(connection: database.Connection, verb: str, words: Sequence[str], note: Callable[[str], object]) -> str:
     """The condition for these recipients; refused where one was never there, or where none is held."""
     ids = sorted({int(word) for word in words})
     if ids[-1] > _LARGEST or len(ids) > _MOST_IDS:
-        raise PillarboxError(f"quarantine {verb}: allowed: up to {_MOST_IDS} ids, each at most {_LARGEST}")
+        raise Refused(f"quarantine {verb}: allowed: up to {_MOST_IDS} ids, each at most {_LARGEST}")
     places = {row.id: row for row in await database.fetch(connection, "quarantine_places", ids=ids)}
     unknown = [each for each in ids if each not in places]
     if unknown:
-        raise PillarboxError(f"quarantine {verb}: there is no recipient {_listed(unknown)}")
+        raise NotThere(f"quarantine {verb}: there is no recipient {_listed(unknown)}")
     elsewhere = [f"{row.id} is {_where(row)}" for row in places.values() if row.state != "HOLD"]
     if len(elsewhere) == len(ids):
-        raise PillarboxError(f"quarantine {verb}: not held: {'; '.join(elsewhere[:10])}")
+        raise NotNow(f"quarantine {verb}: not held: {'; '.join(elsewhere[:10])}")
     if elsewhere:
-        sys.stderr.write(f"no longer held, skipped: {'; '.join(elsewhere[:10])}\n")
+        note(f"no longer held, skipped: {'; '.join(elsewhere[:10])}")
     return "id=" + ",".join(str(each) for each in ids if places[each].state == "HOLD")
 
 
 def _where(row: database.Row) -> str:
-    return f"finished ({row.state}) since {cell(row.finished)}" if row.finished else row.state
+    return f"finished ({row.state}) since {to_the_second(row.finished)}" if row.finished else row.state
 
 
 def _listed(ids: Sequence[int]) -> str:

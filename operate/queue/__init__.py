@@ -1,0 +1,1 @@
+"""queue — looks at the queue and acts on it, one recipient or a million."""
