@@ -52,6 +52,7 @@ pytest_plugins = [
     "tests.fixtures.peers.certificates",
     "tests.fixtures.corpus",
     "tests.fixtures.peers.dovecot",
+    "tests.fixtures.database.accounts",
     "tests.fixtures.database.examined",
     "tests.fixtures.database.factory",
     "tests.fixtures.heard",

@@ -41,6 +41,7 @@ VERBS: Final = {
     "suspend": "commands.suspend",
     "partitions": "partitions.command",
     "volumes": "commands.volumes",
+    "accounts": "accounts.command",
     "policy": "policy.command",
     "config": "commands.config",
     "relay": "commands.relay",

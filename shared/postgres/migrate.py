@@ -33,7 +33,8 @@ from shared.postgres import database
 from shared.postgres.queries import filled_query, query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from importlib.resources.abc import Traversable
 
 NAME = re.compile(r"(?P<number>\d{4})_(?P<phase>pre|post)_(?P<what>[a-z0-9_]+)\.sql")
 PRE = "pre"
@@ -75,17 +76,22 @@ class Report:
 
 def known() -> list[Migration]:
     """The migrations this code brings, in order."""
-    found = [Migration(1, PRE, SCHEMA, _schema())]
-    for path in (files("sql") / "migrations").iterdir():
+    return steps_in(files("sql"))
+
+
+def steps_in(folder: Traversable) -> list[Migration]:
+    """The migrations in a folder, in order: its `schema`, then what is in its `migrations`."""
+    found = [Migration(1, PRE, SCHEMA, _schema(folder))]
+    for path in (folder / "migrations").iterdir():
         if match := NAME.fullmatch(path.name):
             sql = path.read_text(encoding="utf-8")
             found.append(Migration(int(match["number"]), match["phase"], path.name.removesuffix(".sql"), sql))
     return sorted(found, key=lambda migration: migration.number)
 
 
-def _schema() -> LiteralString:
+def _schema(folder: Traversable) -> LiteralString:
     """The schema, file after file."""
-    nouns = sorted((files("sql") / "schema").iterdir(), key=lambda path: path.name)
+    nouns = sorted((folder / "schema").iterdir(), key=lambda path: path.name)
     return "\n".join(path.read_text(encoding="utf-8") for path in nouns if path.name.endswith(".sql"))
 
 
@@ -107,10 +113,10 @@ def migrate(
     `only_pre` leaves out what old daemons could not go on with: the first half of a rolling upgrade. `patience`:
     seconds to go on waiting for the locks of one step. `tell` is called, once a step, with the sessions it waits for.
     """
-    with _connect(conninfo) as connection:
+    with connected(conninfo) as connection:
         applied = _applied(connection)
         _refuse_unreleased(applied, _name(connection))
-        _refuse_newer(applied)
+        refuse_newer(applied, known())
         insist = _Insist(connection, patience, tell)
         steps = missing(applied, only_pre=only_pre)
         done = [step.name for step in steps if insist(step.name, partial(_apply, connection, step))]
@@ -133,7 +139,7 @@ def migrate(
 
 def check(conninfo: str) -> None:
     """Refuse to start on a schema that this code cannot work with."""
-    with _connect(conninfo) as connection:
+    with connected(conninfo) as connection:
         compare(_applied(connection), _name(connection))
 
 
@@ -144,7 +150,7 @@ def compare(applied: Mapping[int, str], where: str) -> list[str]:
     may be there: their names are returned. SchemaMismatch says what to do.
     """
     _refuse_unreleased(applied, where)
-    later = _refuse_newer(applied)
+    later = refuse_newer(applied, known())
     if absent := [step.name for step in known() if step.phase == PRE and step.number not in applied]:
         raise SchemaMismatch(
             f"the schema is older than this code: {', '.join(absent)} missing; run `pillarbox migrate`"
@@ -177,9 +183,9 @@ def _refuse_unreleased(applied: Mapping[int, str], where: str) -> None:
         )
 
 
-def _refuse_newer(applied: Mapping[int, str]) -> list[str]:
+def refuse_newer(applied: Mapping[int, str], steps: Iterable[Migration]) -> list[str]:
     """Names of migrations of later versions that this code goes on with; SchemaMismatch for any other."""
-    ours = {step.number for step in known()}
+    ours = {step.number for step in steps}
     newer = sorted(name for number, name in applied.items() if number not in ours)
     if refused := [name for name in newer if f"_{PRE}_" not in name[: len("0000_pre_")]]:
         raise SchemaMismatch(f"the schema is newer than this code: it has {', '.join(refused)}; upgrade Pillarbox")
@@ -253,7 +259,7 @@ def _apply(connection: psycopg.Connection, step: Migration) -> bool:
     """False when another run has done it meanwhile."""
     applied = _applied(connection)
     _refuse_unreleased(applied, _name(connection))
-    _refuse_newer(applied)
+    refuse_newer(applied, known())
     if step.number in applied:
         return False
     connection.execute(step.sql)
@@ -278,7 +284,8 @@ def _make_leaf(connection: psycopg.Connection, suffix: str, partids: Sequence[st
 
 
 @contextmanager
-def _connect(conninfo: str) -> Iterator[psycopg.Connection]:
+def connected(conninfo: str) -> Iterator[psycopg.Connection]:
+    """A connection for a migration; what ends it, or a right that is missing, is one line."""
     try:
         connection = psycopg.connect(database.complete(conninfo, "pillarbox migrate"), autocommit=True)
     except psycopg.OperationalError as error:

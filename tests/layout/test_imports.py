@@ -41,6 +41,7 @@ DOORS: Final = {
         "shared/postgres/acting.py",
         "shared/spool/commit.py",
         "shared/postgres/migrate.py",
+        "shared/postgres/account_schema.py",
         "scripts/analytics/source/copying.py",
     ),
     "psycopg_pool": ("shared/postgres/database.py",),

@@ -1,0 +1,1 @@
+"""accounts — `pillarbox accounts`: account mail from the database itself."""
