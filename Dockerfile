@@ -1,4 +1,4 @@
-# Pillarbox in one image: smtpd, queued and the command `pillarbox`; which of them runs is the container's command.
+# Pillarbox in one image: smtpd, queued, httpd and the command `pillarbox`; which of them runs is the container's command.
 ARG PYTHON_IMAGE=python:3.13-slim
 FROM ${PYTHON_IMAGE}
 
@@ -12,9 +12,10 @@ COPY smtpd smtpd
 COPY queued queued
 COPY shared shared
 COPY operate operate
+COPY httpd httpd
 COPY scripts scripts
 COPY sql sql
-RUN pip install --no-cache-dir --disable-pip-version-check -q -c constraints.txt .
+RUN pip install --no-cache-dir --disable-pip-version-check -q -c constraints.txt '.[web]'
 
 # The daemons need no rights beyond their sockets; the queue lives in PostgreSQL.
 RUN useradd --system --home-dir /var/lib/pillarbox --create-home pillarbox

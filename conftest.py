@@ -49,6 +49,7 @@ settings.load_profile("pillarbox")
 settings.register_profile("long", parent=settings.get_profile("pillarbox"), derandomize=False, max_examples=3000)
 
 pytest_plugins = [
+    "tests.fixtures.daemons.api",
     "tests.fixtures.peers.certificates",
     "tests.fixtures.corpus",
     "tests.fixtures.peers.dovecot",

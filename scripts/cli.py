@@ -30,6 +30,7 @@ VERBS: Final = {
     "database": "commands.database",
     "user": "commands.user",
     "principal": "commands.principal",
+    "key": "commands.key",
     "suppress": "commands.suppress",
     "sink": "sink.command",
     "queue": "queue.command",

@@ -37,6 +37,38 @@ class PrincipalName(Shape):
     name: str = meaning("The name.")
 
 
+class ApiKey(Shape):
+    """An API key, as far as it may be shown."""
+
+    prefix: str = meaning("How it begins, which is its name.")
+    principal: str = meaning("For whom it acts.")
+    scopes: list[str] = meaning("What it may do: send, read, review, operate.")
+    state: str = meaning("valid, expired or revoked.")
+    label: str | None = meaning("What it is for.")
+    made: datetime = meaning("When it was made.")
+    maker: str = meaning("On whose behalf.")
+    expires: datetime | None = meaning("When it ends; null: never.")
+    used: datetime | None = meaning("When it was last used, to the minute.")
+    revoked: datetime | None = meaning("When it was revoked.")
+
+
+class ApiKeyMade(Shape):
+    """A new API key."""
+
+    key: str = meaning("The key, which is shown only now.")
+    prefix: str = meaning("How it begins, which is its name.")
+    principal: str = meaning("For whom it acts.")
+    scopes: list[str] = meaning("What it may do.")
+    expires: datetime | None = meaning("When it ends; null: never.")
+
+
+class ApiKeyRevoked(Shape):
+    """The key that was revoked."""
+
+    prefix: str = meaning("Its name.")
+    principal: str = meaning("For whom it acted.")
+
+
 class UserName(Shape):
     """The user that was changed."""
 

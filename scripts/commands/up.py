@@ -1,9 +1,9 @@
 """up — `pillarbox up`: the whole system in the foreground, until Ctrl-C; SIGHUP reloads all of it
 
-Owns: the order database → schema → smtpd → workers, and the reverse when stopping; what is said at the end of the
-    start: where to submit, and whether mail can be delivered at all.
-Guarantees: both configuration files are read whole before anything starts, and before anything reloads: both are used
-    or neither. One `up` for each `var`. A daemon that dies is started again, and so is the embedded PostgreSQL, which
+Owns: the order database → schema → smtpd → httpd → workers, and the reverse when stopping; what is said at the end of
+    the start: where to submit, and whether mail can be delivered at all.
+Guarantees: all configuration files are read whole before anything starts, and before anything reloads: all are used
+    or none. One `up` for each `var`. A daemon that dies is started again, and so is the embedded PostgreSQL, which
     is stopped at the end if, and only if, this command started it. A sink runs only with --sink, and only while no
     next hop is configured.
 Raises: PillarboxError for errors that an operator can correct.
@@ -22,7 +22,7 @@ from operate.transports import check_policy
 from scripts.config_files import load_both
 from scripts.daemons import DaemonProcess, Daemons
 from scripts.options import add_config
-from scripts.up import sink
+from scripts.up import api, sink
 from scripts.up.keep_postgres import keep_up
 from scripts.up.only_one import only_one
 from scripts.up.unserved import unserved
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `up` to the command line."""
-    parser = subparsers.add_parser("up", help="run smtpd and every worker until Ctrl-C")
+    parser = subparsers.add_parser("up", help="run smtpd, httpd and every worker until Ctrl-C")
     parser.add_argument(
         "--sink",
         action="store_true",
@@ -57,13 +57,14 @@ def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; reload at SIGHUP."""
     smtpd, queued = load_both(options.config)
     check_policy(options.config, smtpd, queued)
+    without_api = api.why_not(options.config, smtpd)
     events.setup(smtpd.environment.log.level)
     var = smtpd.environment.var
     with only_one(var):
         started = database.resolve_running(smtpd.environment.database.uri, var) is None
         try:
             conninfo = prepare(smtpd)
-            asyncio.run(_serve(options, smtpd, queued, conninfo))
+            asyncio.run(_serve(options, smtpd, queued, conninfo, without_api))
             if not started and database.is_embedded(smtpd.environment.database.uri):
                 print(f"PostgreSQL ran before and goes on under {var}; `pillarbox database stop` ends it")
         finally:
@@ -93,9 +94,17 @@ def tell_waiting(line: str) -> None:
 
 
 def children(
-    folder: Path, queued: QueuedConfig, logs: Path | None = None, next_hop: str | None = None
+    folder: Path,
+    queued: QueuedConfig,
+    logs: Path | None = None,
+    next_hop: str | None = None,
+    *,
+    with_api: bool = False,
 ) -> list[DaemonProcess]:
-    """The daemons: smtpd and every worker of queued.yaml. `next_hop`: HOST:PORT for transports that name none."""
+    """The daemons: smtpd, httpd if that is wanted, and every worker of queued.yaml.
+
+    next_hop: HOST:PORT for transports that name none.
+    """
 
     def child(name: str, *arguments: str) -> DaemonProcess:
         return DaemonProcess(name, ("-m", *arguments), logs / f"{name}.log" if logs else None)
@@ -103,6 +112,7 @@ def children(
     place = ("--next-hop", next_hop) if next_hop else ()
     return [
         child("smtpd", "smtpd", "--config", str(folder / "smtpd.yaml")),
+        *([child("httpd", "httpd", "--config", str(folder / "httpd.yaml"))] if with_api else []),
         *(
             child(worker.id, "queued", "--config", str(folder / "queued.yaml"), "--worker", worker.id, *place)
             for worker in queued.workers
@@ -110,7 +120,9 @@ def children(
     ]
 
 
-async def _serve(options: argparse.Namespace, smtpd: SmtpdConfig, queued: QueuedConfig, conninfo: str) -> None:
+async def _serve(
+    options: argparse.Namespace, smtpd: SmtpdConfig, queued: QueuedConfig, conninfo: str, without_api: str | None
+) -> None:
     asked, changed = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -124,13 +136,15 @@ async def _serve(options: argparse.Namespace, smtpd: SmtpdConfig, queued: Queued
         else:
             sink.end(smtpd.environment.var)
         supervisor = await stack.enter_async_context(Daemons())
-        daemons = children(options.config, queued, next_hop=next_hop)
+        daemons = children(options.config, queued, next_hop=next_hop, with_api=without_api is None)
         for child in daemons:
             await supervisor.start(child)
             print(f"{child.name}: {child.status}")
         loop.add_signal_handler(signal.SIGHUP, _reload, options.config, queued, supervisor, next_hop)
         if changed.is_set():
             _reload(options.config, queued, supervisor, next_hop)
+        if without_api:
+            print(f"httpd: not started: {without_api}")
         for warning in warnings:
             _warn(warning)
         print(f"submit to {_place(daemons[0].status)}, look with pillarbox queue list")
@@ -180,6 +194,7 @@ def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons, next_hop: s
     try:
         smtpd, wanted = load_both(folder)
         check_policy(folder, smtpd, wanted)
+        api.why_not(folder, smtpd)
     except ConfigError as error:
         events.emit("daemon.reload_refused", error=error)
         return

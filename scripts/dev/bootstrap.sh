@@ -4,7 +4,7 @@
 # usage: sh scripts/dev/bootstrap.sh demo|test      (PYTHON=/path/to/python3.12 chooses the interpreter)
 #
 # Owns: .venv, and .tools/uv if a Python must be downloaded.
-# Guarantees: demo installs the daemons' packages, without Spark and the tests. The marker file is written last, so an
+# Guarantees: demo installs the daemons' packages, the API's too, without Spark and the tests. The marker file is written last, so an
 #   interrupted installation never counts as complete. A moved checkout, a missing interpreter or changed pins rebuild
 #   or refresh .venv. pip does all the installing, so its settings apply (PIP_CERT, PIP_INDEX_URL, PIP_CONFIG_FILE, …).
 # Fails: one line that says what to install, exit status 1.
@@ -18,7 +18,7 @@ die() { printf 'pillarbox: %s\n' "$*" >&2; exit 1; }
 
 purpose=${1:-}
 case $purpose in
-  demo) extras='' ;;
+  demo) extras='[web]' ;;
   test) extras='[tracing,test,dev]' ;;
   *) die "bootstrap: unknown purpose \"$purpose\"; allowed: demo, test" ;;
 esac

@@ -18,7 +18,7 @@ freeze() { "$work/venv/bin/python" -m pip freeze -q --exclude-editable | sort -f
 
 "$python" -m venv "$work/venv"
 echo 'pillarbox: resolving the demo set …'
-"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e .
+"$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[web]'
 freeze >"$work/demo"
 echo 'pillarbox: resolving the test set …'
 "$work/venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[tracing,test,dev]'

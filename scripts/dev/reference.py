@@ -22,6 +22,7 @@ from scripts.dev import citations, classification_reference, json_reference, pol
 from scripts.output.commands import schema_text as output_schema
 from shared.config.json_schema import SCHEMAS, schema_text
 from shared.observe.events_table import EVENTS
+from shared.observe.httpd_table import HTTPD
 from shared.observe.queued_table import EVENTS_TOTAL, QUEUED, Table
 from shared.observe.smtpd_table import SMTPD
 
@@ -68,7 +69,7 @@ def pages() -> dict[str, str]:
 
 
 def _configuration() -> str:
-    intro = "Every key of both files. `[]` after a name marks a list; `<name>` is a key that you choose."
+    intro = "Every key of each file. `[]` after a name marks a list; `<name>` is a key that you choose."
     parts = [f"{_HEADING}\n# Configuration\n\n{intro}"]
     for schema in SCHEMAS:
         root = json.loads(schema_text(SCHEMAS[schema]))
@@ -169,7 +170,9 @@ def _metrics() -> str:
         "`code` a reply's code; other values are `other`. `partition` is empty for mail without a partition. Renaming\n"
         "a metric is a breaking change."
     )
-    tables = (f"## {name}\n\n{_table(table)}" for name, table in (("queued", QUEUED), ("smtpd", SMTPD)))
+    tables = (
+        f"## {name}\n\n{_table(table)}" for name, table in (("queued", QUEUED), ("smtpd", SMTPD), ("httpd", HTTPD))
+    )
     return "\n\n".join([f"{_HEADING}\n{intro}", *tables]) + "\n"
 
 

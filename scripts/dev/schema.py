@@ -1,6 +1,6 @@
 """schema — writes the JSON Schemas that editors use to check our YAML
 
-Owns: config/smtpd.schema.json and config/queued.schema.json, which are generated and never edited.
+Owns: config/*.schema.json, which are generated and never edited.
 Guarantees: without `--check` the files match the models afterwards; with it nothing is written.
 Raises: nothing; exit status 1 and one line for each file that is out of date.
 See: https://github.com/redhat-developer/yaml-language-server, for the first line of the YAML files.

@@ -1,4 +1,4 @@
-"""json_schema — the JSON Schemas of both YAML files, for editors
+"""json_schema — the JSON Schemas of our YAML files, for editors
 
 See: config/*.schema.json, which `python -m scripts.dev.schema` writes.
 """
@@ -9,12 +9,14 @@ from typing import Any, Final, override
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from shared.config.httpd.settings import HttpdConfig
 from shared.config.queued.settings import QueuedConfig
 from shared.config.smtpd.settings import SmtpdConfig
 
 SCHEMAS: Final[dict[str, type[BaseModel]]] = {
     "smtpd.schema.json": SmtpdConfig,
     "queued.schema.json": QueuedConfig,
+    "httpd.schema.json": HttpdConfig,
 }
 
 

@@ -43,6 +43,16 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
             "`ask`, `error`."
         ),
     ),
+    "request.answered": (
+        DEBUG,
+        "A request over HTTP was answered; `id`, `client`, `method`, `path`, `status`, `seconds`, `principal`, `key`.",
+    ),
+    "request.failed": (ERROR, "Our own fault in a request over HTTP, which got 500; `id`, `error`."),
+    "request.unavailable": (
+        WARNING,
+        "A request over HTTP got 503, because PostgreSQL did not do its part; `id`, `error`.",
+    ),
+    "key.refused": (INFO, "A request over HTTP showed no valid API key; `client`, `key` if it is known, `reason`."),
     "session.opened": (DEBUG, "A client connected; `client`."),
     "session.closed": (DEBUG, "A client's connection ended; `client`."),
     "session.error": (

@@ -61,6 +61,23 @@ async def connect(conninfo: str, application_name: str) -> ActingConnection:
     return cast("ActingConnection", await database.connect(conninfo, application_name, ActingConnection))
 
 
+async def open_pool(conninfo: str, application_name: str, size: int) -> database.Pool:
+    """A pool of such connections."""
+    return await database.open_pool(conninfo, application_name, size, ActingConnection)
+
+
+@asynccontextmanager
+async def borrowed(pool: database.Pool, principal: str | None) -> AsyncIterator[database.Connection]:
+    """A connection of such a pool that acts for `principal` as long as the block lasts."""
+    async with pool.connection() as connection:
+        lent = cast("ActingConnection", connection)
+        lent.principal = principal
+        try:
+            yield lent
+        finally:
+            lent.principal = None
+
+
 def principal_of(connection: database.Connection) -> str | None:
     """For whom this connection acts; None: for its login."""
     return connection.principal if isinstance(connection, ActingConnection) else None

@@ -184,12 +184,17 @@ def widen(connection: Connection) -> None:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
 
 
-async def open_pool(conninfo: str, application_name: str, size: int) -> Pool:
+async def open_pool(
+    conninfo: str,
+    application_name: str,
+    size: int,
+    kind: type[psycopg.AsyncConnection[TupleRow]] = psycopg.AsyncConnection,
+) -> Pool:
     """A pool of `size` connections that reconnects by itself; its first connection is proven before it is returned."""
     await (await connect(conninfo, application_name)).close()
     pool: Pool = AsyncConnectionPool(
         complete(conninfo, application_name),
-        connection_class=psycopg.AsyncConnection[TupleRow],
+        connection_class=kind,
         kwargs={"autocommit": True},
         min_size=1,
         max_size=size,

@@ -46,11 +46,11 @@ def identity(user: str | None, group: str | None) -> RunAs | None:
     return RunAs(user, account.pw_uid, gid, (gid,))
 
 
-def drop(wanted: RunAs | None) -> None:
+def drop(wanted: RunAs | None, file: str = "smtpd.yaml") -> None:
     """Become this account; without one stay the account that started us, with a warning if that is root."""
     if wanted is None:
         if os.geteuid() == 0:
-            events.emit("daemon.privileged", hint="set user in smtpd.yaml to an account without privileges")
+            events.emit("daemon.privileged", hint=f"set user in {file} to an account without privileges")
         return
     if os.getuid() == os.geteuid() == wanted.uid and os.getegid() == wanted.gid:
         return

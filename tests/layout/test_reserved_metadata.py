@@ -28,6 +28,6 @@ def test_every_key_that_sql_reads_or_writes_is_in_the_table() -> None:
 
 
 def test_every_key_is_written_by_some_code() -> None:
-    texts = "\n".join(read(path) for path in python_files("smtpd", "shared", "queued", "operate", "scripts"))
+    texts = "\n".join(read(path) for path in python_files("smtpd", "shared", "queued", "operate", "httpd", "scripts"))
     texts += "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "sql").rglob("*.sql"))
     assert [key for key in RESERVED if texts.count(f'"{key}"') + texts.count(f"'{key}'") < 2] == []

@@ -111,6 +111,9 @@ def principals(run: Runner) -> None:
     run("principal add", "ann", "--role", "reviewer")
     run("principal change", "ann", "--review", "spam")
     run("principal list")
+    [made] = run("key add", "ann", "--expires", "90d")
+    run("key list")
+    run("key revoke", made["prefix"])
     run("principal remove", "ann")
 
 

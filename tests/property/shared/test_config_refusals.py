@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.config.httpd.load import load_httpd
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from shared.config.yaml_source import load_yaml
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CONFIG = Path(__file__).parents[3] / "config"
-LOADERS = {"smtpd.yaml": load_smtpd, "queued.yaml": load_queued}
+LOADERS = {"smtpd.yaml": load_smtpd, "queued.yaml": load_queued, "httpd.yaml": load_httpd}
 RULE: dict[str, Any] = {
     "id": "a",
     "phase": "eod",

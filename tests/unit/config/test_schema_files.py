@@ -14,6 +14,8 @@ import pytest
 from pydantic import BaseModel
 
 from scripts.dev import schema
+from shared.config.httpd.load import load_httpd
+from shared.config.httpd.settings import HttpdConfig
 from shared.config.json_schema import SCHEMAS, schema_text
 from shared.config.queued.load import load_queued
 from shared.config.queued.settings import QueuedConfig
@@ -22,12 +24,18 @@ from shared.config.smtpd.policy_check import ContentCheck
 from shared.config.smtpd.settings import SmtpdConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pydantic.fields import FieldInfo
 
 CONFIG = Path(__file__).parents[3] / "config"
-BOTH = pytest.mark.parametrize(("file", "model"), [("smtpd.yaml", SmtpdConfig), ("queued.yaml", QueuedConfig)])
+MODELS: dict[str, type[BaseModel]] = {"smtpd.yaml": SmtpdConfig, "queued.yaml": QueuedConfig, "httpd.yaml": HttpdConfig}
+LOADERS: dict[str, Callable[..., Any]] = {
+    "smtpd.yaml": load_smtpd,
+    "queued.yaml": load_queued,
+    "httpd.yaml": load_httpd,
+}
+EACH = pytest.mark.parametrize(("file", "model"), list(MODELS.items()))
 
 
 def fields(model: type[BaseModel], above: tuple[type[BaseModel], ...] = ()) -> Iterator[tuple[str, FieldInfo]]:
@@ -79,11 +87,13 @@ def test_schemas_refuse_unknown_keys_and_have_defaults_in_our_notation(name: str
     sections = [part for part in [written, *written["$defs"].values()] if part.get("type") == "object"]
     assert len(sections) > 5
     assert all(part["additionalProperties"] is False for part in sections)
-    database = {"smtpd.schema.json": "SmtpdDatabase", "queued.schema.json": "QueuedDatabase"}[name]
+    database, section = {
+        "smtpd.schema.json": ("SmtpdDatabase", "Spool"),
+        "queued.schema.json": ("QueuedDatabase", "Shutdown"),
+        "httpd.schema.json": ("HttpdDatabase", "HttpdShutdown"),
+    }[name]
     assert written["$defs"][database]["properties"]["uri"]["default"] == "embedded:"
-    durations = {"smtpd.schema.json": ("Spool", "timeout"), "queued.schema.json": ("Shutdown", "timeout")}
-    section, key = durations[name]
-    assert written["$defs"][section]["properties"][key]["default"] == "30s"
+    assert written["$defs"][section]["properties"]["timeout"]["default"] == "30s"
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -99,7 +109,7 @@ def test_default_values_in_schemas_match_the_patterns_beside_them(name: str) -> 
 
 
 def test_every_key_is_described_with_unit_and_default() -> None:
-    for model in (SmtpdConfig, QueuedConfig):
+    for model in MODELS.values():
         for key, field in fields(model):
             assert field.description, key
             is_section = field.default_factory is not None and isinstance(field.default_factory, type)
@@ -110,15 +120,16 @@ def test_every_key_is_described_with_unit_and_default() -> None:
 def test_the_shipped_files_are_the_defaults() -> None:
     assert load_smtpd(CONFIG / "smtpd.yaml", {}) == SmtpdConfig()
     assert load_queued(CONFIG / "queued.yaml", {}) == QueuedConfig()
+    assert load_httpd(CONFIG / "httpd.yaml", {}) == HttpdConfig()
 
 
 def test_the_shipped_files_take_the_database_from_the_environment() -> None:
     environ = {"PILLARBOX_DATABASE_URI": "postgresql://db/queue"}
-    assert load_smtpd(CONFIG / "smtpd.yaml", environ).environment.database.uri == "postgresql://db/queue"
-    assert load_queued(CONFIG / "queued.yaml", environ).environment.database.uri == "postgresql://db/queue"
+    for file, load in LOADERS.items():
+        assert load(CONFIG / file, environ).environment.database.uri == "postgresql://db/queue"
 
 
-@BOTH
+@EACH
 def test_the_shipped_files_have_every_key_with_its_description(file: str, model: type[BaseModel]) -> None:
     text = (CONFIG / file).read_text(encoding="utf-8")
     words = uncommented(text)
@@ -127,10 +138,9 @@ def test_the_shipped_files_have_every_key_with_its_description(file: str, model:
         assert (field.description or "?") in words, key
 
 
-@BOTH
+@EACH
 def test_only_absent_defaults_are_commented_out(file: str, model: type[BaseModel]) -> None:
-    load = {"smtpd.yaml": load_smtpd, "queued.yaml": load_queued}[file]
-    left_out = {field for part in parts(load(CONFIG / file, {})) for field in absent(part)}
+    left_out = {field for part in parts(LOADERS[file](CONFIG / file, {})) for field in absent(part)}
     assert left_out <= {
         *(
             "arc",
@@ -211,7 +221,7 @@ def bare(text: str, indent: int) -> str:
     return re.sub(rf"^ {{{indent}}}# ", " " * indent, text, flags=re.MULTILINE)
 
 
-@BOTH
+@EACH
 def test_the_heading_points_editors_to_the_schema(file: str, model: type[BaseModel]) -> None:
     first = (CONFIG / file).read_text(encoding="utf-8").splitlines()[0]
     name = first.removeprefix("# yaml-language-server: $schema=./")

@@ -21,6 +21,7 @@ from scripts.dev import reference
 from shared.mail.message import Address
 from shared.observe.events import emit, watched
 from shared.observe.events_table import EVENTS, WARNING
+from shared.observe.httpd_table import HTTPD
 from shared.observe.metrics import OTHER, ProcessCounts, by_destination, by_reply, by_transport
 from shared.observe.metrics_totals import Reading, Totals
 from shared.observe.queued_table import FEEDS, METRICS, QUEUED, VARYING
@@ -210,7 +211,7 @@ def test_names_are_as_prometheus_wants_them() -> None:
 
 def test_the_page_has_every_metric_once() -> None:
     page = reference.pages()["metrics.md"]
-    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == [*METRICS, *SMTPD.metrics]
+    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == [*METRICS, *SMTPD.metrics, *HTTPD.metrics]
 
 
 @pytest.mark.parametrize("file", ["prometheus-alerts.yml", "watch-with-prometheus.md"])

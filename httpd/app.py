@@ -1,0 +1,96 @@
+"""app — the application: every file of routes, the problems, and the description by OpenAPI 3.1
+
+Owns: what is found under /v1; the order of what surrounds a request.
+Guarantees: each module in httpd/routes with a `router` is part of it, in the order of names.
+See: https://spec.openapis.org/oas/v3.1.0
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse
+
+from httpd import problems, routes
+from httpd.gate import Gate
+from httpd.page import page
+from httpd.problems import Fault, Problem, ProblemForm
+from shared.errors import PillarboxError
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from httpd.service import Service
+
+VERSION: Final = "1"
+_ABOUT: Final = "Send mail, see what became of it, and operate the queue. Every refusal is a problem by RFC 9457."
+
+
+def described() -> FastAPI:
+    """The application as far as its description goes: without a database."""
+    api = FastAPI(
+        title="Pillarbox", version=VERSION, description=_ABOUT, openapi_url="/v1/openapi.json", docs_url=None,
+        redoc_url=None, responses=problems.RESPONSES, separate_input_output_schemas=False, redirect_slashes=False,
+    )  # fmt: skip
+    for name in sorted(each.name for each in pkgutil.iter_modules(routes.__path__)):
+        module = importlib.import_module(f"httpd.routes.{name}")
+        if hasattr(module, "router"):
+            api.include_router(module.router)
+    add_problem_form(api)
+    return api
+
+
+def made(service: Service) -> Gate:
+    """The application as it is served."""
+    api = described()
+    api.state.service = service
+    for kind in (HTTPException, PillarboxError, *database.REFUSAL, *database.OUTAGE, Exception):
+        api.add_exception_handler(kind, problems.answer_error)
+    api.add_exception_handler(RequestValidationError, _invalid)
+
+    @api.get("/v1/docs", include_in_schema=False)
+    async def documentation() -> HTMLResponse:
+        return HTMLResponse(page(api.openapi()), headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"})  # fmt: skip  # noqa: E501
+
+    return Gate(api, service)
+
+
+def add_problem_form(api: FastAPI) -> None:
+    """Put the form of problems into the description, to which every route refers."""
+    generated = api.openapi
+
+    def complete() -> dict[str, Any]:
+        if api.openapi_schema is None:
+            schema = generated()
+            form = ProblemForm.model_json_schema(ref_template="#/components/schemas/{model}")
+            components = schema.setdefault("components", {}).setdefault("schemas", {})
+            components.update(form.pop("$defs", {}))
+            components["Problem"] = form
+            for name in ("HTTPValidationError", "ValidationError"):
+                components.pop(name, None)
+        assert api.openapi_schema is not None  # noqa: S101 - for the type
+        return api.openapi_schema
+
+    api.openapi = complete  # type: ignore[method-assign]
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """A request whose values do not have the form that its route asks for."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - for the type
+    faults = [Fault(where=_place(each["loc"]), why=str(each["msg"])) for each in error.errors()[:100]]
+    first = faults[0]
+    problem = Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{first.where}: {first.why}", errors=faults)
+    return problems.answer(request, problem)
+
+
+def _place(path: tuple[int | str, ...]) -> str:
+    """Where a value is: body.to[0]."""
+    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path).removeprefix(".")

@@ -1,0 +1,185 @@
+"""problems — every refusal and every fault as one form, by RFC 9457
+
+Owns: the media type application/problem+json, its members, and which status each kind of our errors has.
+Guarantees: a client's mistake is 4xx, our own trouble 503 with Retry-After. Nothing of a fault of ours is shown but the
+    request's id, by which the log has it.
+See: RFC 9457; operate/errors.py for the kinds of refusal; RFC 9110 section 10.2.3 (Retry-After).
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from operate.errors import NotAllowed, NotNow, NotThere, Refused
+from shared.errors import DatabaseUnavailable, lacks_right
+from shared.observe import events
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from starlette.requests import Request
+
+MEDIA_TYPE: Final = "application/problem+json"
+_RETRY: Final = "5"  # seconds after which our trouble may have passed
+#: One word for each status, for programs.
+_CODES: Final = {
+    400: "bad_request",
+    401: "not_authenticated",
+    403: "not_allowed",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "too_slow",
+    409: "not_now",
+    413: "too_large",
+    415: "unsupported_media_type",
+    422: "invalid",
+    429: "too_many_requests",
+    431: "head_too_large",
+    500: "fault",
+    503: "unavailable",
+}
+
+
+class Fault(BaseModel):
+    """One thing that is wrong with a request."""
+
+    where: str = Field(description="The parameter, or the path to the value in the body, such as body.to[0].")
+    why: str = Field(description="What is wrong with it.")
+
+
+class ProblemForm(BaseModel):
+    """Why a request was refused (RFC 9457)."""
+
+    model_config = ConfigDict(title="Problem")
+
+    type: str = Field(description="about:blank: the title says it.")
+    title: str = Field(description="The status in words.")
+    status: int = Field(description="The status code.")
+    detail: str = Field(description="What is wrong, and what is allowed.")
+    code: str = Field(description="The same as one word, for programs.")
+    request_id: str | None = Field(None, description="The request's id, as in the log.")
+    errors: list[Fault] | None = Field(None, description="Each value that is wrong.")
+
+
+class Problem(HTTPException):
+    """A request that is refused."""
+
+    def __init__(
+        self, status: HTTPStatus, detail: str, *, code: str | None = None, retry_after: float | None = None,
+        errors: Sequence[Fault] = (), headers: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        more = dict(headers or {})
+        if retry_after is not None:
+            more["Retry-After"] = str(max(1, round(retry_after)))
+        super().__init__(status.value, detail, more or None)
+        self.code = code
+        self.errors = list(errors)
+
+
+def answer(request: Request, error: HTTPException) -> Response:
+    """The problem as the answer to a request."""
+    headers = dict(error.headers or {})
+    content = _content(
+        HTTPStatus(error.status_code),
+        str(error.detail),
+        getattr(error, "code", None),
+        getattr(request.state, "request_id", None),
+        getattr(error, "errors", ()),
+    )
+    if error.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers.setdefault("Retry-After", _RETRY)
+    return Response(content, error.status_code, headers, MEDIA_TYPE)
+
+
+def octets(status: HTTPStatus, detail: str) -> bytes:
+    """The whole answer to what never became a request; its connection ends."""
+    content = _content(status, detail)
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {MEDIA_TYPE}",
+        f"Content-Length: {len(content)}",
+        "Connection: close",
+    ]
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        lines.append(f"Retry-After: {_RETRY}")
+    return "\r\n".join([*lines, "", ""]).encode() + content
+
+
+def of(error: Exception) -> HTTPException:
+    """The problem that an error of ours is to the client."""
+    if isinstance(error, HTTPException):
+        return error
+    if isinstance(error, Refused):
+        return Problem(_status(error), error.reason)
+    if database.refuses_value(error):
+        return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, database.reason(error))
+    if lacks_right(error):
+        return Problem(HTTPStatus.FORBIDDEN, database.reason(error))
+    passing = (DatabaseUnavailable, database.CANCELLED, database.LOCKED, *database.CONFLICT)
+    if isinstance(error, passing) or database.is_outage(error):
+        return unavailable()
+    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of ours; the log has it by the request's id")
+
+
+def unavailable(detail: str = "the queue's database does not answer; try again later") -> Problem:
+    """Our own trouble, which passes."""
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, retry_after=float(_RETRY))
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """The answer to a request that ended with an error."""
+    problem = of(error)
+    if problem.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+        events.emit("request.failed", id=getattr(request.state, "request_id", None), error=repr(error))
+    elif problem.status_code == HTTPStatus.SERVICE_UNAVAILABLE and error is not problem:
+        events.emit(
+            "request.unavailable",
+            id=getattr(request.state, "request_id", None),
+            error=error,
+            away=database.is_away(error),
+        )
+    return answer(request, problem)
+
+
+def _status(error: Refused) -> HTTPStatus:
+    if isinstance(error, NotThere):
+        return HTTPStatus.NOT_FOUND
+    if isinstance(error, NotNow):
+        return HTTPStatus.CONFLICT
+    return HTTPStatus.FORBIDDEN if isinstance(error, NotAllowed) else HTTPStatus.UNPROCESSABLE_ENTITY
+
+
+def _content(
+    status: HTTPStatus,
+    detail: str,
+    code: str | None = None,
+    request_id: str | None = None,
+    errors: Sequence[Fault] = (),
+) -> bytes:
+    members: dict[str, Any] = {
+        "type": "about:blank",
+        "title": status.phrase,
+        "status": status.value,
+        "detail": detail if detail != status.phrase else f"{detail.lower()}",
+        "code": code or _CODES.get(status.value, "refused"),
+    }
+    if request_id is not None:
+        members["request_id"] = request_id
+    if errors:
+        members["errors"] = [fault.model_dump() for fault in errors]
+    return json.dumps(members, ensure_ascii=False).encode("utf-8", "replace")
+
+
+_REFERENCE: Final = {"$ref": "#/components/schemas/Problem"}
+#: The problems that any route may answer with, for its description.
+RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": _REFERENCE}}}
+    for status in (400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 503)
+}

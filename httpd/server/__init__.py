@@ -1,0 +1,1 @@
+"""server — the listening socket, its connections, and the octets of HTTP, with limits for every client."""

@@ -1,0 +1,112 @@
+"""protocol — one connection, with limits that uvicorn leaves to a proxy
+
+Owns: the most connections, the size of a request's head, and the deadlines for a head and for a body.
+Guarantees: a client that has shown no key yet costs a bounded amount of memory for a bounded time. What is refused here
+    gets a problem (httpd/problems.py) and the end of its connection.
+See: RFC 6585 section 5 (431); RFC 9110 section 15.5.9 (408); RFC 9112 section 9.6 (the end of a connection).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, override
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from httpd import problems
+
+if TYPE_CHECKING:
+    from shared.config.httpd.settings import HttpdLimits, HttpdTimeout
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """A connection that ends where its client asks too much."""
+
+    def __init__(self, *arguments: Any, limits: HttpdLimits, timeout: HttpdTimeout, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._limits = limits
+        self._seconds = timeout.head.total_seconds(), timeout.body.total_seconds()
+        self._deadline: float | None = None
+        self._in_head = True
+        self._head = 0  # octets of it so far
+        self._refused = False
+        self.ended = asyncio.Event()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.ended.set()
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._deadline = self.loop.time() + self._seconds[0]
+        if len(self.connections) > self._limits.connections:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections are open")
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        super().data_received(data)
+        if self._in_head and not self._refused:
+            self._head += len(data)
+            if self._head > self._limits.head:
+                self._refuse_head()
+
+    @override
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head = True, 0
+        self._deadline = self.loop.time() + self._seconds[0]
+
+    @override
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._deadline = self.loop.time() + self._seconds[1]
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self._limits.head:
+            self._refuse_head()
+            return
+        if not self._refused:
+            super().on_headers_complete()
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        if not self._refused:
+            super().on_body(body)
+
+    @override
+    def on_message_complete(self) -> None:
+        self._deadline = None
+        if not self._refused:
+            super().on_message_complete()
+
+    @override
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1")
+
+    def judge(self, now: float) -> None:
+        """Close it if its client has taken too long."""
+        if self._deadline is not None and now > self._deadline and not self.transport.is_closing():
+            what = "head" if self._in_head else "body"
+            answering = self.cycle is not None and self.cycle.response_started
+            if (self._in_head and self._head == 0) or answering:
+                self.transport.close()  # it has asked nothing, or gets its answer already
+            else:
+                self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the {what} of the request took too long")
+
+    def _refuse_head(self) -> None:
+        most = f"allowed: up to {self._limits.head} octets"
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of the request is too large; {most}")
+
+    def _refuse(self, status: HTTPStatus, detail: str) -> None:
+        if self._refused:
+            return
+        self._refused = True
+        self._deadline = None
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write(problems.octets(status, detail))
+        self.transport.close()

@@ -1,0 +1,44 @@
+"""service — the parts that all requests share
+
+Owns: the configuration as it is now, the pool of connections, and the keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from httpd.access.address import client_address
+from httpd.access.keys import Keys
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from httpd.access.caller import Caller
+    from shared.config.httpd.settings import HttpdConfig
+    from shared.postgres import database
+
+
+class Service:
+    """What a request finds at `request.app.state.service`."""
+
+    def __init__(self, config: HttpdConfig, pool: database.Pool) -> None:
+        self.config = config
+        self.pool = pool
+        self.keys = Keys(pool, config.rates)
+
+    def use(self, config: HttpdConfig) -> None:
+        """Serve by this configuration from now on."""
+        self.config = config
+        self.keys.configure(config.rates)
+
+    def address(self, request: Request) -> str:
+        """The client's IP address."""
+        peer = "" if request.client is None else request.client.host
+        forwarded = ",".join(request.headers.getlist("x-forwarded-for")) or None
+        return client_address(peer, forwarded, self.config.proxy.networks)
+
+    async def caller(self, request: Request) -> Caller:
+        """Who asks; Problem 401 or 429."""
+        caller = await self.keys.caller(request.headers.get("authorization"), self.address(request))
+        request.state.caller = caller
+        return caller

@@ -1,0 +1,1 @@
+"""httpd — the models of httpd.yaml."""

@@ -1,0 +1,28 @@
+-- One message and its recipients, queued and finished.
+
+-- name: message_attempts
+-- Every try at a message's recipients, in order.
+SELECT a.queue__id AS id, a.ts, a.retry_count, a.worker, a.remote, a.outcome, a.scope, a.uncertain, a.reply_code, a.reply_text, a.tls,
+       a.source, extract(epoch FROM a.duration)::double precision AS seconds
+  FROM pillarbox.attempts a WHERE a.messages__id = %(message)s
+ ORDER BY a.queue__id, a.id
+ LIMIT %(limit)s::bigint
+
+-- name: message_recipients
+-- The recipients of a message as they are queued or finished; `own`: only where it was sent in the name of whom we act for.
+SELECT * FROM (
+    SELECT q.id, q.actionid, q.recipientlocalpart || '@' || q.recipientdomain AS address, lower(q.state) AS state, q.retry_count,
+           CASE WHEN q.state IN ('SCHEDULED', 'ACTIVE', 'DEFER', 'SENDING') THEN q.next_retry END AS next_retry, NULL::timestamptz AS finished,
+           q.last_error, q.metadata, q.ts, q.size, q.priority, q.saslusername, q.serverid, q.senderip, m.msgid, m.subject,
+           CASE WHEN q.senderdomain IS NULL THEN '' ELSE q.senderlocalpart || '@' || q.senderdomain END AS sender
+      FROM pillarbox.queue_state q LEFT JOIN pillarbox.messages m ON m.id = q.messages__id
+     WHERE q.messages__id = %(message)s
+    UNION ALL
+    SELECT a.id, a.actionid, a.recipientlocalpart || '@' || a.recipientdomain, a.result, a.retry_count, NULL, a.finished, a.last_error, a.metadata,
+           a.ts, a.size, a.priority, a.saslusername, a.serverid, a.senderip, a.msgid, a.subject,
+           CASE WHEN a.senderdomain IS NULL THEN '' ELSE a.senderlocalpart || '@' || a.senderdomain END
+      FROM pillarbox.archive a WHERE a.messages__id = %(message)s
+) AS r
+ WHERE NOT %(own)s::boolean OR (r.saslusername = pillarbox.acting_for() AND r.serverid IN ('sql', 'http'))
+ ORDER BY r.actionid, r.id
+ LIMIT %(limit)s::bigint
