@@ -9,7 +9,8 @@ Guarantees: a result is kept in memory and tried again until PostgreSQL has it, 
     group is recorded the next one gathers, and a few milliseconds longer while much is under way.
     A result PostgreSQL refuses is refused alone, and tried again without its texts; a success then without an attempt.
     If PostgreSQL refuses even that, the result is kept with its claim and tried again every minute (result.refused), so
-    that nothing is sent again because of it.
+    that nothing is sent again because of it. Whatever else keeps results from being recorded, a lock of another session
+    or a refusal that may pass, they wait apart and hold up no other (queued/backlog.py), however many they are.
     Another timeline of the server is logged (claim.timeline_changed); the fence keeps results from other mail.
 See: sql/queries/delivery/result.sql, result_record_if_claimed; sql/README.md, "Crash table".
 """
@@ -17,27 +18,27 @@ See: sql/queries/delivery/result.sql, result_record_if_claimed; sql/README.md, "
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from contextlib import suppress
+import math
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice, takewhile
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from queued import commit_delay
-from queued.claiming.leaves import Leaves, among
+from queued.backlog import Backlog
+from queued.claiming.leaves import among
 from queued.result_columns import claims, holds, notices, results
 from queued.values import fence
 from shared.failure_points import reach
 from shared.mail.results import DEAD
 from shared.observe import events, tracing
 from shared.postgres import database
+from shared.postgres.queries import filled_query
 from shared.postgres.timeline import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from uuid import UUID
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from queued.claiming.leaves import Partid
     from queued.values import Claimed, Fence
@@ -46,6 +47,9 @@ from queued.values import OnHold, Result, Spoken
 _GROUP = 500
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _CONFLICTS = 3  # in a row, after which each result is tried alone
+# Milliseconds that a statement waits for a lock: as connection_patience, and while something is known to be locked.
+_PATIENT: Final = 2000
+_HURRIED: Final = 20
 _AGAIN = 60.0  # seconds after which a result that PostgreSQL refused in every form is tried again
 _LEFT_OUT = "(left out: PostgreSQL refused the reply's text)"
 
@@ -88,23 +92,22 @@ class Recorder:
         self._pool = pool
         self._worker = worker
         self._ahead = ahead
-        self._waiting: deque[Result] = deque()
+        self._backlog = Backlog()
         self._arrived = asyncio.Event()
         self._recorded = asyncio.Event()
         self._recorded.set()
         self._hurried = asyncio.Event()
         self._doubtful: set[Fence] = set()  # id and token of what a try may have recorded unheard
-        self._leaves = Leaves()
         self._timeline = Timeline()
         self._minimal: set[Fence] = set()  # successes that PostgreSQL refused even without their texts
-        self._aside: list[Result] = []  # refused in every form, until they are tried again
-        self._locked: set[UUID] = set()  # messages of which another session kept something locked at the last try
+        self._limit = _GROUP  # of a group
+        self._wary = False  # something was locked at the last try
 
     def add(self, results: Sequence[Result]) -> None:
         """Take results over, if there are any; they are recorded soon."""
         if not results:
             return
-        self._waiting.extend(results)
+        self._backlog.add(results)
         self._recorded.clear()
         self._arrived.set()
 
@@ -123,131 +126,118 @@ class Recorder:
     @property
     def unrecorded(self) -> int:
         """How many results PostgreSQL does not have yet."""
-        return len(self._waiting) + len(self._aside)
+        return len(self._backlog)
 
     async def run(self) -> None:
         """Record groups until cancelled."""
-        pause, limit, conflicts = _FIRST_PAUSE, _GROUP, 0
+        pause, conflicts = _FIRST_PAUSE, 0
         while True:
-            await self._arrived.wait()
-            ready = len(self._waiting)
-            under_way = 0 if self._in_flight is None else self._in_flight.moving - ready
-            if wait := commit_delay.seconds(under_way, ready):
-                await asyncio.sleep(wait)
-            group = self._next(limit)
+            await self._something()
+            group = self._backlog.take(self._limit)
+            started = monotonic()
             try:
                 reach("result.before_record")
                 await self._record(group)
                 reach("result.after_record")
             except database.CONFLICT as error:
+                # Mostly a row was held or released at that moment; conflicts that go on come from one row.
                 conflicts += 1
-                pause, limit = await self._conflicted(group, error, conflicts, pause, limit)
-                continue
+                if conflicts > _CONFLICTS:
+                    self._alone(group, error, started)
+                else:
+                    self._backlog.back()
             except database.LOCKED as error:
                 # The others need not wait behind a lock of another session, on a row or on a message's count, which
                 # all results of that message need.
-                if len(group) == 1:
-                    events.emit("result.unrecorded", results=1, error=error, seconds=0.0)
-                    self._put_back(group[0].claimed.message_id)
-                limit = 1 if len(group) > 1 else _GROUP
-                continue
+                self._wary = True
+                self._alone(group, error, started, locked=True)
             except (*database.OUTAGE, *database.REFUSAL, UnicodeError) as error:
-                if not database.refuses_value(error):
-                    pause, limit = await self._kept(group, error, pause, limit)
+                if not database.is_away(error):
+                    self._refused(group, error, started)
                     continue
-                if len(group) == 1:
-                    self._refused(group[0], error)
-                limit = 1  # it is one of them; alone each shows whether it is the one
-                continue
-            pause, limit, conflicts = _FIRST_PAUSE, min(2 * limit, _GROUP), 0
-            self._done(group)
+                self._doubtful.update(map(_key, group))
+                self._unrecorded(error, pause)
+                self._backlog.back()
+                await self._rest(pause)
+                pause, self._limit = min(2 * pause, _LONGEST_PAUSE), max(1, self._limit // 2)
+            else:
+                pause, conflicts = _FIRST_PAUSE, 0
+                self._done(group)
 
-    async def _conflicted(
-        self, group: list[Result], error: Exception, conflicts: int, pause: float, limit: int
-    ) -> tuple[float, int]:
-        """Mostly a row was held or released at that moment; conflicts that go on come from one row. As `_kept`."""
-        if conflicts <= _CONFLICTS:
-            return pause, limit
+    async def _something(self) -> None:
+        """Return when there is something to try, and what comes within moments has joined it."""
+        while (seconds := self._backlog.seconds()) > 0:
+            self._arrived.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if seconds == math.inf else seconds):
+                    await self._arrived.wait()
+        if ready := self._backlog.ready:
+            under_way = 0 if self._in_flight is None else self._in_flight.moving - self._backlog.waiting
+            if wait := commit_delay.seconds(under_way, ready):
+                await asyncio.sleep(wait)
+
+    def _alone(self, group: list[Result], error: Exception, started: float, *, locked: bool = False) -> None:
+        """Try each alone; one that was waits apart from now on."""
+        self._limit = 1
         if len(group) > 1:
-            return pause, 1
-        await self._postpone(group, error, pause)
-        return min(2 * pause, _LONGEST_PAUSE), 1
+            self._backlog.back()
+            return
+        first = not self._backlog.has_apart
+        wait = self._backlog.put_apart(monotonic() - started, locked=locked)
+        if first or self._backlog.is_apart:  # one line for many that are refused alike
+            self._unrecorded(error, wait)
 
-    async def _kept(self, group: list[Result], error: Exception, pause: float, limit: int) -> tuple[float, int]:
-        """These wait: for a server that is back, or for a refusal to pass. The next pause and limit."""
-        # A refusal that does not depend on the values may pass: read-only servers, missing rights.
-        self._doubtful.update(map(_key, group))
-        if len(group) > 1 and not database.is_outage(error):
-            return pause, 1  # perhaps it is one of them: alone each shows, and the others need not rest for it
-        await self._postpone(group, error, pause)
-        return min(2 * pause, _LONGEST_PAUSE), max(1, limit // 2)
-
-    async def _postpone(self, group: list[Result], error: Exception, pause: float) -> None:
-        """Rest; the others need not wait for one alone that is refused, or takes too long."""
+    def _unrecorded(self, error: Exception, seconds: float) -> None:
         events.emit(
-            "result.unrecorded", results=len(self._waiting), error=error, seconds=pause, away=database.is_away(error)
+            "result.unrecorded", results=self.unrecorded, error=error, seconds=seconds, away=database.is_away(error)
         )
-        await self._rest(pause)
-        if len(group) == 1:
-            self._waiting.rotate(-1)
 
-    def _next(self, limit: int) -> list[Result]:
-        """The first that wait, of few leaves; alone, where its message was locked when it was last tried."""
-        if self._waiting[0].claimed.message_id in self._locked:
-            return [self._waiting[0]]
-        free = takewhile(lambda result: result.claimed.message_id not in self._locked, self._waiting)
-        group = list(islice(free if self._locked else self._waiting, limit))
-        chosen = self._leaves.first(group, lambda result: result.claimed)
-        if len(chosen) < len(group):
-            taken = set(map(id, chosen))
-            others = [result for result in group if id(result) not in taken]
-            self._waiting = deque([*chosen, *others, *islice(self._waiting, len(group), None)])
-        return chosen
+    def _refused(self, group: list[Result], error: Exception, started: float) -> None:
+        """PostgreSQL is there, and refused these: perhaps for a value of one, so that each shows alone."""
+        if not database.refuses_value(error):
+            # It does not depend on the values, and may pass: a read-only server, missing rights.
+            self._doubtful.update(map(_key, group))
+            self._alone(group, error, started)
+        elif len(group) > 1:
+            self._backlog.back()
+            self._limit = 1
+        else:
+            self._with_less(group[0], error)
 
-    def _refused(self, result: Result, error: Exception) -> None:
-        """PostgreSQL refused the first that waits: try it again with less, or put it aside for a while."""
+    def _with_less(self, result: Result, error: Exception) -> None:
+        """Try the one that was refused for a value with less, or put it aside for a while."""
         plain, mine = _without_texts(result), _key(result)
         if plain != result:
-            self._waiting[0] = plain
+            self._backlog.back([plain])
             then = "recorded without its texts"
         elif result.result == "success" and mine not in self._minimal:
             self._minimal.add(mine)
+            self._backlog.back()
             then = "recorded without an attempt"
         else:
             self._minimal.discard(mine)
-            self._aside.append(self._waiting.popleft())
-            if not self._waiting:
-                self._arrived.clear()
+            self._backlog.put_aside()
             asyncio.get_running_loop().call_later(_AGAIN, self._again, result)
             then = f"kept with its claim, and tried again in {_AGAIN:.0f} s"
+        self._limit = 1
         events.emit("result.refused", recipient_id=result.claimed.id, error=error, then=then)
 
     def _again(self, result: Result) -> None:
-        """Results that were put aside wait once more."""
-        self._aside.remove(result)
-        self.add([result])
-
-    def _put_back(self, message: UUID) -> None:
-        """Results of this message wait behind all others."""
-        self._locked.add(message)
-        theirs = [result for result in self._waiting if result.claimed.message_id == message]
-        others = [result for result in self._waiting if result.claimed.message_id != message]
-        self._waiting = deque(others + theirs[1:] + theirs[:1])
+        """A result that was put aside waits once more."""
+        self._backlog.again(result)
+        self._arrived.set()
 
     def _done(self, group: list[Result]) -> None:
-        """These, the first that wait, are no longer in flight."""
-        for _ in group:
-            self._waiting.popleft()
+        """These are recorded, and no longer in flight."""
+        self._backlog.done()
+        self._limit = min(2 * self._limit, _GROUP)
+        self._wary = self._wary and self._backlog.wary
         self._doubtful.difference_update(map(_key, group))
-        if self._locked:
-            self._locked.difference_update(result.claimed.message_id for result in group)
         if self._in_flight is not None:
             self._in_flight.recorded([result.claimed for result in group])
         self._minimal.difference_update(map(_key, group))
-        if not self._waiting:
-            self._arrived.clear()
-            if not self._aside:
-                self._recorded.set()
+        if not self._backlog:
+            self._recorded.set()
 
     async def _rest(self, seconds: float) -> None:
         """For so long, or until a hurry is signalled."""
@@ -294,7 +284,7 @@ class Recorder:
         self, group: list[Result], record: Callable[[list[Result], list[Partid] | None], Awaitable[list[Any]]]
     ) -> list[Any]:
         """Record in the partitions of the claims, then what is not there in the whole queue: it may be on hold."""
-        rows = await record(group, self._leaves.named(r.claimed for r in group))
+        rows = await record(group, self._backlog.named(group))
         found = {(row.id, row.token) for row in rows}
         if missed := [r for r in group if _key(r) not in found]:
             self._doubtful.update(map(_key, group))  # recorded already, should the next statement fail
@@ -326,7 +316,8 @@ class Recorder:
             return {}
         ids = [c.id for c in claimed]
         # Two statements, for the second must see what those have done for whom the first waited.
-        await database.fetch(connection, "result_wait", ids=ids)
+        async with self._patience(connection):
+            await database.fetch(connection, "result_wait", ids=ids)
         rows = await database.fetch(
             connection,
             "result_recorded_before",
@@ -343,13 +334,27 @@ class Recorder:
         values = {"now": None, "worker": self._worker, **values}
         keep = (parts or {}).get("among") != among(None)
         try:
-            return await database.fetch_filled(connection, query, parts or {}, keep=keep, **values)
+            async with self._patience(connection):
+                return await database.fetch_filled(connection, query, parts or {}, keep=keep, **values)
         except database.NO_PARTITION:
             # The clock jumped past the days made in advance.
             await database.fetch(connection, "history_create", ahead=self._ahead)
         except database.VANISHED:
             pass  # the queue was repartitioned meanwhile
-        return await database.fetch_filled(connection, query, parts or {}, keep=keep, **values)
+        async with self._patience(connection):
+            return await database.fetch_filled(connection, query, parts or {}, keep=keep, **values)
+
+    @asynccontextmanager
+    async def _patience(self, connection: database.Connection) -> AsyncIterator[None]:
+        """How long the statement of this block may wait for a lock, where that is not what the connection says."""
+        hurried = self._wary and not self._backlog.is_apart
+        if not hurried and not database.is_pooled(connection):
+            yield
+            return
+        async with connection.transaction():
+            milliseconds = str(_HURRIED if hurried else _PATIENT)
+            await connection.execute(filled_query("lock_timeout", milliseconds=milliseconds))
+            yield
 
 
 def _key(result: Result) -> Fence:

@@ -178,6 +178,23 @@ async def test_a_result_refused_for_an_unknown_reason_does_not_block_others(fact
     assert len(factory.archive()) == 300
 
 
+@pytest.mark.parametrize("code", ["40001", "42501", "57014"])
+async def test_however_many_results_are_not_taken_others_are_recorded_at_once(factory: Factory, code: str) -> None:
+    """Conflicts without end, a right that is missing for some rows, a statement that is always cancelled."""
+    factory.rows(40)
+    factory.sql(REFUSING.replace("{code}", code))
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri, 40)
+        recorder.add([finished(c, replace(DELIVERED, text="poison"), "success") for c in taken[:20]])
+        recorder.add([finished(c, DELIVERED, "success") for c in taken[20:]])
+        async with asyncio.timeout(5):  # one pause for each took half a minute
+            await until(lambda: recorder.unrecorded == 20, "the others to be recorded")
+        factory.sql("DROP TRIGGER mine ON pillarbox.attempts")
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert len(factory.archive()) == len(factory.attempts()) == 40
+
+
 @pytest.mark.parametrize("result", ["failed", None])
 async def test_a_result_without_its_refused_text_still_notifies_and_reschedules(
     factory: Factory, result: str | None
@@ -270,6 +287,24 @@ async def test_a_locked_row_does_not_block_other_results(factory: Factory, heard
             await recorder.drained()
     assert sorted(row.id for row in factory.archive()) == ids
     assert heard.all("result.unrecorded")
+
+
+async def test_however_many_rows_are_locked_other_results_are_recorded_soon(factory: Factory, heard: Heard) -> None:
+    """By a session that keeps its transaction open, such as an application that changes its own mail."""
+    message = factory.message()
+    ids = [factory.row() for _ in range(20)] + factory.rows(5, message=message) + factory.rows(10)
+    async with running_recorder(factory.uri) as recorder:
+        taken = await claim(factory.uri, 40)
+        with factory.another() as operator:
+            operator.execute("SELECT FROM pillarbox.queue WHERE id = ANY(%s) FOR UPDATE", (ids[:20],))
+            operator.execute("SELECT FROM pillarbox.refcounts WHERE messages__id = %s FOR UPDATE", (message,))
+            recorder.add([finished(c, DELIVERED, "success") for c in taken])
+            async with asyncio.timeout(15):  # a wait of two seconds for each took a minute
+                await until(lambda: {row.id for row in factory.archive()} >= set(ids[25:]), "the others to be recorded")
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert sorted(row.id for row in factory.archive()) == sorted(ids)
+    assert len(heard.all("result.unrecorded")) < len(ids)
 
 
 async def test_results_refused_by_a_read_only_server_are_kept(factory: Factory, heard: Heard) -> None:
