@@ -291,7 +291,8 @@ def complete(conninfo: str, application_name: str) -> str:
     if any("," in str(given.get(name) or "") for name in ("host", "hostaddr")):
         # Of a primary and its standbys only one can take mail, and which one it is may change.
         defaults["target_session_attrs"] = "read-write"
-    return make_conninfo(conninfo, **{name: value for name, value in defaults.items() if name not in given})
+    asked = {name: value for name, value in defaults.items() if name not in given}
+    return make_conninfo(conninfo, **asked, client_encoding=_ENCODING)  # whatever PGCLIENTENCODING or the role says
 
 
 def without_password(conninfo: str) -> tuple[str, str | None]:

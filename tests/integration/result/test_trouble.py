@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from queued.result import Recorder
 from tests.fixtures.database.results import (
@@ -109,6 +110,18 @@ async def test_a_success_with_a_refused_text_is_recorded_without_it(factory: Fac
     assert set(said.values()) == {DELIVERED.text}
     [refused] = heard.all("result.refused")
     assert (refused["recipient_id"], refused["then"]) == (taken[4].id, "recorded without its texts")
+
+
+async def test_results_do_not_depend_on_how_a_role_reads_null_in_arrays(factory: Factory, heard: Heard) -> None:
+    """With array_nulls off it is a text like any other, and no result with a column left empty would be recorded."""
+    factory.rows(2)
+    async with running_recorder(make_conninfo(factory.uri, options="-c array_nulls=off")) as recorder:
+        one, two = await claim(factory.uri)
+        recorder.add([finished(one, DELIVERED, "success"), deferred(two, datetime.now(UTC) + timedelta(hours=1))])
+        async with asyncio.timeout(20):
+            await recorder.drained()
+    assert heard.all("result.refused") == []
+    assert [row.id for row in factory.queue()] == [two.id]
 
 
 #: An operator's trigger on attempts that refuses one text, by a SQLSTATE.

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 import shared.postgres.migrate
 from shared.errors import ConfigError, DatabaseUnavailable, SchemaMismatch
+from shared.mail.message import Address, Recipient
 from shared.postgres.migrate import Migration, check, compare, known, migrate, missing
+from tests.fixtures.daemons.submissions import running_spool, submission
 from tests.fixtures.database.operating import write_config
 from tests.fixtures.database.postgres import LEAVES
+from tests.fixtures.database.results import claim
 from tests.fixtures.heard import until
 
 if TYPE_CHECKING:
@@ -131,6 +135,24 @@ def test_a_database_of_another_encoding_is_refused_before_the_first_migration(
     )
     assert "Traceback" not in done.stderr
     assert leftovers(other_encoding) == 0
+
+
+@pytest.mark.parametrize("place", ["role", "environment"])
+async def test_another_client_encoding_stops_neither_migrations_nor_mail(
+    empty_database: str, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """The schema has characters, and envelopes may have some, that LATIN1 does not."""
+    uri = empty_database
+    if place == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    else:
+        uri = make_conninfo(uri, options="-c client_encoding=LATIN1")
+    assert migrate(uri, LEAVES).applied
+    known_to = Recipient(Address("пример", "example.com"), "1")
+    async with running_spool(uri) as spool:
+        await spool.submit(submission(known_to, smtputf8=True))
+    [claimed] = await claim(uri)
+    assert claimed.recipient == known_to.address
 
 
 def test_the_first_run_migrates_everything_and_the_next_nothing(empty_database: str) -> None:
