@@ -72,11 +72,11 @@ def main(arguments: list[str] | None = None) -> int:
     if given == ["--version"]:
         print(f"pillarbox {version()}")
         return 0
-    options = _parsed(given)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # a line is there when it is printed, in a pipe too
-    AS.set(getattr(options, "principal", None))
     try:
+        options = _parsed(given)  # imports the verb, which Ctrl-C may interrupt
+        AS.set(getattr(options, "principal", None))
         status: int = options.func(options)
     except PillarboxError as error:
         if str(error):

@@ -113,6 +113,7 @@ CHECKS: Final[dict[str, str]] = {
         "Mail is delivered while mail waits. Note: nothing was delivered for 10 minutes, and mail for one domain "
         "waits. W: mail for several domains does. A: for an hour."
     ),
+    "mail.suspended": "Mail waits because a suspend says so. Note: some mail does. W: all mail does.",
     "mail.hosts": (
         "Mail that waits for a host that does not answer, is at its limit, or for DNS. Note: there is some. W: 100 "
         "recipients wait for one of them. A: 1000, as where many domains lead to one dead host."

@@ -17,6 +17,7 @@ from operate import partition_ids
 from operate.doctor import logins, queue, server, workers
 from operate.doctor.checks import Finding, Limits, Severity
 from operate.doctor.conditions import prove
+from operate.doctor.suspends import suspended
 from operate.doctor.workers import Registered
 from queued.maintain import UNSERVED_GRACE
 from shared.config.smtpd.quarantine import reviewers
@@ -69,6 +70,7 @@ class Look:
             ("refcount.body", self._orphans),
             ("mail.overdue", self._due),
             ("mail.flow", self._flow),
+            ("mail.suspended", self._suspended),
             ("mail.transport", self._transports),
             ("mail.hosts", self._hosts),
             ("mail.dead", self._dead),
@@ -168,6 +170,9 @@ class Look:
     async def _flow(self) -> list[Finding]:
         [row] = await self._rows("doctor_flow", batch=self._limits.backlog)
         return [queue.flow(row, self._limits)]
+
+    async def _suspended(self) -> list[Finding]:
+        return [suspended(await self._rows("suspend_active", now=None), self._queued.pacing.suspends)]
 
     async def _transports(self) -> list[Finding]:
         known = [transport.id for transport in self._queued.transports]

@@ -205,7 +205,7 @@ def flow(row: Row, limits: Limits) -> Finding:
     most = "at least " if row.recipients >= limits.backlog else ""
     waits = f"{how_many(row.recipients, 'recipient')} of {how_many(row.domains, 'domain')}"
     text = f"nothing was delivered {last}, but mail waits: {most}{waits}"
-    remedy = "look at last_error (pillarbox queue group last_error), transport.reached and worker.live"
+    remedy = "look at last_error (pillarbox queue group last_error), mail.suspended, transport.reached and worker.live"
     return Finding(check, verdict, text, remedy if verdict > Severity.NOTE else "")
 
 

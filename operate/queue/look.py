@@ -32,6 +32,7 @@ _BOUNDS: Final = (5, 10, 20, 40, 80, 160, 320, 640, 1280)  # minutes, as qshape'
 #: The heads of the counts by age: up to so many minutes, and longer.
 AGES: Final = (*(str(bound) for bound in _BOUNDS), f"{_BOUNDS[-1]}+")
 _LATE: Final = timedelta(minutes=1)  # due for longer, mail waits for something else than its turn
+_PARKED: Final = "waiting: "  # how last_error begins of mail that was put back without a try
 _HEADER: Final = 64 * 1024  # octets of a message read for its header
 _UNGROUPED: Final = frozenset({"time", "age", "wait"})
 
@@ -160,6 +161,8 @@ def why(row: database.Row, now: datetime) -> str:
     if (late := now - row.next_retry) > _LATE:
         doctor = f"`pillarbox doctor` says whether one serves partition {row.partition or 'NULL'}"
         due = f"due for {span(late)}, but no worker has taken it: {doctor}"
+    if row.state in {"SCHEDULED", "DEFER"} and (row.last_error or "").startswith(_PARKED):
+        return f"{row.last_error}; it is looked at again in {wait}"
     return {
         "HOLD": f"on hold in {row.quarantine!r}" if row.quarantine else "on hold",
         "SENDING": f"claimed by {row.worker}",

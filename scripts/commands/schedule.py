@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _COLUMNS: Final = (
-    Column("id", least=12, whole=True),
-    Column("next", gives=5),
+    Column("id"),
+    Column("next", gives=4),
     Column("every"),
+    Column("to", least=20, whole=True),
     Column("zone", gives=2),
     Column("last", gives=1),
     Column("from", gives=3, least=16, whole=True),
-    Column("to", gives=4, least=20, whole=True),
     Column("state", least=8),
 )
 _CLOCKS_APART: Final = timedelta(days=1)  # at most, between PostgreSQL's and this host's
@@ -161,7 +161,7 @@ def _cells(row: database.Row) -> tuple[object, ...]:
     """One schedule as a row of the table."""
     state = "enabled" if row.enabled else f"disabled: {row.error}" if row.error else "disabled"
     coming = row.next_at if row.enabled else None
-    return row.id, coming, row.cron, row.timezone, row.last_at, row.sender or "<>", row.recipients, state
+    return row.id, coming, row.cron, row.recipients, row.timezone, row.last_at, row.sender or "<>", state
 
 
 def remove(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from operate.selection import in_words
 from operate.transports import check_option
 from queued.pacing.suspends import release
 from scripts import one_connection
@@ -92,7 +93,7 @@ def add(options: argparse.Namespace) -> int:
         if options.json:
             records.one({"id": row.id, "selection": selection, "expires": row.expires})
         else:
-            print(f"{row.id}: {_told(selection)} is suspended {until}")
+            print(f"{row.id}: {in_words(selection)} is suspended {until}")
         return 0
 
     return _ask(options, work)
@@ -105,7 +106,7 @@ def list_suspends(options: argparse.Namespace) -> int:
         records.lines(map(fields, rows))
         return 0
     Table(_COLUMNS).print(
-        (row.id, _told(row.selection), row.expires or "until it is removed", row.made, row.who, row.reason)
+        (row.id, in_words(row.selection), row.expires or "until it is removed", row.made, row.who, row.reason)
         for row in rows
     )
     if not rows:
@@ -137,7 +138,7 @@ def remove(options: argparse.Namespace) -> int:
         records.one({"removed": sorted(known)})
     else:
         print(
-            "\n".join(f"{row.id}: {_told(row.selection)} is no longer suspended" for row in gone) or "there were none"
+            "\n".join(f"{row.id}: {in_words(row.selection)} is no longer suspended" for row in gone) or "there were none"
         )
     return 0
 
@@ -162,11 +163,6 @@ def _span(text: str) -> float:
     if not seconds:
         raise argparse.ArgumentTypeError(f"{show(text)} is too short; allowed: a duration above zero")
     return seconds
-
-
-def _told(selection: dict[str, list[str]]) -> str:
-    """A selection in words."""
-    return "; ".join(f"{name} {', '.join(values)}" for name, values in selection.items()) or "all mail"
 
 
 def _shown(expires: Any) -> str:

@@ -39,7 +39,8 @@ class Column:
     gives: the order in which columns are left out on a narrow terminal, 1 first; 0 is never left out.
     least: characters that the column may be cut to; None: it is never cut.
     whole: a longer value is not cut either, but moves the rest of its row; what then does not fit is left out there.
-    right: aligned to the right, for numbers. wraps: for the last column: a long value goes on in the next line.
+    right: aligned to the right, for numbers. wraps: for the last column: a long value goes on in the next line, but no word is broken: an
+    address, an id or a URL can be copied.
     """
 
     name: str
@@ -189,7 +190,7 @@ def _wrapped(line: str, cell: str, limit: int | None) -> list[str]:
     room = max(limit - cell_len(line), 1)
     if cell_len(cell) <= room:
         return [(line + cell).rstrip()]
-    words = textwrap.wrap(cell, max(limit - indent, 1), break_on_hyphens=False) or [""]
+    words = textwrap.wrap(cell, max(limit - indent, 1), break_on_hyphens=False, break_long_words=False) or [""]
     if room < _NARROWEST:
         return [line.rstrip(), *(" " * indent + each for each in words)]
     return [line + words[0], *(" " * indent + each for each in words[1:])]

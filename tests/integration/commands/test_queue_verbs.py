@@ -256,6 +256,13 @@ def test_due_mail_that_nothing_takes_says_for_how_long_and_where_the_reason_is(
     assert remedy == "`pillarbox doctor` says whether one serves partition 1"
 
 
+def test_parked_mail_says_what_it_waits_for(factory: Factory, pillarbox: Pillarbox) -> None:
+    parked = factory.row(due=timedelta(hours=1))
+    factory.sql("UPDATE pillarbox.queue SET last_error = 'waiting: suspended: it moves'")
+    why = pillarbox.json("show", str(parked))["why"]
+    assert re.fullmatch(r"waiting: suspended: it moves; it is looked at again in (1h|59m\d+s)", why)
+
+
 def test_a_trace_shows_queue_audit_and_archive(factory: Factory, pillarbox: Pillarbox) -> None:
     held = factory.row(status="HOLD")
     pillarbox.json("delete", f"id={held}", "--yes", "--reason", "spam")

@@ -50,7 +50,7 @@ def fresh_clone(database: str, reader: Reader) -> Iterator[Walk]:
         yield walk
 
 
-def test_the_status_screen_has_five_lines() -> None:
+def test_the_way_from_a_clone_to_the_first_mail_has_five_lines() -> None:
     assert len(blocks(DOCS / "quickstart.md")[0].commands()) == 5
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.commands.schedule import _COLUMNS as SCHEDULES
 from scripts.output.table import Column, Table, fitted, shown, time
 from scripts.queue.show import _COLUMNS
 
@@ -84,6 +85,18 @@ def test_the_last_column_may_wrap_below_itself(monkeypatch: pytest.MonkeyPatch) 
     table = Table([Column("name"), Column("", wraps=True)], width=40)
     found = table.lines([("why", "one two three four five six seven eight nine ten")])
     assert found == ["name", "why   one two three four five six seven", "      eight nine ten"]
+
+
+def test_an_address_is_not_broken_where_a_value_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    table = Table([Column("name"), Column("", wraps=True)], width=40)
+    found = table.lines([("who", f"from {LONG} by us")])
+    assert found == ["name", "who   from", f"      {LONG}", "      by us"]
+
+
+def test_a_schedule_shows_its_recipient_on_a_narrow_terminal() -> None:
+    row = ("weekly-report", NOW, "0 9 * * mon", [LONG], "UTC", None, "billing@example.com", "enabled")
+    assert LONG in Table(SCHEDULES, width=80).lines([row])[1]
 
 
 def test_values_are_readable_and_without_control_characters() -> None:
