@@ -288,5 +288,5 @@ def _unknown(name: str) -> str:
     """The error about an unknown name, with the one that was probably meant."""
     near = difflib.get_close_matches(name.lower(), [*FIELDS, *ALIASES], 1)
     if near:
-        return f"there is no {name}; did you mean {near[0]}?"
-    return f"there is no {name}; allowed: {', '.join(FIELDS)}, metadata.KEY"
+        return f"unknown field {name}; did you mean {near[0]}?"
+    return f"unknown field {name}; allowed: {', '.join(FIELDS)}, metadata.KEY"

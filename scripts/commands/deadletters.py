@@ -69,7 +69,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     finish(verb, requeue, acting=True)
 
     verb = verbs.add_parser("watch", help="one JSON line for each dead letter as it happens, until Ctrl-C")
-    verb.add_argument("--since", type=_ago, metavar="AGO", help="begin with those of this long ago: 1d, 2h30m (now)")
+    verb.add_argument("--since", type=_ago, metavar="AGO", help="start this far back: 1d, 2h30m (default: now)")
     finish(verb, watch)
 
 
@@ -204,7 +204,7 @@ def _add_filter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--result", action="append", choices=DEAD, help="only with this result; may be given again")
     parser.add_argument("--domain", help="only for recipients of this domain")
     parser.add_argument("--since", type=_ago, metavar="AGO", help="only what finished within: 1d, 2h30m")
-    parser.add_argument("--limit", type=count, metavar="N", help="at most so many")
+    parser.add_argument("--limit", type=count, metavar="N", help="at most N")
 
 
 def _filter(options: argparse.Namespace) -> dict[str, Any]:

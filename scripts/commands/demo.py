@@ -50,7 +50,7 @@ bounces: {{hostname: demo.pillarbox.example}}
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `demo` to the command line."""
     parser = subparsers.add_parser("demo", help="send real mail through the whole system and account for it")
-    parser.add_argument("--messages", type=int, default=1000, metavar="N", help="how many to make up (1000)")
+    parser.add_argument("--messages", type=int, default=1000, metavar="N", help="how many messages to generate (1000)")
     parser.add_argument("--mail", type=Path, metavar="DIR", help="submit the .eml files below DIR instead")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="makes the same mail again (1)")
     parser.add_argument("--var", type=Path, default=Path("var/demo"), metavar="DIR", help="emptied first (var/demo)")

@@ -42,16 +42,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     finish(verbs.add_parser("list", help="every principal, without passwords"), list_principals, acting=True)
     verb = user.add_verb(verbs, "add", add, "add a principal")
-    verb.add_argument("--kind", choices=KINDS, default="person", help="what it is (person)")
+    verb.add_argument("--kind", choices=KINDS, default="person", help="person or application (default: person)")
     _add_rights(verb)
-    verb = user.add_verb(verbs, "change", change, "change what a principal may do; what is not named stays as it is")
+    verb = user.add_verb(verbs, "change", change, "change a principal; what no option names stays as it is")
     _add_rights(verb)
     verb.add_argument(
         "--clear", action="append", choices=tuple(_CLEARED), default=[], help="back to the default; may be given again"
     )
     state = verb.add_mutually_exclusive_group()
     state.add_argument("--disable", action="store_true", help="refuse everything on its behalf, and its logins")
-    state.add_argument("--enable", action="store_true", help="end that")
+    state.add_argument("--enable", action="store_true", help="allow it again")
     user.add_verb(verbs, "remove", remove, "forget a principal")
 
 
@@ -68,7 +68,7 @@ def _add_rights(verb: argparse.ArgumentParser) -> None:
         dest="reviews",
         action="append",
         metavar="ID",
-        help="a quarantine that it may review; may be given again (all that let it)",
+        help="a quarantine that it may review; may be given again (default: all that allow it)",
     )
     user.add_sending(verb)
 

@@ -1,4 +1,4 @@
-"""schedule — `pillarbox schedule`: mail that is sent again and again, or later
+"""schedule — `pillarbox schedule`: send mail regularly, or once at a later time
 
 Owns: add, list, remove, enable and disable, for people and for programs.
 Guarantees: a message that cannot be sent is refused when it is added, naming the wrong option. This command sends
@@ -47,7 +47,7 @@ _LEAST, _MOST = -9, 9  # priorities, as in the table
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `schedule` and its verbs to the command line."""
-    parser = subparsers.add_parser("schedule", help="mail that is sent again and again, or later")
+    parser = subparsers.add_parser("schedule", help="send mail regularly, or once at a later time")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     verb = verbs.add_parser("add", help="send recurring mail by a cron expression, or one message later")
@@ -75,7 +75,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for name, run, text in (
         ("remove", remove, "forget a schedule; mail it has queued is still sent"),
         ("enable", enable, "send it again, from its next occurrence on"),
-        ("disable", disable, "send it no more until it is enabled"),
+        ("disable", disable, "stop sending it until it is enabled"),
     ):
         verb = verbs.add_parser(name, help=text)
         verb.add_argument("id", metavar="ID")

@@ -51,7 +51,7 @@ _COLUMNS: Final = (
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `suspend` and its verbs to the command line."""
-    parser = subparsers.add_parser("suspend", help="let mail wait, and let it go again")
+    parser = subparsers.add_parser("suspend", help="pause the delivery of some mail, or of all, and resume it")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     verb = verbs.add_parser("add", help="suspend mail that matches all options")
@@ -69,7 +69,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         verbs.add_parser("list", help="list mail that is suspended by command or by rule"), list_suspends, acting=True
     )
 
-    verb = verbs.add_parser("remove", help="let it go again")
+    verb = verbs.add_parser("remove", help="resume its delivery")
     verb.add_argument("ids", type=int, nargs="*", metavar="ID", help="numbers that `list` shows")
     verb.add_argument("--all", action="store_true", help="all of them")
     finish(verb, remove, acting=True)

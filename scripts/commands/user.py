@@ -55,9 +55,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb = add_verb(verbs, "add", add, "add a user; the password is asked for, or read from a pipe")
     _add_password(verb)
     add_sending(verb)
-    _add_password(add_verb(verbs, "passwd", passwd, "give a user another password"))
+    _add_password(add_verb(verbs, "passwd", passwd, "change a user's password"))
     add_verb(verbs, "disable", disable, "refuse the user's logins until it is enabled")
-    add_verb(verbs, "enable", enable, "take the user's logins again")
+    add_verb(verbs, "enable", enable, "accept the user's logins again")
     add_verb(verbs, "remove", remove, "forget a user")
     verb = verbs.add_parser("list", help="every user, without passwords")
     finish(verb, list_users, acting=True)
@@ -78,8 +78,8 @@ def add_sending(verb: argparse.ArgumentParser) -> None:
     )
     for name in ("messages", "recipients"):
         verb.add_argument(f"--{name}", type=int, metavar="N", help=f"{name} in an hour (no limit)")
-    verb.add_argument("--partition", metavar="ID", help="of its mail (as policy decides)")
-    verb.add_argument("--transport", metavar="ID", help="of its mail (as policy decides)")
+    verb.add_argument("--partition", metavar="ID", help="partition of the mail (default: as policy decides)")
+    verb.add_argument("--transport", metavar="ID", help="transport of the mail (default: as policy decides)")
     verb.add_argument("--hold", metavar="ID", help="hold its mail under this quarantine id")
 
 

@@ -63,7 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb = verbs.add_parser("test", help="show what would happen to an envelope, and why, rule by rule")
     add_config(verb)
     verb.add_argument("--client", required=True, type=_client, metavar="ADDRESS", help="IP address it comes from")
-    verb.add_argument("--clientname", metavar="NAME", help="the client's host name, if it is to be known")
+    verb.add_argument("--clientname", metavar="NAME", help="the client's host name (default: unknown)")
     verb.add_argument("--helo", default="client.invalid", metavar="NAME", help="its name in HELO (client.invalid)")
     verb.add_argument("--user", metavar="NAME", help="the user it authenticates as")
     verb.add_argument("--from", dest="sender", required=True, type=_sender, metavar="ADDRESS", help='"" for null')
@@ -75,7 +75,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("--tls", nargs="?", const="1.3", choices=("1.2", "1.3"), help="under TLS of this version (1.3)")
     verb.add_argument("--listener", metavar="ID", help="the server it connects to, one of servers[].id (the first)")
     verb.add_argument(
-        "--at", type=_time, metavar="TIME", help="when, as 2026-07-01T12:00+02:00 (now); UTC without zone"
+        "--at", type=_time, metavar="TIME", help="at this time, such as 2026-07-01T12:00+02:00 (default: now); UTC without a zone"
     )
     verb.add_argument("--check", action="store_true", help="have rspamd check the message, which may learn from it")
     verb.add_argument("--json", action="store_true", help="one JSON object")

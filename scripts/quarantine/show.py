@@ -60,8 +60,8 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verbs that look."""
     verb = under.add_parser("list", help="the quarantines; with a condition, the mail that is held")
     add_condition(verb, all_=True)
-    verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many (50)")
-    verb.add_argument("--after", type=int, default=0, metavar="ID", help="from the one after this id on")
+    verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most N (50)")
+    verb.add_argument("--after", type=int, default=0, metavar="ID", help="start after this id")
     finish(verb, list_, acting=True)
 
     verb = under.add_parser("show", help="one held message: envelope, header, text and parts, made safe to look at")

@@ -46,12 +46,12 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verbs that tell history."""
     verb = under.add_parser("trace", help="everything that ever happened to a message")
     verb.add_argument("id", metavar="ID", help="a message id, the number of a recipient, or a <Message-ID>")
-    verb.add_argument("--limit", type=count, default=1000, metavar="N", help="at most so many lines (1000)")
+    verb.add_argument("--limit", type=count, default=1000, metavar="N", help="at most N lines (1000)")
     finish(verb, trace, acting=True)
 
     verb = under.add_parser("audit", help="commands that changed the queue, newest first")
     verb.add_argument("id", type=int, nargs="?", metavar="AUDIT", help="only this one")
-    verb.add_argument("--limit", type=count, default=20, metavar="N", help="at most so many (20)")
+    verb.add_argument("--limit", type=count, default=20, metavar="N", help="at most N (20)")
     finish(verb, audit, acting=True)
 
 

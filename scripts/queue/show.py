@@ -51,25 +51,25 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Add the verbs that look."""
     verb = under.add_parser("list", help="matching recipients, in order of arrival")
     add_condition(verb)
-    verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many (50)")
-    verb.add_argument("--after", type=int, default=0, metavar="ID", help="from the one after this id on")
+    verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most N (50)")
+    verb.add_argument("--after", type=int, default=0, metavar="ID", help="start after this id")
     finish(verb, list_, acting=True)
 
     verb = under.add_parser("group", help="count matching recipients by column values")
     verb.add_argument("by", metavar="COLUMN[,COLUMN…]", help="such as recipientdomain or state,transport")
     add_condition(verb)
-    verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most so many groups (50)")
+    verb.add_argument("--limit", type=count, default=50, metavar="N", help="at most N groups (50)")
     finish(verb, group, acting=True)
 
     verb = under.add_parser("show", help="one recipient: envelope, header, tries, when the next one is and why")
     verb.add_argument(
-        "id", metavar="ID", help="its number, as `list` tells it, the id of its message, or a <Message-ID>"
+        "id", metavar="ID", help="the number of a recipient, as `list` prints it; the id of its message; or a <Message-ID>"
     )
     finish(verb, show, acting=True)
 
     verb = under.add_parser("shape", help="queued mail by destination and age in minutes, largest first")
     add_condition(verb)
-    verb.add_argument("--limit", type=count, default=20, metavar="N", help="at most so many destinations (20)")
+    verb.add_argument("--limit", type=count, default=20, metavar="N", help="at most N destinations (20)")
     finish(verb, shape, acting=True)
 
 

@@ -32,7 +32,7 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb = under.add_parser("top", help="states and fullest destinations, live")
     add_condition(verb)
     verb.add_argument("--every", type=duration, default="2s", metavar="DURATION", help="how often to look (2s)")
-    verb.add_argument("--limit", type=count, default=15, metavar="N", help="at most so many destinations (15)")
+    verb.add_argument("--limit", type=count, default=15, metavar="N", help="at most N destinations (15)")
     verb.add_argument("--times", type=count, metavar="N", help="end after so many looks")
     finish(verb, top, acting=True)
 
