@@ -138,7 +138,8 @@ def remove(options: argparse.Namespace) -> int:
         records.one({"removed": sorted(known)})
     else:
         print(
-            "\n".join(f"{row.id}: {in_words(row.selection)} is no longer suspended" for row in gone) or "there were none"
+            "\n".join(f"{row.id}: {in_words(row.selection)} is no longer suspended" for row in gone)
+            or "there were none"
         )
     return 0
 

@@ -39,8 +39,8 @@ class Column:
     gives: the order in which columns are left out on a narrow terminal, 1 first; 0 is never left out.
     least: characters that the column may be cut to; None: it is never cut.
     whole: a longer value is not cut either, but moves the rest of its row; what then does not fit is left out there.
-    right: aligned to the right, for numbers. wraps: for the last column: a long value goes on in the next line, but no word is broken: an
-    address, an id or a URL can be copied.
+    right: aligned to the right, for numbers. wraps: for the last column: a long value goes on in the next line, but no
+    word is broken, so that an address, an id or a URL can be copied.
     """
 
     name: str

@@ -75,7 +75,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verb.add_argument("--tls", nargs="?", const="1.3", choices=("1.2", "1.3"), help="under TLS of this version (1.3)")
     verb.add_argument("--listener", metavar="ID", help="the server it connects to, one of servers[].id (the first)")
     verb.add_argument(
-        "--at", type=_time, metavar="TIME", help="at this time, such as 2026-07-01T12:00+02:00 (default: now); UTC without a zone"
+        "--at",
+        type=_time,
+        metavar="TIME",
+        help="at this time, such as 2026-07-01T12:00+02:00 (default: now); UTC without a zone",
     )
     verb.add_argument("--check", action="store_true", help="have rspamd check the message, which may learn from it")
     verb.add_argument("--json", action="store_true", help="one JSON object")

@@ -46,7 +46,9 @@ _WIDTH: Final = 120  # characters of what a message says
 def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb."""
     verb = under.add_parser("digest", help="send reviewers a digest of new held mail, once per period")
-    verb.add_argument("ids", nargs="*", metavar="QUARANTINE", help="only of these (default: all whose notice names an address)")
+    verb.add_argument(
+        "ids", nargs="*", metavar="QUARANTINE", help="only of these (default: all whose notice names an address)"
+    )
     consent.add_consent(verb)
     finish(verb, digest, acting=True)
 

@@ -63,7 +63,9 @@ def add_verbs(under: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
     verb = under.add_parser("show", help="one recipient: envelope, header, tries, when the next one is and why")
     verb.add_argument(
-        "id", metavar="ID", help="the number of a recipient, as `list` prints it; the id of its message; or a <Message-ID>"
+        "id",
+        metavar="ID",
+        help="the number of a recipient, as `list` prints it; the id of its message; or a <Message-ID>",
     )
     finish(verb, show, acting=True)
 

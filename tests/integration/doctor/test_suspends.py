@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 async def test_suspended_mail_is_reported_with_the_reason_and_the_way_out(patient: Patient, factory: Factory) -> None:
     assert (await patient.about("mail.suspended"))[0].verdict is Severity.OK
-    suspend = "INSERT INTO pillarbox.suspends (selection, reason) VALUES (%(selection)s::jsonb, %(reason)s) RETURNING id"
+    suspend = (
+        "INSERT INTO pillarbox.suspends (selection, reason) VALUES (%(selection)s::jsonb, %(reason)s) RETURNING id"
+    )
     factory.sql(suspend, selection='{"destination": ["example.com"]}', reason="it moves")
     [finding] = await patient.about("mail.suspended")
     assert finding.verdict is Severity.NOTE

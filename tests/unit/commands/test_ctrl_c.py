@@ -19,6 +19,6 @@ def test_ctrl_c_while_a_verb_is_imported_is_status_130(
     def interrupted(_: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.importlib, "import_module", interrupted)
+    monkeypatch.setattr("scripts.cli.importlib.import_module", interrupted)
     assert cli.main(["queue", "list"]) == 130
     assert capsys.readouterr() == ("", "")
