@@ -34,6 +34,14 @@ DELETE FROM pillarbox.queue
 WITH gone AS (DELETE FROM pillarbox.released RETURNING messages__id)
 DELETE FROM pillarbox.messages USING gone WHERE id = messages__id
 
+-- name: bench_enqueue
+-- One message of an application.
+SELECT pillarbox.enqueue('shop@sender.example', ARRAY[%(recipient)s::text], %(content)s)
+
+-- name: bench_enqueue_batch
+-- A batch of an application's messages.
+SELECT count(*) FROM pillarbox.enqueue_batch(%(submissions)s::jsonb)
+
 -- name: bench_find_days
 -- Makes the days of an archive that is so many days long.
 SELECT pillarbox.history_create(now() - make_interval(days => %(days)s), %(days)s)

@@ -52,13 +52,13 @@ async def test_subjects_are_not_stored_where_the_configuration_says_so(factory: 
 @pytest.mark.parametrize("value", [value for value, _ in MSGIDS])
 def test_sql_keeps_the_same_message_id_as_python(factory: Factory, value: bytes) -> None:
     content = b"From: a@a.example\r\nmessage-id:" + value + b"\r\nMessage-ID: <second@x.example>\r\n\r\nbody\r\n"
-    assert factory.one("SELECT pillarbox.header_msgid(%(content)s)", content=content) == msgid(value)
+    assert factory.one("SELECT msgid FROM pillarbox.header_found(%(content)s)", content=content) == msgid(value)
 
 
 @pytest.mark.parametrize("value", [value for value, _ in SUBJECTS if b"=00" not in value])
 def test_sql_keeps_the_same_subject_as_python(factory: Factory, value: bytes) -> None:
     content = b"SUBJECT :" + value + b"\r\nSubject: second\r\n\r\nbody\r\n"
-    assert factory.one("SELECT pillarbox.header_subject(%(content)s)", content=content) == subject(value)
+    assert factory.one("SELECT subject FROM pillarbox.header_found(%(content)s)", content=content) == subject(value)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_sql_keeps_the_same_subject_as_python(factory: Factory, value: bytes) ->
     ],
 )
 def test_sql_looks_for_fields_in_the_header_alone(factory: Factory, content: bytes) -> None:
-    assert factory.one("SELECT pillarbox.header_subject(%(content)s)", content=content) is None
+    assert factory.one("SELECT subject FROM pillarbox.header_found(%(content)s)", content=content) is None
     factory.sql(ENQUEUE, content=content)
     assert [tuple(row) for row in factory.sql(STORED)] == [(None, None)]
 
