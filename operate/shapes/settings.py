@@ -208,6 +208,22 @@ class Migrated(Shape):
     leaves: list[str] = meaning("Leaves that were made.")
 
 
+class AccountsInstalled(Shape):
+    """The tables of account mail, as they were installed."""
+
+    schema_: str = meaning("Their schema.", alias="schema")
+    applied: list[str] = meaning("Migrations; none if they were there.")
+
+
+class AccountsRemoved(Shape):
+    """The tables of account mail that are removed, or would be."""
+
+    schema_: str = meaning("Their schema.", alias="schema")
+    accounts: int = meaning("Its accounts.")
+    tokens: int = meaning("Its tokens.")
+    removed: bool = meaning("Whether they are gone; false for the preview.")
+
+
 class DatabaseStarted(Shape):
     """The embedded PostgreSQL."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from scripts import one_connection
 from scripts.options import finish
+from scripts.output import records
 from scripts.output.consent import add_consent, agreed
 from shared.how_many import how_many
 from shared.postgres import account_schema, database
@@ -47,13 +48,16 @@ def _add_verb(
         help=f"their schema ({account_schema.DEFAULT})",
     )
     verb.add_argument("--database", metavar="URI", help="their database (that of smtpd.yaml, which holds the queue)")
-    finish(verb, run, json=False)
+    finish(verb, run)
     return verb
 
 
 def install(options: argparse.Namespace) -> int:
     """Make what is missing."""
     done = account_schema.install(_conninfo(options), options.schema)
+    if options.json:
+        records.one({"schema": options.schema, "applied": done})
+        return 0
     for name in done:
         print(f"applied {name}")
     if not done:
@@ -65,11 +69,19 @@ def remove(options: argparse.Namespace) -> int:
     """Drop everything that was installed."""
     conninfo = _conninfo(options)
     accounts, tokens = account_schema.count(conninfo, options.schema)
-    print(f"schema {options.schema}: {how_many(accounts, 'account')}, {how_many(tokens, 'token')}; they will be gone")
-    options.json = False
+    counted = {"schema": options.schema, "accounts": accounts, "tokens": tokens}
+    if not options.json:
+        print(
+            f"schema {options.schema}: {how_many(accounts, 'account')}, {how_many(tokens, 'token')}; they will be gone"
+        )
+    elif not options.yes:
+        records.one({**counted, "removed": False})
     if asyncio.run(agreed(options, "accounts remove")):
         account_schema.remove(conninfo, options.schema)
-        print("removed")
+        if options.json:
+            records.one({**counted, "removed": True})
+        else:
+            print("removed")
     return 0
 
 

@@ -49,6 +49,8 @@ COMMANDS: Final[dict[str, Output]] = {
     "user hash": _one(settings.UserHash),
     "principal list": _lines(settings.Principal),
     **{f"principal {verb}": _one(settings.PrincipalName) for verb in ("add", "change", "remove")},
+    "accounts install": _one(settings.AccountsInstalled),
+    "accounts remove": _one(settings.AccountsRemoved),
     "key add": _one(settings.ApiKeyMade),
     "key list": _lines(settings.ApiKey),
     "key revoke": _one(settings.ApiKeyRevoked),

@@ -119,6 +119,9 @@ def principals(run: Runner) -> None:
 
 def settings(run: Runner, tmp_path: Path) -> None:
     """Commands that are not about mail."""
+    assert run("accounts install", "--schema", "mailroom")[0]["applied"]
+    [preview] = run("accounts remove", "--schema", "mailroom", "--dry-run")
+    assert run("accounts remove", "--schema", "mailroom", "--yes") == [{**preview, "removed": True}]
     run("migrate")
     for verb in ("add", "passwd", "disable", "enable"):
         run(f"user {verb}", "anna")
