@@ -93,6 +93,7 @@ def run(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
 
 
 async def test_every_command_prints_its_forms(run: Runner, factory: Factory, tmp_path: Path) -> None:
+    await asyncio.to_thread(accounts, run)
     await asyncio.to_thread(principals, run)
     await asyncio.to_thread(settings, run, tmp_path)
     await asyncio.to_thread(mail, run, factory, tmp_path)
@@ -104,6 +105,13 @@ async def test_every_command_prints_its_forms(run: Runner, factory: Factory, tmp
         await asyncio.to_thread(run, "quarantine rescan", "--all", "--release", "--yes")
     # Watching ends with its reader; tests/integration/commands/test_watch_deadletters.py has it.
     assert run.ran | {"deadletters watch"} == set(COMMANDS) - APART
+
+
+def accounts(run: Runner) -> None:
+    """Commands about the tables of account mail."""
+    assert run("accounts install", "--schema", "mailroom")[0]["applied"]
+    [preview] = run("accounts remove", "--schema", "mailroom", "--dry-run")
+    assert run("accounts remove", "--schema", "mailroom", "--yes") == [{**preview, "removed": True}]
 
 
 def principals(run: Runner) -> None:
@@ -119,9 +127,6 @@ def principals(run: Runner) -> None:
 
 def settings(run: Runner, tmp_path: Path) -> None:
     """Commands that are not about mail."""
-    assert run("accounts install", "--schema", "mailroom")[0]["applied"]
-    [preview] = run("accounts remove", "--schema", "mailroom", "--dry-run")
-    assert run("accounts remove", "--schema", "mailroom", "--yes") == [{**preview, "removed": True}]
     run("migrate")
     for verb in ("add", "passwd", "disable", "enable"):
         run(f"user {verb}", "anna")
