@@ -1,8 +1,9 @@
-"""test_system_commands — what our pages have apt-get and systemctl do, tried as far as nothing of the machine changes
+"""test_system_commands — what our pages have apt-get, pip and systemctl do, tried without changing the machine
 
-Guarantees: apt-get, which only simulates, would install every package; systemd finds no fault in the units as the page
-    installs them, with the programs and pages they name in this checkout; systemctl enables those the page enables,
-    below another root; every unit of our pages is one of these, and systemctl has every verb.
+Guarantees: apt-get, which only simulates, would install every package; pip would find every extra, each package pinned;
+    systemd finds no fault in the units as the page installs them, with the programs and pages they name in this
+    checkout; systemctl enables those the page enables, below another root; every unit of our pages is one of these, and
+    systemctl has every verb.
 Bugs: systemd starts nothing here, for that it would have to be process 1. readers.py starts the units' programs.
 See: docs/how-to/run-with-systemd.md.
 """
@@ -14,6 +15,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -62,6 +64,17 @@ def test_apt_get_would_install_every_package(words: tuple[str, ...]) -> None:
         pytest.skip("apt-get has no lists of packages here: apt-get update")
     done = run("apt-get", "--simulate", "-qq", *words[1:])
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", said(".venv/bin/pip"), ids=" ".join)
+def test_pip_would_find_the_extra_with_every_package_pinned(words: tuple[str, ...]) -> None:
+    *command, what = words
+    assert command == [".venv/bin/pip", "install", "-c", "constraints.txt", "-e"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()}
+    packages = {re.split(r"[^\w.-]", each)[0].lower() for each in extras[what.removeprefix(".[").removesuffix("]")]}
+    assert packages
+    assert packages <= pinned
 
 
 @pytest.fixture
