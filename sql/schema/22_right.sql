@@ -108,7 +108,7 @@ BEGIN
 
     -- applications queue mail, and see and change what they queued.
     GRANT EXECUTE ON FUNCTION enqueue, enqueue_batch TO pillarbox_application;
-    GRANT SELECT, DELETE, UPDATE (priority, next_retry) ON own_mail TO pillarbox_application;
+    GRANT SELECT, INSERT, DELETE, UPDATE (priority, next_retry) ON own_mail TO pillarbox_application;
 
     -- analysts see history and what was done, no address but its domain in attempts unless conversations are kept, and write
     -- reports.
