@@ -2,7 +2,7 @@
 
 Owns: the SQL of each comparison.
 Guarantees: pure. Values are bound, every one; the text is put together from this file and the columns of
-    operate.condition.fields, and never holds an operator's text. States become conditions on `status` and on the
+    shared.config.condition.fields, and never holds an operator's text. States become conditions on `status` and on the
     indexed columns, so that PostgreSQL leaves out partitions and reads indexes. A value that is not set matches no
     comparison, so it matches every negated one.
 """
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from operate.condition.fields import METADATA
-from operate.condition.tree import All, Node, Not, Some, Term
-from operate.condition.values import Instant, Value
+from shared.config.condition.fields import METADATA
+from shared.config.condition.tree import All, Node, Not, Some, Term
+from shared.config.condition.values import Instant, Value
 from shared.mail.domain import comparable, spellings
 
 _DUE: Final = "q.next_retry <= {now}"

@@ -11,13 +11,13 @@ import difflib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from operate.condition.fields import ALIASES, FIELDS, METADATA, find
 from operate.condition.ids import is_message, is_msgid, is_recipient
 from operate.doctor.checks import span
 from operate.errors import NotThere, Refused
 from operate.mime.render import fields_of
 from operate.queue.query import STATUSES, asked
 from operate.shapes.mail import Attempt, Destination, Group, Recipient, RecipientWithTries
+from shared.config.condition.fields import ALIASES, FIELDS, METADATA, find
 from shared.how_many import how_many
 from shared.postgres import database
 

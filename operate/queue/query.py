@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from operate.condition.compile import compiled
 from operate.condition.ids import named
-from operate.condition.read import read
-from operate.condition.tree import All
+from shared.config.condition.read import read
+from shared.config.condition.tree import All
 from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from operate.condition.compile import Compiled
-    from operate.condition.tree import Node
+    from shared.config.condition.tree import Node
 
 #: Every status; verbs that act take fewer.
 STATUSES: Final = ("HOLD", "DELIVER", "DELETE", "BOUNCE")

@@ -16,10 +16,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operate.condition.fields import ALIASES, ALLOWED, FIELDS
 from operate.doctor.checks import CHECKS
 from scripts.dev import citations, classification_reference, json_reference, policy_reference
 from scripts.output.commands import schema_text as output_schema
+from shared.config.condition.fields import ALIASES, ALLOWED, FIELDS
 from shared.config.json_schema import SCHEMAS, schema_text
 from shared.observe.events_table import EVENTS
 from shared.observe.httpd_table import HTTPD

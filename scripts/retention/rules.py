@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from operate.condition.read import read
+from shared.config.condition.read import read
 from shared.config.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from operate.condition.tree import Node
+    from shared.config.condition.tree import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,10 @@ BEGIN
     IF found_bodies <> cardinality(bodies) THEN
         RAISE EXCEPTION 'a queue row names a message that does not exist' USING ERRCODE = 'foreign_key_violation';
     END IF;
+    IF EXISTS (SELECT FROM webhooks w WHERE 'accepted' = ANY (w.events)) THEN
+        INSERT INTO milestones (kind, queue__id, messages__id)
+        SELECT 'accepted', a.id, a.messages__id FROM arrived a WHERE NOT coalesce(a.metadata ?| '{_copyof,_requeued}', false);
+    END IF;
     RETURN NULL;
 END $$;
 

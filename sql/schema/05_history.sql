@@ -28,12 +28,17 @@ CREATE TABLE attempts (
     -- What was negotiated: "TLSv1.3 TLS_AES_256_GCM_SHA384 verified", or "none".
     tls                text,
     source             text,                                  -- the address we spoke from
-    conversation       text                                   -- of a try that did not deliver, where it is kept
+    conversation       text,                                  -- of a try that did not deliver, where it is kept
+    -- The transaction that recorded it: with a snapshot it tells what a reader has seen (schema/21_webhook.sql).
+    xact               bigint      NOT NULL DEFAULT pg_current_xact_id()::text::bigint
 ) PARTITION BY RANGE (ts);
 CREATE INDEX attempts_messages__id ON attempts (messages__id);
 
 -- Ids rise with the rows, so a few octets for each stretch of pages lead to the newest without reading the day.
 CREATE INDEX attempts_id ON attempts USING brin (id) WITH (pages_per_range = 32, autosummarize = on);
+
+-- In the same way, what is new to a reader.
+CREATE INDEX attempts_xact ON attempts USING brin (xact, ts) WITH (pages_per_range = 32, autosummarize = on);
 
 -- One finished recipient, one row.
 CREATE TABLE archive (
@@ -60,7 +65,8 @@ CREATE TABLE archive (
     last_error         text,
     worker             text,
     msgid              text COLLATE "C",                      -- the message's, as in `messages`
-    subject            text
+    subject            text,
+    xact               bigint      NOT NULL DEFAULT pg_current_xact_id()::text::bigint  -- as in attempts
 ) PARTITION BY RANGE (finished);
 CREATE INDEX archive_messages__id ON archive (messages__id);
 
@@ -73,6 +79,7 @@ CREATE INDEX archive_msgid ON archive (hashtextextended(msgid, 0)) WHERE msgid I
 -- the day takes 50. A settled recipient pays 25 octets of WAL for it, with a btree 106, of 1330.
 CREATE INDEX archive_id ON archive USING brin (id int8_minmax_multi_ops)
     WITH (pages_per_range = 32, autosummarize = on);
+CREATE INDEX archive_xact ON archive USING brin (xact, finished) WITH (pages_per_range = 32, autosummarize = on);
 
 -- For roles with granted rights maintenance uses the server's clock: a caller's clock could drop the history of years to
 -- come. So each function here, and each of the other files that maintenance calls, exists twice: the one with the time

@@ -135,8 +135,8 @@ BEGIN
                 UNION SELECT q.recipientlocalpart || '@' || q.recipientdomain FROM queue q WHERE q.messages__id = message) AS recipients);
 END $$;
 
--- Forgets counts of hours past, suppressions past their end and notices that were refused for `keep`; at most `batch`
--- of each. A notice that a rate holds back is kept until it is sent, however long that takes; only what PostgreSQL
+-- Forgets counts of hours past, suppressions past their end, and notices that were refused for `keep` and milestones as old;
+-- at most `batch` of each. A notice that a rate holds back is kept until it is sent, however long that takes; only what PostgreSQL
 -- itself refuses is forgotten.
 CREATE FUNCTION maintain_forget_notices(at timestamptz, keep interval, batch integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
@@ -154,6 +154,10 @@ BEGIN
     forgotten := greatest(forgotten, more);
     DELETE FROM notices n WHERE n.id = ANY (ARRAY(
         SELECT o.id FROM notices o WHERE o.refused < at - keep ORDER BY o.refused LIMIT batch FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS more = ROW_COUNT;
+    forgotten := greatest(forgotten, more);
+    DELETE FROM milestones m WHERE m.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM milestones o WHERE o.ts < at - keep ORDER BY o.ts LIMIT batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS more = ROW_COUNT;
     RETURN greatest(forgotten, more);
 END $$;

@@ -11,7 +11,7 @@ CREATE TABLE locks (
     holder text,
     until  timestamptz
 ) WITH (fillfactor = 50);
-INSERT INTO locks (name) VALUES ('history_create'), ('maintain'), ('notices'), ('reports');
+INSERT INTO locks (name) VALUES ('history_create'), ('maintain'), ('notices'), ('reports'), ('webhooks');
 
 -- A repartitioning locks this table for as long as it takes, in a transaction of a second connection that does nothing
 -- else: it has neither a snapshot nor a number, so it does not hold back vacuum, and ends with its process.

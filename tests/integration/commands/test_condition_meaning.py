@@ -19,8 +19,8 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from operate.condition.compile import compiled
-from operate.condition.fields import FIELDS, STATES
-from operate.condition.read import read
+from shared.config.condition.fields import FIELDS, STATES
+from shared.config.condition.read import read
 from shared.config.units import parse_duration
 from tests.fixtures.database.factory import Factory
 from tests.fixtures.queue.condition_meaning import fits

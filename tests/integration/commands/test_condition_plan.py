@@ -16,7 +16,7 @@ import pytest
 from psycopg.rows import namedtuple_row
 
 from operate.condition.compile import compiled
-from operate.condition.read import read
+from shared.config.condition.read import read
 from shared.postgres.queries import filled_query
 from tests.fixtures.database.factory import Factory
 

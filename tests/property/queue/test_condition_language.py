@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from operate.condition.compile import compiled
-from operate.condition.fields import FIELDS, STATES
-from operate.condition.read import read
-from operate.condition.tree import ConditionError
+from shared.config.condition.fields import FIELDS, STATES
+from shared.config.condition.read import read
+from shared.config.condition.tree import ConditionError
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from operate.condition.fields import FIELDS
-from operate.condition.values import read_value
 from queued.pacing.match import Fields, Selection
 from queued.routing.route import override
+from shared.config.condition.fields import FIELDS
+from shared.config.condition.values import read_value
 from shared.config.fields import Domain
 from shared.config.queued.pacing import match_of
 from shared.config.queued.routing import HostPort, Routes

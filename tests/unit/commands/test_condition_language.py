@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from operate.condition.compile import compiled
-from operate.condition.fields import ALIASES, FIELDS, find
-from operate.condition.read import read
-from operate.condition.tree import All, ConditionError
+from shared.config.condition.fields import ALIASES, FIELDS, find
+from shared.config.condition.read import read
+from shared.config.condition.tree import All, ConditionError
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -18,15 +18,15 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from operate.condition.fields import ALIASES, ALLOWED, FIELDS, METADATA, find
-from operate.condition.tree import All, ConditionError, Node, Not, Some, Term
-from operate.condition.values import Value, read_value
+from shared.config.condition.fields import ALIASES, ALLOWED, FIELDS, METADATA, find
+from shared.config.condition.tree import All, ConditionError, Node, Not, Some, Term
+from shared.config.condition.values import Value, read_value
 from shared.config.where_condition import unknown_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from operate.condition.fields import Field
+    from shared.config.condition.fields import Field
 
 _LONGEST: Final = 10_000  # characters
 _DEEPEST: Final = 50  # parentheses within parentheses

@@ -15,14 +15,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from operate.condition.fields import STATES
+from shared.config.condition.fields import STATES
 from shared.config.units import format_duration, format_size, parse_size, parse_typed_duration
 from shared.mail import found_by
 from shared.mail.domain import DomainRefused, to_ascii
 from shared.masking import show
 
 if TYPE_CHECKING:
-    from operate.condition.fields import Field
+    from shared.config.condition.fields import Field
 
 _RANGE: Final = re.compile(r"(?P<low>.*?)\.\.(?P<high>.*)", re.DOTALL)
 _RELATIVE: Final = re.compile(r"now(?:(?P<sign>[+-])(?P<span>\w+))?", re.IGNORECASE)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from shared.errors import PillarboxError
 
 if TYPE_CHECKING:
-    from operate.condition.fields import Field
-    from operate.condition.values import Value
+    from shared.config.condition.fields import Field
+    from shared.config.condition.values import Value
 
 
 class ConditionError(PillarboxError):

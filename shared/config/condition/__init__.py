@@ -1,0 +1,1 @@
+"""condition — the language that selects recipients: read, checked and written; operate/condition makes it SQL."""
