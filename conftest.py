@@ -57,6 +57,8 @@ pytest_plugins = [
     "tests.fixtures.database.examined",
     "tests.fixtures.database.factory",
     "tests.fixtures.heard",
+    "tests.fixtures.queue.hooked",
+    "tests.fixtures.peers.hooks",
     "tests.fixtures.database.lake",
     "tests.fixtures.daemons.line_fuzz",
     "tests.fixtures.database.logins",

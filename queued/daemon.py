@@ -27,6 +27,7 @@ from queued.in_flight import InFlight
 from queued.reports.suppression_screen import Screen
 from queued.result import Recorder
 from queued.waiting.watchdog import Watch
+from queued.webhooks import run as webhooks
 from shared import lifecycle
 from shared.errors import ConfigError, lacks_right, told
 from shared.how_many import how_many
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 # One connection each for claiming, fetching bodies, recording, maintaining, vacuuming, recurring mail, notices,
 # suspends and shared limits together, and the register.
 _CONNECTIONS = 9
+_WEBHOOKS = 1 + webhooks.CONNECTIONS  # connections more for events, which must not keep mail waiting
 _OBSERVING = 1  # connection more where metrics are on, so that scrapes take none of those
 _ENDING = 5.0  # seconds for attempts to end once no connection is left
 _RECORDING = 10.0  # seconds the last results may take when stopping
@@ -63,7 +65,7 @@ async def run(config: QueuedConfig, worker: Worker, again: Callable[[], QueuedCo
     conninfo = database.resolve(config.environment.database.uri, config.environment.var)
     migrate.check(conninfo)
     observed = _OBSERVING if config.metrics.listen else 0
-    pool = await database.open_pool(conninfo, f"pillarbox {worker.name}", _CONNECTIONS + observed)
+    pool = await database.open_pool(conninfo, f"pillarbox {worker.name}", _CONNECTIONS + _WEBHOOKS + observed)
     try:
         await _check_where(pool, worker.where, worker.source)
         await whole_leaves.warn(pool, worker.name, worker.where, worker.source)
@@ -93,6 +95,7 @@ class _Daemon:
         self._screen = Screen(pool, delivering.equipment.screening)
         self._hints = Notifier(conninfo, f"pillarbox {worker.name} dead letters")
         self._notifier = send.DsnSender(config.bounces)
+        self._webhooks = webhooks.WebhookTask(pool, self._identity, config.webhooks)
         claimer = Claimer(worker.where, self._identity, config.claim)
         in_flight = InFlight(pool, claimer, config.claim)
         self._recorder = Recorder(
@@ -147,6 +150,7 @@ class _Daemon:
             "schedule": schedule.run(pool),
             "paces": self._delivering.paces.run(pool, self._identity, self._worker.where, poll),
             "notices": send.run(pool, self._notifier),
+            "webhooks": self._webhooks.run(),
             "hints": self._hints.run(),
         }
         if self._config.wakeup.mode == "listen":
@@ -187,6 +191,7 @@ class _Daemon:
         self._delivering.use(equipment)
         self._screen.use(equipment.screening)
         self._notifier.use(config.bounces)
+        self._webhooks.use(config.webhooks)
         self._recorder.notices = config.bounces.enabled
         observing.know(_transports(config))
         self._register.know(_transports(config))
@@ -213,6 +218,7 @@ class _Daemon:
         await lifecycle.step("attempts", dispatcher.drained(), _ENDING, on=recipients)
         await lifecycle.step("results", recorder.drained(), _RECORDING, on=results)
         await lifecycle.step("hints", self._hints.drained(), _LEAVING, on=lambda: "PostgreSQL")
+        await lifecycle.step("webhooks", self._webhooks.leave(), _LEAVING, on=lambda: "PostgreSQL")
         await lifecycle.step("shares", self._delivering.paces.leave(self._pool), _LEAVING, on=lambda: "PostgreSQL")
         left = dispatcher.inflight
         if left:

@@ -34,6 +34,7 @@ POINTS: Final = {
     "deliver.after_reply": "queued: the reply is known, the result was not handed over",
     "result.before_record": "queued: a group of results is about to be recorded",
     "result.after_record": "queued: results are recorded, the worker has not drawn a line under them",
+    "webhook.taken": "queued: an endpoint took events, their position was not noted",
     "maintain.sweep": "queued: inside a round of the sweep, as the maintainer",
     "partitions.step": "pillarbox partitions: between two steps",
     "migrate.before_commit": "pillarbox migrate: inside a migration's transaction",

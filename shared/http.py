@@ -33,11 +33,12 @@ class HttpFailed(Exception):
 
 
 class HttpAnswer(NamedTuple):
-    """What the server said. kind: the media type, in lower case and without parameters."""
+    """What the server said. kind: the media type, in lower case and without parameters; retry_after: as it was sent."""
 
     status: int
     body: bytes
     kind: str = ""
+    retry_after: str = ""
 
 
 class HttpClient:
@@ -112,7 +113,7 @@ class HttpClient:
         finally:
             await answer.aclose()
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return HttpAnswer(answer.status_code, bytes(body), kind)
+        return HttpAnswer(answer.status_code, bytes(body), kind, answer.headers.get("Retry-After", ""))
 
 
 class _Network:

@@ -30,6 +30,7 @@ TRIGGERS: Final = (
     "queue_decided",
     "queue_released",
     "queue_held",
+    "milestone_released",
 )
 INDEXES: Final = (
     "queue_due_urgent",
@@ -43,7 +44,7 @@ INDEXES: Final = (
     "queue_finish",
 )
 _OF_HOLD: Final = ("queue_hold_ts", "queue_hold_quarantine")
-_TRIGGERS_OF_HOLD: Final = ("queue_hold_claimed", "queue_hold_deleted")
+_TRIGGERS_OF_HOLD: Final = ("queue_hold_claimed", "queue_hold_deleted", "milestone_held")
 _DEFAULT_LEAF: Final = "queue_def_def"
 _GUARD: Final = "pillarbox migrate makes leaves as they must be; for this one see pillarbox.queue_guard"
 

@@ -75,6 +75,7 @@ async def learn(
         # Any client may write to an address for reports, and learns the id: such mail proves nothing of its recipient.
         if whom is not None and not takes_reports(suppression.target(whom), settings):
             await _note(connection, claimed, report, whom, finding, weight, settings)
+            await _told(connection, claimed, report, whom, finding, messages)
             noted += 1
     if not noted:
         return f"a report without {'a failure that counts' if messages else 'proof that we sent the message'}"
@@ -133,6 +134,28 @@ def _address(written: str) -> Address | None:
         return address.parse(written)
     except address.AddressRefused:
         return None
+
+
+async def _told(
+    connection: database.Connection,
+    claimed: Claimed,
+    report: IncomingReport,
+    whom: str,
+    finding: Finding,
+    messages: list[UUID],
+) -> None:
+    """Keep what the report says of the recipients of these messages at this address, for webhooks."""
+    localpart, _, domain = whom.rpartition("@")
+    await database.fetch(
+        connection,
+        "report_milestone",
+        kind="bounced" if report.kind == "bounce" else "complained",
+        messages=messages,
+        localpart=localpart,
+        domain=domain,
+        evidence=claimed.message_id,
+        reason=" ".join(filter(None, [finding.status, finding.reason])),
+    )
 
 
 async def _note(

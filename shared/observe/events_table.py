@@ -290,6 +290,20 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         "A schedule cannot be sent and is disabled until `pillarbox schedule enable`; `schedule`, `error`.",
     ),
     "schedule.failed": (WARNING, "Recurring mail could not be queued; it is tried again soon; `schedule`, `error`."),
+    "webhook.sent": (DEBUG, "An endpoint took events; `webhook`, `events`, `seconds`."),
+    "webhook.failed": (
+        WARNING,
+        "An endpoint did not take a request; `webhook`, `error`, `tries` in a row, `seconds` until the next.",
+    ),
+    "webhook.paused": (
+        ERROR,
+        "An endpoint failed for more than three days and gets nothing until somebody enables it; `webhook`, `reason`.",
+    ),
+    "webhook.disabled": (WARNING, "An endpoint answered that it is gone, and gets no more; `webhook`, `reason`."),
+    "webhook.unavailable": (
+        WARNING,
+        "PostgreSQL did not answer about webhooks; it is asked again soon; `webhook` if it was about one, `error`.",
+    ),
     "child.started": (INFO, "The supervisor started a daemon, or the embedded PostgreSQL; `name`, `pid`, `seconds`."),
     "child.failed": (ERROR, "A daemon that was asked to stop ended with an error; `name`, `pid`, `status`."),
     "child.stuck": (

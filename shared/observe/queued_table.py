@@ -105,6 +105,8 @@ METRICS: Final[dict[str, Metric]] = {
         (TRANSPORT,),
     ),
     "pillarbox_notices_total": Metric("counter", "Notifications to senders that were queued."),
+    "pillarbox_webhook_events_total": Metric("counter", "Events that webhooks took."),
+    "pillarbox_webhook_failures_total": Metric("counter", "Requests to webhooks that were not taken."),
     "pillarbox_wakeups_heard_total": Metric("counter", "Times that notifications of mail for this worker were heard."),
     "pillarbox_wakeups_lost_total": Metric(
         "counter", "Times that listening ended. `why` is lost, deaf or swallowed, as the events are called.", ("why",)
@@ -181,6 +183,8 @@ FEEDS: Final[dict[str, tuple[Feed, ...]]] = {
     "claim.expired": (Feed("pillarbox_leases_returned_total"),),
     "auth.refused": (Feed("pillarbox_logins_refused_total"),),
     "notice.sent": (Feed("pillarbox_notices_total"),),
+    "webhook.sent": (Feed("pillarbox_webhook_events_total", amount="events"),),
+    "webhook.failed": (Feed("pillarbox_webhook_failures_total"),),
     "wakeup.heard": (Feed("pillarbox_wakeups_heard_total"),),
     "wakeup.unsent": (Feed("pillarbox_hints_unsent_total", amount="hints"),),
     "wakeup.lost": (Feed("pillarbox_wakeups_lost_total", ("lost",)),),

@@ -29,7 +29,7 @@ CREATE TABLE attempts (
     tls                text,
     source             text,                                  -- the address we spoke from
     conversation       text,                                  -- of a try that did not deliver, where it is kept
-    -- The transaction that recorded it: with a snapshot it tells what a reader has seen (schema/21_webhook.sql).
+    -- The transaction that recorded it: with a snapshot it tells what a reader has seen (schema/22_webhook.sql).
     xact               bigint      NOT NULL DEFAULT pg_current_xact_id()::text::bigint
 ) PARTITION BY RANGE (ts);
 CREATE INDEX attempts_messages__id ON attempts (messages__id);

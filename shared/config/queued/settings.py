@@ -33,6 +33,7 @@ from shared.config.queued.routing import Routing
 from shared.config.queued.rules import ReplyRule
 from shared.config.queued.signing import Signing
 from shared.config.queued.transport import Transport, TransportGroup, unknown_groups
+from shared.config.queued.webhooks import Webhooks
 from shared.config.suppression import Suppression
 from shared.config.tracing import Tracing
 from shared.masking import show
@@ -196,6 +197,7 @@ class QueuedConfig(Section):
     suppression: Suppression = section(
         Suppression, "Which addresses get no mail, and how workers learn of them from bounces and feedback reports."
     )
+    webhooks: Webhooks = section(Webhooks, "HTTP endpoints that are told what becomes of mail.")
     shutdown: Shutdown = section(Shutdown, "How a worker stops.")
     maintenance: Maintenance = section(Maintenance, "Maintenance of the database by workers.")
     metrics: Metrics = section(Metrics, "Metrics and health pages over HTTP.")

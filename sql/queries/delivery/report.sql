@@ -4,6 +4,10 @@
 -- To which of these addresses, by their places from 1, we have sent one of these messages, or are at it.
 SELECT pillarbox.report_known(%(messages)s::uuid[], %(localparts)s::text[], %(domains)s::text[]) AS places
 
+-- name: report_milestone
+-- Keeps what a report says of the recipients of these messages at an address.
+SELECT pillarbox.milestone_reported(%(kind)s, %(messages)s::uuid[], %(localpart)s, %(domain)s, %(evidence)s, %(reason)s)
+
 -- name: report_minutes_store
 -- Puts figures in the place of those of the same minute and outcome.
 INSERT INTO pillarbox.report_minutes (minute, outcome, attempts, seconds)

@@ -156,3 +156,26 @@ VACUUM (ANALYZE)
 -- name: bench_wal
 -- Octets of WAL written so far.
 SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS octets
+
+-- name: bench_webhook
+-- An endpoint without a position of its own: it gets what happens from now on.
+INSERT INTO pillarbox.webhooks (name, url, events, condition, secrets, private, batch)
+VALUES (%(name)s, %(url)s, %(kinds)s, %(condition)s, %(secrets)s, %(private)s, %(batch)s)
+
+-- name: bench_webhook_rows
+-- Delivered recipients with their tries, as one group of results.
+WITH each AS (
+    SELECT n, gen_random_uuid() AS message, nextval('pillarbox.queue_id_seq') AS id FROM generate_series(%(begin)s::bigint, %(begin)s::bigint + %(rows)s::bigint - 1) AS n
+), tried AS (
+    INSERT INTO pillarbox.attempts (ts, queue__id, messages__id, retry_count, token, worker, partid, transportid, senderdomain, recipientdomain,
+                                    size, remote, outcome, scope, reply_code, reply_enhanced, reply_text, duration, tls)
+    SELECT now(), id, message, 1, n + 1, 'queued-123', '1', 'default', 'sender.example', 'domain' || n %% 997 || '.example', 4096, '192.0.2.25:25',
+           'delivered', 'recipient', 250, '2.0.0', '250 2.0.0 Ok: queued as 4F1d2c3b', interval '200 ms',
+           'TLSv1.3 TLS_AES_256_GCM_SHA384 verified' FROM each
+)
+INSERT INTO pillarbox.archive (id, messages__id, actionid, finished, result, ts, senderip, serverid, senderlocalpart, senderdomain,
+                               recipientlocalpart, recipientdomain, size, metadata, transportid, priority, retry_count, worker, msgid, subject)
+SELECT id, message, 1, now(), 'success', now(), '192.0.2.1', 'default', 'sender', 'sender.example', 'recipient' || n,
+       'domain' || n %% 997 || '.example', 4096, '{"_partid": "1", "tenant": "acme"}', 'default', 0, 1, 'queued-123', n || '@mail.example',
+       'Your order ' || n || ' was shipped'
+  FROM each

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 GUARDS = {"queue_arrived", "queue_left", "queue_truncated"}
 ROW_GUARDS = {
     *("queue_status", "queue_identity", "queue_partid"),
-    *("queue_reviewed", "queue_decided", "queue_released", "queue_held"),
+    *("queue_reviewed", "queue_decided", "queue_released", "queue_held", "milestone_released"),
 }
-HOLD_GUARDS = {"queue_hold_claimed", "queue_hold_deleted"}  # other leaves need none
+HOLD_GUARDS = {"queue_hold_claimed", "queue_hold_deleted", "milestone_held"}  # other leaves need none
 STORAGE = {
     "fillfactor": "45",
     "autovacuum_vacuum_scale_factor": "0",

@@ -74,7 +74,7 @@ BEGIN
     -- It brings events to webhooks, which it may change to what queued.yaml says, and pause.
     GRANT SELECT, INSERT, UPDATE, DELETE ON webhooks TO pillarbox_queued, pillarbox_maintainer;
     GRANT SELECT, UPDATE ON webhook_cursors TO pillarbox_queued, pillarbox_maintainer;
-    GRANT EXECUTE ON FUNCTION webhook_next, webhook_events, milestone_reported TO pillarbox_queued;
+    GRANT EXECUTE ON FUNCTION webhook_next, webhook_events, webhook_summarize, milestone_reported TO pillarbox_queued;
     -- It keeps its row of the register, and takes turns with other workers.
     GRANT SELECT, INSERT, UPDATE, DELETE ON workers TO pillarbox_queued;
     GRANT SELECT ON workers_seen TO pillarbox_queued;
