@@ -121,10 +121,13 @@ BEGIN
     RETURN EXISTS (SELECT FROM principals p WHERE p.name = principal AND NOT p.disabled AND p.roles && asked);
 END $$;
 
--- Whether an operator does this: the login owns the queue, or acts for a principal that is one.
+-- Whether an operator does this: the login owns the queue, by itself or in the role that it has taken (SET ROLE, also as a
+-- setting of the login), or acts for a principal that is one.
 CREATE FUNCTION is_operator() RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
     SELECT coalesce(acting_has('{operator,admin}'),
-                    pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'pillarbox.queue'::regclass), 'USAGE'))
+                    pg_has_role(session_user, c.relowner, 'USAGE')
+                    OR CASE current_setting('role') WHEN 'none' THEN false ELSE pg_has_role(current_setting('role'), c.relowner, 'USAGE') END)
+      FROM pg_class c WHERE c.oid = 'pillarbox.queue'::regclass
 $$;
 
 -- Who may decide about mail that is held in this quarantine (NULL: in none): operators; and reviewers, where smtpd.yaml

@@ -27,8 +27,11 @@ from tests.fixtures.database.results import (
     running_recorder,
 )
 from tests.fixtures.heard import until
+from tests.fixtures.peers.pooler import pooling
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from shared.postgres.database import Connection
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.heard import Heard
@@ -318,6 +321,21 @@ async def test_however_many_rows_are_locked_other_results_are_recorded_soon(fact
             await recorder.drained()
     assert sorted(row.id for row in factory.archive()) == sorted(ids)
     assert len(heard.all("result.unrecorded")) < len(ids)
+
+
+async def test_a_locked_row_does_not_block_other_results_behind_a_pooler(factory: Factory, pgbouncer: Path) -> None:
+    """The session there has no lock_timeout of ours, so each statement brings it."""
+    ids = [factory.row() for _ in range(3)]
+    with pooling(pgbouncer, factory.uri) as through:
+        async with running_recorder(through) as recorder:
+            taken = await claim(factory.uri)
+            with factory.another() as operator:
+                operator.execute("SELECT FROM pillarbox.queue WHERE id = %s FOR UPDATE", (ids[0],))
+                recorder.add([finished(c, DELIVERED, "success") for c in taken])
+                await until(lambda: recorder.unrecorded == 1, "the others to be recorded")
+            async with asyncio.timeout(20):
+                await recorder.drained()
+    assert sorted(row.id for row in factory.archive()) == ids
 
 
 async def test_results_refused_by_a_read_only_server_are_kept(factory: Factory, heard: Heard) -> None:

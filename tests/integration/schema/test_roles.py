@@ -18,6 +18,7 @@ from queued.waiting.deferral import Deferral
 from shared.config.queued.pacing import Pacing
 from shared.postgres import database as db
 from tests.fixtures.daemons.submit import numbered
+from tests.fixtures.database.logins import name_of
 
 if TYPE_CHECKING:
     from tests.fixtures.daemons.submit import Books
@@ -188,6 +189,22 @@ def test_a_schema_can_be_created_without_the_right_to_create_roles(
     granted = superuser.one("SELECT has_table_privilege('pillarbox_analyst', 'pillarbox.archive', 'SELECT')")
     assert granted
     factory.sql(f"REVOKE CREATE ON DATABASE {database_name} FROM {name}")
+
+
+def test_a_login_that_takes_the_owners_role_is_an_operator(
+    superuser: Factory, factory: Factory, logins: Logins
+) -> None:
+    """As hosted databases set it up: the login inherits nothing, and a setting of it says whose role it takes."""
+    uri, owner = logins.uri("reviewer"), factory.one("SELECT current_user")
+    name = name_of(uri)
+    superuser.sql(f"ALTER ROLE {name} NOINHERIT")
+    superuser.sql(f"GRANT {owner}, pillarbox_reviewer TO {name}")
+    superuser.sql(f"ALTER ROLE {name} SET role = '{owner}'")
+    with psycopg.connect(uri, autocommit=True) as session:
+        assert session.execute("SELECT pillarbox.is_operator()").fetchone() == (True,)
+        session.execute("SET ROLE pillarbox_reviewer")
+        assert session.execute("SELECT pillarbox.is_operator()").fetchone() == (False,)
+    superuser.sql(f"REVOKE {owner} FROM {name}")
 
 
 async def test_a_worker_shares_limits_and_suspends_with_its_own_rights(factory: Factory, logins: Logins) -> None:
