@@ -41,20 +41,33 @@ def install(conninfo: str, schema: str = DEFAULT) -> tuple[str, ...]:
     done = []
     with migrate.connected(conninfo) as connection:
         for step in known():
-            with connection.transaction():
-                _begin(connection, schema)
-                applied = _applied(connection, schema)
-                migrate.refuse_newer(applied, known())
-                if step.number in applied:
-                    continue
-                if not connection.execute(query("accounts_schema_present"), {"schema": schema}).fetchone():
-                    connection.execute(filled_query("accounts_schema_make", schema=quoted(schema)))
-                _run(connection, step.sql, f"accounts cannot be installed in schema {schema}")
-                connection.execute(
-                    filled_query("accounts_record", schema=quoted(schema)), {"number": step.number, "name": step.name}
-                )
-            done.append(step.name)
+            first = not _present(connection, schema)
+            try:
+                made = _apply(connection, schema, step)
+            except (PillarboxError, *migrate.MADE_MEANWHILE):
+                if not (first and _present(connection, schema)):
+                    raise  # it is not another run that made what the first migration makes
+                made = _apply(connection, schema, step)
+            if made:
+                done.append(step.name)
     return tuple(done)
+
+
+def _apply(connection: psycopg.Connection, schema: str, step: migrate.Migration) -> bool:
+    """False when it was applied before, perhaps by another run."""
+    with connection.transaction():
+        _begin(connection, schema)
+        applied = _applied(connection, schema)
+        migrate.refuse_newer(applied, known())
+        if step.number in applied:
+            return False
+        if not connection.execute(query("accounts_schema_present"), {"schema": schema}).fetchone():
+            connection.execute(filled_query("accounts_schema_make", schema=quoted(schema)))
+        _run(connection, step.sql, f"accounts cannot be installed in schema {schema}")
+        connection.execute(
+            filled_query("accounts_record", schema=quoted(schema)), {"number": step.number, "name": step.name}
+        )
+        return True
 
 
 def count(conninfo: str, schema: str) -> tuple[int, int]:
@@ -97,8 +110,10 @@ def quoted(schema: str) -> str:
 
 
 def _begin(connection: psycopg.Connection, schema: str) -> None:
-    connection.execute(query("accounts_turn"))
     connection.execute(filled_query("lock_timeout", milliseconds=_LOCK_TIMEOUT))
+    if _present(connection, schema):
+        turn = filled_query("accounts_turn", schema=quoted(schema))
+        _run(connection, turn, f"the accounts in schema {schema} cannot be changed")
     connection.execute(query("accounts_path"), {"path": f"{quoted(schema)}, pg_temp"})
 
 

@@ -45,8 +45,8 @@ LOCK_TIMEOUT: Final = 200  # milliseconds; less than deadlock_timeout, so that i
 # Milliseconds where an autovacuum is in the way: PostgreSQL ends it for a session that waited for deadlock_timeout.
 _PAST_AUTOVACUUM: Final = 1_200
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds
-# Errors of the first migration when another run makes the same objects: no table exists yet to take turns by.
-_MADE_MEANWHILE: Final = (
+#: Errors of the first migration when another run makes the same objects: no table exists yet to take turns by.
+MADE_MEANWHILE: Final = (
     psycopg.errors.UniqueViolation,
     psycopg.errors.DuplicateSchema,
     psycopg.errors.DuplicateTable,
@@ -227,7 +227,7 @@ class _Insist:
                     if not first:
                         self.connection.execute(query("migrate_lock"))
                     return step()
-            except _MADE_MEANWHILE:
+            except MADE_MEANWHILE:
                 if not (first and _present(self.connection)):
                     raise  # it is not another run that made what the first migration makes
             except (database.LOCKED, psycopg.errors.DeadlockDetected):

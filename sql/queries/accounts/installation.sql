@@ -27,8 +27,8 @@ SELECT NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid) AND NOT EXIS
 SELECT set_config('search_path', %(path)s, true)
 
 -- name: accounts_turn
--- One installation at a time in this database, to the end of its transaction.
-SELECT pg_advisory_xact_lock(hashtext('pillarbox accounts'))
+-- One installation or removal at a time, to the end of its transaction; only the owner can take this lock.
+LOCK TABLE {schema}.account_migrations IN SHARE ROW EXCLUSIVE MODE
 
 -- name: accounts_applied
 -- The migrations that these accounts have.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -32,6 +33,13 @@ def test_installing_twice_changes_nothing_the_second_time(empty_database: str) -
     assert account_schema.install(empty_database) == ("0001_pre_schema",)
     assert account_schema.install(empty_database) == ()
     account_schema.check(empty_database, "public")
+
+
+def test_concurrent_installations_take_turns_whatever_strangers_lock(empty_database: str) -> None:
+    with psycopg.connect(empty_database, autocommit=True) as stranger, ThreadPoolExecutor(4) as several:
+        stranger.execute("SELECT pg_advisory_lock(hashtext('pillarbox accounts'))")
+        done = list(several.map(account_schema.install, [empty_database] * 4, ["shop"] * 4, timeout=20))
+    assert sorted(done) == [(), (), (), ("0001_pre_schema",)]
 
 
 def test_remove_leaves_no_trace(empty_database: str) -> None:
