@@ -10,6 +10,7 @@ WORKDIR /usr/src/pillarbox
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY smtpd smtpd
 COPY queued queued
+COPY collect collect
 COPY shared shared
 COPY operate operate
 COPY httpd httpd

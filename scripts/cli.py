@@ -43,6 +43,7 @@ VERBS: Final = {
     "partitions": "partitions.command",
     "volumes": "commands.volumes",
     "accounts": "accounts.command",
+    "collect": "commands.collect",
     "policy": "policy.command",
     "config": "commands.config",
     "relay": "commands.relay",

@@ -1,4 +1,4 @@
-"""config-files — both configuration files of a folder, read whole
+"""config-files — the configuration files of a folder, read whole
 
 Raises: ConfigError for a file that cannot be used, or for files that name different databases.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.config.collect.load import load_collect
 from shared.config.queued.load import load_queued
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import ConfigError
@@ -14,6 +15,7 @@ from shared.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from shared.config.collect.settings import CollectConfig
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
 
@@ -25,3 +27,15 @@ def load_both(folder: Path) -> tuple[SmtpdConfig, QueuedConfig]:
     if (ours.database.uri, ours.var) != (theirs.database.uri, theirs.var):
         raise ConfigError(f"{folder}: smtpd.yaml and queued.yaml name different databases; both must name the same")
     return smtpd, queued
+
+
+def load_collector(folder: Path, smtpd: SmtpdConfig) -> CollectConfig | None:
+    """The collector's file, which must speak of the same queue; None without the file, or where it is not enabled."""
+    file = folder / "collect.yaml"
+    if not file.exists():
+        return None
+    config = load_collect(file)
+    ours, theirs = smtpd.environment, config.environment
+    if config.enabled and (ours.database.uri, ours.var) != (theirs.database.uri, theirs.var):
+        raise ConfigError(f"{folder}: smtpd.yaml and collect.yaml name different databases; both must name the same")
+    return config if config.enabled else None

@@ -36,6 +36,7 @@ POINTS: Final = {
     "result.after_record": "queued: results are recorded, the worker has not drawn a line under them",
     "webhook.taken": "queued: an endpoint took events, their position was not noted",
     "maintain.sweep": "queued: inside a round of the sweep, as the maintainer",
+    "collect.before_commit": "collect: tokens are marked and handed over, COMMIT was not sent",
     "partitions.step": "pillarbox partitions: between two steps",
     "migrate.before_commit": "pillarbox migrate: inside a migration's transaction",
 }

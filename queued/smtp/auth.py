@@ -17,15 +17,16 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from queued.smtp import secret_files, tokens
+from queued.smtp import tokens
 from queued.smtp.own_secrets import OwnSecrets
 from queued.smtp.sasl import SaslError, binds, machine
-from queued.smtp.secret_files import UnusableSecret
 from queued.smtp.tokens import NoTokenError
 from queued.smtp.transaction import ConversationError, Fault
+from shared import secret_files
 from shared.errors import ConfigError
 from shared.mail.smtp_reply import Reply
 from shared.observe import events
+from shared.secret_files import UnusableSecret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,10 +19,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from queued.smtp import secret_files
-from queued.smtp.secret_files import UnusableSecret
+from shared import secret_files
 from shared.errors import ConfigError, cause
 from shared.http import HttpClient, HttpFailed
+from shared.secret_files import UnusableSecret
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from operate.transports import check_policy
-from scripts.config_files import load_both
+from scripts.config_files import load_both, load_collector
 from scripts.daemons import DaemonProcess, Daemons
 from scripts.options import add_config
 from scripts.up import api, sink
@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     smtpd, queued = load_both(options.config)
     check_policy(options.config, smtpd, queued)
     without_api = api.why_not(options.config, smtpd)
+    load_collector(options.config, smtpd)
     events.setup(smtpd.environment.log.level)
     var = smtpd.environment.var
     with only_one(var):
@@ -100,8 +101,9 @@ def children(
     next_hop: str | None = None,
     *,
     with_api: bool = False,
+    collects: bool = False,
 ) -> list[DaemonProcess]:
-    """The daemons: smtpd, httpd if that is wanted, and every worker of queued.yaml.
+    """The daemons: smtpd, httpd if that is wanted, every worker of queued.yaml, and the collector if it is enabled.
 
     next_hop: HOST:PORT for transports that name none.
     """
@@ -117,6 +119,7 @@ def children(
             child(worker.id, "queued", "--config", str(folder / "queued.yaml"), "--worker", worker.id, *place)
             for worker in queued.workers
         ),
+        *([child("collect", "collect", "--config", str(folder / "collect.yaml"))] if collects else []),
     ]
 
 
@@ -136,7 +139,8 @@ async def _serve(
         else:
             sink.end(smtpd.environment.var)
         supervisor = await stack.enter_async_context(Daemons())
-        daemons = children(options.config, queued, next_hop=next_hop, with_api=without_api is None)
+        collects = load_collector(options.config, smtpd) is not None
+        daemons = children(options.config, queued, next_hop=next_hop, with_api=without_api is None, collects=collects)
         for child in daemons:
             await supervisor.start(child)
             print(f"{child.name}: {child.status}")
@@ -195,6 +199,7 @@ def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons, next_hop: s
         smtpd, wanted = load_both(folder)
         check_policy(folder, smtpd, wanted)
         api.why_not(folder, smtpd)
+        collects = load_collector(folder, smtpd) is not None
     except ConfigError as error:
         events.emit("daemon.reload_refused", error=error)
         return
@@ -208,6 +213,8 @@ def _reload(folder: Path, queued: QueuedConfig, supervisor: Daemons, next_hop: s
         _warn(sink.warning(missing, asked=False, refused=None))
     if [worker.id for worker in wanted.workers] != [worker.id for worker in queued.workers]:
         events.emit("daemon.reload_ignored", keys="workers: which of them run")
+    if collects != any(child.name == "collect" for child in supervisor.children):
+        events.emit("daemon.reload_ignored", keys="enabled of collect.yaml")
     supervisor.reload()
 
 

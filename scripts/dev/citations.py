@@ -23,7 +23,19 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 TABLE: Final = Path("docs/reference/rfcs.csv")
-FOLDERS: Final = ("smtpd", "shared", "queued", "operate", "httpd", "scripts", "sql", "config", "docs", "tests")
+FOLDERS: Final = (
+    "smtpd",
+    "shared",
+    "queued",
+    "collect",
+    "operate",
+    "httpd",
+    "scripts",
+    "sql",
+    "config",
+    "docs",
+    "tests",
+)
 _KINDS: Final = {".py", ".sql", ".md", ".yaml"}
 #: The meaning of each status; in this order on the page.
 STATUSES: Final = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic.json_schema import models_json_schema
 
-from operate.shapes import checks, mail, settings
+from operate.shapes import accounts, checks, mail, settings
 from shared.config.json_schema import WithoutTitles
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ COMMANDS: Final[dict[str, Output]] = {
     "suspend list": _lines(settings.Suspend),
     "suspend add": _one(settings.Suspended),
     "suspend remove": _one(settings.Removed),
+    "accounts preview": _one(accounts.AccountMailPreview),
+    "accounts verify": _one(accounts.SecretVerified),
     "partitions show": _one(checks.Leaves),
     "partitions plan": _one(checks.RepartitionPlan),
     **{f"partitions {verb}": _one(checks.Repartitioned) for verb in ("apply", "split", "merge", "move")},

@@ -9,6 +9,7 @@ from typing import Any, Final, override
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from shared.config.collect.settings import CollectConfig
 from shared.config.httpd.settings import HttpdConfig
 from shared.config.queued.settings import QueuedConfig
 from shared.config.smtpd.settings import SmtpdConfig
@@ -17,6 +18,7 @@ SCHEMAS: Final[dict[str, type[BaseModel]]] = {
     "smtpd.schema.json": SmtpdConfig,
     "queued.schema.json": QueuedConfig,
     "httpd.schema.json": HttpdConfig,
+    "collect.schema.json": CollectConfig,
 }
 
 

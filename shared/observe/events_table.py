@@ -107,6 +107,15 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         ERROR,
         "rspamd gave no verdict: policy.contentcheck.whendown applies; `client`, `error`, `seconds`.",
     ),
+    "collect.queued": (INFO, "Mail for a batch of account tokens is in the queue, once COMMIT is answered; `tokens`."),
+    "collect.printed": (INFO, "A batch of account tokens was written to standard output; `tokens`."),
+    "collect.known": (INFO, "The mail for a token had been queued before, with other contents; `token`."),
+    "collect.refused": (
+        ERROR,
+        "The mail for a token cannot be made or queued, and is not tried again; `token`, `error`.",
+    ),
+    "collect.unavailable": (ERROR, "Tokens could not be collected; tried again in `seconds`; `error`."),
+    "collect.forgot": (INFO, "Tokens that expired long ago were deleted; `tokens`."),
     "spool.committed": (
         INFO,
         "A message is safe; `id`, `sender`, `recipients`, `size`, `client`, `held`, `priority`, `due`.",

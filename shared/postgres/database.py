@@ -259,6 +259,11 @@ def refuses_value(error: BaseException) -> bool:
     return known or state[:2] in _OF_VALUES or state == _OF_STATE
 
 
+def is_used_key(error: BaseException) -> bool:
+    """Whether `enqueue` has had this key of idempotency for another message."""
+    return isinstance(error, psycopg.errors.UniqueViolation)
+
+
 def is_outage(error: BaseException) -> bool:
     """Whether the server or the way to it is in trouble. A value that it does not take says nothing of that."""
     return isinstance(error, OUTAGE) and not refuses_value(error)

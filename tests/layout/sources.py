@@ -15,7 +15,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 # Where our packages' code lives; tests and the root conftest.py are apart from it.
-PACKAGES: Final = ("smtpd", "queued", "shared", "operate", "httpd", "scripts", "sql")
+PACKAGES: Final = ("smtpd", "queued", "collect", "shared", "operate", "httpd", "scripts", "sql")
 
 _IGNORED: Final = frozenset({".git", ".venv", ".tools", "var", "build", "dist", "__pycache__"})
 

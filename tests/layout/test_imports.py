@@ -30,6 +30,7 @@ DOORS: Final = {
     "uvicorn": ("httpd/server/serving.py", "httpd/server/protocol.py"),
     "httpx": ("shared/http.py",),
     "scramp": ("queued/smtp/sasl.py",),
+    "jinja2": ("collect/templates.py",),
     "idna": ("shared/mail/domain.py",),
     "cronsim": ("shared/cron.py",),
     "dkim": ("queued/signing/sign.py", "queued/signing/arc.py"),

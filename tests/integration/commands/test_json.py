@@ -26,6 +26,7 @@ from scripts.sink import show
 from scripts.sink.records import Received
 from scripts.sink.store import Store
 from shared.postgres.embedded import embedded
+from shared.security.account_token import sign_bound
 from tests.fixtures.database.operating import ROOT, write_config
 from tests.fixtures.database.reviewing import hold
 from tests.fixtures.peers.http_peer import HttpPeer, verdict
@@ -96,6 +97,7 @@ async def test_every_command_prints_its_forms(run: Runner, factory: Factory, tmp
     await asyncio.to_thread(accounts, run)
     await asyncio.to_thread(principals, run)
     await asyncio.to_thread(settings, run, tmp_path)
+    await asyncio.to_thread(account_mail, run)
     await asyncio.to_thread(mail, run, factory, tmp_path)
     async with HttpPeer(verdict("no action", -1.5, symbols={"DKIM": {"score": -1.0}})) as peer:
         sections = {**SECTIONS, "policy": {"contentcheck": {"url": peer.url}}}
@@ -178,6 +180,16 @@ def settings(run: Runner, tmp_path: Path) -> None:
     run("partitions move", "7", "123", "--yes")
     run("partitions merge", "123", "456", "into", "123", "--yes")
     run("partitions apply", "--yes")
+
+
+def account_mail(run: Runner) -> None:
+    """Account mail."""
+    key = {"id": "k", "file": str(run.config / "key")}
+    (run.config / "key").write_text("cafebabe" * 8)
+    (run.config / "key").chmod(0o600)
+    (run.config / "collect.yaml").write_text(json.dumps({"keys": [key]}))
+    run("accounts preview", "activation")
+    run("accounts verify", sign_bound("k", bytes.fromhex("cafebabe" * 8), "/activate", bytes(32), 4_000_000_000))
 
 
 def taken(run: Runner, tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_reload_beside_a_sink_opens_no_public_listener(
     tmp_path: Path, heard: Heard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reloads: list[bool] = []
-    supervisor: Any = SimpleNamespace(reload=lambda: reloads.append(True))
+    supervisor: Any = SimpleNamespace(children=[], reload=lambda: reloads.append(True))
     listener = {"address": "127.0.0.1", "proxy": {"networks": ["192.0.2.0/24"]}}
     (tmp_path / "smtpd.yaml").write_text(json.dumps({"servers": [{"listeners": [listener]}]}))
     (tmp_path / "queued.yaml").write_text("{}")

@@ -14,6 +14,8 @@ import pytest
 from pydantic import BaseModel
 
 from scripts.dev import schema
+from shared.config.collect.load import load_collect
+from shared.config.collect.settings import CollectConfig
 from shared.config.httpd.load import load_httpd
 from shared.config.httpd.settings import HttpdConfig
 from shared.config.json_schema import SCHEMAS, schema_text
@@ -29,11 +31,17 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 CONFIG = Path(__file__).parents[3] / "config"
-MODELS: dict[str, type[BaseModel]] = {"smtpd.yaml": SmtpdConfig, "queued.yaml": QueuedConfig, "httpd.yaml": HttpdConfig}
+MODELS: dict[str, type[BaseModel]] = {
+    "smtpd.yaml": SmtpdConfig,
+    "queued.yaml": QueuedConfig,
+    "httpd.yaml": HttpdConfig,
+    "collect.yaml": CollectConfig,
+}
 LOADERS: dict[str, Callable[..., Any]] = {
     "smtpd.yaml": load_smtpd,
     "queued.yaml": load_queued,
     "httpd.yaml": load_httpd,
+    "collect.yaml": load_collect,
 }
 EACH = pytest.mark.parametrize(("file", "model"), list(MODELS.items()))
 
@@ -91,6 +99,7 @@ def test_schemas_refuse_unknown_keys_and_have_defaults_in_our_notation(name: str
         "smtpd.schema.json": ("SmtpdDatabase", "Spool"),
         "queued.schema.json": ("QueuedDatabase", "Shutdown"),
         "httpd.schema.json": ("HttpdDatabase", "HttpdShutdown"),
+        "collect.schema.json": ("Database", "Shutdown"),
     }[name]
     assert written["$defs"][database]["properties"]["uri"]["default"] == "embedded:"
     assert written["$defs"][section]["properties"]["timeout"]["default"] == "30s"
@@ -121,6 +130,7 @@ def test_the_shipped_files_are_the_defaults() -> None:
     assert load_smtpd(CONFIG / "smtpd.yaml", {}) == SmtpdConfig()
     assert load_queued(CONFIG / "queued.yaml", {}) == QueuedConfig()
     assert load_httpd(CONFIG / "httpd.yaml", {}) == HttpdConfig()
+    assert load_collect(CONFIG / "collect.yaml", {}) == CollectConfig()
 
 
 def test_the_shipped_files_take_the_database_from_the_environment() -> None:
@@ -168,6 +178,7 @@ def test_only_absent_defaults_are_commented_out(file: str, model: type[BaseModel
         *("ca", "certificate", "names", "privatekey"),
         *("address", "domain", "keepfeedback", "overall", "postmaster"),
         *("failed", "delayed", "delivered", "relayed"),
+        *("activate", "name", "recover", "sender", "templates"),
     }
 
 

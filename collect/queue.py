@@ -1,0 +1,91 @@
+"""queue — the output that queues mail
+
+Guarantees: where the accounts share the queue's database, mail is queued in the transaction that marks its tokens:
+    exactly once. Elsewhere the queue commits first, so that a crash between the two commits hands a token over again,
+    and its key of idempotency makes it one message.
+Raises: Refused when a mail of a batch is refused; PostgreSQL's errors otherwise.
+See: sql/accounts/README.md, "Collecting"; sql/schema/07_enqueue.sql.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from collect.output import Refused
+from shared.errors import ConfigError
+from shared.observe import events
+from shared.postgres import database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from collect.message import Composer, Message
+    from collect.token import Token
+
+
+class Queue:
+    """Queues one message for each token."""
+
+    def __init__(self, composer: Composer, elsewhere: database.Pool | None = None) -> None:
+        """`elsewhere`: connections to the queue's database, if it is not that of the accounts."""
+        self.composer = composer
+        self._elsewhere = elsewhere
+
+    async def hand_over(self, connection: database.Connection, tokens: Sequence[Token]) -> None:
+        """Queue all of them, or none."""
+        try:
+            messages = [self.composer(token) for token in tokens]
+        except (ConfigError, ValueError) as error:
+            raise Refused from error
+        try:
+            async with self._to_queue(connection) as there:
+                await self._enqueue(there, messages)
+        except database.REFUSAL as error:
+            if database.refuses_value(error):
+                raise Refused from error
+            raise
+        events.emit("collect.queued", tokens=len(tokens))
+
+    async def hand_over_apart(self, connection: database.Connection, tokens: Sequence[Token]) -> list[Token]:
+        """Queue each in a transaction of its own within that of the batch."""
+        refused = []
+        for token in tokens:
+            try:
+                message = self.composer(token)
+                async with self._to_queue(connection) as there, there.transaction():
+                    await self._enqueue(there, [message])
+            except (ConfigError, ValueError) as error:
+                refused.append(token)
+                events.emit("collect.refused", token=token.id, error=error)
+            except database.REFUSAL as error:
+                if database.is_used_key(error):
+                    events.emit("collect.known", token=token.id)  # queued before, with other templates
+                elif database.refuses_value(error):
+                    refused.append(token)
+                    events.emit("collect.refused", token=token.id, error=database.reason(error))
+                else:
+                    raise
+        events.emit("collect.queued", tokens=len(tokens) - len(refused))
+        return refused
+
+    @asynccontextmanager
+    async def _to_queue(self, connection: database.Connection) -> AsyncIterator[database.Connection]:
+        """The connection that queues: the collector's own, or one to the other database, which commits at the end."""
+        if self._elsewhere is None:
+            yield connection
+            return
+        async with self._elsewhere.connection() as there, there.transaction():
+            yield there
+
+    async def _enqueue(self, connection: database.Connection, messages: Sequence[Message]) -> None:
+        await database.fetch(
+            connection,
+            "token_enqueue",
+            sender=self.composer.sender,
+            recipients=[message.recipient for message in messages],
+            contents=[message.content for message in messages],
+            keys=[message.key for message in messages],
+            priorities=[message.priority for message in messages],
+            jobids=[message.jobid for message in messages],
+        )

@@ -1,0 +1,1 @@
+"""collect — the models of collect.yaml."""

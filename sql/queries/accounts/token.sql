@@ -1,0 +1,55 @@
+-- Tokens, as collectors see them. {schema} is the name of the accounts' schema, quoted.
+
+-- name: token_collect
+-- Marks new tokens of accounts in the right state and returns what their mail needs: recovery first, and of each action those that expire first. What another collector has locked is left to it.
+WITH recovery AS MATERIALIZED (
+    SELECT t.id FROM {schema}.tokens t JOIN {schema}.accounts a ON a.id = t.account
+     WHERE t.action = 'password_recovery' AND t.collected_at IS NULL AND t.consumed_at IS NULL AND a.status = 'active'
+       AND t.expires_at > extract(epoch FROM now())::integer
+     ORDER BY t.expires_at, t.id LIMIT %(most)s
+       FOR NO KEY UPDATE OF t SKIP LOCKED
+), activation AS MATERIALIZED (
+    SELECT t.id FROM {schema}.tokens t JOIN {schema}.accounts a ON a.id = t.account
+     WHERE t.action = 'activation' AND t.collected_at IS NULL AND t.consumed_at IS NULL AND a.status = 'provisioned'
+       AND t.expires_at > extract(epoch FROM now())::integer
+     ORDER BY t.expires_at, t.id LIMIT %(most)s - (SELECT count(*) FROM recovery)
+       FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE {schema}.tokens t SET collected_at = extract(epoch FROM now())
+  FROM {schema}.accounts a
+ WHERE t.id = ANY (ARRAY(SELECT id FROM recovery UNION ALL SELECT id FROM activation)) AND a.id = t.account
+RETURNING t.id, t.action::text AS action, t.secret, t.code, t.expires_at, t.created_at, a.email, a.login, a.language
+
+-- name: token_waiting
+-- How many tokens could be collected now, counted up to `most`.
+SELECT count(*) AS waiting FROM (
+    SELECT FROM {schema}.tokens t JOIN {schema}.accounts a ON a.id = t.account
+     WHERE t.collected_at IS NULL AND t.consumed_at IS NULL AND t.expires_at > extract(epoch FROM now())::integer
+       AND (t.action = 'password_recovery' AND a.status = 'active' OR t.action = 'activation' AND a.status = 'provisioned')
+     LIMIT %(most)s) AS waits
+
+-- name: token_installation
+-- What tells these accounts from those of another installation.
+SELECT installation::text AS installation FROM {schema}.account_settings
+
+-- name: token_enqueue
+-- Queues one message for each address, with its key of idempotency.
+SELECT pillarbox.enqueue(%(sender)s, ARRAY[u.recipient], u.content, idempotency_key => u.key, priority => u.priority, jobid => u.jobid)
+  FROM unnest(%(recipients)s::text[], %(contents)s::bytea[], %(keys)s::text[], %(priorities)s::integer[], %(jobids)s::text[])
+       AS u(recipient, content, key, priority, jobid)
+
+-- name: tokens_forget
+-- Forgets a portion of the tokens that expired longer ago than `age`; how many.
+SELECT {schema}.tokens_forget(%(age)s, %(batch)s) AS forgotten
+
+-- name: collect_listen
+-- Hears of new tokens.
+LISTEN {channel}
+
+-- name: token_schema
+-- The schema whose tokens this session means.
+SELECT n.nspname AS schema FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('tokens')
+
+-- name: collect_patience
+-- Ends the transaction of a collector whose reader takes nothing, so that it keeps no lock and no old row.
+SET idle_in_transaction_session_timeout = '60s'
