@@ -1,6 +1,6 @@
 # Pillarbox: the commands for development. Needs make, git and a Python; the rest is installed into .venv and .tools.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up bench bench-analytics bench-core bench-smtpd bench-flow bench-poisoned bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-operators test-postgres15 check format lock java peers clean ready-demo ready-test
+.PHONY: help install demo up bench bench-accounts bench-analytics bench-core bench-smtpd bench-flow bench-poisoned bench-webhooks attack chaos chaos-apart chaos-mutants soak test test-all test-fast test-operators test-postgres15 check format lock java peers clean ready-demo ready-test
 
 PY := .venv/bin/python
 PYTEST := JAVA_HOME="$(CURDIR)/.tools/java" $(PY) -m pytest
@@ -10,7 +10,7 @@ AT_ONCE := -n $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))) --dist loa
 HEAVY := tests/chaos tests/integration/bench tests/analytics/test_pages.py
 POSTGRES15 := /usr/lib/postgresql/15/bin/postgres
 # The tests that query PostgreSQL also run on its oldest supported version; the other folders do not depend on it.
-ASKS_POSTGRES := $(addprefix tests/integration/,claim commands doctor login maintenance pacing pages partitions result schema spool)
+ASKS_POSTGRES := $(addprefix tests/integration/,accounts claim commands doctor login maintenance pacing pages partitions result schema spool)
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
 SOURCES := $(wildcard smtpd queued collect shared operate httpd scripts sql tests conftest.py)
 export PYTHON
@@ -53,6 +53,9 @@ bench-poisoned: ready-test  ## measure the delay of healthy mail beside 10,000 d
 
 bench-webhooks: ready-demo  ## measure the events that a webhook takes in a second
 	@$(PY) -m scripts.bench.webhooks $(ARGS)
+
+bench-accounts: ready-demo  ## measure the collector of account mail, compared with a bare loop over the same tokens
+	@$(PY) -m scripts.bench.accounts $(ARGS)
 
 bench-core: ready-demo  ## measure the queue core, compared with pgmq (PGMQ_SQL=FILE) and PgQueuer
 	@$(PY) -m scripts.bench.core $(ARGS)

@@ -179,3 +179,29 @@ SELECT id, message, 1, now(), 'success', now(), '192.0.2.1', 'default', 'sender'
        'domain' || n %% 997 || '.example', 4096, '{"_partid": "1", "tenant": "acme"}', 'default', 0, 1, 'queued-123', n || '@mail.example',
        'Your order ' || n || ' was shipped'
   FROM each
+
+-- name: bench_accounts_make
+-- So many accounts, each with its activation token.
+INSERT INTO accounts (email, login)
+SELECT l || '@example.com', l FROM generate_series(1, %(count)s) AS n, concat('user', n, '-', gen_random_uuid()) AS l
+
+-- name: bench_accounts_settle
+-- Gives the planner what it would know after a while.
+ANALYZE accounts, tokens
+
+-- name: bench_tokens_lock
+-- A batch of new tokens, in the least that finds them.
+SELECT id FROM tokens WHERE action = 'activation' AND collected_at IS NULL AND consumed_at IS NULL ORDER BY expires_at, id LIMIT %(batch)s
+   FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: bench_tokens_mark
+-- Marks a batch.
+UPDATE tokens SET collected_at = extract(epoch FROM now()) WHERE id = ANY (%(ids)s)
+
+-- name: bench_tokens_left
+-- How many tokens are new.
+SELECT count(*) AS left_over FROM tokens WHERE collected_at IS NULL
+
+-- name: bench_mail_queued
+-- How many recipients are queued.
+SELECT count(*) AS queued FROM pillarbox.queue
