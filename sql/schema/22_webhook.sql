@@ -145,6 +145,16 @@ EXCEPTION WHEN lock_not_available OR undefined_table OR undefined_object THEN
     NULL;
 END $$;
 
+-- These recipients, as far as they are still queued. Apart from the rest of webhook_events, because PostgreSQL locks every leaf
+-- for a statement that may read the queue: with 500 leaves 5,600 locks, for each look that finds nothing.
+CREATE FUNCTION webhook_waiting(ids bigint[]) RETURNS SETOF queue
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    IF cardinality(ids) > 0 THEN
+        RETURN QUERY SELECT q.* FROM queue q WHERE q.id = ANY (ids);
+    END IF;
+END $$;
+
 -- Events of these kinds, as JSON, in the order in which they happened to each recipient: of the transactions that `upto` sees
 -- and `after` does not, or, where both are NULL, by their time. `since` and `before` bound the time in both cases, so that
 -- PostgreSQL opens few days. At most `most`, behind the place that is given.
@@ -206,7 +216,7 @@ BEGIN
         SELECT array_agg(p.row) AS rows, array_agg(p.message) AS messages FROM page p
          WHERE p.kind IN ('accepted', 'held', 'released', 'deferred')
     ), waiting AS MATERIALIZED (
-        SELECT q.* FROM queue q WHERE q.id = ANY ((SELECT a.rows FROM asked a)::bigint[])
+        SELECT q.* FROM webhook_waiting((SELECT a.rows FROM asked a)) AS q
     ), gone AS MATERIALIZED (
         SELECT r.* FROM archive r
          WHERE r.messages__id = ANY ((SELECT a.messages FROM asked a)::uuid[]) AND r.id = ANY ((SELECT a.rows FROM asked a)::bigint[])

@@ -62,6 +62,23 @@ async def test_an_endpoint_gets_the_life_of_a_recipient_in_order(
     assert len(taker.requests) == 5
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_only_events_of_queued_recipients_lock_leaves(factory: Factory, database: str, *, waits: bool) -> None:
+    """With 500 leaves each look would else take 5,600 locks, of the 12,800 for all sessions."""
+    for _ in range(3):
+        factory.row()
+    await result(database, DEFERRED, None if waits else "failed")
+    with factory.another() as session:
+        asked = """SELECT * FROM pillarbox.webhook_events('{deferred,failed}', NULL, NULL, now() - interval '1 hour',
+                                                          now() + interval '1 hour', NULL, NULL, NULL, NULL, 9)"""
+        assert len(session.execute(asked).fetchall()) == 3
+        locked = session.execute(
+            """SELECT DISTINCT c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+                WHERE l.pid = pg_backend_pid() AND c.relname ~ '^queue_def_'"""
+        ).fetchall()
+    assert bool(locked) == waits
+
+
 async def test_each_end_of_a_recipient_has_its_event(
     factory: Factory, database: str, hooked: Hook, hooks: Make
 ) -> None:
