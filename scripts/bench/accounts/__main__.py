@@ -84,7 +84,7 @@ async def _rate(server: Server, kind: str, batch: int, options: argparse.Namespa
     async with server.cell(empty=True) as uri:
         await _prepare(uri, options.tokens)
         begun, ended = await _watched(uri, kind, batch, options)
-        return options.tokens / (ended - begun)
+        return float(options.tokens / (ended - begun))
 
 
 async def _prepare(uri: str, tokens: int) -> None:

@@ -12,6 +12,7 @@ import random
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -74,13 +75,14 @@ class World:
             return int(row[0]) if row else -1
         return -1
 
+    def _has_queued(self, some: int) -> bool:
+        return self.queued() >= some
+
     async def kill_throughout(self, chosen: random.Random) -> None:
         """Kill a collector each time that some more mail was queued, and at times the server."""
         portion = _SIGN_UPS // 8
         for turn in range(1, 7):
-            await eventually(
-                lambda done=turn * portion: self.queued() >= done, f"{turn * portion} are queued", limit=120
-            )
+            await eventually(partial(self._has_queued, turn * portion), f"{turn * portion} are queued", limit=120)
             if turn % 3 == 0:
                 self.server.kill()
                 self.killed["PostgreSQL"] += 1
