@@ -40,6 +40,7 @@ VERBS: Final = {
     "doctor": "doctor.command",
     "schedule": "commands.schedule",
     "suspend": "commands.suspend",
+    "webhooks": "commands.webhooks",
     "partitions": "partitions.command",
     "volumes": "commands.volumes",
     "accounts": "accounts.command",

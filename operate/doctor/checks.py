@@ -74,6 +74,8 @@ class Limits:
     days: int = 3
     # Free space under var: octets.
     disk: tuple[int, int] = (2 << 30, 512 << 20)
+    # An endpoint may be restarted or moved; its events wait for days.
+    webhook: timedelta = timedelta(hours=1)
     # How many messages and rows a sampling check looks at from each start.
     sample: int = 1000
     # How many rows of a backlog a check reads.
@@ -119,6 +121,10 @@ CHECKS: Final[dict[str, str]] = {
         "recipients wait for one of them. A: 1000, as where many domains lead to one dead host."
     ),
     "mail.dead": "Dead letters of the last day. Note: there are some. W: 100.",
+    "webhook.endpoints": (
+        "Endpoints of webhooks take their events. Note: one is disabled. W: one has failed for an hour, or is paused "
+        "because it failed for three days."
+    ),
     "leaf.triggers": "Every table of the tree has the triggers that count bodies and refuse moves. A: one is missing.",
     "leaf.unique": "Every leaf has UNIQUE (id). A: one lacks it.",
     "leaf.indexes": "Every leaf has the indexes that claims read. A: one is missing or invalid.",

@@ -18,6 +18,7 @@ from operate.doctor import logins, queue, server, workers
 from operate.doctor.checks import Finding, Limits, Severity
 from operate.doctor.conditions import prove
 from operate.doctor.suspends import suspended
+from operate.doctor.webhooks import endpoints
 from operate.doctor.workers import Registered
 from queued.maintain import UNSERVED_GRACE
 from shared.config.smtpd.quarantine import reviewers
@@ -71,6 +72,7 @@ class Look:
             ("mail.overdue", self._due),
             ("mail.flow", self._flow),
             ("mail.suspended", self._suspended),
+            ("webhook.endpoints", self._webhooks),
             ("mail.transport", self._transports),
             ("mail.hosts", self._hosts),
             ("mail.dead", self._dead),
@@ -170,6 +172,9 @@ class Look:
     async def _flow(self) -> list[Finding]:
         [row] = await self._rows("doctor_flow", batch=self._limits.backlog)
         return [queue.flow(row, self._limits)]
+
+    async def _webhooks(self) -> list[Finding]:
+        return [endpoints(await self._rows("webhook_list", webhook=None), self._limits)]
 
     async def _suspended(self) -> list[Finding]:
         return [suspended(await self._rows("suspend_active", now=None), self._queued.pacing.suspends)]

@@ -126,6 +126,59 @@ class ScheduledOnce(Shape):
     at: datetime = meaning("When it is sent.")
 
 
+class Webhook(Shape):
+    """An HTTP endpoint that gets events."""
+
+    name: str = meaning("Its name.")
+    url: str = meaning("Where requests go.")
+    events: list[str] = meaning("The kinds of events that it gets.")
+    condition: str = meaning("Which recipients; empty: all.")
+    private: bool = meaning("Whether addresses that only our own networks reach are allowed.")
+    batch: int = meaning("The most events in one request.")
+    origin: str = meaning("command, or queued.yaml.")
+    state: str = meaning("enabled, paused or disabled.")
+    reason: str | None = meaning("Why it is not enabled.")
+    who: str = meaning("Who added it.")
+    made: datetime = meaning("When.")
+    secrets: int = meaning("How many secrets sign its requests.")
+    sent: int = meaning("How many events it took.")
+    last_sent: datetime | None = meaning("When it took the last.")
+    tries: int = meaning("How many requests in a row it did not take.")
+    failing: datetime | None = meaning("Since when.")
+    due: datetime | None = meaning("When it is tried again.")
+    error: str | None = meaning("What it answered, or why nothing came.")
+    again: datetime | None = meaning("From when on events are sent once more; null: none are.")
+
+
+class WebhookName(Shape):
+    """An endpoint that was changed."""
+
+    name: str = meaning("Its name.")
+
+
+class WebhookSecret(Shape):
+    """An endpoint and the secret that was made for it."""
+
+    name: str = meaning("Its name.")
+    secret: str | None = meaning("The secret, this once; null: it is in a file or variable.")
+
+
+class WebhookTested(Shape):
+    """A test of an endpoint."""
+
+    name: str = meaning("Its name.")
+    id: str = meaning("The id of the event.")
+    error: str | None = meaning("Why it was not taken; null: it was.")
+
+
+class WebhookReplayed(Shape):
+    """Events that are sent once more."""
+
+    name: str = meaning("The endpoint.")
+    since: datetime = meaning("From when on.")
+    until: datetime = meaning("Until when.")
+
+
 class Suspend(Shape):
     """Mail that is suspended."""
 

@@ -77,10 +77,16 @@ class Endpoint:
         self._xact = self._tries = 0
         self._due: datetime | None = None
         self._noted = datetime.min.replace(tzinfo=UTC)
+        self._moved = False
+
+    def know(self, xact: int) -> None:
+        """The transaction that last noted the position: a later one than ours means that another has moved it."""
+        self._moved = xact > self._xact
 
     async def step(self) -> float:
         """One portion, or one failure; the seconds until the next step."""
-        reading = self._feed or await self._begin()
+        reading = None if self._moved else self._feed
+        reading = reading or await self._begin()
         if reading is None:
             return _POLL
         now = self._clock()
@@ -110,7 +116,7 @@ class Endpoint:
         position, row = found
         self._feed = Feed(self._target.events, position, _portion(self._target.batch))
         self._portion, self._left, self._taken = None, [], 0
-        self._xact, self._tries, self._due = row.xact, row.tries, row.due
+        self._xact, self._tries, self._due, self._moved = row.xact, row.tries, row.due, False
         return self._feed
 
     async def _read(self, reading: Feed) -> Portion:

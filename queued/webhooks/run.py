@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from queued.webhooks.endpoint import Endpoint, Target
 from queued.webhooks.post import Post
+from shared.errors import PillarboxError
 from shared.observe import events
 from shared.postgres import database
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _LEASE: Final = timedelta(seconds=15)
 _GLANCE: Final = 3.0  # seconds between two looks at the table of endpoints
 _PAUSE: Final = 5.0  # seconds after trouble with PostgreSQL
+_LONG_PAUSE: Final = 60.0  # after what should not happen
 #: Connections that this task needs of its own.
 CONNECTIONS: Final = 2
 
@@ -36,7 +38,7 @@ class WebhookTask:
     def __init__(self, pool: database.Pool, worker: str, settings: Webhooks) -> None:
         self._pool, self._worker, self._settings = pool, worker, settings
         self._declared = False
-        self._running: dict[Target, asyncio.Task[None]] = {}
+        self._running: dict[Target, tuple[Endpoint, asyncio.Task[None]]] = {}
 
     def use(self, settings: Webhooks) -> None:
         """From now on go by these."""
@@ -79,17 +81,29 @@ class WebhookTask:
             await database.fetch(connection, "webhook_declare", endpoints=told)
             self._declared = True
         wanted = {
-            Target(row.name, row.url, tuple(row.events), row.condition, tuple(row.secrets), row.private, row.batch)
+            Target(
+                *(row.name, row.url, tuple(row.events), row.condition, tuple(row.secrets), row.private, row.batch)
+            ): row.xact
             for row in await database.fetch(connection, "webhook_enabled")
         }
-        await self._end(set(self._running) - wanted)
-        for target in wanted - set(self._running):
-            self._running[target] = asyncio.create_task(self._serve(target))
+        await self._end(set(self._running) - set(wanted))
+        for target, xact in wanted.items():
+            if target in self._running:
+                self._running[target][0].know(xact)
+            else:
+                self._begin(target)
 
-    async def _serve(self, target: Target) -> None:
-        """One endpoint, until cancelled."""
+    def _begin(self, target: Target) -> None:
         limit = self._settings.timeout.total_seconds()
-        endpoint = Endpoint(self._pool, target, Post(target.url, private=target.private, limit=limit))
+        try:
+            endpoint = Endpoint(self._pool, target, Post(target.url, private=target.private, limit=limit))
+        except (PillarboxError, ValueError) as error:  # somebody wrote the row by hand
+            events.emit("webhook.unavailable", webhook=target.name, error=str(error))
+            return
+        self._running[target] = endpoint, asyncio.create_task(self._serve(target, endpoint))
+
+    async def _serve(self, target: Target, endpoint: Endpoint) -> None:
+        """One endpoint, until cancelled."""
         try:
             while True:
                 try:
@@ -102,12 +116,15 @@ class WebhookTask:
                         away=database.is_away(error),
                     )
                     wait = _PAUSE
+                except Exception as error:  # noqa: BLE001 - the trouble of one endpoint ends neither others nor mail
+                    events.emit("webhook.unavailable", webhook=target.name, error=repr(error))
+                    wait = _LONG_PAUSE
                 await asyncio.sleep(wait)
         finally:
             await endpoint.close()
 
     async def _end(self, targets: set[Target]) -> None:
-        ended = [self._running.pop(target) for target in targets]
+        ended = [self._running.pop(target)[1] for target in targets]
         for task in ended:
             task.cancel()
         for each in await asyncio.gather(*ended, return_exceptions=True):

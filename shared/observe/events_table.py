@@ -311,7 +311,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "webhook.disabled": (WARNING, "An endpoint answered that it is gone, and gets no more; `webhook`, `reason`."),
     "webhook.unavailable": (
         WARNING,
-        "PostgreSQL did not answer about webhooks; it is asked again soon; `webhook` if it was about one, `error`.",
+        "Events could not be read or sent; it is tried again soon; `webhook` if it is about one, `error`.",
     ),
     "child.started": (INFO, "The supervisor started a daemon, or the embedded PostgreSQL; `name`, `pid`, `seconds`."),
     "child.failed": (ERROR, "A daemon that was asked to stop ended with an error; `name`, `pid`, `status`."),

@@ -26,8 +26,10 @@ SELECT pillarbox.lease_take('webhooks', %(worker)s, %(lease)s) AS elected
 SELECT pillarbox.lease_give('webhooks', %(worker)s)
 
 -- name: webhook_enabled
--- The endpoints that get events.
-SELECT name, url, events, condition, secrets, private, batch FROM pillarbox.webhooks WHERE state = 'enabled' ORDER BY name
+-- The endpoints that get events, and the transaction that last noted how far each has come.
+SELECT w.name, w.url, w.events, w.condition, w.secrets, w.private, w.batch, c.xact
+  FROM pillarbox.webhooks w JOIN pillarbox.webhook_cursors c ON c.webhook = w.name
+ WHERE w.state = 'enabled' ORDER BY w.name
 
 -- name: webhook_position
 -- How far an endpoint has come. `restored` says that its numbers are those of another server, from a dump.

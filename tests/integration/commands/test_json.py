@@ -150,6 +150,12 @@ def settings(run: Runner, tmp_path: Path) -> None:
     run("suspend add", "--jobid", "sale", "--for", "1h", "--reason", "wrong prices")
     run("suspend list")
     run("suspend remove", "--all")
+    run("webhooks add", "app", "https://127.0.0.1:9/hook")  # which is refused: no address of the public Internet
+    run("webhooks list")
+    run("webhooks test", "app", status=1)
+    run("webhooks replay", "app", "--since", "1h")
+    for verb in ("rotate", "disable", "enable", "remove"):
+        run(f"webhooks {verb}", "app")
     run("volumes report", str(tmp_path), "--once")
     run("volumes list")
     run("volumes forget")

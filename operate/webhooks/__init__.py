@@ -1,0 +1,1 @@
+"""webhooks — which HTTP endpoints are told what becomes of mail."""

@@ -1,0 +1,184 @@
+"""webhooks — `pillarbox webhooks`: HTTP endpoints that are told what becomes of mail
+
+Owns: the command line of operate/webhooks.
+Guarantees: a secret is printed once, when it is made, and by no other verb.
+Raises: PillarboxError for errors that an operator can correct.
+See: docs/how-to/webhooks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from operate.errors import Refused
+from operate.webhooks import endpoints, probe
+from operate.webhooks.endpoints import Wanted
+from scripts import one_connection
+from scripts.options import duration, finish
+from scripts.output import records
+from scripts.output.records import fields
+from scripts.output.table import Column, Table
+from shared.config.queued.load import load_queued
+from shared.config.queued.webhooks import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from shared.postgres import database
+
+_COLUMNS: Final = (
+    Column("name", least=16, whole=True),
+    Column("state"),
+    Column("events", gives=2, least=12),
+    Column("sent", right=True),
+    Column("last sent", gives=1),
+    Column("url", gives=3, least=16),
+    Column("trouble", gives=4, least=16),
+)
+_NOT_TAKEN: Final = 1
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `webhooks` and its verbs to the command line."""
+    parser = subparsers.add_parser("webhooks", help="tell HTTP endpoints what becomes of mail")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    verb = verbs.add_parser("add", help="add an endpoint, which gets what happens from now on")
+    verb.add_argument("name", metavar="NAME", help="its name")
+    verb.add_argument("url", metavar="URL", help="where requests go")
+    verb.add_argument(
+        "--event", dest="events", action="append", choices=KINDS, help="a kind of events; may be given again (all)"
+    )
+    verb.add_argument("--where", default="", metavar="CONDITION", help="which recipients, as in `pillarbox queue list`")
+    verb.add_argument(
+        "--secret",
+        dest="secrets",
+        action="append",
+        default=[],
+        metavar="PLACE",
+        help="file:PATH or env:NAME, where workers find the secret; may be given again (one is made and printed)",
+    )
+    verb.add_argument("--private", action="store_true", help="allow addresses that only our own networks reach")
+    verb.add_argument("--batch", type=int, default=1, metavar="N", help="the most events in one request (1)")
+    finish(verb, add, acting=True)
+
+    finish(verbs.add_parser("list", help="list endpoints, and how far each has come"), list_endpoints, acting=True)
+
+    finish(_named(verbs, "test", "send the event `test` now, and print the answer"), test, acting=True)
+
+    verb = _named(verbs, "replay", "send events of the past once more, with the ids they had")
+    verb.add_argument("--since", required=True, metavar="TIME", help="2026-11-20T08:30, or 2h for two hours ago")
+    verb.add_argument("--until", metavar="TIME", help="its end (now)")
+    finish(verb, replay, acting=True)
+
+    verb = _named(verbs, "enable", "let an endpoint have events again, where it was; it is tried at once")
+    verb.add_argument("--skip", action="store_true", help="and forget what has happened until now")
+    finish(verb, enable, acting=True)
+
+    verb = _named(verbs, "disable", "let an endpoint have no events until it is enabled")
+    verb.add_argument("--reason", default="disabled by an operator", metavar="TEXT", help="why; `list` shows it")
+    finish(verb, disable, acting=True)
+
+    finish(_named(verbs, "rotate", "make a new secret, which signs beside the last one"), rotate, acting=True)
+    finish(_named(verbs, "remove", "forget an endpoint"), remove, acting=True)
+
+
+def add(options: argparse.Namespace) -> int:
+    """Add an endpoint."""
+    wanted = Wanted(
+        options.name,
+        options.url,
+        options.events or KINDS,
+        options.where,
+        options.secrets,
+        options.private,
+        options.batch,
+    )
+    made = _ask(options, lambda connection: endpoints.add(connection, wanted))
+    words = f"{options.name} is added" + (f"; its secret, which is not shown again:\n{made}" if made else "")
+    return records.tell(words, {"name": options.name, "secret": made}, as_json=options.json)
+
+
+def list_endpoints(options: argparse.Namespace) -> int:
+    """Print every endpoint."""
+    rows = _ask(options, endpoints.listed)
+    if options.json:
+        records.lines({key: value for key, value in fields(row).items() if key != "now"} for row in rows)
+        return 0
+    Table(_COLUMNS).print(
+        (row.name, row.state, row.events, row.sent, row.last_sent, row.url, row.reason or row.error or "")
+        for row in rows
+    )
+    if not rows:
+        print("no endpoints")
+    return 0
+
+
+def test(options: argparse.Namespace) -> int:
+    """Send a test, and print the answer; status 1 if it was not taken."""
+    limit = load_queued(options.config / "queued.yaml").webhooks.timeout
+    told = _ask(options, lambda connection: probe.probe(connection, options.name, limit))
+    words = f"{options.name}: {told.error or 'took the event ' + told.id}"
+    records.tell(words, {"name": options.name, **told._asdict()}, as_json=options.json)
+    return _NOT_TAKEN if told.error else 0
+
+
+def replay(options: argparse.Namespace) -> int:
+    """Send events once more."""
+    since, until = _time(options.since, "--since"), _time(options.until, "--until") if options.until else None
+    end = _ask(options, lambda connection: endpoints.replay(connection, options.name, since, until))
+    words = f"{options.name} gets its events from {since.isoformat()} to {end.isoformat()} once more"
+    return records.tell(words, {"name": options.name, "since": since, "until": end}, as_json=options.json)
+
+
+def enable(options: argparse.Namespace) -> int:
+    """Let an endpoint have events again."""
+    _ask(options, lambda connection: endpoints.enable(connection, options.name, skip=options.skip))
+    return _told(options, "is enabled")
+
+
+def disable(options: argparse.Namespace) -> int:
+    """Let an endpoint have no events."""
+    _ask(options, lambda connection: endpoints.disable(connection, options.name, options.reason))
+    return _told(options, "is disabled")
+
+
+def rotate(options: argparse.Namespace) -> int:
+    """Make a new secret."""
+    made = _ask(options, lambda connection: endpoints.rotate(connection, options.name))
+    words = f"{options.name}: the new secret, which is not shown again:\n{made}"
+    return records.tell(words, {"name": options.name, "secret": made}, as_json=options.json)
+
+
+def remove(options: argparse.Namespace) -> int:
+    """Forget an endpoint."""
+    _ask(options, lambda connection: endpoints.remove(connection, options.name))
+    return _told(options, "is removed")
+
+
+def _named(verbs: Any, name: str, meaning: str) -> argparse.ArgumentParser:
+    verb: argparse.ArgumentParser = verbs.add_parser(name, help=meaning)
+    verb.add_argument("name", metavar="NAME", help="an endpoint of `list`")
+    return verb
+
+
+def _told(options: argparse.Namespace, what: str) -> int:
+    return records.tell(f"{options.name} {what}", {"name": options.name}, as_json=options.json)
+
+
+def _time(text: str, option: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return datetime.now(UTC) - duration(text)
+        except (argparse.ArgumentTypeError, OverflowError):
+            allowed = "2026-11-20T08:30, or a duration such as 2h"
+            raise Refused(f"{option}: {text!r} is not a time; allowed: {allowed}") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _ask[Answer](options: argparse.Namespace, work: Callable[[database.Connection], Awaitable[Answer]]) -> Answer:
+    return one_connection.ask(one_connection.configured(options), "pillarbox webhooks", work)
