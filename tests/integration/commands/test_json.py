@@ -127,6 +127,19 @@ def principals(run: Runner) -> None:
     run("principal remove", "ann")
 
 
+def suspends_and_hooks(run: Runner) -> None:
+    """Commands about suspends and webhooks."""
+    run("suspend add", "--jobid", "sale", "--for", "1h", "--reason", "wrong prices")
+    run("suspend list")
+    run("suspend remove", "--all")
+    run("webhooks add", "app", "https://127.0.0.1:9/hook")  # which is refused: no address of the public Internet
+    run("webhooks list")
+    run("webhooks test", "app", status=1)
+    run("webhooks replay", "app", "--since", "1h")
+    for verb in ("rotate", "disable", "enable", "remove"):
+        run(f"webhooks {verb}", "app")
+
+
 def settings(run: Runner, tmp_path: Path) -> None:
     """Commands that are not about mail."""
     run("migrate")
@@ -147,15 +160,7 @@ def settings(run: Runner, tmp_path: Path) -> None:
     run("schedule list")
     for verb in ("disable", "enable", "remove"):
         run(f"schedule {verb}", "weekly")
-    run("suspend add", "--jobid", "sale", "--for", "1h", "--reason", "wrong prices")
-    run("suspend list")
-    run("suspend remove", "--all")
-    run("webhooks add", "app", "https://127.0.0.1:9/hook")  # which is refused: no address of the public Internet
-    run("webhooks list")
-    run("webhooks test", "app", status=1)
-    run("webhooks replay", "app", "--since", "1h")
-    for verb in ("rotate", "disable", "enable", "remove"):
-        run(f"webhooks {verb}", "app")
+    suspends_and_hooks(run)
     run("volumes report", str(tmp_path), "--once")
     run("volumes list")
     run("volumes forget")
