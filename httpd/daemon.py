@@ -71,7 +71,7 @@ class _Daemon:
         config = self._config
         pool = await acting.open_pool(conninfo, "pillarbox httpd", config.environment.database.connections)
         try:
-            service = Service(config, pool)
+            service = Service(config, pool, self._path.parent)
             server = Server(app.made(service), config, self._certificate)
             await server.open(self._listening)
             self._service, self._server = service, server

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from operate.condition.tree import ConditionError
 from operate.errors import NotAllowed, NotNow, NotThere, Refused
 from shared.errors import DatabaseUnavailable, lacks_right
 from shared.observe import events
@@ -116,8 +117,8 @@ def of(error: Exception) -> HTTPException:
     """The problem that an error of ours is to the client."""
     if isinstance(error, HTTPException):
         return error
-    if isinstance(error, Refused):
-        return Problem(_status(error), error.reason)
+    if isinstance(error, (Refused, ConditionError)):
+        return _refusal(error)
     if database.refuses_value(error):
         return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, database.reason(error))
     if lacks_right(error):
@@ -146,6 +147,12 @@ async def answer_error(request: Request, error: Exception) -> Response:
             away=database.is_away(error),
         )
     return answer(request, problem)
+
+
+def _refusal(error: Refused | ConditionError) -> Problem:
+    if isinstance(error, ConditionError):
+        return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error), code="condition")
+    return Problem(_status(error), error.reason)
 
 
 def _status(error: Refused) -> HTTPStatus:

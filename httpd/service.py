@@ -1,6 +1,6 @@
 """service — the parts that all requests share
 
-Owns: the configuration as it is now, the pool of connections, and the keys.
+Owns: the configuration as it is now, the pool of connections, the keys, and the other daemons' files beside ours.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 from httpd.access.address import client_address
 from httpd.access.keys import Keys
+from httpd.files import Files
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from starlette.requests import Request
 
     from httpd.access.caller import Caller
@@ -21,8 +24,10 @@ if TYPE_CHECKING:
 class Service:
     """What a request finds at `request.app.state.service`."""
 
-    def __init__(self, config: HttpdConfig, pool: database.Pool) -> None:
+    def __init__(self, config: HttpdConfig, pool: database.Pool, folder: Path) -> None:
+        """folder: where httpd.yaml is."""
         self.config = config
+        self.files = Files(folder)
         self.pool = pool
         self.keys = Keys(pool, config.rates)
 

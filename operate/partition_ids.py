@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from operate.errors import Refused
 from shared.config.smtpd.load import load_smtpd
-from shared.errors import PillarboxError
 from shared.masking import show
 from shared.postgres import coverage
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shared.postgres.coverage import Partid
 
 
-class UnknownPartition(PillarboxError):
+class UnknownPartition(Refused):
     """A command names a partition id that nothing gives to mail."""
 
     exit_status = 64  # EX_USAGE, sysexits.h
@@ -37,7 +37,8 @@ def check_option(folder: Path, partid: str | None, option: str = "--partition") 
         count = config.environment.database.partitions.count
         allowed = ", ".join([f"1 to {count}", *known[count:]])
         raise UnknownPartition(
-            f"{option}: {show(partid)} is not a partition id of {folder / 'smtpd.yaml'}; allowed: {allowed}"
+            f"{option.removeprefix('--')}: {show(partid)} is not a partition id of smtpd.yaml; allowed: {allowed}",
+            f"{option}: {show(partid)} is not a partition id of {folder / 'smtpd.yaml'}; allowed: {allowed}",
         )
 
 

@@ -7,15 +7,16 @@ See: sql/schema/07_enqueue.sql, transport_checked, for applications.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from operate.errors import Refused
 from shared.config.queued.load import load_queued
-from shared.errors import ConfigError, PillarboxError
+from shared.errors import ConfigError
 from shared.masking import show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from shared.config.queued.settings import QueuedConfig
     from shared.config.smtpd.settings import SmtpdConfig
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _DEFAULT: Final = "default"
 
 
-class UnknownTransport(PillarboxError):
+class UnknownTransport(Refused):
     """A command names a transport that queued.yaml does not have."""
 
     exit_status = 64  # EX_USAGE, sysexits.h
@@ -36,7 +37,8 @@ def check_option(folder: Path, names: Sequence[str], option: str = "--transport"
         known = _ids(load_queued(path))
         for name in names:
             if name not in known:
-                raise UnknownTransport(f"{option}: {_unknown(name, path, known)}")
+                plain = f"{option.removeprefix('--')}: {_unknown(name, Path(path.name), known)}"
+                raise UnknownTransport(plain, f"{option}: {_unknown(name, path, known)}")
 
 
 def check_policy(folder: Path, smtpd: SmtpdConfig, queued: QueuedConfig) -> None:

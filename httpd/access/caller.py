@@ -36,6 +36,9 @@ class Caller:
         """Whether both the key and the principal allow it."""
         return scope in self.scopes and not self.roles.isdisjoint(SCOPES[scope])
 
-    def acting(self) -> AbstractAsyncContextManager[database.Connection]:
-        """A connection each of whose transactions acts for the principal, as long as the block lasts."""
-        return acting.borrowed(self.pool, self.principal)
+    def acting(self, seconds: float | None = None) -> AbstractAsyncContextManager[database.Connection]:
+        """A connection each of whose transactions acts for the principal, as long as the block lasts.
+
+        seconds: the longest a statement may take.
+        """
+        return acting.borrowed(self.pool, self.principal, seconds)

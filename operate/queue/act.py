@@ -21,7 +21,6 @@ from operate.condition.ids import are_ids
 from operate.errors import NotNow, NotThere, Refused
 from operate.queue.query import STATUSES, asked
 from operate.shapes.mail import Changed, Preview, Recipient
-from shared.errors import PillarboxError
 from shared.how_many import how_many
 from shared.postgres import database, timeline
 
@@ -92,11 +91,12 @@ class Done:
     done: int = 0
     skipped: int = 0
     timeline: str | None = None  # of the server that the ids are of
+    cut: int | None = None  # the last id looked at, where it was stopped before its end
 
     @property
     def gone(self) -> int:
         """Delivered, or changed by another command, meanwhile."""
-        return max(0, self.wanted - self.done - self.skipped)
+        return 0 if self.cut is not None else max(0, self.wanted - self.done - self.skipped)
 
     def told(self) -> Changed:
         """The result."""
@@ -134,6 +134,15 @@ class Span(NamedTuple):
 
 #: Goes around the batches of a change, and is called after each of them; the command line shows a bar by it.
 type Watch = Callable[[Change, Done], AbstractContextManager[Callable[[], object]]]
+
+
+#: Asked after each batch whether the change has taken long enough; then it stops as one that is cut off.
+type Enough = Callable[[], bool]
+
+
+def endless() -> bool:
+    """A change that may take as long as it takes."""
+    return False
 
 
 @contextmanager
@@ -182,10 +191,12 @@ async def _refuse(connection: database.Connection, ids: Sequence[str], asking: Q
     raise NotNow(f"{change.verb}: {found}; allowed: {_ACTS_ON[change.statuses]}")
 
 
-async def act(connection: database.Connection, by: By, planned: Plan, watch: Watch = unwatched) -> Done:
+async def act(
+    connection: database.Connection, by: By, planned: Plan, watch: Watch = unwatched, enough: Enough = endless
+) -> Done:
     """Change what was planned."""
     done = Done(0, planned.wanted, timeline=planned.timeline)
-    return await carry_out(connection, by, planned.change, planned.asking, done, planned.counted.last, watch)
+    return await carry_out(connection, by, planned.change, planned.asking, done, planned.counted.last, watch, enough)
 
 
 async def carry_out(
@@ -196,8 +207,12 @@ async def carry_out(
     done: Done,
     last: int,
     watch: Watch = unwatched,
+    enough: Enough = endless,
 ) -> Done:
-    """Change up to `done.wanted` recipients with ids up to `last`, under an audit row of their own; what was done."""
+    """Change up to `done.wanted` recipients with ids up to `last`, under an audit row of their own; what was done.
+
+    Where it took `enough`, `done.cut` is the id up to which it came, and its audit row has no end.
+    """
     done.audit = await begin(connection, by, change, str(asking.condition), done.wanted)
     with watch(change, done) as moved:
         after = 0
@@ -211,6 +226,9 @@ async def carry_out(
             done.done += changed
             done.skipped += skipped
             moved()
+            if enough() and after < last and done.done < done.wanted:
+                done.cut = after
+                return done
     await database.fetch(connection, "audit_finish", id=done.audit)
     return done
 
@@ -222,7 +240,7 @@ async def same_ids(connection: database.Connection, done: Done) -> None:
     """
     now = await timeline.current(connection)
     if done.timeline is not None and now != done.timeline:
-        raise PillarboxError(
+        raise NotNow(
             f"audit {done.audit}: another server has taken over (timeline {now}, it was {done.timeline}), and ids may "
             f"have been given again; done: {how_many(done.done, 'recipient')}; run the command again for the rest"
         )
@@ -249,7 +267,7 @@ async def change_batch(
             continue  # a worker moved or finished one of the rows at that moment
         await wake(connection, partids)
         return rows[-1].id, added.changed, len(rows) - added.changed
-    raise PillarboxError(f"audit {audit}: the rows are busy; the same command does the rest")
+    raise NotNow(f"audit {audit}: the rows are busy; the same command does the rest")
 
 
 async def apply(connection: database.Connection, change: Change, audit: int, ids: list[int]) -> list[str]:

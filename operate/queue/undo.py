@@ -4,7 +4,7 @@ Owns: the commands that can be undone, and the changes of each.
 Guarantees: only the command's own changes are undone, so later changes stay: undoing a priority does not put mail on
     hold again. A hold is undone for mail that is still on hold, a release for mail that still waits and is not claimed;
     a due time comes back only where nothing was tried since. Batches, audit and kills are as in operate.queue.act.
-Raises: NotThere and NotNow; PillarboxError where others keep the rows busy.
+Raises: NotThere; NotNow, also where others keep the rows busy.
 See: sql/README.md, "Acting on the queue".
 """
 
@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from operate.errors import NotNow, NotThere
 from operate.queue import act
-from operate.queue.act import LEFT, Change, Done, apply, begin, unwatched, wake
+from operate.queue.act import LEFT, Change, Done, apply, begin, endless, unwatched, wake
 from operate.queue.query import to_the_second
 from operate.shapes.mail import UndoPreview
-from shared.errors import PillarboxError
 from shared.postgres import database
 
 if TYPE_CHECKING:
-    from operate.queue.act import By, Watch
+    from operate.queue.act import By, Enough, Watch
 
 _TRIES: Final = 100  # of a batch whose rows another session moves at the same moment
 
@@ -56,13 +55,20 @@ async def plan(connection: database.Connection, audit: int) -> UndoPlan:
     return UndoPlan(audit, earlier.verb, span.recipients, change)
 
 
-async def undo(connection: database.Connection, by: By, planned: UndoPlan, watch: Watch = unwatched) -> Done:
-    """Change back what an earlier command changed, as far as it still can be."""
+async def undo(
+    connection: database.Connection,
+    by: By,
+    planned: UndoPlan,
+    watch: Watch = unwatched,
+    *,
+    after: int = 0,
+    enough: Enough = endless,
+) -> Done:
+    """Change back what an earlier command changed, as far as it still can be: recipients after this id."""
     change = planned.change
     audit = await begin(connection, by, change, f"audit {planned.id}", planned.recipients, undoes=planned.id)
     done = Done(audit, planned.recipients)
     with watch(change, done) as moved:
-        after = 0
         while True:
             portion = await database.fetch(connection, "queue_changed", audit=planned.id, after=after, batch=act.BATCH)
             if not portion:
@@ -72,6 +78,9 @@ async def undo(connection: database.Connection, by: By, planned: UndoPlan, watch
             done.done += changed
             done.skipped += skipped
             moved()
+            if enough() and len(portion) == act.BATCH:
+                done.cut = after
+                return done
     await database.fetch(connection, "audit_finish", id=done.audit)
     return done
 
@@ -93,4 +102,4 @@ async def _restore(
             continue  # a worker moved or finished one of the rows at that moment
         await wake(connection, partids)
         return added.changed, len(rows) - added.changed
-    raise PillarboxError(f"audit {audit}: the rows are busy; the same command does the rest")
+    raise NotNow(f"audit {audit}: the rows are busy; the same command does the rest")

@@ -37,6 +37,7 @@ class ActingConnection(psycopg.AsyncConnection[TupleRow]):
     """A connection in autocommit that acts for `principal`; None: for its login."""
 
     principal: str | None = None
+    seconds: float | None = None  # the longest a statement may take
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -52,7 +53,8 @@ class ActingConnection(psycopg.AsyncConnection[TupleRow]):
         outermost = _is_idle(self)
         async with super().transaction(savepoint_name, force_rollback=force_rollback) as begun:
             if outermost and self.principal is not None:
-                await database.fetch(self, "act_as", principal=self.principal)
+                milliseconds = None if self.seconds is None else str(round(self.seconds * 1000))
+                await database.fetch(self, "act_as", principal=self.principal, milliseconds=milliseconds)
             yield begun
 
 
@@ -67,15 +69,20 @@ async def open_pool(conninfo: str, application_name: str, size: int) -> database
 
 
 @asynccontextmanager
-async def borrowed(pool: database.Pool, principal: str | None) -> AsyncIterator[database.Connection]:
-    """A connection of such a pool that acts for `principal` as long as the block lasts."""
+async def borrowed(
+    pool: database.Pool, principal: str | None, seconds: float | None = None
+) -> AsyncIterator[database.Connection]:
+    """A connection of such a pool that acts for `principal` as long as the block lasts.
+
+    seconds: the longest a statement may take; then PostgreSQL cancels it.
+    """
     async with pool.connection() as connection:
         lent = cast("ActingConnection", connection)
-        lent.principal = principal
+        lent.principal, lent.seconds = principal, seconds
         try:
             yield lent
         finally:
-            lent.principal = None
+            lent.principal = lent.seconds = None
 
 
 def principal_of(connection: database.Connection) -> str | None:

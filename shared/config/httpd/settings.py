@@ -77,11 +77,20 @@ class HttpdLimits(Section):
 
 
 class HttpdTimeout(Section):
-    """How long to wait for a client."""
+    """How long a client and a request may take."""
 
     head: Interval = setting("10s", "For the whole head of a request.", unit="duration")
     body: Interval = setting("60s", "For the whole body of a request.", unit="duration")
     idle: Interval = setting("75s", "For the next request on a connection.", unit="duration")
+    query: Interval = setting(
+        "10s", "For one statement of PostgreSQL in a request that looks or acts; then it gets 503.", unit="duration"
+    )
+    change: Interval = setting(
+        "20s",
+        "For a request that changes mail: it stops after the batch in which this passes, and its answer says how to "
+        "go on.",
+        unit="duration",
+    )
 
 
 class HttpdRates(Section):
@@ -135,7 +144,7 @@ class HttpdConfig(Section):
         None, "The group to switch to, together with user.", unit="group", absent="the groups of user"
     )
     limits: HttpdLimits = section(HttpdLimits, "What one client may send.")
-    timeout: HttpdTimeout = section(HttpdTimeout, "How long to wait for a client.")
+    timeout: HttpdTimeout = section(HttpdTimeout, "How long a client and a request may take.")
     rates: HttpdRates = section(HttpdRates, "How often a key and an address may ask.")
     metrics: HttpdMetrics = section(HttpdMetrics, "Metrics and health pages over HTTP.")
     shutdown: HttpdShutdown = section(HttpdShutdown, "The stop.")

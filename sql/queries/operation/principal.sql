@@ -1,8 +1,9 @@
 -- On whose behalf a command acts.
 
 -- name: act_as
--- Acts for a principal until the transaction ends.
-SELECT pillarbox.act_as(%(principal)s)
+-- Acts for a principal until the transaction ends, in which no statement may take longer than so many milliseconds (NULL: as set).
+SELECT pillarbox.act_as(%(principal)s),
+       CASE WHEN %(milliseconds)s::text IS NOT NULL THEN set_config('statement_timeout', %(milliseconds)s::text, true) END
 
 -- name: act_as_allowed
 -- Whether this login may act for principals; not where the schema is missing, or older.

@@ -1,0 +1,57 @@
+"""files — smtpd.yaml and queued.yaml beside httpd.yaml, as verbs ask for them
+
+Guarantees: each is read again when it has changed, in a thread of its own, so that other requests do not wait. Where
+    smtpd.yaml is on another host, its defaults: who may decide about held mail PostgreSQL knows by itself.
+Raises: ConfigError for a file that cannot be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from shared.config.queued.load import load_queued
+from shared.config.smtpd.load import load_smtpd
+from shared.config.smtpd.settings import SmtpdConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from shared.config.queued.settings import QueuedConfig
+
+
+class Files:
+    """What was read, with the state of the file at that moment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._read: dict[str, tuple[tuple[int, ...], Any]] = {}
+
+    async def smtpd(self) -> SmtpdConfig:
+        """Who accepts mail, and its quarantines."""
+        if not (self.folder / "smtpd.yaml").exists():
+            return SmtpdConfig.model_validate({})
+        found: SmtpdConfig = await self._load("smtpd.yaml", load_smtpd)
+        return found
+
+    async def queued(self) -> QueuedConfig:
+        """Who delivers mail, and its transports."""
+        found: QueuedConfig = await self._load("queued.yaml", load_queued)
+        return found
+
+    async def _load(self, name: str, load: Callable[[Path], Any]) -> Any:
+        path = self.folder / name
+        state = _state(path)
+        known = self._read.get(name)
+        if known is None or known[0] != state:
+            known = self._read[name] = state, await asyncio.to_thread(load, path)
+        return known[1]
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,124 @@
+"""test_roles — every route that looks or acts asks for its scope and role, and PostgreSQL asks again
+
+Owns: ROUTES, each route that operates, with a request that it takes; the proof that the description has them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from httpd.app import described
+from tests.fixtures.waiting import eventually
+
+if TYPE_CHECKING:
+    import httpx
+
+    from tests.fixtures.daemons.api import Api
+    from tests.fixtures.database.factory import Factory
+
+READ: Final = ("viewer", "reviewer", "operator", "admin")
+REVIEW: Final = ("reviewer", "operator", "admin")
+OPERATE: Final = ("operator", "admin")
+ROLES: Final = ("viewer", "reviewer", "operator", "admin", "sender")
+#: Tags whose routes are tested elsewhere.
+ELSEWHERE: Final = {"messages"}
+
+
+class Route(NamedTuple):
+    """A route, who may, and a body that it takes."""
+
+    method: str
+    path: str
+    roles: tuple[str, ...]
+    body: dict[str, Any] | None = None
+    query: str = ""
+
+
+ALL: Final[dict[str, Any]] = {"all": True, "dry_run": True}
+PLAIN: Final = ("hold", "release", "copy", "retry", "bounce", "delete")
+ROUTES: Final = [
+    Route("GET", "/v1/queue", READ),
+    Route("GET", "/v1/queue/count", READ),
+    Route("GET", "/v1/queue/groups", READ, query="?by=recipientdomain"),
+    Route("GET", "/v1/queue/shape", READ),
+    Route("GET", "/v1/queue/{id}", READ),
+    Route("GET", "/v1/queue/{id}/trace", READ),
+    *(Route("POST", f"/v1/queue/{verb}", OPERATE, ALL) for verb in PLAIN),
+    Route("POST", "/v1/queue/delay", OPERATE, {**ALL, "for": "1h"}),
+    Route("POST", "/v1/queue/priority", OPERATE, {**ALL, "priority": 1}),
+    Route("POST", "/v1/queue/move", OPERATE, {**ALL, "transport": "default"}),
+    Route("GET", "/v1/audit", READ),
+    Route("GET", "/v1/audit/{id}", READ),
+    Route("POST", "/v1/audit/{id}/undo", OPERATE, {"dry_run": True}),
+]  # fmt: skip
+ACTING: Final = [route for route in ROUTES if route.method != "GET"]
+
+
+async def ask(client: httpx.AsyncClient, route: Route, **more: Any) -> httpx.Response:
+    """Ask a route about what is not there, or with dry_run."""
+    path = route.path.replace("{id}", "4711") + route.query
+    body = None if route.body is None else {**route.body, **more}
+    return await client.request(route.method, path, json=body)
+
+
+def test_every_route_is_described_with_its_answers_and_is_in_the_table() -> None:
+    document = described().openapi()
+    found = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if not ELSEWHERE.intersection(operation["tags"]):
+                found[method.upper(), path] = operation
+    assert set(found) == {(route.method, route.path) for route in ROUTES}
+    for key, operation in found.items():
+        assert operation["summary"], key
+        assert operation["description"], key
+        assert operation["security"], key
+        assert {"200", "401", "403", "404", "409", "422", "429", "503"} <= set(operation["responses"]), key
+        assert operation["responses"]["200"]["content"], key
+    names = [operation["operationId"] for operation in found.values()]
+    assert len(set(names)) == len(names)
+
+
+async def test_each_route_is_open_to_its_roles_and_to_nobody_else(api: Api, factory: Factory) -> None:
+    factory.row()
+    clients = {
+        role: await api.caller(role, role, kind="person" if role != "sender" else "application") for role in ROLES
+    }
+    nobody = await api.client()
+    for route in ROUTES:
+        assert (await ask(nobody, route)).status_code == 401, route
+        for role, client in clients.items():
+            answer = await ask(client, route)
+            allowed = answer.status_code in {200, 404}
+            assert allowed == (role in route.roles), (route, role, answer.text)
+            assert allowed or answer.status_code == 403, (route, role, answer.text)
+    await api.system.rows("UPDATE principals SET disabled = true")
+    for client in clients.values():
+
+        async def shut(client: httpx.AsyncClient = client) -> bool:
+            return (await ask(client, ROUTES[0])).status_code == 401
+
+        await eventually(shut, "its key is refused")
+
+
+async def test_a_key_does_no_more_than_its_scopes(api: Api) -> None:
+    reading = await api.caller("olga", "operator", kind="person", scopes=["read"])
+    for route in ROUTES:
+        assert ((await ask(reading, route)).status_code == 403) == (route.roles != READ), route
+
+
+@pytest.mark.parametrize("scope", ["operate", "review"])
+async def test_postgresql_refuses_what_httpd_would_let_pass(api: Api, factory: Factory, scope: str) -> None:
+    """The role is taken away while httpd still remembers the key: nothing is changed any more."""
+    factory.row(status="HOLD")
+    before = factory.queue()
+    routes = [route for route in ACTING if "{id}" not in route.path and (route.roles == REVIEW) == (scope == "review")]
+    for number, route in enumerate(routes):
+        client = await api.caller(f"olga{number}", "operator", kind="person")
+        assert (await ask(client, route)).status_code in {200, 404}
+        await api.system.rows(f"UPDATE principals SET roles = '{{viewer}}' WHERE name = 'olga{number}'")  # noqa: S608
+        refused = await ask(client, route, dry_run=False)
+        assert refused.status_code == 403, (route, refused.text)
+    assert factory.queue() == before
