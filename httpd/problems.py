@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from operate.condition.tree import ConditionError
 from operate.errors import NotAllowed, NotNow, NotThere, Refused
+from shared.config.condition.tree import ConditionError
 from shared.errors import DatabaseUnavailable, lacks_right
 from shared.observe import events
 from shared.postgres import database
