@@ -38,8 +38,8 @@ async def _messages(connection: Connection, id_: str) -> list[UUID]:
         return await with_msgid(connection, id_)
     if not is_recipient(id_):
         why = f"queue trace: {id_!r} is neither a message id nor the number of a recipient"
-        hint = f"; `pillarbox queue list recipient={id_}` has those of its mail that is queued" if "@" in id_ else ""
-        raise Refused(why, f"{why}{hint}; a Message-ID is in <>" if hint else why)
+        hint = f"; `pillarbox queue list recipient={id_}` lists its queued mail" if "@" in id_ else ""
+        raise Refused(why, f"{why}{hint}; write a Message-ID in <>" if hint else why)
     rows = await database.fetch(connection, "queue_message_of", id=int(id_))
     return [row.message for row in rows]
 

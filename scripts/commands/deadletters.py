@@ -190,7 +190,7 @@ async def _refuse_unknown(connection: database.Connection, ids: list[int]) -> No
         listed = ", ".join(str(row.id) for row in unknown)
         raise PillarboxError(
             f"deadletters requeue: not dead letters in the history: {listed}; nothing was changed; "
-            "`pillarbox deadletters list` shows those there are"
+            "`pillarbox deadletters list` lists them"
         )
 
 

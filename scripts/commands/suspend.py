@@ -139,7 +139,7 @@ def remove(options: argparse.Namespace) -> int:
     else:
         print(
             "\n".join(f"{row.id}: {in_words(row.selection)} is no longer suspended" for row in gone)
-            or "there were none"
+            or "nothing was suspended"
         )
     return 0
 

@@ -72,7 +72,7 @@ def test_delivered_mail_is_traced_after_its_body_and_its_tries_are_gone(factory:
     pillarbox.run("trace", "<unknown@mail.example>")
     assert "never queued, or older than maintenance.keep.find" in pillarbox.refused
     pillarbox.run("trace", MSGID)
-    assert "a Message-ID is in <>" in pillarbox.refused
+    assert "write a Message-ID in <>" in pillarbox.refused
 
 
 async def test_a_client_by_smtp_has_its_mail_found_by_what_it_wrote(factory: Factory) -> None:

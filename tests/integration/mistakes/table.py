@@ -193,7 +193,7 @@ TYPED: Final = [
     Mistake(
         "requeue what is no dead letter",
         "pillarbox deadletters requeue 98 99 --yes",
-        "pillarbox: deadletters requeue: not dead letters in the history: 98, 99; nothing was changed; `pillarbox deadletters list` shows those there are",
+        "pillarbox: deadletters requeue: not dead letters in the history: 98, 99; nothing was changed; `pillarbox deadletters list` lists them",
         FAILED,
     ),
     Mistake(
@@ -235,7 +235,7 @@ TYPED: Final = [
     Mistake(
         "trace an address",
         "pillarbox queue trace ann@example.com",
-        "pillarbox: queue trace: 'ann@example.com' is neither a message id nor the number of a recipient; `pillarbox queue list recipient=ann@example.com` has those of its mail that is queued; a Message-ID is in <>",
+        "pillarbox: queue trace: 'ann@example.com' is neither a message id nor the number of a recipient; `pillarbox queue list recipient=ann@example.com` lists its queued mail; write a Message-ID in <>",
         FAILED,
     ),
     Mistake(
