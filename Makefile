@@ -12,7 +12,7 @@ POSTGRES15 := /usr/lib/postgresql/15/bin/postgres
 # The tests that query PostgreSQL also run on its oldest supported version; the other folders do not depend on it.
 ASKS_POSTGRES := $(addprefix tests/integration/,accounts claim commands doctor login maintenance pacing pages partitions result schema spool)
 PREFIX ?= $(if $(filter 0,$(shell id -u)),/usr/local,$(HOME)/.local)
-SOURCES := $(wildcard smtpd queued collect shared operate httpd scripts sql tests conftest.py)
+SOURCES := $(wildcard smtpd queued collect shared operate httpd scripts sql clients tests conftest.py)
 export PYTHON
 # Tests start hundreds of processes, so bytecode is always cached.
 unexport PYTHONDONTWRITEBYTECODE
