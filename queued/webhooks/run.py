@@ -37,7 +37,7 @@ class WebhookTask:
 
     def __init__(self, pool: database.Pool, worker: str, settings: Webhooks) -> None:
         self._pool, self._worker, self._settings = pool, worker, settings
-        self._declared = False
+        self._declared = self._leaving = False
         self._running: dict[Target, tuple[Endpoint, asyncio.Task[None]]] = {}
 
     def use(self, settings: Webhooks) -> None:
@@ -51,7 +51,7 @@ class WebhookTask:
             while True:
                 try:
                     async with self._pool.connection() as connection:
-                        if self._settings.enabled and await self._elected(connection):
+                        if self._settings.enabled and not self._leaving and await self._elected(connection):
                             held = monotonic()
                             await self._look(connection)
                         else:
@@ -66,7 +66,9 @@ class WebhookTask:
             await self._end(set(self._running))
 
     async def leave(self) -> None:
-        """Give the lease back, so that another worker need not wait for its end."""
+        """End, and give the lease back, so that another worker need not wait for its end."""
+        self._leaving = True
+        await self._end(set(self._running))
         async with self._pool.connection() as connection:
             await database.fetch(connection, "webhook_resign", worker=self._worker)
 
@@ -124,7 +126,7 @@ class WebhookTask:
             await endpoint.close()
 
     async def _end(self, targets: set[Target]) -> None:
-        ended = [self._running.pop(target)[1] for target in targets]
+        ended = [self._running.pop(target)[1] for target in targets if target in self._running]
         for task in ended:
             task.cancel()
         for each in await asyncio.gather(*ended, return_exceptions=True):

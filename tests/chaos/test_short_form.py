@@ -39,6 +39,7 @@ def test_every_failure_point_of_the_daemons_has_a_cell() -> None:
     elsewhere = {
         *("partitions.step", "migrate.before_commit"),  # strikes of commands, which set them themselves
         "collect.before_commit",  # tests/scenario/accounts
+        "webhook.taken",  # tests/scenario/delivery/test_webhooks_survive_their_worker.py
     }
     assert used | elsewhere == set(POINTS)
 
