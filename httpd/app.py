@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI
@@ -20,7 +19,8 @@ from starlette.responses import HTMLResponse
 from httpd import problems, routes
 from httpd.gate import Gate
 from httpd.page import page
-from httpd.problems import Fault, Problem, ProblemForm
+from httpd.problems import ProblemForm
+from httpd.sending.forms import Send
 from shared.errors import PillarboxError
 from shared.postgres import database
 
@@ -70,10 +70,12 @@ def add_problem_form(api: FastAPI) -> None:
     def complete() -> dict[str, Any]:
         if api.openapi_schema is None:
             schema = generated()
-            form = ProblemForm.model_json_schema(ref_template="#/components/schemas/{model}")
             components = schema.setdefault("components", {}).setdefault("schemas", {})
-            components.update(form.pop("$defs", {}))
-            components["Problem"] = form
+            # Send is read by its routes themselves, and the form of problems is that of every route.
+            for name, form in (("Problem", ProblemForm), ("Send", Send)):
+                described = form.model_json_schema(ref_template="#/components/schemas/{model}")
+                components.update(described.pop("$defs", {}))
+                components[name] = described
             for name in ("HTTPValidationError", "ValidationError"):
                 components.pop(name, None)
         assert api.openapi_schema is not None  # noqa: S101 - for the type
@@ -85,12 +87,4 @@ def add_problem_form(api: FastAPI) -> None:
 async def _invalid(request: Request, error: Exception) -> Response:
     """A request whose values do not have the form that its route asks for."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - for the type
-    faults = [Fault(where=_place(each["loc"]), why=str(each["msg"])) for each in error.errors()[:100]]
-    first = faults[0]
-    problem = Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{first.where}: {first.why}", errors=faults)
-    return problems.answer(request, problem)
-
-
-def _place(path: tuple[int | str, ...]) -> str:
-    """Where a value is: body.to[0]."""
-    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path).removeprefix(".")
+    return problems.answer(request, problems.invalid(error.errors()))

@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from httpd import app, metrics, reload
+from httpd.sending.receiver import Receiver
 from httpd.server import door
 from httpd.server.certificate import Certificate
 from httpd.server.serving import Server
@@ -71,7 +72,9 @@ class _Daemon:
         config = self._config
         pool = await acting.open_pool(conninfo, "pillarbox httpd", config.environment.database.connections)
         try:
-            service = Service(config, pool, self._path.parent)
+            receiver = Receiver(config, self._path, conninfo)
+            await receiver.spool.prove()
+            service = Service(config, pool, receiver, self._path.parent)
             server = Server(app.made(service), config, self._certificate)
             await server.open(self._listening)
             self._service, self._server = service, server
@@ -81,7 +84,7 @@ class _Daemon:
                 events.emit(
                     "daemon.started", role="httpd", pid=os.getpid(), listening=f"{scheme}://{where}", metrics=address
                 )
-                parts = {"requests": server.run(), "keys": service.keys.run()}
+                parts = {"requests": server.run(), "keys": service.keys.run(), **receiver.parts()}
                 await lifecycle.serve(parts, f"listening {where}", self._stop, self._reload)
         finally:
             await pool.close()
@@ -92,6 +95,7 @@ class _Daemon:
             config, ignored = reload.effective(self._config, load_httpd(self._path))
             if self._certificate is not None and config.tls is not None:
                 self._certificate.reload(config.tls)
+            await self._service.receiver.use(config)
         except Exception as error:  # noqa: BLE001 - after any error the running configuration stays
             events.emit("daemon.reload_refused", error=told(error))
             return
@@ -110,4 +114,8 @@ class _Daemon:
         patience = self._config.shutdown.timeout.total_seconds()
         await lifecycle.step("requests", server.emptied(), patience, on=lambda: how_many(server.requests, "request"))
         await server.end()
+        receiver = self._service.receiver
+        await lifecycle.step("spool", receiver.spool.drained(), receiver.patience)
+        await lifecycle.step("hints", receiver.spool.notified(), 1.0, on=lambda: "PostgreSQL")
+        await receiver.close()
         await lifecycle.step("keys", self._service.keys.noted(), 2.0, on=lambda: "PostgreSQL")

@@ -1,9 +1,10 @@
 """gate — what every request passes on its way in, and every answer on its way out
 
-Owns: request ids; the limit on a body; the refusal of compressed bodies, which a few octets could make endless; one
-    event for each answer.
-Guarantees: no more of a body is kept than is allowed, whatever the client said its length was. An id from the client is
-    used only if it is short and plain.
+Owns: request ids; who asks, before anything of a body is read; the limits on bodies; the refusal of compressed bodies,
+    which a few octets could make endless; one event for each answer.
+Guarantees: who shows no valid key gets no further than here, but for the description of the API. No more of a body is
+    kept than is allowed, whatever the client said its length was. An id from the client is used only if it is short
+    and plain.
 See: RFC 9110 sections 8.4 (Content-Encoding) and 15.5.14 (413).
 """
 
@@ -14,6 +15,9 @@ from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.requests import Request
+
+from httpd import problems
 from httpd.problems import Problem
 from shared.mail.message import new_message_id
 from shared.observe import events
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from httpd.service import Service
 
 _PLAIN: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+#: What anybody may read.
+_OPEN: Final = frozenset({"/v1/openapi.json", "/v1/docs"})
 
 
 class Gate:
@@ -38,8 +44,8 @@ class Gate:
         if scope["type"] != "http":
             return
         began = monotonic()
-        given = dict(scope["headers"])
-        offered = given.get(b"x-request-id", b"")
+        request = Request(scope)
+        offered = request.headers.get("x-request-id", "").encode("latin-1")
         request_id = offered.decode() if _PLAIN.fullmatch(offered) else str(new_message_id())
         state: dict[str, Any] = scope["state"]
         state["request_id"] = request_id
@@ -52,7 +58,17 @@ class Gate:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             await send(message)
 
-        await self._application(scope, self._limited(given, receive), answering)
+        body = _Body(self._service, request, receive)
+        try:
+            try:
+                if scope["path"] not in _OPEN:
+                    await self._service.caller(request)
+            except Exception as error:  # noqa: BLE001 - each is a problem
+                await (await problems.answer_error(request, error))(scope, receive, answering)
+            else:
+                await self._application(scope, body.receive, answering)
+        finally:
+            body.forget()
         caller = state.get("caller")
         events.emit(
             "request.answered",
@@ -66,26 +82,43 @@ class Gate:
             key=None if caller is None else caller.prefix,
         )
 
-    def _limited(self, given: dict[bytes, bytes], receive: Receive) -> Receive:
-        """The body, until it is larger than allowed."""
-        most = self._service.config.limits.body
-        declared = given.get(b"content-length", b"")
-        encoding = given.get(b"content-encoding", b"identity").strip().lower()
-        octets = 0
 
-        async def limited() -> Message:
-            nonlocal octets
-            if encoding not in {b"identity", b""}:
-                raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a compressed body is not taken; allowed: identity")
-            if declared.isdigit() and int(declared[:20]) > most:
-                raise too_large(most)
-            message = await receive()
-            octets += len(message.get("body", b""))
-            if octets > most:
-                raise too_large(most)
-            return message
+class _Body:
+    """The body of one request, until it is larger than allowed."""
 
-        return limited
+    def __init__(self, service: Service, request: Request, receive: Receive) -> None:
+        self._service = service
+        self._headers = request.headers
+        self._receive = receive
+        self._octets = 0
+
+    async def receive(self) -> Message:
+        """The next piece; Problem 413, 415 or 503."""
+        limits = self._service.config.limits
+        if self._octets == 0:
+            self._check(limits.body)
+        message = await self._receive()
+        more = len(message.get("body", b""))
+        self._octets += more
+        self._service.bodies += more
+        if self._octets > limits.body:
+            raise too_large(limits.body)
+        if self._service.bodies > limits.bodies:
+            raise problems.unavailable("too many large requests are under way; try again later")
+        return message
+
+    def forget(self) -> None:
+        """The request is answered."""
+        self._service.bodies -= self._octets
+        self._octets = 0
+
+    def _check(self, most: int) -> None:
+        """What the head says of the body."""
+        if self._headers.get("content-encoding", "identity").strip().lower() not in {"identity", ""}:
+            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a compressed body is not taken; allowed: identity")
+        declared = self._headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > most:
+            raise too_large(most)
 
 
 def too_large(most: int) -> Problem:

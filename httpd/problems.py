@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from operate.errors import NotAllowed, NotNow, NotThere, Refused
 from shared.config.condition.tree import ConditionError
-from shared.errors import DatabaseUnavailable, lacks_right
+from shared.errors import ConfigError, DatabaseUnavailable, PillarboxError, lacks_right
 from shared.observe import events
 from shared.postgres import database
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE: Final = "application/problem+json"
 _RETRY: Final = "5"  # seconds after which our trouble may have passed
+#: Exit statuses of errors that are about the system, and not about what was asked for.
+_OF_SYSTEM: Final = frozenset({DatabaseUnavailable.exit_status, ConfigError.exit_status})
+_MOST_FAULTS: Final = 100
+_LONG: Final = 500  # characters of one
 #: One word for each status, for programs.
 _CODES: Final = {
     400: "bad_request",
@@ -87,13 +91,7 @@ class Problem(HTTPException):
 def answer(request: Request, error: HTTPException) -> Response:
     """The problem as the answer to a request."""
     headers = dict(error.headers or {})
-    content = _content(
-        HTTPStatus(error.status_code),
-        str(error.detail),
-        getattr(error, "code", None),
-        getattr(request.state, "request_id", None),
-        getattr(error, "errors", ()),
-    )
+    content = _content_of(error, getattr(request.state, "request_id", None))
     if error.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
         headers.setdefault("Retry-After", _RETRY)
     return Response(content, error.status_code, headers, MEDIA_TYPE)
@@ -123,9 +121,17 @@ def of(error: Exception) -> HTTPException:
         return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, database.reason(error))
     if lacks_right(error):
         return Problem(HTTPStatus.FORBIDDEN, database.reason(error))
-    passing = (DatabaseUnavailable, database.CANCELLED, database.LOCKED, *database.CONFLICT)
+    passing = (database.CANCELLED, database.LOCKED, *database.CONFLICT)
     if isinstance(error, passing) or database.is_outage(error):
         return unavailable()
+    return _of_ours(error)
+
+
+def _of_ours(error: Exception) -> Problem:
+    """The problem that an error is which is no refusal: in what was asked for, of the system, or a fault."""
+    if isinstance(error, PillarboxError):
+        of_system = error.exit_status in _OF_SYSTEM
+        return unavailable() if of_system else Problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
     return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of ours; the log has it by the request's id")
 
 
@@ -136,6 +142,35 @@ def unavailable(detail: str = "the queue's database does not answer; try again l
 
 async def answer_error(request: Request, error: Exception) -> Response:
     """The answer to a request that ended with an error."""
+    return answer(request, noted(error, request))
+
+
+def invalid(errors: Sequence[Any], place: str | None = None) -> Problem:
+    """Values that do not have the form that is asked for, as pydantic tells of them; `place`: where they are."""
+    faults = [
+        Fault(where=_place([*([place] if place else []), *each["loc"]]), why=_why(str(each["msg"])))
+        for each in errors[:_MOST_FAULTS]
+    ]
+    return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{faults[0].where}: {faults[0].why}", errors=faults)
+
+
+def _place(path: Sequence[int | str]) -> str:
+    """Where a value is: body.to[0]."""
+    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path).removeprefix(".")[:_LONG]
+
+
+def _why(text: str) -> str:
+    return text.removeprefix("Value error, ")[:_LONG]
+
+
+def form(problem: HTTPException, request_id: str | None = None) -> ProblemForm:
+    """A problem as a part of an answer."""
+    members = json.loads(_content_of(problem, request_id))
+    return ProblemForm.model_validate(members)
+
+
+def noted(error: Exception, request: Request) -> HTTPException:
+    """The problem that an error is, in the log if it is ours."""
     problem = of(error)
     if problem.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
         events.emit("request.failed", id=getattr(request.state, "request_id", None), error=repr(error))
@@ -146,7 +181,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
             error=error,
             away=database.is_away(error),
         )
-    return answer(request, problem)
+    return problem
 
 
 def _refusal(error: Refused | ConditionError) -> Problem:
@@ -161,6 +196,11 @@ def _status(error: Refused) -> HTTPStatus:
     if isinstance(error, NotNow):
         return HTTPStatus.CONFLICT
     return HTTPStatus.FORBIDDEN if isinstance(error, NotAllowed) else HTTPStatus.UNPROCESSABLE_ENTITY
+
+
+def _content_of(error: HTTPException, request_id: str | None) -> bytes:
+    code, errors = getattr(error, "code", None), getattr(error, "errors", ())
+    return _content(HTTPStatus(error.status_code), str(error.detail), code, request_id, errors)
 
 
 def _content(
@@ -188,5 +228,5 @@ _REFERENCE: Final = {"$ref": "#/components/schemas/Problem"}
 #: The problems that any route may answer with, for its description.
 RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": _REFERENCE}}}
-    for status in (400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 503)
+    for status in (400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 503)
 }

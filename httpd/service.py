@@ -1,6 +1,7 @@
 """service — the parts that all requests share
 
-Owns: the configuration as it is now, the pool of connections, the keys, and the other daemons' files beside ours.
+Owns: the configuration as it is now, the pool of connections, the keys, the way of mail into the queue, and the other
+    daemons' files beside ours.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from httpd.access.address import client_address
 from httpd.access.keys import Keys
 from httpd.files import Files
+from httpd.sending.idempotency import UnderWay
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from httpd.access.caller import Caller
+    from httpd.sending.receiver import Receiver
     from shared.config.httpd.settings import HttpdConfig
     from shared.postgres import database
 
@@ -24,11 +27,14 @@ if TYPE_CHECKING:
 class Service:
     """What a request finds at `request.app.state.service`."""
 
-    def __init__(self, config: HttpdConfig, pool: database.Pool, folder: Path) -> None:
+    def __init__(self, config: HttpdConfig, pool: database.Pool, receiver: Receiver, folder: Path) -> None:
         """folder: where httpd.yaml is."""
         self.config = config
         self.files = Files(folder)
         self.pool = pool
+        self.receiver = receiver
+        self.under_way = UnderWay()
+        self.bodies = 0  # octets of all bodies that are being read or answered
         self.keys = Keys(pool, config.rates)
 
     def use(self, config: HttpdConfig) -> None:

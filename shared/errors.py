@@ -8,7 +8,10 @@ Guarantees: `str(error)` of ours is one line without secrets, fit for an operato
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 _OF_ASYNCIO: Final = "Connect call failed"
 _LACKS_RIGHT: Final = "42501"
@@ -56,6 +59,19 @@ class SpoolUnavailable(PillarboxError):
 
 class NotDurable(SpoolUnavailable):
     """PostgreSQL has committed a message where a crash could still lose it; the client gets 451 and keeps it."""
+
+
+class KeyUsed(PillarboxError):
+    """A message was submitted under an idempotency key that a committed one has."""
+
+    def __init__(self, message: UUID, fingerprint: bytes) -> None:
+        """`message` is the one that has it, `fingerprint` of what was asked for with it."""
+        super().__init__(f"the idempotency key is that of message {message}")
+        self.message, self.fingerprint = message, fingerprint
+
+
+class KeyBusy(PillarboxError):
+    """Another transaction that is not over has the idempotency key."""
 
 
 class SpoolFull(SpoolUnavailable):

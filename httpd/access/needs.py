@@ -1,6 +1,6 @@
 """needs — what a route asks of its caller
 
-Owns: the dependency by which FastAPI gives a route its caller, refused where it may not.
+Owns: the dependency by which FastAPI gives a route its caller, whom httpd/gate.py has found; refused where it may not.
 See: operate/keys.py for the scopes.
 """
 
@@ -23,7 +23,7 @@ def needs(*scopes: str) -> Any:
     async def caller_of(
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
     ) -> Caller:
-        return admitted(await request.app.state.service.caller(request), *scopes)
+        return admitted(request.state.caller, *scopes)
 
     return Depends(caller_of)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from httpd import problems
+from smtpd import tls
 
 if TYPE_CHECKING:
     from shared.config.httpd.settings import HttpdLimits, HttpdTimeout
@@ -42,6 +43,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._deadline = self.loop.time() + self._seconds[0]
+        session = transport.get_extra_info("ssl_object")
+        self.app_state = {"tls": None if session is None else tls.facts(session)}
         if len(self.connections) > self._limits.connections:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections are open")
 

@@ -1,18 +1,23 @@
 """message — one message with its recipients, queued or finished, and every try at each
 
-Guarantees: reads only; finished recipients are shown as long as the archive is kept, tries as long as history is.
-Raises: NotThere.
+Owns: looking at messages, and what their own senders may do with them: cancel, and send at another time.
+Guarantees: finished recipients are shown as long as the archive is kept, tries as long as history is. Who cancels or
+    reschedules is judged by PostgreSQL: the view own_mail has nothing of others.
+Raises: NotThere, NotNow, Refused.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from operate.errors import NotThere
+from operate.condition.words import words_of
+from operate.errors import NotNow, NotThere
+from operate.queue.query import asked
 from operate.shapes.message import Message, MessageRecipient, Try
 from shared.postgres import database
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from uuid import UUID
 
 _MOST_RECIPIENTS: Final = 10_000
@@ -52,3 +57,44 @@ async def message(connection: database.Connection, id_: UUID, *, own: bool) -> M
             for row in rows
         ],
     )
+
+
+async def listed(
+    connection: database.Connection, condition: str, *, own: bool, after: int, limit: int
+) -> list[database.Row]:
+    """Queued recipients that fit, after this id; rows have the fields of shapes.mail.Recipient."""
+    asking = await asked(connection, words_of(condition))
+    return await asking.fetch(connection, "message_list", own=own, after=after, limit=limit)
+
+
+async def cancel(connection: database.Connection, id_: UUID) -> int:
+    """Cancel what is left of a message of whom we act for; how many recipients."""
+    async with connection.transaction():
+        left = await _left(connection, id_)
+        rows = await database.fetch(connection, "message_cancel", message=id_)
+    if not rows:
+        raise NotNow(f"message {id_} cannot be cancelled: {_states(left)}")
+    return len(rows)
+
+
+async def reschedule(connection: database.Connection, id_: UUID, at: datetime) -> int:
+    """Make a message of whom we act for due at another time; how many recipients."""
+    async with connection.transaction():
+        left = await _left(connection, id_)
+        rows = await database.fetch(connection, "message_reschedule", message=id_, at=at)
+    if not rows:
+        raise NotNow(f"message {id_} cannot be rescheduled: {_states(left)}; allowed: mail that was not tried yet")
+    return len(rows)
+
+
+async def _left(connection: database.Connection, id_: UUID) -> list[database.Row]:
+    """What is queued of it; NotThere where it is not theirs, NotNow where it has finished."""
+    rows = await database.fetch(connection, "message_own", message=id_)
+    if not rows:
+        await message(connection, id_, own=True)
+        raise NotNow(f"message {id_} has finished")
+    return rows
+
+
+def _states(rows: list[database.Row]) -> str:
+    return "its recipients are in state " + ", ".join(sorted({row.state for row in rows}))

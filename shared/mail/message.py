@@ -17,6 +17,7 @@ from uuid_utils.compat import uuid7
 from shared.mail.states import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
 
@@ -65,9 +66,18 @@ class Recipient:
     partid: str
     status: Status = Status.DELIVER
     transportid: str = "default"
-    metadata: dict[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
     priority: int | None = None  # -9 to 9; None: the message's
     dsn: RecipientDsn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """An idempotency key: what is submitted under it again is not queued again."""
+
+    application: str  # whose key it is
+    key: str
+    fingerprint: bytes  # of everything that was asked for with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,7 @@ class Submission:
     tls_optional: bool = False  # the header said TLS-Required: No (RFC 8689 section 3)
     msgid: str | None = None  # the header's Message-ID, without angle brackets (shared/mail/found_by.py)
     subject: str | None = None  # the header's Subject, decoded; None: absent, or not to be kept
+    once: Once | None = None
 
     @property
     def size(self) -> int:

@@ -4,9 +4,10 @@ Owns: the transfer of messages and their recipients to PostgreSQL: a few in a si
     COPY.
 Guarantees: when `commit` returns, every submission is on disk as synchronous_commit says; if it raises, the connection
     must be closed, and nothing was committed, or nothing that gets a 250. A COMMIT that ended with a warning because
-    PostgreSQL gave up waiting for a standby does not count as one. Nothing is notified here: that could refuse the
-    COMMIT, and makes commits wait for each other (shared/postgres/notifier.py). A large content is never copied as a
-    whole nor handed over at once: between two slices other tasks have their turn on the event loop.
+    PostgreSQL gave up waiting for a standby does not count as one. An idempotency key is taken in the same transaction,
+    so that it is known if, and only if, its message is. Nothing is notified here: that could refuse the COMMIT, and
+    makes commits wait for each other (shared/postgres/notifier.py). A large content is never copied as a whole nor
+    handed over at once: between two slices other tasks have their turn on the event loop.
 Raises: NotDurable; psycopg's exceptions.
 See: PostgreSQL manual, "COPY" (binary format), "Pipeline Mode", "Synchronous Replication";
     src/backend/replication/syncrep.c, SyncRepWaitForLSN; docs/explanation/benchmarks.md.
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Final, LiteralString
 
 from psycopg.types.json import Jsonb
 
-from shared.errors import NotDurable
+from shared.errors import KeyUsed, NotDurable
 from shared.failure_points import reach
 from shared.mail.message import metadata
 from shared.mail.states import Status
@@ -30,6 +31,7 @@ from shared.postgres.queries import query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from uuid import UUID
 
     from psycopg import AsyncCopy
     from psycopg.errors import Diagnostic
@@ -55,10 +57,15 @@ _HARMLESS: Final = frozenset({"pl_exec.c", "varsup.c", "multixact.c"})
 _SLICE: Final = 1 << 17  # octets that psycopg hands to libpq at a time
 
 
-async def commit(connection: database.Connection, durability: LiteralString, submissions: Sequence[Submission]) -> None:
-    """The transaction; `durability` is a value of synchronous_commit."""
+async def commit(
+    connection: database.Connection, durability: LiteralString, submissions: Sequence[Submission]
+) -> dict[UUID, KeyUsed]:
+    """The transaction; `durability` is a value of synchronous_commit.
+
+    The submissions that are not committed, because their idempotency keys are those of earlier ones.
+    """
     with _durable(connection):
-        await _commit(connection, durability, submissions)
+        return await _commit(connection, durability, submissions)
 
 
 async def probe(connection: database.Connection, durability: LiteralString) -> None:
@@ -95,15 +102,33 @@ def _durable(connection: database.Connection) -> Iterator[None]:
 
 async def _commit(
     connection: database.Connection, durability: LiteralString, submissions: Sequence[Submission]
-) -> None:
+) -> dict[UUID, KeyUsed]:
+    if any(s.once for s in submissions):
+        await connection.execute(query("spool_begin").replace("{synchronous_commit}", durability))
+        used = await _keys_taken(connection, submissions)
+        await _copied(connection, [s for s in submissions if s.id not in used])
+        return used
     rows = sum(len(s.recipients) for s in submissions) + len(submissions)
     if rows == _ONE and submissions[0].size <= _FEW_BYTES:
         await _one(connection, durability, submissions[0])
-        return
+        return {}
     if rows <= _FEW_ROWS and sum(s.size for s in submissions) <= _FEW_BYTES:
         await _at_once(connection, durability, submissions)
-        return
+        return {}
     await connection.execute(query("spool_begin").replace("{synchronous_commit}", durability))
+    await _copied(connection, submissions)
+    return {}
+
+
+async def _keys_taken(connection: database.Connection, submissions: Sequence[Submission]) -> dict[UUID, KeyUsed]:
+    """Take the idempotency keys, in this transaction; the submissions whose keys were used before."""
+    keyed = [(s.once.application, s.once.key, s.id, s.once.fingerprint) for s in submissions if s.once is not None]
+    asked = await connection.execute(query("spool_keys"), [list(column) for column in zip(*keyed, strict=True)])
+    return {message: KeyUsed(earlier, bytes(fingerprint)) for message, earlier, fingerprint in await asked.fetchall()}
+
+
+async def _copied(connection: database.Connection, submissions: Sequence[Submission]) -> None:
+    """Everything by COPY, in the transaction that has begun, and its COMMIT."""
     reach("spool.before_copy")
     async with connection.cursor() as cursor:
         async with cursor.copy(query("spool_messages")) as copy:

@@ -23,7 +23,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from shared.errors import DatabaseUnavailable, NotDurable, SpoolFull, SpoolUnavailable, in_words
+from shared.errors import DatabaseUnavailable, KeyBusy, NotDurable, SpoolFull, SpoolUnavailable, in_words
 from shared.failure_points import reach
 from shared.observe import events
 from shared.postgres import database
@@ -36,9 +36,10 @@ from shared.spool.vanished import Vanished
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from uuid import UUID
 
     from shared.config.smtpd.settings import Spool as SpoolSettings
-    from shared.errors import NoSpace
+    from shared.errors import KeyUsed, NoSpace
     from shared.mail.message import Submission
 
 #: Connections of a process. Small messages use two: while one waits for its COMMIT to reach the disk, the other copies
@@ -103,6 +104,8 @@ class Spool:
 
     async def submit(self, submission: Submission) -> None:
         """Return once the submission is committed; SpoolUnavailable if it is not and will not be.
+
+        KeyUsed if its idempotency key is that of an earlier one; KeyBusy if another transaction is about to use it.
 
         Cancelling gives up waiting, not the submission: before its group is taken nothing of it is kept; after that the
         commit goes on and is logged as spool.reply_lost.
@@ -243,7 +246,7 @@ class Spool:
         try:
             async with asyncio.timeout(self._settings.timeout.total_seconds()):
                 connection = await self._connected(connection)
-                await self._commit(connection, [waiting.submission for waiting in group])
+                used = await self._commit(connection, [waiting.submission for waiting in group])
         except NotDurable as error:
             # It is committed here and will be delivered; a repeated submission causes a duplicate, and loses nothing.
             await _close(connection)
@@ -255,28 +258,39 @@ class Spool:
             return None
         except Exception as error:  # noqa: BLE001 - what one message provokes must not reach the others
             await _close(connection)
-            if database.is_outage(error) or isinstance(error, (DatabaseUnavailable, TimeoutError)):
+            away_or_late = database.is_outage(error) or isinstance(error, (DatabaseUnavailable, TimeoutError))
+            if away_or_late and not _is_busy_key(error, group):
                 self._failed(who, error)
                 said, away = database.unavailable(error), database.is_away(error)
                 events.emit("spool.unavailable", messages=len(group), error=said, away=away)
                 _refuse(group, error)
                 return None
             self._health.ended(who)  # before each of them begins again
-            if len(group) == 1:
-                events.emit("spool.refused", id=group[0].submission.id, error=error)
-                _refuse(group, error)
-            else:
-                for waiting in group:
-                    await _close(await self._settle(None, [waiting]))
+            await self._settle_apart(group, error)
             return None
         else:
             self._health.succeeded(who)
-            self._vanished.committed([waiting.submission.id for waiting in group])
-            _confirm(group)
-            self._notifier.wake(commit.partids([waiting.submission for waiting in group]))
+            fresh = [waiting for waiting in group if waiting.submission.id not in used]
+            for waiting in group if used else ():
+                if waiting.submission.id in used:
+                    _refuse_as([waiting], used[waiting.submission.id])
+            self._vanished.committed([waiting.submission.id for waiting in fresh])
+            _confirm(fresh)
+            self._notifier.wake(commit.partids([waiting.submission for waiting in fresh]))
             return connection
         finally:
             self._health.ended(who)
+
+    async def _settle_apart(self, group: list[_Waiting], error: BaseException) -> None:
+        """What PostgreSQL refuses, each alone, so that only the one that provokes it is refused."""
+        if len(group) > 1:
+            for waiting in group:
+                await _close(await self._settle(None, [waiting]))
+        elif _is_busy_key(error, group):
+            _refuse_as(group, KeyBusy(database.reason(error)))
+        else:
+            events.emit("spool.refused", id=group[0].submission.id, error=error)
+            _refuse(group, error)
 
     def _failed(self, who: object, error: BaseException) -> None:
         self._health.failed(who, str(database.unavailable(error)))
@@ -294,9 +308,9 @@ class Spool:
         self._vanished.reconnected()
         return made
 
-    async def _commit(self, connection: database.Connection, submissions: list[Submission]) -> None:
+    async def _commit(self, connection: database.Connection, submissions: list[Submission]) -> dict[UUID, KeyUsed]:
         started = monotonic()
-        await commit.commit(connection, self._settings.synchronous_commit, submissions)
+        used = await commit.commit(connection, self._settings.synchronous_commit, submissions)
         reach("spool.after_commit")
         events.emit(
             "spool.group",
@@ -305,6 +319,12 @@ class Spool:
             bytes=sum(s.size for s in submissions),
             seconds=monotonic() - started,
         )
+        return used
+
+
+def _is_busy_key(error: BaseException, group: list[_Waiting]) -> bool:
+    """Whether another transaction, which is not over, has an idempotency key of this group."""
+    return isinstance(error, database.LOCKED) and any(waiting.submission.once for waiting in group)
 
 
 def _is_large(submission: Submission) -> bool:
@@ -322,8 +342,13 @@ def _confirm(group: list[_Waiting]) -> None:
 
 def _refuse(group: list[_Waiting], error: BaseException) -> None:
     for waiting in group:
+        _refuse_as([waiting], SpoolUnavailable(in_words(error)))
+
+
+def _refuse_as(group: list[_Waiting], error: Exception) -> None:
+    for waiting in group:
         if not waiting.committed.cancelled():
-            waiting.committed.set_exception(SpoolUnavailable(in_words(error)))
+            waiting.committed.set_exception(error)
 
 
 async def _close(connection: database.Connection | None) -> None:

@@ -31,6 +31,7 @@ class Client:
     user: User | None = None  # authenticated
     tls: TlsFacts | None = None  # the TLS session, None in the clear
     name: str | None = None  # reverse DNS name where known (XCLIENT NAME)
+    protocol: str | None = None  # what Received says in place of SMTP and its kin
 
 
 @dataclass(frozen=True, slots=True)

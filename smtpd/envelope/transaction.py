@@ -12,7 +12,7 @@ from time import time_ns
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shared.mail.message import Address, Recipient
+    from shared.mail.message import Address, Once, Recipient
     from smtpd.envelope.parameters import MailParameters, RcptParameters
 
 
@@ -33,4 +33,6 @@ class Transaction:
     recipients: list[Accepted] = field(default_factory=list)
     excess: int = 0  # recipients beyond the most there may be
     began: int = field(default_factory=time_ns)  # nanoseconds, for the trace
+    metadata: dict[str, object] = field(default_factory=dict)  # of the submitter; what rules set comes before it
+    once: Once | None = None
     content: bytes = b""  # as the client meant it, stuffed dots taken out (RFC 5321 section 4.5.2)

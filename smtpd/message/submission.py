@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shared.config.smtpd.content import DataPhase
     from shared.spool.spool import Spool
     from smtpd.envelope.client import Client
-    from smtpd.envelope.transaction import Accepted, Transaction
+    from smtpd.envelope.transaction import Transaction
     from smtpd.message.content import CheckedContent
 
 
@@ -75,7 +75,7 @@ def submission(
     return Submission(
         id=message_id,
         sender=t.sender,
-        recipients=_recipients(t.recipients, judged),
+        recipients=_recipients(t, judged),
         content=checked.content,
         smtputf8=asked.smtputf8,
         senderip=client.address,
@@ -93,11 +93,15 @@ def submission(
         tls_optional=checked.header.tls_optional,
         msgid=_msgid(client, place, checked, message_id),
         subject=found_by.subject(kept[b"subject"]) if b"subject" in kept else None,
+        once=t.once,
     )
 
 
 async def commit(spool: Spool, submission: Submission) -> str:
-    """Commit the message, and only then say 250; the reply to its final dot."""
+    """Commit the message, and only then say 250; the reply to its final dot.
+
+    KeyUsed and KeyBusy are for the entrance that gave the key.
+    """
     try:
         with tracing.begin("smtpd.spool", {"pillarbox.size": submission.size}):
             await spool.submit(submission)
@@ -124,16 +128,18 @@ def _unavailable(trouble: SpoolUnavailable) -> str:
     return replies.R452_SPOOL_FULL if isinstance(trouble, SpoolFull) else replies.R451_LOCAL_ERROR
 
 
-def _recipients(accepted: list[Accepted], judged: PolicyResult) -> tuple[Recipient, ...]:
+def _recipients(t: Transaction, judged: PolicyResult) -> tuple[Recipient, ...]:
     """The rows as policy has them, each with what the client asked for that recipient.
 
     A repeated recipient gets the message once, unless it has other parameters: as Postfix's cleanup does, but for
     the case of the local part, which only its host can tell means nothing (RFC 5321 section 2.4), except in postmaster
     (section 4.5.1). The first counts.
     """
-    rows = judged.recipients or tuple(each.recipient for each in accepted)
+    rows = judged.recipients or tuple(each.recipient for each in t.recipients)
+    if t.metadata:
+        rows = tuple(replace(row, metadata={**t.metadata, **row.metadata}) for row in rows)
     wanted: dict[tuple[object, ...], Recipient] = {}
-    for each, row in zip(accepted, rows, strict=True):
+    for each, row in zip(t.recipients, rows, strict=True):
         notify, orcpt = each.parameters.notify, each.parameters.orcpt
         asked = replace(row, dsn=RecipientDsn(notify, orcpt)) if notify or orcpt else row
         localpart = least_quoted(row.address.localpart)
@@ -162,6 +168,7 @@ def _trace(t: Transaction, client: Client, place: Reception, checked: CheckedCon
             if len(t.recipients) == 1 and limits.tracerecipient == "show"
             else None,
             priority=t.parameters.priority,
+            protocol=client.protocol,
         ),
         message_id,
         now,

@@ -48,13 +48,14 @@ class Seen:
     user: str | None = None  # only if it is to be shown
     recipient: Address | None = None  # only if it is to be shown
     priority: int | None = None  # as asked for by MT-PRIORITY
+    protocol: str | None = None  # where it was not SMTP or its kin
 
 
 def received(seen: Seen, message_id: UUID, now: datetime) -> bytes:
     """The time-stamp line, folded, ending with CR LF."""
     literal = f"IPv6:{seen.client}" if ":" in seen.client else seen.client
     name = f"{_word(seen.name)} " if seen.name else ""
-    keyword = with_keyword(
+    keyword = seen.protocol or with_keyword(
         extended=seen.extended,
         tls=seen.tls is not None,
         authenticated=seen.authenticated,

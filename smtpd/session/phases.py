@@ -1,14 +1,15 @@
 """phases — asks policy and rates at each phase of a session
 
 Owns: the questions at each phase, and the delay that an answer imposes on the client.
-Guarantees: a reply that is returned refuses; None or a value lets the client go on. A delay holds up only one client.
+Guarantees: needs no SMTP session. A reply that is returned refuses; None or a value lets the client go on. A delay
+    holds up only one client.
 See: docs/reference/policy.md for the phases; smtpd.policy.session for the decisions.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from shared.observe import events
 from smtpd import replies
@@ -20,12 +21,33 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from shared.mail.message import Address, Recipient
+    from smtpd.envelope.client import Client
     from smtpd.envelope.transaction import Transaction
     from smtpd.policy.decision import Decision
-    from smtpd.session.session import Session
+    from smtpd.policy.session import PolicySession
+    from smtpd.rates.limits import RateVerdict
+    from smtpd.session.service import Service
 
 
-async def counted(session: Session) -> str | None:
+class Submitter(Protocol):
+    """Who submits, an SMTP session or another entrance: what policy and rates are asked about."""
+
+    @property
+    def service(self) -> Service:
+        """The server that it came to."""
+
+    @property
+    def client(self) -> Client:
+        """The client."""
+
+    @property
+    def policy(self) -> PolicySession:
+        """Policy's decisions so far."""
+
+    counted: RateVerdict | None
+
+
+async def counted(session: Submitter) -> str | None:
     """As soon as the client's address is known: rates, once."""
     if session.counted is None:
         session.counted = await session.service.rates.connected(session.client)
@@ -34,22 +56,22 @@ async def counted(session: Session) -> str | None:
     return None
 
 
-async def at_connect(session: Session) -> str | None:
+async def at_connect(session: Submitter) -> str | None:
     """Before the greeting: rates, then policy."""
     return await counted(session) or await _said(await session.policy.connect())
 
 
-async def at_helo(session: Session) -> str | None:
+async def at_helo(session: Submitter) -> str | None:
     """After HELO or EHLO."""
     return await _said(await session.policy.helo())
 
 
-async def at_auth(session: Session) -> str | None:
+async def at_auth(session: Submitter) -> str | None:
     """After a proof, before 235."""
     return await _said(await session.policy.auth())
 
 
-async def at_mail(session: Session, transaction: Transaction) -> str | None:
+async def at_mail(session: Submitter, transaction: Transaction) -> str | None:
     """After a valid MAIL: the user's own senders, rates, policy."""
     user = session.client.user
     if user is not None and not user.may_send_as(transaction.sender):
@@ -60,7 +82,7 @@ async def at_mail(session: Session, transaction: Transaction) -> str | None:
     return await _said(await session.policy.mailfrom(transaction.sender, transaction.parameters.size))
 
 
-async def at_rcpt(session: Session, recipient: Address) -> Recipient | str:
+async def at_rcpt(session: Submitter, recipient: Address) -> Recipient | str:
     """After a valid RCPT of a client that may relay: the queue row as far as known, or the reply."""
     verdict = await session.service.rates.hit("recipient", session.client)
     if not verdict.allowed:
@@ -76,7 +98,7 @@ async def at_rcpt(session: Session, recipient: Address) -> Recipient | str:
     return await _said(decision) or row
 
 
-async def at_end(session: Session, content: bytes, message_id: UUID) -> PolicyResult:
+async def at_end(session: Submitter, content: bytes, message_id: UUID) -> PolicyResult:
     """After the content, once its form is found to be right."""
     user = session.client.user
     foreign = user is not None and not from_is_own(user, content)

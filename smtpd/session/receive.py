@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from smtpd.envelope.transaction import Transaction
-    from smtpd.session.session import Session
+    from smtpd.session.phases import Submitter
 
 
-async def receive(session: Session, transaction: Transaction) -> str:
+async def receive(session: Submitter, transaction: Transaction) -> str:
     """The reply to the final dot."""
     message_id = new_message_id()
     with tracing.begin("smtpd.receive", {"pillarbox.id": message_id}, at=transaction.began) as span:
@@ -33,7 +33,7 @@ async def receive(session: Session, transaction: Transaction) -> str:
         return reply
 
 
-async def _receive(session: Session, transaction: Transaction, message_id: UUID, traceparent: str | None) -> str:
+async def _receive(session: Submitter, transaction: Transaction, message_id: UUID, traceparent: str | None) -> str:
     place = session.service.place
     try:
         checked = await content.check(transaction.content, transaction.parameters, place.limits, place.hostname)

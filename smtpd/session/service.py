@@ -52,12 +52,13 @@ class Service:
     certificates: Certificates | None = None
     authentication: Authentication | None = None
     rates: Rates = field(default_factory=Unlimited)
+    serverid: str | None = None  # by which the queue knows where mail came in; None: the server's
     load: Load | None = None  # patience(idle): shorter when the process is nearly full
 
     @cached_property
     def place(self) -> Reception:
         """Where its messages come in."""
-        return Reception(self.spool, self.server.phases.data, self.server.id, self.hostname)
+        return Reception(self.spool, self.server.phases.data, self.serverid or self.server.id, self.hostname)
 
     @cached_property
     def suppressed(self) -> Suppressed:

@@ -14,6 +14,28 @@ CREATE TABLE idempotency (
 );
 CREATE INDEX idempotency_ts ON idempotency (ts);
 
+-- Takes keys for messages that the same transaction queues; returns those that were used before, by what. A key that a
+-- transaction holds which is not over is not waited for: it could be a client's, and nobody knows how long it lasts.
+CREATE FUNCTION idempotency_take(applications text[], keys text[], messages uuid[], prints bytea[])
+RETURNS TABLE (message uuid, earlier uuid, fingerprint bytea)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp SET lock_timeout = '500ms' AS $$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO idempotency (application, key, messages__id, fingerprint)
+    SELECT a.application, a.key, a.message, a.print FROM unnest(applications, keys, messages, prints) AS a(application, key, message, print)
+     ORDER BY a.application, a.key  -- so that two such do not wait for each other
+        ON CONFLICT DO NOTHING;
+    RETURN QUERY SELECT a.message, i.messages__id, i.fingerprint
+      FROM unnest(applications, keys, messages) AS a(application, key, message) JOIN idempotency i ON (i.application, i.key) = (a.application, a.key)
+     WHERE i.messages__id <> a.message;
+END $$;
+
+-- Which of these keys of an application were used, and by what.
+CREATE FUNCTION idempotency_known(asked text, keys text[]) RETURNS TABLE (key text, message uuid, fingerprint bytea)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$
+    SELECT i.key, i.messages__id, i.fingerprint FROM idempotency i WHERE i.application = asked AND i.key = ANY (keys)
+$$;
+
 -- Forgets keys older than `keep`, at most `batch`; returns how many.
 CREATE FUNCTION maintain_forget_keys(at timestamptz, keep interval, batch integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$

@@ -77,15 +77,15 @@ BEGIN
 END $$;
 CREATE TRIGGER mail_acted INSTEAD OF INSERT OR UPDATE OR DELETE ON mail FOR EACH ROW EXECUTE FUNCTION mail_acted();
 
--- Only the mail that the caller has enqueued itself, a principal or a login: it may add to it (INSERT), look, cancel (DELETE), and
--- change when and how urgently it is sent. Holding and releasing are for operators and reviewers.
+-- Only the mail that the caller has queued itself, by enqueue or over HTTP, a principal or a login: it may add to it (INSERT),
+-- look, cancel (DELETE), and change when and how urgently it is sent. Holding and releasing are for operators and reviewers.
 CREATE VIEW own_mail WITH (security_barrier) AS
 SELECT id, messages__id AS message, state,
        CASE WHEN senderdomain IS NULL THEN '' ELSE senderlocalpart || '@' || senderdomain END AS sender,
        recipientlocalpart || '@' || recipientdomain AS recipient, size, priority, next_retry, retry_count, last_error,
        jobid, metadata, transportid AS transport, NULL::bytea AS content, NULL::text AS idempotency_key
   FROM queue_state
- WHERE serverid = 'sql' AND saslusername = (SELECT acting_for());
+ WHERE serverid IN ('sql', 'http') AND saslusername = (SELECT acting_for());
 
 CREATE FUNCTION own_mail_acted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pillarbox, pg_temp AS $$

@@ -31,7 +31,8 @@ BEGIN
     -- authenticated in the rows that it inserts, and queued sends in nobody's name. The rest are logins of people and of
     -- applications, each of which is somebody itself: with act_as it could be anybody, and send or decide in their name.
     -- httpd, which is one, finds the principal by the digest of a key, of which nobody makes a key.
-    GRANT EXECUTE ON FUNCTION act_as, principal_known, api_key_find, api_keys_used TO pillarbox_agent;
+    GRANT EXECUTE ON FUNCTION act_as, principal_known, api_key_find, api_keys_used, idempotency_take, idempotency_known
+        TO pillarbox_agent;
     GRANT SELECT ON migrations TO pillarbox_agent;
     -- What a login is told about itself, and what triggers ask with its rights. acting_secret and principals are the owner's.
     GRANT EXECUTE ON FUNCTION acting_for, acted_for, acting_has, is_operator, may_review, review_checked

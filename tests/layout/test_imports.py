@@ -56,6 +56,8 @@ DOORS: Final = {
         "operate/shapes/*.py",
         "httpd/problems.py",
         "httpd/routes/*.py",
+        "httpd/sending/forms.py",
+        "httpd/requests.py",
     ),
     "shtab": ("scripts/commands/completion.py",),
     "numpy": ("scripts/analytics/*.py", "scripts/analytics/*/*.py"),

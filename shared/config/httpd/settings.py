@@ -8,7 +8,19 @@ See: RFC 9110 and RFC 9112 (HTTP), RFC 6585 (429, 431).
 from typing import Annotated, Literal
 
 from shared.config.environment import Log
-from shared.config.fields import FilePath, Interval, IpNetwork, Section, Size, Text, required, section, setting, whole
+from shared.config.fields import (
+    FilePath,
+    Id,
+    Interval,
+    IpNetwork,
+    Section,
+    Size,
+    Text,
+    required,
+    section,
+    setting,
+    whole,
+)
 from shared.config.metrics import Listen
 from shared.config.smtpd.overload import Account
 
@@ -60,6 +72,22 @@ class HttpdProxy(Section):
     )
 
 
+class HttpdMail(Section):
+    """By whose rules mail is taken."""
+
+    smtpd: FilePath = setting(
+        "smtpd.yaml",
+        "The file of smtpd whose policy, limits, rates and spool hold for mail that comes by HTTP too.",
+        unit="path from the folder of this file",
+    )
+    server: Id | None = setting(
+        None,
+        "The server of that file whose host name and limits hold here, and which rules see.",
+        unit="id of servers[]",
+        absent="the first",
+    )
+
+
 class HttpdLimits(Section):
     """What one client may send."""
 
@@ -69,6 +97,11 @@ class HttpdLimits(Section):
     body: Size = setting(
         "64MiB",
         "The most octets of a request's body; more gets 413. Base64 makes an attachment a third larger.",
+        unit="size in bytes",
+    )
+    bodies: Size = setting(
+        "256MiB",
+        "The most octets of the bodies of all requests at once; above that, requests get 503.",
         unit="size in bytes",
     )
     connections: Annotated[int, whole(1, 1_000_000)] = setting(
@@ -102,8 +135,8 @@ class HttpdRates(Section):
     )
     failures: _COUNT = setting(
         20,
-        "The most requests of one address without a key that is valid; further ones get 429, whatever they show. "
-        "0 is no limit.",
+        "The most requests of one address without a key that is valid; further ones get 429, unless they show a key "
+        "that was valid here before. 0 is no limit.",
         unit="requests",
     )
 
@@ -143,6 +176,7 @@ class HttpdConfig(Section):
     group: Account | None = setting(
         None, "The group to switch to, together with user.", unit="group", absent="the groups of user"
     )
+    mail: HttpdMail = section(HttpdMail, "By whose rules mail is taken.")
     limits: HttpdLimits = section(HttpdLimits, "What one client may send.")
     timeout: HttpdTimeout = section(HttpdTimeout, "How long a client and a request may take.")
     rates: HttpdRates = section(HttpdRates, "How often a key and an address may ask.")

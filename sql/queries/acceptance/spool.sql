@@ -5,6 +5,10 @@
 -- not is sent to us, whatever this role's setting says.
 BEGIN; SET LOCAL synchronous_commit = {synchronous_commit}; SET LOCAL client_min_messages = warning
 
+-- name: spool_keys
+-- Takes idempotency keys for a group; the messages whose keys were used before, and by what.
+SELECT message, earlier, fingerprint FROM pillarbox.idempotency_take(%s, %s, %s, %s)
+
 -- name: spool_message_alone
 -- The body of a message that is committed without a group.
 INSERT INTO pillarbox.messages (id, size, smtputf8, content, msgid, subject) VALUES (%b, %b, %b, %b, %t, %t)

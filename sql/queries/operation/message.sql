@@ -26,3 +26,33 @@ SELECT * FROM (
  WHERE NOT %(own)s::boolean OR (r.saslusername = pillarbox.acting_for() AND r.serverid IN ('sql', 'http'))
  ORDER BY r.actionid, r.id
  LIMIT %(limit)s::bigint
+
+-- name: message_cancel
+-- Deletes what is left of a message that whom we act for has queued.
+DELETE FROM pillarbox.own_mail WHERE message = %(message)s AND state <> 'HOLD' RETURNING id
+
+-- name: message_keys
+-- Which idempotency keys were used, and by what.
+SELECT key, message, fingerprint FROM pillarbox.idempotency_known(%(application)s, %(keys)s)
+
+-- name: message_list
+-- Recipients that fit a condition, in the order they came, from one id on; `own`: only of what whom we act for has queued.
+SELECT q.id, q.messages__id AS message, q.state, q.ts AS received, q.size, q.priority, q.retry_count, q.next_retry, q.last_retry, q.last_error,
+       CASE WHEN q.senderdomain IS NULL THEN '' ELSE q.senderlocalpart || '@' || q.senderdomain END AS sender,
+       q.recipientlocalpart || '@' || q.recipientdomain AS recipient, q.transportid AS transport, q.metadata->>'_partid' AS partition,
+       q.metadata->>'_quarantineid' AS quarantine, q.jobid, q.worker
+  FROM pillarbox.queue_state q
+ WHERE {condition} AND q.id > %(after)s::bigint
+   AND (NOT %(own)s::boolean OR (q.saslusername = (SELECT pillarbox.acting_for()) AND q.serverid IN ('sql', 'http')))
+ ORDER BY q.id
+ LIMIT %(limit)s::bigint
+
+-- name: message_own
+-- What is queued of a message that whom we act for has queued.
+SELECT id, state FROM pillarbox.own_mail WHERE message = %(message)s ORDER BY id
+
+-- name: message_reschedule
+-- Makes what was not tried yet of a message that whom we act for has queued due at another time; a time that has passed means now.
+UPDATE pillarbox.own_mail SET next_retry = greatest(%(at)s::timestamptz, now())
+ WHERE message = %(message)s AND state IN ('SCHEDULED', 'ACTIVE') AND retry_count = 0
+RETURNING id

@@ -1,0 +1,40 @@
+"""mailbox — reads `Name <address>` and `address`
+
+Guarantees: pure; one reading for each text, so that what is checked is what is sent. A name has no control character.
+Raises: ValueError in words for the client.
+See: RFC 5322 section 3.4; shared/mail/address.py for the address.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from shared.mail.address import AddressRefused, parse
+
+if TYPE_CHECKING:
+    from shared.mail.message import Address
+
+_NAMED: Final = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^"<>]*?))\s*<([^<>\s]+|"[^"]*"@[^<>\s]+)>\s*')
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_ALLOWED: Final = "allowed: user@example.com or Name <user@example.com>"
+
+
+class Mailbox(NamedTuple):
+    """A name, which may be empty, and an address."""
+
+    name: str
+    address: Address
+
+
+def read_mailbox(text: str) -> Mailbox:
+    """The mailbox that a text names."""
+    if _CONTROL.search(text):
+        raise ValueError(f"has a control character; {_ALLOWED}")
+    match = _NAMED.fullmatch(text)
+    quoted, plain, inner = match.groups() if match else (None, "", text.strip())
+    name = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else (plain or "").strip()
+    try:
+        return Mailbox(name, parse(inner or ""))
+    except AddressRefused as reason:
+        raise ValueError(f"is not an address: {reason}; {_ALLOWED}") from None
