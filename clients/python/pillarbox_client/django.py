@@ -8,7 +8,7 @@ Guarantees: in an atomic block the mail is sent if, and only if, the block commi
     does not do is refused, not left out.
 Raises: UnsupportedFeature, pydantic's ValidationError, and what Django raises where PostgreSQL refuses; none of them
     where `fail_silently` is true. Each message is in a savepoint, so one that is refused leaves the transaction usable.
-See: https://anymail.dev/en/stable/sending/anymail_additions/
+See: https://anymail.dev/en/stable/sending/anymail_additions/; pillarbox_client/django_http.py
 """
 
 from __future__ import annotations
@@ -57,26 +57,30 @@ class Status:
     esp_response: Any = None
 
 
-class SqlBackend(BaseEmailBackend):
-    """Queues each message by `pillarbox.enqueue` on the connection that Django uses."""
+class Backend(BaseEmailBackend):
+    """What backends have in common, however the mail gets to Pillarbox."""
 
-    def __init__(self, *, database: str = DEFAULT_DB_ALIAS, fail_silently: bool = False, **other: Any) -> None:
+    refusals: tuple[type[Exception], ...] = (ValueError,)  # pydantic's error is one
+
+    def __init__(self, *, fail_silently: bool = False, **other: Any) -> None:
         super().__init__(**other)
-        self.database = database  # the alias of the one that Pillarbox is in
         self.fail_silently = fail_silently
 
     def send_messages(self, email_messages: Sequence[Any]) -> int:
         """How many were queued."""
         return sum(self._sent(each) for each in email_messages)
 
+    def queued(self, message: Message, options: dict[str, Any]) -> str:
+        """Queue the message; its id."""
+        raise NotImplementedError
+
     def _sent(self, email: Any) -> bool:
         if not email.recipients():
             return False
         try:
             message, options = read(email)
-            with transaction.atomic(using=self.database), connections[self.database].cursor() as cursor:
-                id_ = str(send(cursor, message, **options))
-        except (DatabaseError, ValueError):  # pydantic's error is a ValueError
+            id_ = self.queued(message, options)
+        except self.refusals:
             if not self.fail_silently:
                 raise
             email.anymail_status = Status(status={"failed"})
@@ -84,6 +88,21 @@ class SqlBackend(BaseEmailBackend):
         one = {each: RecipientStatus(id_, "queued") for each in message.recipients}
         email.anymail_status = Status(id_, {"queued"}, one)
         return True
+
+
+class SqlBackend(Backend):
+    """Queues each message by `pillarbox.enqueue` on the connection that Django uses."""
+
+    refusals = (ValueError, DatabaseError)
+
+    def __init__(self, *, database: str = DEFAULT_DB_ALIAS, **other: Any) -> None:
+        super().__init__(**other)
+        self.database = database  # the alias of the one that Pillarbox is in
+
+    def queued(self, message: Message, options: dict[str, Any]) -> str:
+        """Queue the message in the transaction that is open; its id."""
+        with transaction.atomic(using=self.database), connections[self.database].cursor() as cursor:
+            return str(send(cursor, message, **options))
 
 
 def read(email: Any) -> tuple[Message, dict[str, Any]]:

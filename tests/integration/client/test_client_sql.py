@@ -5,13 +5,10 @@ Owns: proofs about clients/python/pillarbox_client/sql.py and django.py, the cod
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
 import sys
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -21,13 +18,13 @@ from pillarbox_client.compose import compose
 from pillarbox_client.sql import send, send_async, send_batch
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.fixtures.daemons.programs import CLIENT, blocks, ran
 from tests.fixtures.database.logins import name_of
 
 if TYPE_CHECKING:
     from tests.fixtures.database.factory import Factory
     from tests.fixtures.database.logins import Logins
 
-CLIENT: Final = Path(__file__).parents[3] / "clients" / "python"
 VARIABLES: Final = {
     "host": "PGHOST",
     "port": "PGPORT",
@@ -147,7 +144,7 @@ async def test_djangos_mail_is_queued_in_its_transaction_with_what_anymail_adds(
     factory: Factory, logins: Logins
 ) -> None:
     uri = logins.uri("application")
-    said = json.loads(await ran(uri, DJANGO))
+    said = json.loads(await ran(DJANGO, **login(uri)))
     assert said["status"] == ["queued"]
     assert said["recipients"] == {"ann@example.net": "queued", "dora@example.net": "queued"}
     assert said["refused"] == [
@@ -170,11 +167,9 @@ async def test_the_code_on_its_page_runs(factory: Factory, logins: Logins) -> No
     uri = logins.uri("application")
     factory.sql("CREATE TABLE public.orders (id integer, customer text)")
     factory.sql(f"GRANT ALL ON public.orders TO {name_of(uri)}")
-    sending, _, verifying = re.findall(
-        r"```python\n(.*?)```", (CLIENT / "README.md").read_text(encoding="utf-8"), re.DOTALL
-    )
-    await ran(uri, sending)
-    assert await ran(uri, verifying + "print(endpoint(b'{}', {}))") == "400\n"
+    sending, _, _, verifying = blocks()
+    await ran(sending, **login(uri))
+    assert await ran(verifying + "print(endpoint(b'{}', {}))") == "400\n"
     assert [row.recipientlocalpart for row in factory.queue()] == ["ann"]
     assert factory.one("SELECT count(*) FROM public.orders") == 1
 
@@ -186,19 +181,9 @@ def test_the_package_needs_and_has_what_it_says() -> None:
     imported = set()
     for path in (CLIENT / "pillarbox_client").glob("*.py"):
         imported |= set(re.findall(r"^(?:from|import) ([a-z0-9_]+)", path.read_text(encoding="utf-8"), re.MULTILINE))
-    assert imported - set(sys.stdlib_module_names) == {"pydantic", "django", "pillarbox_client"}
+    assert imported - set(sys.stdlib_module_names) == {"pydantic", "django", "httpx", "pillarbox_client"}
 
 
-async def ran(uri: str, program: str) -> str:
-    """Run a program of an application, which has the client and no other code of ours; what it prints."""
-    given = {VARIABLES[name]: str(value) for name, value in conninfo_to_dict(uri).items() if name in VARIABLES}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-P", "-W", "error", "-c", program),
-        env={**os.environ, **given, "PYTHONPATH": str(CLIENT)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    said, complaints = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, complaints.decode()
-    return said.decode()
+def login(uri: str) -> dict[str, str]:
+    """The variables by which libpq finds a login."""
+    return {VARIABLES[name]: str(value) for name, value in conninfo_to_dict(uri).items() if name in VARIABLES}
