@@ -28,6 +28,7 @@ LIVE: Final = frozenset(
         "rules",
         "bounces",
         "suppression",
+        "webhooks",
     }
 )
 _FIXED_ENVIRONMENT: Final = ("database", "var")

@@ -79,6 +79,7 @@ class WebhookTask:
     async def _look(self, connection: database.Connection) -> None:
         """Begin with endpoints that are new or changed, and end with those that are no more."""
         if not self._declared:
+            await self._end(set(self._running))  # each begins again by these settings
             told = json.dumps([_told(each) for each in self._settings.endpoints])
             await database.fetch(connection, "webhook_declare", endpoints=told)
             self._declared = True

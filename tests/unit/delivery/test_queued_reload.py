@@ -36,6 +36,7 @@ def test_an_unchanged_configuration_names_no_key() -> None:
         {"shutdown": {"timeout": "1s"}},
         {"bounces": {"gather": "1s"}},
         {"suppression": {"atdelivery": "off"}},
+        {"webhooks": {"timeout": "20s"}},
         {"environment": {"log": {"level": "debug"}}},
     ],
     ids=lambda changed: next(iter(changed)),
