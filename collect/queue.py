@@ -9,6 +9,7 @@ See: sql/accounts/README.md, "Collecting"; sql/schema/07_enqueue.sql.
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -79,13 +80,15 @@ class Queue:
             yield there
 
     async def _enqueue(self, connection: database.Connection, messages: Sequence[Message]) -> None:
-        await database.fetch(
-            connection,
-            "token_enqueue",
-            sender=self.composer.sender,
-            recipients=[message.recipient for message in messages],
-            contents=[message.content for message in messages],
-            keys=[message.key for message in messages],
-            priorities=[message.priority for message in messages],
-            jobids=[message.jobid for message in messages],
-        )
+        submissions = [
+            {
+                "sender": self.composer.sender,
+                "recipients": [message.recipient],
+                "content": message.content.decode(),
+                "idempotency_key": message.key,
+                "priority": message.priority,
+                "jobid": message.jobid,
+            }
+            for message in messages
+        ]
+        await database.fetch(connection, "token_enqueue", submissions=json.dumps(submissions))

@@ -3,8 +3,8 @@
 Owns: the cells of the run: for each size of batch the bare loop, the collector's lines and its queued mail, each over
     the same number of new tokens; then single sign-ups, one after the other.
 Guarantees: every cell has a database of its own on one server, with fsync and synchronous_commit on; each runs in a
-    process of its own, timed from the first marked token to the last, so that no start is counted. The order of the
-    cells changes from round to round. A run without every token collected ends with an error.
+    process of its own, timed from the first marked token to the last, so that no start is counted. The order of
+    the cells changes from round to round. A run without every token collected ends with an error.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ async def _rate(server: Server, kind: str, batch: int, options: argparse.Namespa
     async with server.cell(empty=True) as uri:
         await _prepare(uri, options.tokens)
         begun, ended = await _watched(uri, kind, batch, options)
-        return float(options.tokens / (ended - begun))
+        tokens: int = options.tokens
+        return tokens / (ended - begun)
 
 
 async def _prepare(uri: str, tokens: int) -> None:

@@ -1,6 +1,6 @@
 """bare — `python -m scripts.bench.accounts.bare URI BATCH`: takes tokens in the least that any collector does
 
-Owns: the loop that the collector is compared with: SELECT … FOR UPDATE SKIP LOCKED, UPDATE, COMMIT, until none is left.
+Owns: the loop that the collector is compared with: SELECT … SKIP LOCKED, UPDATE, COMMIT, until none is left.
 Guarantees: a process of its own, on the driver and the event loop of the collector; nothing is signed, written or
     waited for. Prints how many tokens it took.
 """

@@ -12,7 +12,6 @@ import random
 import signal
 import sys
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -75,14 +74,11 @@ class World:
             return int(row[0]) if row else -1
         return -1
 
-    def _has_queued(self, some: int) -> bool:
-        return self.queued() >= some
-
     async def kill_throughout(self, chosen: random.Random) -> None:
         """Kill a collector each time that some more mail was queued, and at times the server."""
         portion = _SIGN_UPS // 8
         for turn in range(1, 7):
-            await eventually(partial(self._has_queued, turn * portion), f"{turn * portion} are queued", limit=120)
+            await self.until_queued(turn * portion)
             if turn % 3 == 0:
                 self.server.kill()
                 self.killed["PostgreSQL"] += 1
@@ -92,6 +88,10 @@ class World:
             await self.collectors[number].wait()
             self.killed["collector"] += 1
             await self.collect(number)
+
+    async def until_queued(self, count: int) -> None:
+        """Wait until so much mail is queued."""
+        await eventually(lambda: self.queued() >= count, f"{count} are queued", limit=120)
 
     def queued(self) -> int:
         """How many messages are queued."""
@@ -125,7 +125,7 @@ async def test_each_sign_up_is_queued_exactly_once_whatever_is_killed(tmp_path: 
         try:
             shares = [[f"user{number}" for number in range(share, _SIGN_UPS, _SESSIONS)] for share in range(_SESSIONS)]
             await asyncio.gather(*map(world.sign_up, shares), world.kill_throughout(random.Random(20)))
-            await eventually(lambda: world.queued() >= _SIGN_UPS, "every sign-up is queued", limit=120)
+            await world.until_queued(_SIGN_UPS)
         finally:
             for process in world.collectors.values():
                 with suppress(ProcessLookupError):
