@@ -8,6 +8,7 @@ See: operate/queue/act.py.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from http import HTTPStatus
 from time import monotonic
 from typing import Annotated
@@ -24,7 +25,7 @@ from operate.queue import act as operation
 from operate.queue.act import By, Change, Done, Enough, checked_reason
 from operate.shapes.asked import Acted
 from operate.shapes.mail import Preview
-from shared.config.units import format_duration
+from shared.config.units import format_duration, parse_typed_duration
 from shared.mail.address import AddressRefused, parse
 from shared.mail.message import Address
 from shared.postgres import database
@@ -104,6 +105,17 @@ def told(done: Done) -> Acted:
     """How far a change has come."""
     rest = 0 if done.cut is None else max(0, done.wanted - done.done)
     return Acted(**done.told().model_dump(), next=None if done.cut is None else str(done.cut), rest=rest)
+
+
+def span(text: str, where: str) -> timedelta:
+    """A duration above zero, as in the configuration, with its unit."""
+    try:
+        found = parse_typed_duration(text)
+    except ValueError as error:
+        raise Refused(f"{where}: {error}") from None
+    if not found:
+        raise Refused(f"{where}: {text!r} is too short; allowed: a duration above zero")
+    return found
 
 
 def address(text: str, where: str) -> Address:

@@ -10,15 +10,13 @@ from pydantic import Field
 
 from httpd.access.caller import Caller
 from httpd.access.needs import needs
-from httpd.routes.acting import MOST, Acting, After, Condition, Limit, acted, address, looking
+from httpd.routes.acting import MOST, Acting, After, Condition, Limit, acted, address, looking, span
 from operate.condition.words import words_of
-from operate.errors import Refused
 from operate.queue import history, look, verbs
 from operate.queue.act import Change, checked_reason
 from operate.queue.query import asked
 from operate.shapes.asked import Acted, Counted, Page
 from operate.shapes.mail import Destination, Event, Group, Preview, Recipient, RecipientWithTries
-from shared.config.units import parse_typed_duration
 
 router = APIRouter(prefix="/v1/queue", tags=["queue"])
 
@@ -151,11 +149,7 @@ async def retry(request: Request, caller: Operator, body: Acting) -> Preview | A
 @router.post("/delay")
 async def delay(request: Request, caller: Operator, body: Delaying) -> Preview | Acted:
     """Try recipients later."""
-    try:
-        wait = parse_typed_duration(body.wait)
-    except ValueError as error:
-        raise Refused(f"for: {error}") from None
-    return await _act(request, caller, body, verbs.delay(wait))
+    return await _act(request, caller, body, verbs.delay(span(body.wait, "for")))
 
 
 @router.post("/priority")

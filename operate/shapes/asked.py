@@ -1,6 +1,6 @@
 """asked — the forms that only the API has: a page of a list, and how far a change has come"""
 
-from operate.shapes.mail import Changed
+from operate.shapes.mail import Changed, Requeued
 from operate.shapes.shape import Shape, meaning
 
 
@@ -25,3 +25,9 @@ class Counted(Shape):
     """How many recipients match."""
 
     recipients: int = meaning("How many.")
+
+
+class RequeuedSoFar(Requeued):
+    """What a request has sent once more."""
+
+    rest: int = meaning("How many it did not come to in its time: the same request does them.")

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
+from typing import TYPE_CHECKING, Final
 
-from operate.condition.ids import is_message, is_msgid, is_recipient
-from operate.queue.history import with_msgid
+from operate import deadletters
+from operate.deadletters import Done, Wanted
 from scripts import one_connection
 from scripts.commands import watch_deadletters
 from scripts.options import count, duration, finish
@@ -27,15 +26,15 @@ from scripts.output.interrupted import telling
 from scripts.output.records import fields
 from scripts.output.table import Column, Table, pairs
 from scripts.queue.show import TRIES
-from shared.errors import PillarboxError
 from shared.how_many import how_many
 from shared.mail.results import DEAD, RESULTS
-from shared.postgres import database, timeline
+from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-_BATCH: Final = 1000
+    from operate.deadletters import Plan
+
 _SHOWN: Final = 20  # in a preview
 _NAME: Final = "pillarbox deadletters"
 _COLUMNS: Final = (
@@ -76,13 +75,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def list_letters(options: argparse.Namespace) -> int:
     """Print the dead letters that match, and how many there are with each result."""
 
-    async def read(connection: database.Connection) -> tuple[list[Any], list[Any]]:
-        wanted = _filter(options)
-        letters = await database.fetch(connection, "deadletters_list", ids=None, limit=options.limit, **wanted)
-        return letters, await database.fetch(connection, "deadletters_count", **wanted)
+    async def read(connection: database.Connection) -> tuple[list[database.Row], dict[str, int]]:
+        wanted = _wanted(options)
+        letters = await deadletters.listed(connection, wanted, options.limit)
+        return letters, await deadletters.counted(connection, wanted)
 
-    letters, counted = _ask(options, read)
-    counts = {row.result: row.letters for row in counted}
+    letters, counts = _ask(options, read)
     if options.json:
         records.lines(map(fields, letters))
         return 0
@@ -94,23 +92,11 @@ def list_letters(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Print one dead letter and its tries."""
-
-    async def read(connection: database.Connection) -> tuple[list[Any], list[Any]]:
-        everything: dict[str, Any] = {"since": None, "results": None, "domain": None, "limit": 1}
-        ids = await _ids(connection, [options.id])
-        letters = await database.fetch(connection, "deadletters_list", ids=ids, **everything)
-        if not letters:
-            return [], []
-        tries = await database.fetch(connection, "deadletters_attempts", id=letters[0].id, message=letters[0].message)
-        return letters, tries
-
-    letters, tries = _ask(options, read)
-    if not letters:
-        raise PillarboxError(f"deadletters show: {options.id} is not a dead letter in the history")
+    letter, tries = _ask(options, lambda connection: deadletters.show(connection, options.id))
     if options.json:
-        records.one({**fields(letters[0]), "attempts": [fields(each) for each in tries]})
+        records.one({**fields(letter), "attempts": [fields(each) for each in tries]})
         return 0
-    pairs([*letters[0]._asdict().items(), ("meaning", RESULTS[letters[0].result].meaning)])
+    pairs([*letter._asdict().items(), ("meaning", RESULTS[letter.result].meaning)])
     if tries:
         print()
         Table(TRIES).print((t.ts, t.retry_count, t.outcome, t.remote, t.reply_text) for t in tries)
@@ -119,37 +105,19 @@ def show(options: argparse.Namespace) -> int:
 
 def requeue(options: argparse.Namespace) -> int:
     """Send once more what was named or matches; without --yes show it and ask."""
-    wanted = _filter(options)
-    if not options.ids and options.limit is None and not any(wanted.values()):
-        raise PillarboxError(
-            "deadletters requeue: give numbers or at least one of --result, --domain, --since, --limit"
-        )
 
-    async def preview(connection: database.Connection) -> tuple[list[int], list[Any], str | None]:
-        since = await timeline.current(connection)
-        given = await _ids(connection, options.ids) if options.ids else None
-        await _refuse_unknown(connection, given or [])
-        rows = await database.fetch(connection, "deadletters_wanted", ids=given, limit=options.limit, **wanted)
-        ids = [row.id for row in rows]
-        first: dict[str, Any] = {"since": None, "results": None, "domain": None, "limit": _SHOWN}
-        return ids, await database.fetch(connection, "deadletters_list", ids=ids[:_SHOWN], **first), since
+    async def preview(connection: database.Connection) -> tuple[Plan, list[database.Row]]:
+        planned = await deadletters.plan(connection, options.ids, _wanted(options), options.limit)
+        return planned, await deadletters.listed(connection, limit=_SHOWN, ids=planned.ids[:_SHOWN])
 
-    async def act(connection: database.Connection) -> dict[str, int]:
-        if (now := await timeline.current(connection)) != since:
-            raise PillarboxError(
-                f"deadletters requeue: another server has taken over (timeline {now}, it was {since}), and numbers may "
-                "have been given again; nothing was changed: look again"
-            )
-        done = {"requeued": 0, "gone": 0}
+    async def act(connection: database.Connection) -> Done:
+        done = Done()
         words = "the same command does the rest and sends nothing twice"
-        with telling(lambda: f"requeued {done['requeued']} of {how_many(len(ids), 'dead letter')}; {words}"):
-            for start in range(0, len(ids), _BATCH):
-                [row] = await database.fetch(connection, "deadletters_requeue", ids=ids[start : start + _BATCH])
-                done["requeued"] += row.requeued
-                done["gone"] += row.gone
-        return done
+        with telling(lambda: f"requeued {done.requeued} of {how_many(len(planned.ids), 'dead letter')}; {words}"):
+            return await deadletters.requeue(connection, planned, done)
 
-    ids, letters, since = _ask(options, preview)
+    planned, letters = _ask(options, preview)
+    ids = planned.ids
     if not options.yes:
         if options.json:
             records.one({"wanted": len(ids), "ids": ids})
@@ -160,38 +128,20 @@ def requeue(options: argparse.Namespace) -> int:
             return 0
     done = _ask(options, act)
     if options.json:
-        records.one({"wanted": len(ids), **done})
+        records.one({"wanted": len(ids), "requeued": done.requeued, "gone": done.gone})
         return 0
     print(
-        f"requeued {done['requeued']} of {how_many(len(ids), 'dead letter')}; "
-        f"{how_many(done['gone'], 'has no body', 'have no body')} "
+        f"requeued {done.requeued} of {how_many(len(ids), 'dead letter')}; "
+        f"{how_many(done.gone, 'has no body', 'have no body')} "
         "(older than maintenance.keep.deadletters)"
     )
     return 0
 
 
-async def _ids(connection: database.Connection, given: list[str]) -> list[int]:
-    """Numbers in the archive: those that were given, and those of the messages that were given."""
-    messages = [UUID(each) for each in given if is_message(each)]
-    for msgid in filter(is_msgid, given):
-        messages += await with_msgid(connection, msgid)
-    rows = await database.fetch(connection, "deadletters_of", messages=messages) if messages else []
-    return [*(int(each) for each in given if is_recipient(each)), *(row.id for row in rows)]
-
-
 def _id(text: str) -> str:
-    if is_recipient(text) or is_message(text) or is_msgid(text):
+    if deadletters.is_id(text):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is neither a number in the archive nor a message id")
-
-
-async def _refuse_unknown(connection: database.Connection, ids: list[int]) -> None:
-    if unknown := await database.fetch(connection, "deadletters_unknown", ids=ids):
-        listed = ", ".join(str(row.id) for row in unknown)
-        raise PillarboxError(
-            f"deadletters requeue: not dead letters in the history: {listed}; nothing was changed; "
-            "`pillarbox deadletters list` lists them"
-        )
 
 
 def watch(options: argparse.Namespace) -> int:
@@ -207,13 +157,13 @@ def _add_filter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=count, metavar="N", help="at most N")
 
 
-def _filter(options: argparse.Namespace) -> dict[str, Any]:
-    return {"since": options.since, "results": options.result, "domain": options.domain}
+def _wanted(options: argparse.Namespace) -> Wanted:
+    return Wanted(options.since, options.result, options.domain)
 
 
 def _ago(text: str) -> datetime:
     """The instant this long ago; durations as in the configuration."""
-    return datetime.now(UTC) - min(duration(text), timedelta(days=36_000))
+    return datetime.now(UTC) - min(duration(text), deadletters.LONGEST)
 
 
 def _ask[T](options: argparse.Namespace, question: Callable[[database.Connection], Awaitable[T]]) -> T:

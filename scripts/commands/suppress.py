@@ -10,8 +10,9 @@ See: shared/mail/suppression.py for the spelling; docs/how-to/suppression.md.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from operate import suppress
 from scripts import one_connection, standard_input
 from scripts.options import duration, finish
 from scripts.output import records
@@ -19,13 +20,12 @@ from scripts.output.records import fields
 from scripts.output.table import Column, Table
 from shared.config.queued.load import load_queued
 from shared.errors import PillarboxError, cause
-from shared.mail import address
-from shared.mail.suppression import target
-from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable
+
+    from shared.postgres import database
 
 _BATCH: Final = 1000
 _TYPED: Final = "addresses and domains, one a line"
@@ -61,7 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def add(options: argparse.Namespace) -> int:
     """Suppress what the command line names."""
-    return _added(options, [_target(text, "TARGET") for text in options.targets])
+    return _added(options, [suppress.target(text, "TARGET") for text in options.targets])
 
 
 def import_file(options: argparse.Namespace) -> int:
@@ -72,19 +72,18 @@ def import_file(options: argparse.Namespace) -> int:
     except (OSError, UnicodeDecodeError) as error:
         raise PillarboxError(f"{options.file}: cannot be read: {cause(error)}; allowed: a text file in UTF-8") from None
     written = ((number, line.partition("#")[0].strip()) for number, line in enumerate(lines, start=1))
-    return _added(options, [_target(text, f"{options.file}:{number}") for number, text in written if text])
+    return _added(options, [suppress.target(text, f"{options.file}:{number}") for number, text in written if text])
 
 
 def remove(options: argparse.Namespace) -> int:
     """Let a target get mail again."""
-    if not _ask(options, "suppression_remove", {"target": _target(options.target, "TARGET")}):
-        raise PillarboxError(f"TARGET: {options.target} is not suppressed; allowed: those of `pillarbox suppress list`")
+    _ask(options, lambda connection: suppress.remove(connection, options.target, "TARGET"))
     return records.tell(f"{options.target} is removed", {"target": options.target}, as_json=options.json)
 
 
 def list_targets(options: argparse.Namespace) -> int:
     """Print the table, or JSON."""
-    rows = _all(options)
+    rows = _ask(options, lambda connection: _all(connection, noted=options.noted))
     if options.json:
         records.lines(map(fields, rows))
         return 0
@@ -104,39 +103,26 @@ def list_targets(options: argparse.Namespace) -> int:
     return 0
 
 
-def _added(options: argparse.Namespace, targets: Iterable[str]) -> int:
-    values = {
-        "targets": list(dict.fromkeys(targets)),
-        "reason": options.reason,
-        "keep": options.keep,
-        "now": None,
-    }
-    [row] = _ask(options, "suppression_add", values)
-    return records.tell(f"{row.added} suppressed", {"suppressed": row.added}, as_json=options.json)
+def _added(options: argparse.Namespace, targets: list[str]) -> int:
+    how = {"reason": options.reason, "keep": options.keep}
+    added = _ask(options, lambda connection: suppress.add(connection, targets, **how))
+    return records.tell(f"{added} suppressed", {"suppressed": added}, as_json=options.json)
 
 
-def _target(text: str, place: str) -> str:
-    try:
-        address.parse(text if "@" in text else f"any@{text}")
-    except address.AddressRefused as error:
-        raise PillarboxError(f"{place}: {text!r}: {error}; allowed: an address or a domain") from None
-    return target(text)
-
-
-def _all(options: argparse.Namespace) -> list[database.Row]:
+async def _all(connection: database.Connection, *, noted: bool) -> list[database.Row]:
     rows: list[database.Row] = []
     while True:
-        values = {"noted": options.noted, "now": None, "after": rows[-1].target if rows else "", "batch": _BATCH}
-        more = _ask(options, "suppression_list", values)
+        after = rows[-1].target if rows else ""
+        more = await suppress.portion(connection, noted=noted, after=after, limit=_BATCH)
         rows += more
         if len(more) < _BATCH:
             return rows
 
 
-def _ask(options: argparse.Namespace, query: str, values: dict[str, Any]) -> list[database.Row]:
+def _ask[T](options: argparse.Namespace, question: Callable[[database.Connection], Awaitable[T]]) -> T:
     environment = load_queued(options.config / "queued.yaml").environment
     conninfo = one_connection.started(environment.database.uri, environment.var)
-    return one_connection.ask(conninfo, "pillarbox suppress", lambda asked: database.fetch(asked, query, **values))
+    return one_connection.ask(conninfo, "pillarbox suppress", question)
 
 
 def _add_reason(verb: argparse.ArgumentParser) -> None:

@@ -10,24 +10,23 @@ See: docs/how-to/suspend-a-destination.md; queued/pacing/suspends.py.
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any, Final
 
+from operate import suspend
 from operate.selection import in_words
-from operate.transports import check_option
-from queued.pacing.suspends import release
 from scripts import one_connection
 from scripts.options import duration, finish
 from scripts.output import records
 from scripts.output.records import fields
 from scripts.output.table import Column, Table
-from shared.config.queued.pacing import FIELDS, match_of
-from shared.errors import ConfigError, PillarboxError
+from shared.config.queued.pacing import FIELDS
+from shared.errors import PillarboxError
 from shared.masking import show
-from shared.postgres import database
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from shared.postgres import database
 
 _MEANINGS: Final = {
     "destination": "mail to this domain; .example.com is every domain below that one",
@@ -77,31 +76,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def add(options: argparse.Namespace) -> int:
     """Suspend mail."""
-    selection = _selection(options)
-
-    async def work(connection: database.Connection) -> int:
-        [row] = await database.fetch(
-            connection,
-            "suspend_add",
-            selection=json.dumps(selection),
-            reason=options.reason,
-            who=options.who,
-            seconds=options.span,
-            now=None,
-        )
-        until = _shown(row.expires)
-        if options.json:
-            records.one({"id": row.id, "selection": selection, "expires": row.expires})
-        else:
-            print(f"{row.id}: {in_words(selection)} is suspended {until}")
-        return 0
-
-    return _ask(options, work)
+    given = {name: getattr(options, name) or [] for name in FIELDS}
+    selected = suspend.selection(options.config, given, everything=options.all)
+    how = {"reason": options.reason, "who": options.who, "seconds": options.span}
+    made = _ask(options, lambda connection: suspend.add(connection, selected, **how))
+    if options.json:
+        records.one(made.model_dump())
+    else:
+        print(f"{made.id}: {in_words(selected)} is suspended {_shown(made.expires)}")
+    return 0
 
 
 def list_suspends(options: argparse.Namespace) -> int:
     """Print what is suspended."""
-    rows = _ask(options, lambda connection: database.fetch(connection, "suspend_active", now=None))
+    rows = _ask(options, suspend.active)
     if options.json:
         records.lines(map(fields, rows))
         return 0
@@ -119,43 +107,15 @@ def remove(options: argparse.Namespace) -> int:
     if bool(options.ids) == options.all:
         raise PillarboxError("suspend remove: give numbers that `pillarbox suspend list` shows, or --all")
 
-    async def work(connection: database.Connection) -> list[database.Row]:
-        gone = await database.fetch(connection, "suspend_remove", ids=None if options.all else options.ids)
-        for row in gone:
-            try:
-                await release(connection, json.dumps(row.selection))
-            except database.REFUSAL as error:
-                if database.is_outage(error):
-                    raise
-                break  # a login that may not change the queue leaves it to the workers, which do the same
-        return gone
-
-    gone = _ask(options, work)
-    known = {row.id for row in gone}
-    if missing := [str(each) for each in options.ids if each not in known]:
-        raise PillarboxError(f"suspend remove: no suspend {', '.join(missing)}; allowed: those of `suspend list`")
+    gone = _ask(options, lambda connection: suspend.remove(connection, None if options.all else options.ids))
     if options.json:
-        records.one({"removed": sorted(known)})
+        records.one({"removed": sorted(row.id for row in gone)})
     else:
         print(
             "\n".join(f"{row.id}: {in_words(row.selection)} is no longer suspended" for row in gone)
             or "nothing was suspended"
         )
     return 0
-
-
-def _selection(options: argparse.Namespace) -> dict[str, list[str]]:
-    """The selection of the options, in the form of the table; raises PillarboxError."""
-    given = {name: values for name in FIELDS if (values := getattr(options, name))}
-    if bool(given) == options.all:
-        allowed = ", ".join(f"--{name}" for name in FIELDS)
-        raise PillarboxError(f"suspend add: no mail selected; allowed: any of {allowed}, or --all alone")
-    try:
-        found = match_of(given)
-    except ConfigError as error:
-        raise PillarboxError(f"--{error}") from None
-    check_option(options.config, found.transport)
-    return {name: getattr(found, name) for name in given}
 
 
 def _span(text: str) -> float:

@@ -17,6 +17,8 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from operate import deadletters
+from operate.deadletters import Wanted
 from scripts.output import records
 from shared.errors import DatabaseUnavailable, in_words
 from shared.postgres import database
@@ -64,10 +66,7 @@ class Watcher:
 
     async def _look(self, connection: database.Connection, since: datetime, ids: list[int] | None) -> None:
         """Print these, or all, that are new."""
-        everything = {"results": None, "domain": None, "limit": None}
-        for letter in reversed(
-            await database.fetch(connection, "deadletters_list", since=since, ids=ids, **everything)
-        ):
+        for letter in reversed(await deadletters.listed(connection, Wanted(since=since), ids=ids)):
             if (letter.id, letter.message) not in self._told:
                 self._tell(records.line(records.fields(letter)))
                 self._told[letter.id, letter.message] = letter.finished

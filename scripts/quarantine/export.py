@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 from uuid import uuid4
 
+from operate.quarantine import content
 from scripts.options import finish
 from scripts.output import records
 from scripts.output.interrupted import telling
@@ -26,15 +27,14 @@ from shared import masking
 from shared.config.smtpd.load import load_smtpd
 from shared.errors import PillarboxError
 from shared.how_many import how_many
-from shared.postgres import database
 
 if TYPE_CHECKING:
     import argparse
     from uuid import UUID
 
     from operate.queue.query import Query
+    from shared.postgres import database
 
-_PIECE: Final = 2**20
 _PORTION: Final = 200
 
 
@@ -149,13 +149,12 @@ async def _copy(connection: database.Connection, message: UUID, file: BinaryIO) 
     """Copy a message piece by piece; whether there is one."""
     start = 1
     while True:
-        rows = await database.fetch(connection, "quarantine_piece", message=message, start=start, most=_PIECE)
-        if not rows and start == 1:
+        piece = await content.piece(connection, message, start)
+        if piece is None and start == 1:
             return False
-        if not rows:
+        if piece is None:
             raise PillarboxError(f"quarantine export: message {message} went away while it was read")
-        piece = bytes(rows[0].piece)
         file.write(piece)
-        if len(piece) < _PIECE:
+        if len(piece) < content.PIECE:
             return True
-        start += _PIECE
+        start += content.PIECE

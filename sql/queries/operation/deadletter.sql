@@ -30,7 +30,7 @@ SELECT result, count(*) AS letters
  ORDER BY result
 
 -- name: deadletters_list
--- Dead letters, the latest first: those that match every filter that is not NULL.
+-- Dead letters, the latest first: those that match every filter that is not NULL, and finished before one, to go on in a list.
 SELECT id, message, finished, result, sender, recipient, received, size, retry_count, last_error, worker, partition, transport,
        jobid, body, requeued
   FROM pillarbox.dead_letters
@@ -38,6 +38,7 @@ SELECT id, message, finished, result, sender, recipient, received, size, retry_c
    AND (%(ids)s::bigint[] IS NULL OR id = ANY(%(ids)s::bigint[]))
    AND (%(results)s::text[] IS NULL OR result = ANY(%(results)s::text[]))
    AND (%(domain)s::text IS NULL OR domain = lower(%(domain)s::text))
+   AND (%(before)s::timestamptz IS NULL OR (finished, id) < (%(before)s::timestamptz, %(before_id)s::bigint))
  ORDER BY finished DESC, id DESC
  LIMIT %(limit)s::bigint
 

@@ -1,0 +1,65 @@
+"""suspends — mail that must wait: added, listed, removed
+
+See: operate/suspend.py, which does it, for the command line too; docs/how-to/suspend-a-destination.md.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from httpd.access.caller import Caller
+from httpd.access.needs import needs
+from httpd.routes.acting import Body, Number, looking, span
+from operate import suspend
+from operate.shapes.settings import Removed, Suspend, Suspended
+
+router = APIRouter(prefix="/v1/suspends", tags=["suspends"])
+
+Values = Annotated[list[str], Field(max_length=1000)]
+
+
+class Suspending(Body):
+    """Which mail, why and for how long: mail that fits every field that is given."""
+
+    destination: Values = Field([], description="To these domains; .example.com is every domain below that one.")
+    transport: Values = Field([], description="Over these transports of queued.yaml.")
+    sender: Values = Field([], description="From these domains.")
+    tenant: Values = Field([], description="Of these tenants (metadata `tenant`).")
+    jobid: Values = Field([], description="With these jobids.")
+    site: Values = Field([], description="To these groups of mail exchangers.")
+    source: Values = Field([], description="From these source addresses of ours.")
+    all: bool = Field(False, description="All mail, instead of the fields above.")
+    reason: str = Field(min_length=1, max_length=1000, description="Why; it appears in last_error of the mail.")
+    wait: str | None = Field(None, alias="for", description="How long: 1h, 2d; null: until it is removed.")
+
+
+@router.get("")
+async def listed(request: Request, caller: Annotated[Caller, needs("read")]) -> list[Suspend]:
+    """What is suspended by request, by command or by rule."""
+    async with looking(request, caller) as connection:
+        return [Suspend.from_row(row) for row in await suspend.active(connection)]
+
+
+@router.post("")
+async def add(request: Request, caller: Annotated[Caller, needs("operate")], body: Suspending) -> Suspended:
+    """Suspend mail."""
+    given = body.model_dump(exclude={"all", "reason", "wait"})
+    selected = suspend.selection(request.app.state.service.files.folder, given, everything=body.all)
+    seconds = None if body.wait is None else span(body.wait, "for").total_seconds()
+    async with looking(request, caller) as connection:
+        return await suspend.add(connection, selected, reason=body.reason, who=None, seconds=seconds)
+
+
+@router.delete("")
+async def remove_all(request: Request, caller: Annotated[Caller, needs("operate")]) -> Removed:
+    """Let all suspended mail go again, at once."""
+    async with looking(request, caller) as connection:
+        return Removed(removed=sorted(row.id for row in await suspend.remove(connection, None)))
+
+
+@router.delete("/{id}")
+async def remove(request: Request, id: Number, caller: Annotated[Caller, needs("operate")]) -> Removed:  # noqa: A002 - its name in the path
+    """Let mail go again, at once."""
+    async with looking(request, caller) as connection:
+        return Removed(removed=[row.id for row in await suspend.remove(connection, [id])])

@@ -1,0 +1,98 @@
+"""test_settings — suspends, suppressions and dead letters by HTTP
+
+Owns: proofs about httpd/routes/suspends.py, suppressions.py and deadletters.py over real connections.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.fixtures.daemons.submit import numbered
+
+if TYPE_CHECKING:
+    from tests.fixtures.daemons.api import Api
+    from tests.fixtures.daemons.submit import Books
+
+
+async def test_mail_is_suspended_and_goes_again(api: Api) -> None:
+    client = await api.caller("olga", "operator", kind="person")
+    made = await client.post(
+        "/v1/suspends", json={"destination": ["Example.COM"], "reason": "they ask us to wait", "for": "2h"}
+    )
+    assert (made.status_code, made.json()["selection"]) == (200, {"destination": ["example.com"]})
+    [shown] = (await client.get("/v1/suspends")).json()
+    assert (shown["id"], shown["who"], shown["reason"]) == (made.json()["id"], "olga", "they ask us to wait")
+    assert 7100 < shown["seconds"] <= 7200
+    assert (await client.delete(f"/v1/suspends/{shown['id']}")).json() == {"removed": [shown["id"]]}
+    assert (await client.delete(f"/v1/suspends/{shown['id']}")).status_code == 404
+    every = await client.post("/v1/suspends", json={"all": True, "reason": "a storm"})
+    assert every.json()["selection"] == {}
+    assert (await client.delete("/v1/suspends")).json() == {"removed": [every.json()["id"]]}
+    wrong: list[dict[str, Any]] = [
+        {"reason": "x"},
+        {"all": True, "destination": ["example.com"], "reason": "x"},
+        {"destination": ["not a domain"], "reason": "x"},
+        {"all": True, "reason": "x", "for": "2"},
+        {"all": True, "reason": "x", "for": "0s"},
+        {"all": True},
+    ]
+    for body in wrong:
+        assert (await client.post("/v1/suspends", json=body)).status_code == 422, body
+
+
+async def test_addresses_are_suppressed_all_or_none_and_listed_page_by_page(api: Api) -> None:
+    client = await api.caller("olga", "operator", kind="person")
+    body = {"targets": ["bob@example.com", "Example.NET", "carl@example.org"], "reason": "gone", "keep": "30d"}
+    assert (await client.post("/v1/suppressions", json=body)).json() == {"suppressed": 3}
+    wrong = await client.post("/v1/suppressions", json={"targets": ["dora@example.com", "@"]})
+    assert (wrong.status_code, wrong.json()["detail"].split(":")[0]) == (422, "targets[1]")
+    first = (await client.get("/v1/suppressions", params={"limit": "2"})).json()
+    rest = (await client.get("/v1/suppressions", params={"limit": "2", "after": first["next"]})).json()
+    assert [each["target"] for each in [*first["data"], *rest["data"]]] == [
+        "bob@example.com",
+        "carl@example.org",
+        "example.net",
+    ]
+    assert rest["next"] is None
+    assert (await client.delete("/v1/suppressions/Example.net")).status_code == 200
+    assert (await client.delete("/v1/suppressions/example.net")).status_code == 404
+    assert len((await client.get("/v1/suppressions")).json()["data"]) == 2
+
+
+async def test_dead_letters_are_listed_page_by_page_and_sent_once_more(api: Api, books: Books) -> None:
+    smtpd = await api.system.smtpd()
+    for number in range(3):
+        await books.submit(smtpd, numbered(number, box="permerror"))
+    await api.system.worker(
+        books.sink.port, maintenance={"interval": "500ms", "ahead": 1, "keep": {"deadletters": "1h"}}
+    )
+    await api.system.until("SELECT count(*) = 3 FROM archive")
+    client = await api.caller("olga", "operator", kind="person")
+    everything = (await client.get("/v1/deadletters")).json()
+    pages = [(await client.get("/v1/deadletters", params={"limit": "2"})).json()]
+    while after := pages[-1]["next"]:
+        pages.append((await client.get("/v1/deadletters", params={"limit": "2", "after": after})).json())
+    assert [each for page in pages for each in page["data"]] == everything["data"]
+    assert [len(page["data"]) for page in pages] == [2, 1]
+    [result] = {each["result"] for each in everything["data"]}
+    assert (await client.get("/v1/deadletters/count", params={"since": "1h"})).json() == {result: 3}
+    assert (await client.get("/v1/deadletters", params={"result": "none"})).status_code == 422
+    id_ = everything["data"][0]["id"]
+    shown = (await client.get(f"/v1/deadletters/{id_}")).json()
+    assert (shown["id"], len(shown["attempts"])) == (id_, 1)
+
+    assert (await client.post("/v1/deadletters/requeue", json={})).status_code == 422
+    assert (await client.post("/v1/deadletters/requeue", json={"ids": ["4711"]})).status_code == 404
+    assert (await client.post("/v1/deadletters/requeue", json={"ids": ["x"]})).status_code == 422
+    named = {"ids": [str(id_)]}
+    preview = await client.post("/v1/deadletters/requeue", json={**named, "dry_run": True})
+    assert preview.json() == {"wanted": 1, "ids": [id_]}
+    done = await client.post("/v1/deadletters/requeue", json=named)
+    assert done.json() == {"wanted": 1, "requeued": 1, "gone": 0, "rest": 0}
+    # PostgreSQL refuses one whose role was taken away while httpd still remembers the key.
+    former = await api.caller("otto", "operator", kind="person")
+    assert (await former.get("/v1/deadletters")).status_code == 200
+    await api.system.rows("UPDATE principals SET roles = '{viewer}' WHERE name = 'otto'")
+    assert (await former.post("/v1/deadletters/requeue", json={"limit": 10})).status_code == 403
+    again = await client.post("/v1/deadletters/requeue", json={"limit": 10})
+    assert (again.json()["wanted"], again.json()["requeued"]) == (2, 2)
