@@ -23,8 +23,8 @@ READ: Final = ("viewer", "reviewer", "operator", "admin")
 REVIEW: Final = ("reviewer", "operator", "admin")
 OPERATE: Final = ("operator", "admin")
 ROLES: Final = ("viewer", "reviewer", "operator", "admin", "sender")
-#: Tags whose routes are tested elsewhere.
-ELSEWHERE: Final = {"messages"}
+#: The tags of the routes of this table.
+OURS: Final = {"queue", "audit", "quarantine", "suspends", "suppressions", "deadletters"}
 
 
 class Route(NamedTuple):
@@ -97,7 +97,7 @@ def test_every_route_is_described_with_its_answers_and_is_in_the_table() -> None
     found = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            if not ELSEWHERE.intersection(operation["tags"]):
+            if OURS.intersection(operation["tags"]):
                 found[method.upper(), path] = operation
     assert set(found) == {(route.method, route.path) for route in ROUTES}
     for key, operation in found.items():
